@@ -1,0 +1,2 @@
+//! The `dioptra` binary.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Reading and writing perf.data: the files of perf record and of dioptra.

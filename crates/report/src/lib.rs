@@ -1,0 +1,1 @@
+//! Tables as values, and their text, CSV and JSON.

@@ -1,0 +1,1 @@
+//! Names for addresses: functions of ELF files, the kernel, the vdso.

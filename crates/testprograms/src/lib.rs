@@ -1,0 +1,1 @@
+//! Builds the programs under tests/programs whose counts are known by construction.
