@@ -1,2 +1,48 @@
-//! The `dioptra` binary.
-fn main() {}
+//! The `dioptra` binary: arguments, exit codes, and one file for each sub-command.
+
+mod commands;
+mod output;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// A Linux profiler and function tracer.
+#[derive(Parser)]
+#[command(name = "dioptra", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Sample a command, processes, threads or the machine into a perf.data file
+    Record(commands::record::Arguments),
+    /// Show where the time of a profile went
+    Report(commands::report::Arguments),
+    /// Show what a profile holds: machine, events, record counts, losses
+    Info(commands::info::Arguments),
+    /// Check what works on this machine, what does not, and how to mend it
+    Doctor(commands::doctor::Arguments),
+    /// List what this machine can count and sample
+    List(commands::list::Arguments),
+}
+
+fn main() -> ExitCode {
+    let (failure, result) = match Arguments::parse().command {
+        Command::Record(arguments) => (125, commands::record::run(arguments)),
+        Command::Report(arguments) => (1, commands::report::run(arguments)),
+        Command::Info(arguments) => (1, commands::info::run(arguments)),
+        Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),
+        Command::List(arguments) => (1, commands::list::run(arguments)),
+    };
+    match result {
+        Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("dioptra: {error:#}");
+            ExitCode::from(failure)
+        }
+    }
+}

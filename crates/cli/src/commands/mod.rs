@@ -1,0 +1,7 @@
+//! The sub-commands, a file each.
+
+pub mod doctor;
+pub mod info;
+pub mod list;
+pub mod record;
+pub mod report;
