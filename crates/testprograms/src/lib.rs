@@ -1,1 +1,28 @@
-//! Builds the programs under tests/programs whose counts are known by construction.
+//! Builds the programs under `tests/programs` whose counts are known by construction, and answers what tests
+//! ask of the machine they run on: is there a `perf`, may we sample, who are we.
+//!
+//! A test that the machine cannot run says why and passes:
+//!
+//! ```no_run
+//! use dioptra_testprograms::{self as programs, or_skip};
+//!
+//! fn shares_are_found() {
+//!     or_skip!(programs::need_sampling());
+//!     let shares = or_skip!(programs::c("shares", &[]));
+//!     let perf = or_skip!(programs::need_tool("perf"));
+//!     // …
+//! }
+//! ```
+//!
+//! With `DIOPTRA_NO_SKIP=1` in the environment a skip is a failure: for machines that have everything.
+
+mod build;
+mod machine;
+mod skip;
+
+pub use build::{Language, Program, c, cpp, rust, shared_library};
+pub use machine::{
+    as_nobody, is_root, need_root, need_sampling, need_tool, paranoid, repository_root,
+    shared_data, tool,
+};
+pub use skip::{Skip, skip};
