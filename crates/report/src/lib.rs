@@ -1,1 +1,30 @@
 //! Tables as values, and their text, CSV and JSON.
+//!
+//! Every sub-command that shows numbers builds one [`Table`] and hands it to one of three renderings:
+//! [`write_text`] for people, [`write_csv`] and [`write_json`] for programs. All three read the same cells and do
+//! the same arithmetic ([`Cell::value`]), so a number can differ between them only in how many digits are printed.
+//!
+//! Whatever the table's reader has to know besides its cells (losses, fallbacks, what was left out) is a [`Fact`].
+//! Text and JSON show the facts themselves; CSV has no place for them, so a caller that writes CSV prints them with
+//! [`Facts::write_text`] on standard error.
+
+mod cell;
+mod error;
+mod escape;
+mod facts;
+mod format;
+mod machine;
+mod number;
+mod order;
+mod table;
+mod text;
+
+pub use cell::Cell;
+pub use error::{RenderError, TableError};
+pub use escape::{display_width, escape};
+pub use facts::{Fact, Facts, Severity};
+pub use format::{Format, UnknownFormat};
+pub use machine::{write_csv, write_json};
+pub use order::LeftOut;
+pub use table::{Column, ColumnKind, Direction, Row, Table, Unit};
+pub use text::{TextOptions, write_text};

@@ -1,0 +1,92 @@
+//! The three renderings under one roof, for `--format`.
+
+use std::io::Write;
+use std::str::FromStr;
+
+use crate::{RenderError, Table, TextOptions, write_csv, write_json, write_text};
+
+/// Which rendering of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Format {
+    /// Aligned columns for people.
+    #[default]
+    Text,
+    /// RFC 4180 for spreadsheets and scripts; without the table's facts.
+    Csv,
+    /// The whole table, facts included, for programs.
+    Json,
+}
+
+/// A word that names no [`Format`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no format; use text, csv or json")]
+pub struct UnknownFormat(pub String);
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(word: &str) -> Result<Format, UnknownFormat> {
+        match word {
+            "text" => Ok(Format::Text),
+            "csv" => Ok(Format::Csv),
+            "json" => Ok(Format::Json),
+            _ => Err(UnknownFormat(word.to_owned())),
+        }
+    }
+}
+
+impl Format {
+    /// Whether the rendering shows the table's facts itself. Where it does not, the caller prints them with
+    /// [`crate::Facts::write_text`] on standard error.
+    pub fn shows_facts(self) -> bool {
+        self != Format::Csv
+    }
+
+    /// Writes `table` in this format. `limit` is how many top rows to keep at most; text and JSON say what was left
+    /// out, JSON as the fact `rows_left_out`, which is also added to `table.facts` for the caller of CSV to print.
+    ///
+    /// # Errors
+    /// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
+    pub fn write(
+        self,
+        table: &mut Table,
+        limit: Option<usize>,
+        out: impl Write,
+    ) -> Result<(), RenderError> {
+        if self == Format::Text {
+            return write_text(
+                table,
+                &TextOptions {
+                    limit,
+                    ..TextOptions::default()
+                },
+                out,
+            );
+        }
+        if let Some(limit) = limit {
+            table.limit(limit)?;
+        }
+        match self {
+            Format::Csv => write_csv(table, out),
+            _ => write_json(table, out),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        assert_eq!("csv".parse(), Ok(Format::Csv));
+        assert_eq!("json".parse(), Ok(Format::Json));
+        assert_eq!("text".parse(), Ok(Format::Text));
+        let error = "xml".parse::<Format>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`xml` is no format; use text, csv or json"
+        );
+    }
+}

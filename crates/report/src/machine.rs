@@ -1,0 +1,264 @@
+//! The table for programs: CSV and JSON, raw numbers with full precision.
+//!
+//! Both write each number in its column's unit, as the shortest decimal that reads back as the same f64, and what is
+//! undefined (a ratio over zero, a number that is not finite) as no value. Addresses are hexadecimal text, since
+//! spreadsheets and JavaScript round integers beyond 2⁵³ and kernel addresses are beyond it.
+
+use std::io::{self, BufWriter, Write};
+
+use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
+use serde::{Serialize, Serializer};
+
+use crate::order::Place;
+use crate::table::{PARENT_ROW_ID, ROW_ID, STANDARD_ERROR};
+use crate::{Cell, RenderError, Row, Table};
+
+/// Writes `table` as CSV: RFC 4180 with lines that end in LF, column ids in the first row, UTF-8.
+///
+/// - A column with standard errors is followed by a column of them, named after it plus `_standard_error`.
+/// - If rows form a tree, the columns `row_id` and `parent_row_id` come first; parents come before their children.
+/// - Names are quoted only where they must be, and else written as they are: control characters and a leading `=`
+///   too, since this is for programs. A name that is empty is `""`, a cell without a value nothing at all.
+/// - A ratio is one number; its numerator and denominator are in JSON only.
+/// - The table's facts are not part of it: print them with [`crate::Facts::write_text`].
+///
+/// # Errors
+/// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
+pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
+    let order = table.display_order()?;
+    let tree = table.is_tree();
+    let with_error: Vec<bool> = (0..table.columns.len())
+        .map(|column| {
+            table
+                .rows
+                .iter()
+                .any(|row| row.cells[column].standard_error().is_some())
+        })
+        .collect();
+    let mut out = BufWriter::new(out);
+    let mut record = Record {
+        out: &mut out,
+        fields: 0,
+    };
+
+    if tree {
+        record.text(ROW_ID)?;
+        record.text(PARENT_ROW_ID)?;
+    }
+    for (column, with_error) in table.columns.iter().zip(&with_error) {
+        record.text(&column.id)?;
+        if *with_error {
+            record.text(&format!("{}{STANDARD_ERROR}", column.id))?;
+        }
+    }
+    record.end()?;
+    for Place { row, .. } in order {
+        let row = &table.rows[row];
+        if tree {
+            record.raw(row.id)?;
+            record.optional(row.parent)?;
+        }
+        for (index, cell) in row.cells.iter().enumerate() {
+            match cell {
+                Cell::Name(name) => record.text(name)?,
+                Cell::Count(count) => record.raw(count)?,
+                Cell::Address(address) => record.raw(format_args!("{address:#x}"))?,
+                Cell::Empty | Cell::Ratio { .. } | Cell::Real { .. } => {
+                    record.optional(cell.value(table.columns[index].unit.scale()).map(Shortest))?;
+                }
+            }
+            if with_error[index] {
+                record.optional(cell.standard_error().map(Shortest))?;
+            }
+        }
+        record.end()?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// The shortest decimal that reads back as the same f64, with an exponent where that is shorter; `Display` would
+/// write 300 digits.
+struct Shortest(f64);
+
+impl std::fmt::Display for Shortest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.0, formatter)
+    }
+}
+
+/// One line of CSV in the making.
+struct Record<'a, W: Write> {
+    out: &'a mut W,
+    fields: usize,
+}
+
+impl<W: Write> Record<'_, W> {
+    fn separate(&mut self) -> io::Result<()> {
+        self.fields += 1;
+        if self.fields > 1 {
+            self.out.write_all(b",")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// A field that needs no quotes.
+    fn raw(&mut self, value: impl std::fmt::Display) -> io::Result<()> {
+        self.separate()?;
+        write!(self.out, "{value}")
+    }
+
+    fn optional(&mut self, value: Option<impl std::fmt::Display>) -> io::Result<()> {
+        match value {
+            Some(value) => self.raw(value),
+            None => self.separate(),
+        }
+    }
+
+    fn text(&mut self, text: &str) -> io::Result<()> {
+        self.separate()?;
+        if !text.is_empty() && !text.contains(['"', ',', '\n', '\r']) {
+            return self.out.write_all(text.as_bytes());
+        }
+        self.out.write_all(b"\"")?;
+        for (index, part) in text.split('"').enumerate() {
+            if index > 0 {
+                self.out.write_all(b"\"\"")?;
+            }
+            self.out.write_all(part.as_bytes())?;
+        }
+        self.out.write_all(b"\"")
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.fields = 0;
+        self.out.write_all(b"\n")
+    }
+}
+
+/// Writes `table` as JSON, schema 1: one object, with a line for each row.
+///
+/// ```json
+/// {"schema":1,
+/// "facts":{"lost_records":{"severity":"loss","text":"3 records were lost","value":3}},
+/// "columns":[{"id":"self","name":"self","unit":"percent","kind":"ratio","event":"cycles","parent":null},
+/// {"id":"function","name":"function","unit":null,"kind":"name","event":null,"parent":null}],
+/// "rows":[
+/// {"id":0,"parent":null,"cells":[25.0,"main"],"ratios":{"self":[1,4]}}
+/// ]}
+/// ```
+///
+/// A cell is a string (names, addresses), a number or null (no value). What a number cannot hold stands beside the
+/// cells, by column id, in rows that have it: `ratios` has the exact numerator and denominator before scaling,
+/// `standard_errors` the errors in the column's unit. A column's `parent` is a column id, a row's a row id; parents
+/// come before their children.
+///
+/// # Errors
+/// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
+pub fn write_json(table: &Table, out: impl Write) -> Result<(), RenderError> {
+    let order = table.display_order()?;
+    let mut out = BufWriter::new(out);
+    out.write_all(b"{\"schema\":1,\n\"facts\":")?;
+    serde_json::to_writer(&mut out, &table.facts)?;
+    out.write_all(b",\n\"columns\":[")?;
+    for index in 0..table.columns.len() {
+        if index > 0 {
+            out.write_all(b",\n")?;
+        }
+        serde_json::to_writer(&mut out, &JsonColumn { table, index })?;
+    }
+    out.write_all(b"],\n\"rows\":[")?;
+    for (number, place) in order.iter().enumerate() {
+        out.write_all(if number > 0 { b",\n" } else { b"\n" })?;
+        let row = &table.rows[place.row];
+        serde_json::to_writer(&mut out, &JsonRow { table, row })?;
+    }
+    out.write_all(b"\n]}\n")?;
+    out.flush()?;
+    Ok(())
+}
+
+struct JsonColumn<'a> {
+    table: &'a Table,
+    index: usize,
+}
+
+impl Serialize for JsonColumn<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let column = &self.table.columns[self.index];
+        let parent = column
+            .parent
+            .and_then(|parent| self.table.columns.get(parent));
+        let mut object = serializer.serialize_struct("Column", 6)?;
+        object.serialize_field("id", &column.id)?;
+        object.serialize_field("name", &column.name)?;
+        object.serialize_field("unit", &column.unit.id())?;
+        object.serialize_field("kind", column.kind.id())?;
+        object.serialize_field("event", &column.event)?;
+        object.serialize_field("parent", &parent.map(|parent| &parent.id))?;
+        object.end()
+    }
+}
+
+struct JsonRow<'a> {
+    table: &'a Table,
+    row: &'a Row,
+}
+
+impl Serialize for JsonRow<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let cells = &self.row.cells;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("id", &self.row.id)?;
+        object.serialize_entry("parent", &self.row.parent)?;
+        object.serialize_entry("cells", &JsonCells(self))?;
+        if cells.iter().any(|cell| matches!(cell, Cell::Ratio { .. })) {
+            object.serialize_entry(
+                "ratios",
+                &Beside(self, |cell| match *cell {
+                    Cell::Ratio {
+                        numerator,
+                        denominator,
+                    } => Some([numerator, denominator]),
+                    _ => None,
+                }),
+            )?;
+        }
+        if cells.iter().any(|cell| cell.standard_error().is_some()) {
+            object.serialize_entry("standard_errors", &Beside(self, Cell::standard_error))?;
+        }
+        object.end()
+    }
+}
+
+struct JsonCells<'a>(&'a JsonRow<'a>);
+
+impl Serialize for JsonCells<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let JsonRow { table, row } = self.0;
+        let mut list = serializer.serialize_seq(Some(row.cells.len()))?;
+        for (column, cell) in table.columns.iter().zip(&row.cells) {
+            match cell {
+                Cell::Name(name) => list.serialize_element(name)?,
+                Cell::Count(count) => list.serialize_element(count)?,
+                Cell::Address(address) => list.serialize_element(&format!("{address:#x}"))?,
+                Cell::Empty | Cell::Ratio { .. } | Cell::Real { .. } => {
+                    list.serialize_element(&cell.value(column.unit.scale()))?;
+                }
+            }
+        }
+        list.end()
+    }
+}
+
+/// What some of a row's cells have besides their value, by column id.
+struct Beside<'a, T>(&'a JsonRow<'a>, fn(&Cell) -> Option<T>);
+
+impl<T: Serialize> Serialize for Beside<'_, T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let JsonRow { table, row } = self.0;
+        let cells = table.columns.iter().zip(&row.cells);
+        serializer.collect_map(cells.filter_map(|(column, cell)| Some((&column.id, self.1(cell)?))))
+    }
+}
