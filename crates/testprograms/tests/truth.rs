@@ -34,13 +34,10 @@ fn samples_by(
             "-g",
             "none",
             "--no-children",
-            "-n",
-            "-F",
-            "sample,sym",
             "-t",
             "\t",
         ])
-        .args(["-s", key, "-i"])
+        .args(["-F", &format!("sample,{key}"), "-i"])
         .arg(&file)
         .output()
         .unwrap();
