@@ -1,1 +1,54 @@
 //! Names for addresses: functions of ELF files, the kernel, the vdso.
+//!
+//! A [`Symbolizer`] turns what a recording says of a module (a path, perhaps a build id) into
+//! [`ModuleSymbols`], which answers "which function is at this address". It knows nothing of
+//! samples, recordings or the command line.
+//!
+//! * **A wrong name is worse than none.** A file whose build id differs from the recorded one, or a
+//!   kernel that is not the recorded one, gives no names; a [`Note`] says so, and what to do.
+//! * **Addresses are file offsets.** For a file and the vdso, callers pass
+//!   `ip - mapping.start + mapping.pgoff`. That needs no knowledge of where the module was loaded,
+//!   and stays right when `p_offset != p_vaddr` or when there are several executable segments. For
+//!   the kernel an address is absolute.
+//! * **Loading never fails.** What went wrong is in [`ModuleSymbols::notes`].
+//! * **Files are read, not mapped**, and only the parts that are needed: a file that shrinks while
+//!   it is read gives a note instead of a SIGBUS.
+//!
+//! Sources, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
+//! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
+//! of the procedure linkage table decoded from their instructions (`puts@plt`).
+//!
+//! ```
+//! use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
+//! use std::path::Path;
+//!
+//! let symbolizer = Symbolizer::new(SymbolOptions::default());
+//! let request = ModuleRequest { kind: ModuleKind::File, path: Path::new("/bin/sh"), build_id: None };
+//! let symbols = symbolizer.load(&request);
+//! if let Some(function) = symbols.function(0x5000) {
+//!     println!("{} at file offset {:#x}, {} bytes", function.name, function.start, function.size);
+//! }
+//! for note in symbols.notes() {
+//!     eprintln!("{note}");
+//! }
+//! ```
+
+mod build_id;
+mod debug_file;
+mod demangle;
+mod elf;
+mod kernel;
+mod module;
+mod note;
+mod options;
+mod plt;
+mod symbolizer;
+mod table;
+mod vdso;
+
+pub use build_id::build_id;
+pub use demangle::demangle;
+pub use module::{Function, ModuleSymbols};
+pub use note::Note;
+pub use options::{ModuleKind, ModuleRequest, RecordedKernel, SymbolOptions};
+pub use symbolizer::Symbolizer;

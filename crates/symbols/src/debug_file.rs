@@ -1,0 +1,130 @@
+//! The search for a separate debug file.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::read::ReadCache;
+
+use crate::build_id::{open_regular, same_build};
+use crate::elf::Image;
+use crate::note::{Hex, Note};
+use crate::options::SymbolOptions;
+
+/// What the stripped file tells of its debug file.
+pub(crate) struct Wanted<'a> {
+    /// The stripped file as found on this machine.
+    pub path: &'a Path,
+    pub build_id: Option<&'a [u8]>,
+    /// Name and CRC-32 of `.gnu_debuglink`.
+    pub link: Option<(&'a [u8], u32)>,
+}
+
+/// Finds the debug file: by build id, else by name and checksum. A file that is there but belongs to
+/// another build leaves a note.
+pub(crate) fn find(
+    wanted: &Wanted<'_>,
+    options: &SymbolOptions,
+    notes: &mut Vec<Note>,
+) -> Option<PathBuf> {
+    if let Some(id) = wanted.build_id.filter(|id| id.len() > 1) {
+        let (first, rest) = id.split_at(1);
+        let below = format!(".build-id/{}/{}.debug", Hex(first), Hex(rest));
+        for path in directories(options).map(|dir| dir.join(&below)) {
+            if accept(&path, wanted, false, notes) {
+                return Some(path);
+            }
+        }
+    }
+    let (name, _) = wanted.link?;
+    let name = Path::new(OsStr::from_bytes(name));
+    // It is a bare file name by definition; anything else would lead out of the directories.
+    if name.file_name() != Some(name.as_os_str()) {
+        return None;
+    }
+    let dir = wanted.path.parent()?;
+    let recorded_dir = match &options.symfs {
+        Some(root) => dir.strip_prefix(root).unwrap_or(dir),
+        None => dir,
+    };
+    let inside = recorded_dir.strip_prefix("/").unwrap_or(recorded_dir);
+    let beside = [dir.join(name), dir.join(".debug").join(name)];
+    let elsewhere = directories(options).map(|debug| debug.join(inside).join(name));
+    beside
+        .into_iter()
+        .chain(elsewhere)
+        .find(|path| path != wanted.path && accept(path, wanted, true, notes))
+}
+
+/// The debug directories, those below `symfs` first.
+fn directories(options: &SymbolOptions) -> impl Iterator<Item = PathBuf> {
+    let below_symfs = options.symfs.iter().flat_map(|root| {
+        options
+            .debug_dirs
+            .iter()
+            .map(|dir| root.join(dir.strip_prefix("/").unwrap_or(dir)))
+    });
+    below_symfs.chain(options.debug_dirs.iter().cloned())
+}
+
+/// Whether a candidate exists and is of the same build.
+fn accept(path: &Path, wanted: &Wanted<'_>, by_link: bool, notes: &mut Vec<Note>) -> bool {
+    let Ok(file) = open_regular(path) else {
+        return false;
+    };
+    match check(file, wanted, by_link) {
+        Ok(()) => true,
+        Err(why) => {
+            notes.push(Note::DebugFileRefused {
+                path: path.to_path_buf(),
+                why,
+            });
+            false
+        }
+    }
+}
+
+fn check(file: File, wanted: &Wanted<'_>, by_link: bool) -> Result<(), String> {
+    let cache = ReadCache::new(file);
+    let image = Image::parse(&cache).map_err(|error| error.to_string())?;
+    match (wanted.build_id, image.build_id()) {
+        (Some(wanted), Some(found)) if same_build(wanted, found) => return Ok(()),
+        (Some(wanted), Some(found)) => {
+            return Err(format!(
+                "its build id is {}, not {}",
+                Hex(found),
+                Hex(wanted)
+            ));
+        }
+        (Some(wanted), None) if !by_link => {
+            return Err(format!("it has no build id, and {} is wanted", Hex(wanted)));
+        }
+        _ => {}
+    }
+    let Some((_, expected)) = wanted.link else {
+        return Err("nothing shows that it belongs to the file".to_owned());
+    };
+    drop(image);
+    let found = checksum(cache.into_inner()).map_err(|error| error.to_string())?;
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("its checksum is {found:08x}, not {expected:08x}"))
+    }
+}
+
+/// CRC-32 over a whole file.
+fn checksum(mut file: File) -> std::io::Result<u32> {
+    use std::io::Seek;
+    file.rewind()?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 256 * 1024];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! What naming needs of an ELF file: segments, sections, symbols, notes; either class and byte order.
+
+use object::elf;
+use object::endian::Endianness;
+use object::read::ReadRef;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{U32, U64};
+
+use crate::table::Binding;
+
+/// Why a file can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ElfError {
+    #[error("not an ELF file")]
+    NotElf,
+    #[error("{0}")]
+    Damaged(&'static str),
+}
+
+impl From<object::read::Error> for ElfError {
+    fn from(error: object::read::Error) -> Self {
+        // The message is all the crate gives, and it is static only inside the crate.
+        let _ = error;
+        Self::Damaged("its ELF header, program headers or section headers point outside the file")
+    }
+}
+
+/// A part of the file that is mapped into memory as one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub kind: elf::ProgramType,
+    pub executable: bool,
+    pub offset: u64,
+    pub address: u64,
+    pub file_size: u64,
+    pub align: u64,
+}
+
+impl Segment {
+    /// The file offset of an address that this segment takes from the file.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        let inside = address.checked_sub(self.address)?;
+        (inside < self.file_size).then(|| self.offset.checked_add(inside))?
+    }
+
+    /// Where its part of the file ends.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset.saturating_add(self.file_size)
+    }
+}
+
+/// A section header, in whatever class and byte order it was written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section<'d> {
+    pub name: &'d [u8],
+    pub kind: elf::SectionType,
+    pub executable: bool,
+    pub address: u64,
+    pub offset: u64,
+    pub size: u64,
+    pub link: u32,
+    pub entry_size: u64,
+    pub align: u64,
+}
+
+/// A symbol that may name code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeSymbol<'d> {
+    pub address: u64,
+    pub size: u64,
+    /// Where its section ends, as an address; the largest one when the section isn't known.
+    pub section_end: u64,
+    pub binding: Binding,
+    pub is_function: bool,
+    pub name: &'d [u8],
+}
+
+/// A relocation of a slot by a symbol, or (index 0) by an address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotRelocation {
+    pub slot: u64,
+    pub symbol: u32,
+    pub kind: u32,
+    pub addend: u64,
+}
+
+/// An ELF file whose headers have been read.
+pub(crate) struct Image<'d, R: ReadRef<'d>> {
+    data: R,
+    endian: Endianness,
+    is_64: bool,
+    pub machine: elf::Machine,
+    pub segments: Vec<Segment>,
+    pub sections: Vec<Section<'d>>,
+    /// Set when the section headers can't be read although there should be some.
+    pub damage: Option<&'static str>,
+}
+
+impl<'d, R: ReadRef<'d>> Image<'d, R> {
+    /// Reads the headers.
+    pub(crate) fn parse(data: R) -> Result<Self, ElfError> {
+        let ident = data.read_bytes_at(0, 16).map_err(|()| ElfError::NotElf)?;
+        if ident[..4] != elf::ELFMAG {
+            return Err(ElfError::NotElf);
+        }
+        match ident[4] {
+            1 => Self::parse_class::<elf::FileHeader32<Endianness>>(data),
+            2 => Self::parse_class::<elf::FileHeader64<Endianness>>(data),
+            _ => Err(ElfError::Damaged("its class is neither 32 nor 64 bits")),
+        }
+    }
+
+    fn parse_class<H>(data: R) -> Result<Self, ElfError>
+    where
+        H: FileHeader<Endian = Endianness>,
+    {
+        let header = H::parse(data)?;
+        let endian = header.endian()?;
+        let segments = header
+            .program_headers(endian, data)?
+            .iter()
+            .map(|segment| Segment {
+                kind: segment.p_type(endian),
+                executable: segment.p_flags(endian).contains(elf::PF_X),
+                offset: segment.p_offset(endian).into(),
+                address: segment.p_vaddr(endian).into(),
+                file_size: segment.p_filesz(endian).into(),
+                align: segment.p_align(endian).into(),
+            })
+            .collect();
+        let mut sections = Vec::new();
+        let mut damage = None;
+        match header.sections(endian, data) {
+            Ok(table) => sections.extend(table.iter().map(|section| Section {
+                name: table.section_name(endian, section).unwrap_or_default(),
+                kind: section.sh_type(endian),
+                executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
+                address: section.sh_addr(endian).into(),
+                offset: section.sh_offset(endian).into(),
+                size: section.sh_size(endian).into(),
+                link: section.sh_link(endian),
+                entry_size: section.sh_entsize(endian).into(),
+                align: section.sh_addralign(endian).into(),
+            })),
+            // A truncated file loses these first, since they come last.
+            Err(_) => damage = Some("its section headers lie outside the file"),
+        }
+        Ok(Self {
+            data,
+            endian,
+            is_64: header.is_type_64(),
+            machine: header.e_machine(endian),
+            segments,
+            sections,
+            damage,
+        })
+    }
+
+    /// The first section of a kind.
+    pub(crate) fn section_of_kind(&self, kind: elf::SectionType) -> Option<&Section<'d>> {
+        self.sections.iter().find(|section| section.kind == kind)
+    }
+
+    /// The first section with a name.
+    pub(crate) fn section_named(&self, name: &[u8]) -> Option<&Section<'d>> {
+        self.sections.iter().find(|section| section.name == name)
+    }
+
+    /// A section's bytes; none for one that takes no room in the file.
+    pub(crate) fn bytes(&self, section: &Section<'d>) -> Result<&'d [u8], ElfError> {
+        if section.kind == elf::SHT_NOBITS {
+            return Ok(&[]);
+        }
+        self.data
+            .read_bytes_at(section.offset, section.size)
+            .map_err(|()| ElfError::Damaged("a section lies outside the file"))
+    }
+
+    /// Segments from which code is loaded.
+    pub(crate) fn code_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.kind == elf::PT_LOAD && segment.executable)
+    }
+
+    /// The lowest address any loaded segment has; moves when a file is prelinked.
+    pub(crate) fn base(&self) -> Option<u64> {
+        self.segments
+            .iter()
+            .filter(|segment| segment.kind == elf::PT_LOAD)
+            .map(|segment| segment.address)
+            .min()
+    }
+
+    /// Calls `each` for every symbol of a table that may name code.
+    pub(crate) fn code_symbols(
+        &self,
+        table: &Section<'d>,
+        each: impl FnMut(CodeSymbol<'d>),
+    ) -> Result<(), ElfError> {
+        if self.is_64 {
+            self.code_symbols_of::<elf::Sym64<Endianness>>(table, each)
+        } else {
+            self.code_symbols_of::<elf::Sym32<Endianness>>(table, each)
+        }
+    }
+
+    fn code_symbols_of<S>(
+        &self,
+        table: &Section<'d>,
+        mut each: impl FnMut(CodeSymbol<'d>),
+    ) -> Result<(), ElfError>
+    where
+        S: Sym<Endian = Endianness>,
+    {
+        let (symbols, strings) = self.symbols_of::<S>(table)?;
+        for symbol in symbols {
+            let is_function = match symbol.st_type() {
+                elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
+                elf::STT_NOTYPE => false,
+                _ => continue,
+            };
+            let index = symbol.st_shndx(self.endian);
+            let section_end = match index.index() {
+                Some(index) => match self.sections.get(usize::from(index)) {
+                    Some(section) if section.executable => {
+                        section.address.saturating_add(section.size)
+                    }
+                    _ => continue,
+                },
+                // More sections than 16 bits can count: the executable segments decide.
+                None if index == elf::SHN_XINDEX => u64::MAX,
+                None => continue,
+            };
+            let name = string_at(strings, symbol.st_name(self.endian));
+            if name.is_empty() || (!is_function && !names_code(name, symbol.st_visibility())) {
+                continue;
+            }
+            let mut address: u64 = symbol.st_value(self.endian).into();
+            if self.machine == elf::EM_ARM {
+                // The lowest bit tells Thumb code.
+                address &= !1;
+            }
+            each(CodeSymbol {
+                address,
+                size: symbol.st_size(self.endian).into(),
+                section_end,
+                binding: match symbol.st_bind() {
+                    elf::STB_LOCAL => Binding::Local,
+                    elf::STB_WEAK => Binding::Weak,
+                    _ => Binding::Global,
+                },
+                is_function,
+                name,
+            });
+        }
+        Ok(())
+    }
+
+    fn symbols_of<S>(&self, table: &Section<'d>) -> Result<(&'d [S], &'d [u8]), ElfError>
+    where
+        S: Sym<Endian = Endianness>,
+    {
+        if table.kind == elf::SHT_NOBITS {
+            return Ok((&[], &[]));
+        }
+        let count = usize::try_from(table.size / size_of::<S>() as u64).unwrap_or(usize::MAX);
+        let symbols = self
+            .data
+            .read_slice_at(table.offset, count)
+            .map_err(|()| ElfError::Damaged("a symbol table lies outside the file"))?;
+        let strings = self
+            .sections
+            .get(table.link as usize)
+            .ok_or(ElfError::Damaged("a symbol table has no string table"))?;
+        Ok((symbols, self.bytes(strings)?))
+    }
+
+    /// Names of some symbols of a table, by their index; empty where there is none.
+    pub(crate) fn symbol_names(
+        &self,
+        table: &Section<'d>,
+        indices: &[u32],
+    ) -> Result<Vec<&'d [u8]>, ElfError> {
+        if self.is_64 {
+            self.symbol_names_of::<elf::Sym64<Endianness>>(table, indices)
+        } else {
+            self.symbol_names_of::<elf::Sym32<Endianness>>(table, indices)
+        }
+    }
+
+    fn symbol_names_of<S>(
+        &self,
+        table: &Section<'d>,
+        indices: &[u32],
+    ) -> Result<Vec<&'d [u8]>, ElfError>
+    where
+        S: Sym<Endian = Endianness>,
+    {
+        let (symbols, strings) = self.symbols_of::<S>(table)?;
+        let name = |&index: &u32| {
+            symbols.get(index as usize).map_or(&[][..], |symbol| {
+                string_at(strings, symbol.st_name(self.endian))
+            })
+        };
+        Ok(indices.iter().map(name).collect())
+    }
+
+    /// Calls `each` for every relocation with addend of a 64-bit file's section.
+    pub(crate) fn slot_relocations(
+        &self,
+        section: &Section<'d>,
+        mut each: impl FnMut(SlotRelocation),
+    ) -> Result<(), ElfError> {
+        if !self.is_64 || section.kind != elf::SHT_RELA {
+            return Ok(());
+        }
+        // Each is three words: place, symbol and kind, addend.
+        let count = usize::try_from(section.size / 24).unwrap_or(usize::MAX);
+        let relocations: &[[U64<Endianness>; 3]] =
+            self.data
+                .read_slice_at(section.offset, count)
+                .map_err(|()| ElfError::Damaged("relocations lie outside the file"))?;
+        for [slot, info, addend] in relocations {
+            let info = info.get(self.endian);
+            each(SlotRelocation {
+                slot: slot.get(self.endian),
+                symbol: (info >> 32) as u32,
+                kind: info as u32,
+                addend: addend.get(self.endian),
+            });
+        }
+        Ok(())
+    }
+
+    /// The GNU build id.
+    pub(crate) fn build_id(&self) -> Option<&'d [u8]> {
+        // Sections first: in a debug file the segments' offsets are those of the original file.
+        let from_sections = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == elf::SHT_NOTE)
+            .find_map(|section| {
+                gnu_build_id(self.bytes(section).ok()?, section.align, self.endian)
+            });
+        from_sections.or_else(|| {
+            let notes = self
+                .segments
+                .iter()
+                .filter(|segment| segment.kind == elf::PT_NOTE);
+            notes.into_iter().find_map(|segment| {
+                let bytes = self
+                    .data
+                    .read_bytes_at(segment.offset, segment.file_size)
+                    .ok()?;
+                gnu_build_id(bytes, segment.align, self.endian)
+            })
+        })
+    }
+
+    /// The name and checksum of the debug file that `.gnu_debuglink` asks for.
+    pub(crate) fn debug_link(&self) -> Option<(&'d [u8], u32)> {
+        let bytes = self.bytes(self.section_named(b".gnu_debuglink")?).ok()?;
+        let name = &bytes[..memchr::memchr(0, bytes)?];
+        let at = (name.len() + 1).next_multiple_of(4);
+        let (checksum, _) = object::pod::from_bytes::<U32<Endianness>>(bytes.get(at..)?).ok()?;
+        Some((name, checksum.get(self.endian)))
+    }
+
+    /// The byte order of the file.
+    pub(crate) fn endian(&self) -> Endianness {
+        self.endian
+    }
+}
+
+/// Whether an untyped symbol names code a person would know: no mapping symbols (`$x`, `$d`, ARM and
+/// RISC-V), no hidden or file-internal marks that compilers leave behind.
+fn names_code(name: &[u8], visibility: elf::SymbolVisibility) -> bool {
+    !name.starts_with(b"$")
+        && !name.starts_with(b".L")
+        && visibility != elf::STV_HIDDEN
+        && visibility != elf::STV_INTERNAL
+}
+
+/// The NUL-terminated string at an offset; empty when it lies outside.
+fn string_at(strings: &[u8], offset: u32) -> &[u8] {
+    let tail = strings.get(offset as usize..).unwrap_or_default();
+    &tail[..memchr::memchr(0, tail).unwrap_or(0)]
+}
+
+/// The build id in a run of ELF notes (a note section, or `/sys/kernel/notes`).
+pub(crate) fn gnu_build_id(mut notes: &[u8], align: u64, endian: Endianness) -> Option<&[u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let align: usize = if align == 8 { 8 } else { 4 };
+    while let Some(header) = notes.get(..12) {
+        let word = |at: usize| {
+            let bytes = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            match endian {
+                Endianness::Little => u32::from_le_bytes(bytes),
+                Endianness::Big => u32::from_be_bytes(bytes),
+            }
+        };
+        let (name_len, id_len, kind) = (word(0) as usize, word(4) as usize, word(8));
+        let id_at = name_len.checked_add(12)?.checked_next_multiple_of(align)?;
+        let name = notes.get(12..)?.get(..name_len)?;
+        let id = notes.get(id_at..)?.get(..id_len)?;
+        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && !id.is_empty() {
+            return Some(id);
+        }
+        let next = id_at.checked_add(id_len)?.checked_next_multiple_of(align)?;
+        notes = notes.get(next..)?;
+    }
+    None
+}

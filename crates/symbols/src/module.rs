@@ -1,0 +1,96 @@
+//! A module's functions, ready to be asked.
+
+use std::borrow::Cow;
+
+use crate::demangle::demangle;
+use crate::note::Note;
+use crate::table::{Symbol, SymbolTable};
+
+/// The functions of one module.
+#[derive(Debug, Default)]
+pub struct ModuleSymbols {
+    pub(crate) table: SymbolTable,
+    pub(crate) notes: Vec<Note>,
+    pub(crate) demangle: bool,
+    /// What to add to a queried address to get the table's address (the kernel may have moved).
+    pub(crate) shift: u64,
+    /// Names of the owners that symbols refer to; index 0 is "none".
+    pub(crate) owners: Vec<String>,
+}
+
+impl ModuleSymbols {
+    /// The function that covers an address.
+    ///
+    /// For a file and the vdso the address is a **file offset**
+    /// (`ip - mapping.start + mapping.pgoff`), for the kernel an absolute address. `None` when no
+    /// symbol covers it.
+    #[must_use]
+    pub fn function(&self, address: u64) -> Option<Function<'_>> {
+        let symbol = self.table.find(address.wrapping_add(self.shift))?;
+        Some(self.describe(symbol))
+    }
+
+    /// All functions by rising address, aliases left out.
+    pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
+        (0..self.table.len())
+            .filter_map(|index| self.table.get(index))
+            .map(|symbol| self.describe(symbol))
+    }
+
+    /// What is worth telling about these names: problems with their remedy, debug files used.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// How many functions have a name.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no function has a name.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// Heap memory the names and addresses hold, in bytes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+
+    fn describe<'a>(&'a self, symbol: Symbol<'a>) -> Function<'a> {
+        Function {
+            name: if self.demangle {
+                demangle(symbol.name)
+            } else {
+                Cow::Borrowed(symbol.name)
+            },
+            raw_name: symbol.name,
+            start: symbol.start.wrapping_sub(self.shift),
+            size: symbol.end - symbol.start,
+            module: match symbol.owner {
+                0 => None,
+                owner => self.owners.get(usize::from(owner)).map(String::as_str),
+            },
+        }
+    }
+}
+
+/// A function and where it lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Function<'a> {
+    /// The name to show: demangled if the options ask for it.
+    pub name: Cow<'a, str>,
+    /// The name as the symbol table has it.
+    pub raw_name: &'a str,
+    /// Its first address, in the address space of the query.
+    pub start: u64,
+    /// Its length in bytes; for a symbol without a size, up to the next one or the section's end.
+    pub size: u64,
+    /// For the kernel: the loadable module it belongs to, such as `ext4`.
+    pub module: Option<&'a str>,
+}

@@ -1,0 +1,224 @@
+//! What a caller should tell the user about a module's names.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Something worth telling about a module's names; its [`Display`](fmt::Display) is one sentence
+/// with a remedy where there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Note {
+    /// The file is not there (any more), or can't be read.
+    NoFile {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why it can't be read.
+        reason: String,
+    },
+    /// The mapping has no file behind it.
+    NotAFile {
+        /// The mapping's name.
+        name: PathBuf,
+    },
+    /// The file on disk is not the one that was recorded. No names are taken from it.
+    BuildIdMismatch {
+        /// The file.
+        path: PathBuf,
+        /// The build id in the recording.
+        recorded: Vec<u8>,
+        /// The build id of the file, if it has one.
+        found: Option<Vec<u8>>,
+    },
+    /// The file has no `.symtab`, and no debug file was found: only exported functions have names.
+    NoSymbols {
+        /// The file.
+        path: PathBuf,
+        /// Its build id, which names its debug file.
+        build_id: Option<Vec<u8>>,
+        /// How many functions have a name nevertheless.
+        named: usize,
+    },
+    /// The file is not an ELF file.
+    NotElf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is an ELF file, but broken; what could be read is used.
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is broken.
+        what: String,
+    },
+    /// A debug file was used.
+    DebugFile {
+        /// The debug file.
+        path: PathBuf,
+    },
+    /// A debug file was found, but belongs to another build.
+    DebugFileRefused {
+        /// The debug file.
+        path: PathBuf,
+        /// Why it was not used.
+        why: String,
+    },
+    /// The kernel hides its addresses from this user.
+    KernelRestricted {
+        /// The file that should have told them.
+        path: PathBuf,
+    },
+    /// The recording comes from another kernel release.
+    KernelReleaseDiffers {
+        /// The recorded release.
+        recorded: String,
+        /// This machine's release.
+        running: String,
+    },
+    /// The recording comes from another build of the kernel.
+    KernelBuildIdDiffers {
+        /// The recorded build id.
+        recorded: Vec<u8>,
+        /// This machine's.
+        running: Vec<u8>,
+    },
+    /// The recorded reference symbol is unknown here, so the kernel's base can't be found.
+    KernelReferenceMissing {
+        /// The symbol.
+        symbol: String,
+    },
+    /// The kernel was loaded at another address than when recorded: names were shifted, and those
+    /// of kernel modules left out, because modules move on their own.
+    KernelMoved {
+        /// How far: running address minus recorded address.
+        by: i64,
+    },
+}
+
+impl Note {
+    /// Whether the note tells of missing names (rather than where names came from).
+    #[must_use]
+    pub fn is_problem(&self) -> bool {
+        !matches!(self, Self::DebugFile { .. } | Self::NotAFile { .. })
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFile { path, reason } => write!(
+                f,
+                "{}: {reason}; no names. Put the recorded file back, or give a copy of the recorded machine's files with --symfs",
+                path.display()
+            ),
+            Self::NotAFile { name } => {
+                write!(
+                    f,
+                    "{}: memory without a file has no symbols",
+                    name.display()
+                )
+            }
+            Self::BuildIdMismatch {
+                path,
+                recorded,
+                found,
+            } => {
+                write!(f, "{}: the file has ", path.display())?;
+                match found {
+                    Some(id) => write!(f, "build id {}", Hex(id))?,
+                    None => write!(f, "no build id")?,
+                }
+                write!(
+                    f,
+                    ", the recording has {}: it is another build, so its names are not used. Give the recorded file with --symfs, or record again",
+                    Hex(recorded)
+                )
+            }
+            Self::NoSymbols {
+                path,
+                build_id,
+                named,
+            } => {
+                write!(
+                    f,
+                    "{}: stripped; only {named} exported functions have names. Install its debug package",
+                    path.display()
+                )?;
+                match build_id {
+                    Some(id) => write!(f, " (build id {})", Hex(id)),
+                    None => Ok(()),
+                }
+            }
+            Self::NotElf { path } => {
+                write!(
+                    f,
+                    "{}: not an ELF file, so it has no symbols",
+                    path.display()
+                )
+            }
+            Self::Damaged { path, what } => write!(
+                f,
+                "{}: damaged ({what}); names may be missing. Replace the file by an intact copy",
+                path.display()
+            ),
+            Self::DebugFile { path } => write!(f, "names from the debug file {}", path.display()),
+            Self::DebugFileRefused { path, why } => write!(
+                f,
+                "{}: debug file not used ({why}). Install the debug package of the same build",
+                path.display()
+            ),
+            Self::KernelRestricted { path } => write!(
+                f,
+                "{}: the kernel hides its addresses; no kernel names. Run as root, or `sysctl kernel.kptr_restrict=0`",
+                path.display()
+            ),
+            Self::KernelReleaseDiffers { recorded, running } => write!(
+                f,
+                "recorded on kernel {recorded}, this is {running}; no kernel names. Analyse it on the recorded machine, or give a copy of its /proc/kallsyms"
+            ),
+            Self::KernelBuildIdDiffers { recorded, running } => write!(
+                f,
+                "recorded on the kernel with build id {}, this one has {}; no kernel names. Analyse it on the recorded machine, or give a copy of its /proc/kallsyms",
+                Hex(recorded),
+                Hex(running)
+            ),
+            Self::KernelReferenceMissing { symbol } => write!(
+                f,
+                "the recording places the kernel by its symbol {symbol}, which is unknown here; no kernel names. Give a copy of the recorded machine's /proc/kallsyms"
+            ),
+            Self::KernelMoved { by } => write!(
+                f,
+                "the kernel has moved by {by:+#x} since the recording; its names were shifted, those of its modules left out. Give a copy of the recorded machine's /proc/kallsyms"
+            ),
+        }
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) struct Hex<'a>(pub &'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_names_the_thing_and_a_remedy() {
+        let note = Note::BuildIdMismatch {
+            path: "/bin/x".into(),
+            recorded: vec![0xab, 1],
+            found: Some(vec![2]),
+        };
+        let text = note.to_string();
+        for part in ["/bin/x", "ab01", "02", "--symfs"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(note.is_problem());
+        let moved = Note::KernelMoved { by: -0x1000 }.to_string();
+        assert!(moved.contains("0x"), "{moved}");
+    }
+}

@@ -1,0 +1,102 @@
+//! What callers ask with: the module wanted, and where names may come from.
+
+use std::path::{Path, PathBuf};
+
+/// What sort of thing a mapping's name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ModuleKind {
+    /// An executable or shared object on disk.
+    File,
+    /// The kernel and its loadable modules, at absolute addresses.
+    Kernel,
+    /// The code page(s) the kernel maps into each process (`[vdso]`).
+    Vdso,
+    /// Memory without a file: `//anon`, `[heap]`, `[stack]`, `[vsyscall]`, memfds, …
+    NotAFile,
+}
+
+impl ModuleKind {
+    /// The kind that a user-space mapping's recorded name tells.
+    ///
+    /// ```
+    /// use dioptra_symbols::ModuleKind;
+    /// assert_eq!(ModuleKind::of_mapping("/usr/bin/python3".as_ref()), ModuleKind::File);
+    /// assert_eq!(ModuleKind::of_mapping("[vdso]".as_ref()), ModuleKind::Vdso);
+    /// assert_eq!(ModuleKind::of_mapping("//anon".as_ref()), ModuleKind::NotAFile);
+    /// ```
+    #[must_use]
+    pub fn of_mapping(name: &Path) -> Self {
+        let bytes = name.as_os_str().as_encoded_bytes();
+        if bytes == b"[vdso]" {
+            return Self::Vdso;
+        }
+        const NOT_FILES: [&[u8]; 8] = [
+            b"//anon",
+            b"[",
+            b"/memfd:",
+            b"anon_inode:",
+            b"/anon_hugepage",
+            b"/dev/zero",
+            b"/SYSV",
+            b"/i915",
+        ];
+        if bytes.is_empty() || NOT_FILES.iter().any(|prefix| bytes.starts_with(prefix)) {
+            Self::NotAFile
+        } else {
+            Self::File
+        }
+    }
+}
+
+/// What names a module: as recorded.
+#[derive(Debug, Clone, Copy)]
+pub struct ModuleRequest<'a> {
+    /// What sort of module it is.
+    pub kind: ModuleKind,
+    /// The mapping's name, for a file its path on the recorded machine.
+    pub path: &'a Path,
+    /// The build id recorded for it. Zero padding to 20 bytes, as recordings hold it, is understood.
+    pub build_id: Option<&'a [u8]>,
+}
+
+/// Where names come from and how they are shown.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct SymbolOptions {
+    /// Show C++ and Rust names as the programmer wrote them. Default: true.
+    pub demangle: bool,
+    /// Look for the recorded paths below this directory instead of `/`.
+    pub symfs: Option<PathBuf>,
+    /// Directories with separate debug files. Default: `/usr/lib/debug`.
+    pub debug_dirs: Vec<PathBuf>,
+    /// The kernel a recording was made on; `None` when it is this one, now.
+    pub recorded_kernel: Option<RecordedKernel>,
+    /// The kernel's symbols. Default: `/proc/kallsyms`. A copy taken on the recorded machine may be
+    /// given; then it is trusted to belong to the recorded kernel.
+    pub kallsyms: PathBuf,
+}
+
+impl Default for SymbolOptions {
+    fn default() -> Self {
+        Self {
+            demangle: true,
+            symfs: None,
+            debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
+            recorded_kernel: None,
+            kallsyms: PathBuf::from(crate::kernel::PROC_KALLSYMS),
+        }
+    }
+}
+
+/// What a recording tells of the kernel it ran on.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecordedKernel {
+    /// The release as `uname -r` prints it.
+    pub release: Option<String>,
+    /// The kernel's GNU build id.
+    pub build_id: Option<Vec<u8>>,
+    /// A symbol and the address it had, such as `("_text", 0xffffffff81000000)` from the kernel
+    /// mapping's name `[kernel.kallsyms]_text` and its `pgoff`. Tells how far the kernel's random
+    /// base has moved since.
+    pub reference_symbol: Option<(String, u64)>,
+}

@@ -1,0 +1,307 @@
+//! From a module as recorded to its functions.
+
+use std::path::{Path, PathBuf};
+
+use object::elf;
+use object::read::{ReadCache, ReadRef};
+
+use crate::build_id::{open_regular, same_build};
+use crate::debug_file::{self, Wanted};
+use crate::elf::{CodeSymbol, ElfError, Image, Segment};
+use crate::module::ModuleSymbols;
+use crate::note::Note;
+use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
+use crate::table::{NewSymbol, TableBuilder};
+use crate::{kernel, plt, vdso};
+
+/// Finds modules and reads their symbols. Holds no state but its options, so one may serve many
+/// threads.
+#[derive(Debug, Clone, Default)]
+pub struct Symbolizer {
+    options: SymbolOptions,
+}
+
+impl Symbolizer {
+    /// A symbolizer that looks where the options say.
+    #[must_use]
+    pub fn new(options: SymbolOptions) -> Self {
+        Self { options }
+    }
+
+    /// Reads a module's symbols. Never fails: what went wrong is in [`ModuleSymbols::notes`].
+    ///
+    /// This reads files (tens of milliseconds for a large program); keep the result.
+    #[must_use]
+    pub fn load(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
+        match request.kind {
+            ModuleKind::Kernel => kernel::load(&self.options, request.build_id),
+            ModuleKind::File => self.load_file(request),
+            ModuleKind::Vdso => self.load_vdso(request),
+            ModuleKind::NotAFile => ModuleSymbols {
+                notes: vec![Note::NotAFile {
+                    name: request.path.to_path_buf(),
+                }],
+                ..ModuleSymbols::default()
+            },
+        }
+    }
+
+    fn load_file(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
+        let mut loading = Loading::new(&self.options);
+        let path = self.locate(request);
+        match open_regular(&path) {
+            Ok(file) => {
+                let cache = ReadCache::new(file);
+                loading.read(&cache, &path, request);
+            }
+            Err(error) => loading.notes.push(Note::NoFile {
+                path,
+                reason: error.to_string(),
+            }),
+        }
+        loading.finish()
+    }
+
+    fn load_vdso(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
+        let mut loading = Loading::new(&self.options);
+        // It belongs to the kernel: another kernel's vdso has other addresses.
+        if let Some(note) = kernel::other_kernel(self.options.recorded_kernel.as_ref(), None) {
+            loading.notes.push(note);
+            return loading.finish();
+        }
+        match vdso::image() {
+            Ok(image) => loading.read(&image[..], request.path, request),
+            Err(error) => loading.notes.push(Note::NoFile {
+                path: request.path.to_path_buf(),
+                reason: error.to_string(),
+            }),
+        }
+        loading.finish()
+    }
+
+    /// Where the recorded path lies on this machine.
+    fn locate(&self, request: &ModuleRequest<'_>) -> PathBuf {
+        let here = |path: &Path| match &self.options.symfs {
+            Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+            None => path.to_path_buf(),
+        };
+        let path = here(request.path);
+        // The kernel marks a file that was replaced while in use. What lies there now is the recorded
+        // one only if its build id says so.
+        if request.build_id.is_some()
+            && !path.exists()
+            && let Some(name) = request
+                .path
+                .to_str()
+                .and_then(|name| name.strip_suffix(" (deleted)"))
+        {
+            return here(Path::new(name));
+        }
+        path
+    }
+}
+
+/// A module's symbols while they are collected.
+struct Loading<'a> {
+    options: &'a SymbolOptions,
+    notes: Vec<Note>,
+    builder: TableBuilder,
+    /// The name budget was spent.
+    overflowed: bool,
+}
+
+impl<'a> Loading<'a> {
+    fn new(options: &'a SymbolOptions) -> Self {
+        Self {
+            options,
+            notes: Vec::new(),
+            builder: TableBuilder::new(0),
+            overflowed: false,
+        }
+    }
+
+    fn finish(self) -> ModuleSymbols {
+        ModuleSymbols {
+            table: self.builder.finish(),
+            notes: self.notes,
+            demangle: self.options.demangle,
+            ..ModuleSymbols::default()
+        }
+    }
+
+    /// Takes the names of an image, if it is the recorded one, and of its debug file.
+    fn read<'d, R: ReadRef<'d>>(&mut self, data: R, path: &Path, request: &ModuleRequest<'_>) {
+        let image = match Image::parse(data) {
+            Ok(image) => image,
+            Err(ElfError::NotElf) => {
+                return self.notes.push(Note::NotElf {
+                    path: path.to_path_buf(),
+                });
+            }
+            Err(error) => return self.damaged(path, error),
+        };
+        let build_id = image.build_id();
+        if let Some(recorded) = request.build_id
+            && !build_id.is_some_and(|found| same_build(recorded, found))
+        {
+            return self.notes.push(Note::BuildIdMismatch {
+                path: path.to_path_buf(),
+                recorded: recorded.to_vec(),
+                found: build_id.map(<[u8]>::to_vec),
+            });
+        }
+        if let Some(what) = image.damage {
+            self.damaged(path, ElfError::Damaged(what));
+        }
+        let segments: Vec<Segment> = image.code_segments().copied().collect();
+        let target = Target {
+            segments: &segments,
+            base: image.base(),
+        };
+        let has_symbols = image.section_of_kind(elf::SHT_SYMTAB).is_some();
+        self.add(&image, elf::SHT_SYMTAB, target, path);
+        let found_debug = !has_symbols && request.kind == ModuleKind::File && {
+            let wanted = Wanted {
+                path,
+                build_id,
+                link: image.debug_link(),
+            };
+            self.read_debug_file(&wanted, target)
+        };
+        self.add(&image, elf::SHT_DYNSYM, target, path);
+        self.add_plt(&image, target, path);
+        if self.overflowed {
+            self.damaged(
+                path,
+                ElfError::Damaged("its symbols' names overlap more than any linker makes them"),
+            );
+        }
+        // A vdso has no other names.
+        if !has_symbols
+            && !found_debug
+            && request.kind == ModuleKind::File
+            && image.damage.is_none()
+        {
+            self.notes.push(Note::NoSymbols {
+                path: path.to_path_buf(),
+                build_id: build_id.map(<[u8]>::to_vec),
+                named: self.builder.len(),
+            });
+        }
+    }
+
+    /// Takes the names of the debug file; false when there is none.
+    fn read_debug_file(&mut self, wanted: &Wanted<'_>, target: Target<'_>) -> bool {
+        let Some(path) = debug_file::find(wanted, self.options, &mut self.notes) else {
+            return false;
+        };
+        let Ok(file) = open_regular(&path) else {
+            return false;
+        };
+        let cache = ReadCache::new(file);
+        let image = match Image::parse(&cache) {
+            Ok(image) => image,
+            Err(error) => {
+                self.damaged(&path, error);
+                return false;
+            }
+        };
+        if image.section_of_kind(elf::SHT_SYMTAB).is_none() {
+            return false;
+        }
+        self.add(&image, elf::SHT_SYMTAB, target, &path);
+        self.notes.push(Note::DebugFile { path });
+        true
+    }
+
+    /// Adds one symbol table of an image.
+    fn add<'d, R: ReadRef<'d>>(
+        &mut self,
+        image: &Image<'d, R>,
+        kind: elf::SectionType,
+        target: Target<'_>,
+        path: &Path,
+    ) {
+        let Some(table) = image.section_of_kind(kind) else {
+            return;
+        };
+        // Linkers share the tails of names but do not overlap them otherwise; a hostile table may.
+        let strings = image
+            .sections
+            .get(table.link as usize)
+            .map_or(0, |section| section.size);
+        let budget = strings.saturating_mul(4).saturating_add(table.size);
+        self.builder
+            .allow(usize::try_from(budget).unwrap_or(usize::MAX));
+        let moved = target.moved(image.base());
+        let result = image.code_symbols(table, |symbol| self.push(&symbol, moved, target));
+        if let Err(error) = result {
+            self.damaged(path, error);
+        }
+    }
+
+    fn add_plt<'d, R: ReadRef<'d>>(
+        &mut self,
+        image: &Image<'d, R>,
+        target: Target<'_>,
+        path: &Path,
+    ) {
+        match plt::entries(image) {
+            Ok(entries) => {
+                self.builder
+                    .allow(entries.iter().map(|entry| entry.name.len()).sum());
+                for entry in entries {
+                    self.push(&entry.symbol(), 0, target);
+                }
+            }
+            Err(error) => self.damaged(path, error),
+        }
+    }
+
+    /// Adds a symbol at the file offset of its address; one that isn't in a code segment is left out.
+    fn push(&mut self, symbol: &CodeSymbol<'_>, moved: u64, target: Target<'_>) {
+        let address = symbol.address.wrapping_add(moved);
+        let placed = target
+            .segments
+            .iter()
+            .find_map(|segment| Some((segment, segment.offset_of(address)?)));
+        let Some((segment, start)) = placed else {
+            return;
+        };
+        let left_in_section = symbol.section_end.saturating_sub(symbol.address);
+        let taken = self.builder.push(&NewSymbol {
+            start,
+            size: symbol.size,
+            limit: start.saturating_add(left_in_section).min(segment.end()),
+            binding: symbol.binding,
+            is_function: symbol.is_function,
+            owner: 0,
+            name: symbol.name,
+        });
+        self.overflowed |= !taken;
+    }
+
+    fn damaged(&mut self, path: &Path, error: ElfError) {
+        self.notes.push(Note::Damaged {
+            path: path.to_path_buf(),
+            what: error.to_string(),
+        });
+    }
+}
+
+/// The image that was mapped, whose file offsets are wanted.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    segments: &'a [Segment],
+    base: Option<u64>,
+}
+
+impl Target<'_> {
+    /// What to add to an address of another image of the same build; not zero after prelinking.
+    fn moved(&self, other: Option<u64>) -> u64 {
+        match (self.base, other) {
+            (Some(here), Some(other)) => here.wrapping_sub(other),
+            _ => 0,
+        }
+    }
+}

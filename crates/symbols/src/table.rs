@@ -1,0 +1,409 @@
+//! Symbols held compactly: sorted columns and one arena of names.
+
+use std::cmp::Reverse;
+use std::mem::size_of_val;
+
+/// No enclosing symbol.
+const NONE: u32 = u32::MAX;
+
+/// How much a symbol's name is to be preferred over an alias at the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Binding {
+    Local,
+    Weak,
+    Global,
+}
+
+/// A symbol on its way into a [`SymbolTable`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewSymbol<'a> {
+    pub start: u64,
+    /// Zero when unknown: it then reaches to the next symbol or to `limit`.
+    pub size: u64,
+    /// Where the section (or whatever holds the symbol) ends; no symbol reaches past it.
+    pub limit: u64,
+    pub binding: Binding,
+    /// Declared a function, in contrast to a mere label.
+    pub is_function: bool,
+    /// Index of the owner in the caller's own list (kernel module); zero if there is none.
+    pub owner: u16,
+    pub name: &'a [u8],
+}
+
+struct Entry {
+    start: u64,
+    end: u64,
+    limit: u64,
+    name_at: u32,
+    name_len: u32,
+    owner: u16,
+    binding: Binding,
+    is_function: bool,
+    underscores: u8,
+}
+
+impl Entry {
+    fn sized(&self) -> bool {
+        self.end > self.start
+    }
+}
+
+/// Collects symbols in any order.
+pub(crate) struct TableBuilder {
+    entries: Vec<Entry>,
+    names: String,
+    name_budget: usize,
+}
+
+impl TableBuilder {
+    /// A builder that takes at most `name_budget` bytes of names: overlapping names in a hostile
+    /// string table could otherwise ask for the square of the file's size.
+    pub(crate) fn new(name_budget: usize) -> Self {
+        Self {
+            entries: Vec::new(),
+            names: String::new(),
+            name_budget: name_budget.min(u32::MAX as usize - 1),
+        }
+    }
+
+    /// Adds a symbol; false when the budget for names is spent and it was left out.
+    pub(crate) fn push(&mut self, symbol: &NewSymbol<'_>) -> bool {
+        if symbol.name.is_empty() || symbol.start >= symbol.limit {
+            return true;
+        }
+        let name = String::from_utf8_lossy(symbol.name);
+        let name_at = self.names.len();
+        if name_at + name.len() > self.name_budget || self.entries.len() >= NONE as usize {
+            return false;
+        }
+        self.names.push_str(&name);
+        let underscores = name
+            .bytes()
+            .take_while(|&byte| byte == b'_')
+            .take(255)
+            .count();
+        self.entries.push(Entry {
+            start: symbol.start,
+            end: symbol.start.saturating_add(symbol.size).min(symbol.limit),
+            limit: symbol.limit,
+            // Both fit: the budget is below u32::MAX.
+            name_at: name_at as u32,
+            name_len: name.len() as u32,
+            owner: symbol.owner,
+            binding: symbol.binding,
+            is_function: symbol.is_function,
+            underscores: underscores as u8,
+        });
+        true
+    }
+
+    /// Raises the budget for names.
+    pub(crate) fn allow(&mut self, more: usize) {
+        self.name_budget = self
+            .name_budget
+            .saturating_add(more)
+            .min(u32::MAX as usize - 1);
+    }
+
+    /// How many symbols were added, aliases included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn name(&self, entry: &Entry) -> &str {
+        let at = entry.name_at as usize;
+        &self.names[at..at + entry.name_len as usize]
+    }
+
+    /// Sorts, chooses among aliases and gives every symbol its end.
+    pub(crate) fn finish(mut self) -> SymbolTable {
+        let mut entries = std::mem::take(&mut self.entries);
+        entries.sort_by(|a, b| {
+            let rank = |e: &Entry| {
+                (
+                    e.start,
+                    // Best first: a known size, a declared function, then as the linker would bind.
+                    Reverse(e.sized()),
+                    Reverse(e.is_function),
+                    Reverse(e.binding),
+                    Reverse(e.end),
+                    e.underscores,
+                )
+            };
+            // The name makes the choice the same in every run.
+            rank(a)
+                .cmp(&rank(b))
+                .then_with(|| self.name(a).cmp(self.name(b)))
+        });
+
+        let kept = choose(entries);
+        let names_len: usize = kept.iter().map(|entry| entry.name_len as usize).sum();
+        let mut table = SymbolTable {
+            starts: Vec::with_capacity(kept.len()),
+            ends: Vec::with_capacity(kept.len()),
+            name_ends: Vec::with_capacity(kept.len()),
+            enclosing: Vec::with_capacity(kept.len()),
+            owners: Vec::new(),
+            names: String::with_capacity(names_len),
+        };
+        if kept.iter().any(|entry| entry.owner != 0) {
+            table.owners = kept.iter().map(|entry| entry.owner).collect();
+        }
+        let mut open: Vec<u32> = Vec::new();
+        for (index, entry) in kept.iter().enumerate() {
+            while open
+                .last()
+                .is_some_and(|&top| table.ends[top as usize] <= entry.end)
+            {
+                open.pop();
+            }
+            table.starts.push(entry.start);
+            table.ends.push(entry.end);
+            table.enclosing.push(open.last().copied().unwrap_or(NONE));
+            table.names.push_str(self.name(entry));
+            table.name_ends.push(table.names.len() as u32);
+            open.push(index as u32);
+        }
+        table
+    }
+}
+
+/// Chooses among aliases; `entries` are sorted by start, best first. The result is sorted by start,
+/// and where several start together the longest comes first, so that the last one is the best.
+fn choose(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    // How far the declared functions so far reach: a label inside one is no function of its own.
+    let mut covered_to = 0u64;
+    let mut entries = entries.into_iter().peekable();
+    while let Some(best) = entries.next() {
+        let start = best.start;
+        let group = kept.len();
+        let best_is_sized = best.sized();
+        let mut reach = best.end;
+        let inside = !best_is_sized && !best.is_function && start < covered_to;
+        if best_is_sized && best.is_function {
+            covered_to = covered_to.max(best.end);
+        }
+        if !inside {
+            kept.push(best);
+        }
+        while let Some(alias) = entries.next_if(|entry| entry.start == start) {
+            // A longer alias names what lies behind the end of the better one.
+            if alias.sized() && alias.end > reach {
+                reach = alias.end;
+                if alias.is_function {
+                    covered_to = covered_to.max(alias.end);
+                }
+                kept.push(alias);
+            }
+        }
+        kept[group..].reverse();
+    }
+    for index in 0..kept.len() {
+        if !kept[index].sized() {
+            // The only one of its group, so the next entry starts elsewhere.
+            let next = kept.get(index + 1).map_or(u64::MAX, |next| next.start);
+            kept[index].end = next.min(kept[index].limit);
+        }
+    }
+    kept
+}
+
+/// Symbols sorted by address, found by binary search.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolTable {
+    starts: Vec<u64>,
+    ends: Vec<u64>,
+    /// Where each name ends in `names`; it starts where the one before ends.
+    name_ends: Vec<u32>,
+    /// The innermost earlier symbol that reaches past this one's end.
+    enclosing: Vec<u32>,
+    /// Empty when no symbol has an owner.
+    owners: Vec<u16>,
+    names: String,
+}
+
+/// One symbol of a [`SymbolTable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Symbol<'a> {
+    pub start: u64,
+    pub end: u64,
+    pub owner: u16,
+    pub name: &'a str,
+}
+
+impl SymbolTable {
+    /// The innermost symbol that covers `address`.
+    pub(crate) fn find(&self, address: u64) -> Option<Symbol<'_>> {
+        let mut index = self
+            .starts
+            .partition_point(|&start| start <= address)
+            .checked_sub(1)?;
+        while address >= self.ends[index] {
+            match self.enclosing[index] {
+                NONE => return None,
+                outer => index = outer as usize,
+            }
+        }
+        self.get(index)
+    }
+
+    /// The symbol at a place in address order.
+    pub(crate) fn get(&self, index: usize) -> Option<Symbol<'_>> {
+        let name_start = match index {
+            0 => 0,
+            _ => *self.name_ends.get(index - 1)? as usize,
+        };
+        Some(Symbol {
+            start: *self.starts.get(index)?,
+            end: *self.ends.get(index)?,
+            owner: self.owners.get(index).copied().unwrap_or(0),
+            name: self
+                .names
+                .get(name_start..*self.name_ends.get(index)? as usize)?,
+        })
+    }
+
+    /// How many symbols there are.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Heap memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of_val(&self.starts[..])
+            + size_of_val(&self.ends[..])
+            + size_of_val(&self.name_ends[..])
+            + size_of_val(&self.enclosing[..])
+            + size_of_val(&self.owners[..])
+            + self.names.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(start: u64, size: u64, name: &str) -> NewSymbol<'_> {
+        NewSymbol {
+            start,
+            size,
+            limit: 0x1000,
+            binding: Binding::Global,
+            is_function: true,
+            owner: 0,
+            name: name.as_bytes(),
+        }
+    }
+
+    fn table(symbols: &[NewSymbol<'_>]) -> SymbolTable {
+        let mut builder = TableBuilder::new(1 << 20);
+        for symbol in symbols {
+            assert!(builder.push(symbol));
+        }
+        builder.finish()
+    }
+
+    fn name(table: &SymbolTable, address: u64) -> Option<&str> {
+        table.find(address).map(|symbol| symbol.name)
+    }
+
+    #[test]
+    fn ends_are_exclusive_and_gaps_have_no_name() {
+        let t = table(&[symbol(0x20, 0x10, "b"), symbol(0x10, 8, "a")]);
+        assert_eq!(name(&t, 0xf), None);
+        assert_eq!(name(&t, 0x10), Some("a"));
+        assert_eq!(name(&t, 0x17), Some("a"));
+        assert_eq!(name(&t, 0x18), None);
+        assert_eq!(name(&t, 0x2f), Some("b"));
+        assert_eq!(name(&t, 0x30), None);
+        assert_eq!(name(&SymbolTable::default(), 0), None);
+    }
+
+    #[test]
+    fn unknown_sizes_reach_to_the_next_symbol_or_the_limit() {
+        let t = table(&[symbol(0x10, 0, "a"), symbol(0x40, 0, "last")]);
+        assert_eq!(name(&t, 0x3f), Some("a"));
+        assert_eq!(name(&t, 0xfff), Some("last"));
+        assert_eq!(name(&t, 0x1000), None);
+    }
+
+    #[test]
+    fn aliases_are_ranked() {
+        let local = NewSymbol {
+            binding: Binding::Local,
+            ..symbol(0x10, 8, "local")
+        };
+        let weak = NewSymbol {
+            binding: Binding::Weak,
+            ..symbol(0x10, 8, "weak")
+        };
+        let global = symbol(0x10, 8, "__global");
+        assert_eq!(name(&table(&[local, weak, global]), 0x10), Some("__global"));
+        assert_eq!(
+            name(&table(&[global, symbol(0x10, 8, "_global")]), 0x10),
+            Some("_global")
+        );
+        assert_eq!(name(&table(&[weak, local]), 0x10), Some("weak"));
+        assert_eq!(
+            name(&table(&[symbol(0x10, 0, "sizeless"), local]), 0x10),
+            Some("local")
+        );
+        // The longer alias still names what lies behind the better one.
+        let longer = NewSymbol {
+            binding: Binding::Local,
+            ..symbol(0x10, 0x20, "longer")
+        };
+        let t = table(&[global, longer]);
+        assert_eq!(name(&t, 0x17), Some("__global"));
+        assert_eq!(name(&t, 0x18), Some("longer"));
+    }
+
+    #[test]
+    fn nested_symbols_give_way_to_what_encloses_them() {
+        let t = table(&[
+            symbol(0x10, 0x50, "outer"),
+            symbol(0x20, 0x20, "inner"),
+            symbol(0x28, 4, "innermost"),
+        ]);
+        let names: Vec<_> = [0x10, 0x20, 0x28, 0x2c, 0x40, 0x5f, 0x60]
+            .map(|a| name(&t, a))
+            .into();
+        let expected = [
+            Some("outer"),
+            Some("inner"),
+            Some("innermost"),
+            Some("inner"),
+            Some("outer"),
+            Some("outer"),
+            None,
+        ];
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn a_label_inside_a_function_is_no_function() {
+        let label = NewSymbol {
+            is_function: false,
+            ..symbol(0x18, 0, "label")
+        };
+        let t = table(&[symbol(0x10, 0x10, "f"), label]);
+        assert_eq!(name(&t, 0x1a), Some("f"));
+        let free = NewSymbol {
+            is_function: false,
+            ..symbol(0x20, 0, "free")
+        };
+        assert_eq!(
+            name(&table(&[symbol(0x10, 0x10, "f"), free]), 0x30),
+            Some("free")
+        );
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let mut builder = TableBuilder::new(5);
+        assert!(builder.push(&symbol(1, 1, "abc")));
+        assert!(!builder.push(&symbol(2, 1, "def")));
+        assert_eq!(builder.finish().len(), 1);
+    }
+}
