@@ -41,8 +41,7 @@ const DEEPEST_INDENT: usize = 32;
 
 /// Writes `table` as text: facts and events as lines that start with `# `, a heading, one line a row. Numbers are
 /// right-aligned, names left-aligned; a row in a tree is indented in the last name column. Control characters in
-/// names are spelled out (see [`crate::escape`]). No colours. Nothing but the output's own buffer grows with the
-/// number of rows.
+/// names are spelled out (see [`escape()`]). No colours. Rows are written as they are formatted, none is kept.
 ///
 /// # Errors
 /// [`RenderError::Table`] before anything is written if the table contradicts itself, else those of the writer.
@@ -222,6 +221,9 @@ impl<'a> Layout<'a> {
         if !self.spans.is_empty() {
             writeln!(out, "{}", line.trim_end_matches(' '))?;
             line.clear();
+        }
+        if self.headings.is_empty() {
+            return Ok(());
         }
         for (column, heading) in self.headings.iter().enumerate() {
             self.push_padded(&mut line, heading, column);
