@@ -61,7 +61,6 @@ pub struct ModuleRequest<'a> {
 
 /// Where names come from and how they are shown.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
 pub struct SymbolOptions {
     /// Show C++ and Rust names as the programmer wrote them. Default: true.
     pub demangle: bool,
