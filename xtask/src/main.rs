@@ -1,2 +1,49 @@
-//! The chores of the project.
-fn main() {}
+//! The chores of the project: `cargo xtask test`, `cargo xtask bench`.
+
+mod bench;
+mod test;
+mod tools;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The project's chores.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    chore: Chore,
+}
+
+#[derive(Subcommand)]
+enum Chore {
+    /// Pass all tests: tools, format, lints, tests, doc tests
+    Test {
+        /// Only list the tools that tests use and this machine lacks
+        #[arg(long)]
+        no_install: bool,
+    },
+    /// Measure dioptra beside its peers, in one run
+    Bench {
+        #[command(subcommand)]
+        bench: bench::Bench,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().chore {
+        Chore::Test { no_install } => test::run(!no_install),
+        Chore::Bench { bench } => bench::run(&bench).map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// The repository's root, where cargo's commands run.
+fn root() -> PathBuf {
+    dioptra_testprograms::repository_root()
+}

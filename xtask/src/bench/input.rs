@@ -1,0 +1,230 @@
+//! Makes the profiles that benches read: real programs under `perf record`, until the file is as large as asked for.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+
+use super::{cpus, measure, scratch};
+use crate::{root, test::cargo};
+
+/// What is recorded, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// The whole machine with frame-pointer call chains, while it compiles
+    SysFp,
+    /// The same without call chains
+    Flat,
+    /// One program with deep frame-pointer call chains
+    AppFp,
+    /// The same with copies of the stack instead, for unwinding by DWARF
+    Dwarf,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::SysFp => "sys-fp",
+            Self::Flat => "flat",
+            Self::AppFp => "app-fp",
+            Self::Dwarf => "dwarf",
+        }
+    }
+
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Self::SysFp => &["-a", "-g"],
+            Self::Flat => &["-a"],
+            Self::AppFp => &["-g"],
+            Self::Dwarf => &["--call-graph", "dwarf,8192"],
+        }
+    }
+
+    /// Samples a second: as many as the machine bears, fewer where each copies a stack.
+    fn rate(self) -> u64 {
+        let most = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+        let most = most
+            .ok()
+            .and_then(|s| s.trim().parse().ok())
+            .unwrap_or(4000);
+        most.min(if self == Self::Dwarf { 2000 } else { 20000 })
+    }
+}
+
+/// A profile and how many samples its recorder counted in it.
+pub struct Input {
+    pub path: PathBuf,
+    pub bytes: u64,
+    pub samples: Option<u64>,
+}
+
+/// A file that somebody else has made.
+pub fn given(path: &Path) -> Result<Input> {
+    let bytes = path
+        .metadata()
+        .with_context(|| path.display().to_string())?
+        .len();
+    Ok(Input {
+        path: path.to_path_buf(),
+        bytes,
+        samples: None,
+    })
+}
+
+/// The profile of this kind and about `megabytes` (10^6 bytes), recorded now unless an earlier run left it.
+pub fn make(perf: &Path, kind: Kind, megabytes: u64) -> Result<Input> {
+    let path = scratch()?.join(format!("{}-{megabytes}MB.data", kind.name()));
+    let note = path.with_extension("samples");
+    if !path.exists() {
+        let samples = record(perf, kind, megabytes * 1_000_000, &path)?;
+        std::fs::write(&note, samples.map_or_else(String::new, |n| n.to_string()))
+            .with_context(|| note.display().to_string())?;
+    }
+    let samples = std::fs::read_to_string(&note)
+        .ok()
+        .and_then(|s| s.parse().ok());
+    Ok(Input {
+        samples,
+        ..given(&path)?
+    })
+}
+
+/// Records until the file has the size; returns the number of samples that perf names.
+fn record(perf: &Path, kind: Kind, bytes: u64, path: &Path) -> Result<Option<u64>> {
+    const LONGEST: Duration = Duration::from_secs(900);
+    println!(
+        "recording {} until it has {} MB …",
+        path.display(),
+        bytes / 1_000_000
+    );
+    let unfinished = path.with_extension("unfinished");
+    let _work = Workload::start(kind)?;
+    let mut command = Command::new(perf);
+    command
+        .args([
+            "record",
+            "-e",
+            "cpu-clock",
+            "-m",
+            "8M",
+            "-F",
+            &kind.rate().to_string(),
+        ])
+        .args(kind.options())
+        .arg("-o")
+        .arg(&unfinished);
+    match &_work {
+        Workload::Machine(_) => command.args(["--", "sleep", "1000"]),
+        Workload::Program(words) => command.arg("--").args(words),
+    };
+    // Not through `measure`, whose time limit is for peers.
+    let mut recorder = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("{command:?}"))?;
+    let start = Instant::now();
+    while recorder.try_wait()?.is_none() {
+        let size = unfinished.metadata().map_or(0, |m| m.len());
+        if size >= bytes || start.elapsed() > LONGEST {
+            // SAFETY: the child has not been waited for, so the pid is still its own.
+            unsafe { libc::kill(recorder.id() as libc::pid_t, libc::SIGINT) };
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let output = recorder.wait_with_output()?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    let size = unfinished.metadata().map_or(0, |m| m.len());
+    if size == 0 || messages.contains("failed") {
+        bail!(
+            "{command:?}: {}\n{messages}(the kinds sys-fp and flat need root)",
+            output.status
+        );
+    }
+    if size < bytes {
+        println!("warning: the recording ended at {} MB", size / 1_000_000);
+    }
+    std::fs::rename(&unfinished, path)?;
+    // "[ perf record: Captured and wrote 100.4 MB FILE (812345 samples) ]"
+    let samples = messages
+        .rsplit('(')
+        .next()
+        .and_then(|tail| tail.split(' ').next()?.parse().ok());
+    Ok(samples)
+}
+
+/// What runs while we record; it ends with this value.
+enum Workload {
+    /// Loops of compilers and other programs, each in a process group of its own.
+    Machine(Vec<Child>),
+    /// A program for the recorder to start.
+    Program(Vec<String>),
+}
+
+impl Workload {
+    fn start(kind: Kind) -> Result<Self> {
+        if matches!(kind, Kind::AppFp | Kind::Dwarf) {
+            let program = dioptra_testprograms::c("recursion", &[])
+                .map_err(|skip| anyhow::anyhow!("{skip}"))?;
+            // Chains of up to 40 frames, each a way through two call sites of fib: nearly all of them distinct.
+            let words = [&*program.to_string_lossy(), "13", "0", "60"].map(String::from);
+            return Ok(Self::Program(words.to_vec()));
+        }
+        let folder = scratch()?.join("build");
+        let cargo = cargo();
+        let cargo = cargo.to_string_lossy();
+        // A parallel build, over and over, and beside it a mix of other programs.
+        let build = format!(
+            "while :; do rm -rf '{folder}'; '{cargo}' build --quiet --offline --release -p xtask -j {} \
+             --target-dir '{folder}' || sleep 1; done",
+            cpus(),
+            folder = folder.display()
+        );
+        let mix = "while :; do g++ -O2 -c tests/programs/exceptions.cpp -o /dev/null; \
+                   python3 -c 'print(sum(hash(str(i)) & 1 for i in range(2000000)))'; \
+                   find /usr/lib -type f | sort | md5sum; sleep 0.1; done";
+        let spawn = |script: &str| {
+            Command::new("sh")
+                .args(["-c", script])
+                .current_dir(root())
+                .process_group(0)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        };
+        let children: io::Result<Vec<_>> = [build.as_str(), mix].into_iter().map(spawn).collect();
+        Ok(Self::Machine(children.context("sh")?))
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        if let Self::Machine(children) = self {
+            for child in children {
+                // SAFETY: the child leads a group of its own and has not been waited for, so the number is still its.
+                unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+                // Only reaping; there is nothing to do about an error.
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// Reads the file once, so that all tools find it in memory.
+pub fn warm(path: &Path) -> Result<()> {
+    let mut file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
+    io::copy(&mut file, &mut io::sink())?;
+    Ok(())
+}
+
+/// The longest that a peer may take, for those who print it.
+pub fn time_limit() -> Duration {
+    measure::TIME_LIMIT
+}
