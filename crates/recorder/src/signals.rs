@@ -1,0 +1,168 @@
+//! Signals as things to read, so that one loop waits for them and for the rings.
+//!
+//! While a [`Signals`] lives, its signals are blocked in the thread that made it (and in threads started later): make
+//! it before any thread. They are read from a descriptor that can be polled.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+/// Signals that end or steer a recording.
+const WATCHED: [i32; 5] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGCHLD,
+];
+
+/// A signal that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the kernel sent it, as for a Ctrl-C: then the terminal's whole foreground process group got it. One
+    /// sent by a process may have been meant for us alone.
+    pub from_kernel: bool,
+}
+
+impl Received {
+    /// Whether it asks for the end of the recording.
+    pub fn ends_recording(self) -> bool {
+        self.signal != libc::SIGCHLD
+    }
+}
+
+/// The descriptor that signals are read from, and what was in force before.
+#[derive(Debug)]
+pub struct Signals {
+    file: File,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread and makes them readable.
+    ///
+    /// A signal that was ignored when we were started, such as SIGHUP under `nohup`, stays ignored.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn new() -> io::Result<Signals> {
+        // SAFETY: both sets are initialised by the calls before they are read; the descriptor is new and ours.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in WATCHED {
+                if signal == libc::SIGCHLD {
+                    // Ignored children could not be waited for.
+                    libc::signal(signal, libc::SIG_DFL);
+                } else if is_ignored(signal) {
+                    continue;
+                }
+                libc::sigaddset(&mut set, signal);
+            }
+            let blocked = libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            if blocked != 0 {
+                return Err(io::Error::from_raw_os_error(blocked));
+            }
+            match libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {
+                -1 => {
+                    let error = io::Error::last_os_error();
+                    libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+                    Err(error)
+                }
+                fd => Ok(Signals {
+                    file: OwnedFd::from_raw_fd(fd).into(),
+                    before,
+                }),
+            }
+        }
+    }
+
+    /// The signal mask from before, which a command should get.
+    pub fn mask_before(&self) -> &libc::sigset_t {
+        &self.before
+    }
+
+    /// Takes the next signal that has arrived, or `None`. Does not block.
+    ///
+    /// Several SIGCHLD may have become one.
+    pub fn next(&mut self) -> Option<Received> {
+        let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
+        loop {
+            match self.file.read(&mut bytes) {
+                Ok(length) if length == bytes.len() => {
+                    // SAFETY: the kernel filled all bytes of the structure, which holds integers only.
+                    let info = unsafe {
+                        ptr::read_unaligned(bytes.as_ptr().cast::<libc::signalfd_siginfo>())
+                    };
+                    return Some(Received {
+                        signal: info.ssi_signo.cast_signed(),
+                        from_kernel: info.ssi_code > 0,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // What came but was not read has been overtaken by the recording's end; unblocked, it would kill us.
+        while self.next().is_some() {}
+        // SAFETY: the set was filled by the call that blocked the signals.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
+    }
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: a null action only asks; the answer is written to a live local.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, ptr::null(), &mut action) == 0
+            && action.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends to this thread only: other tests' threads have the signal unblocked.
+    fn raise(signal: i32) {
+        // SAFETY: the thread id is our own.
+        let sent = unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+        assert_eq!(sent, 0);
+    }
+
+    #[test]
+    fn a_signal_is_read_instead_of_taking_effect() {
+        let mut signals = Signals::new().unwrap();
+        assert_eq!(signals.next(), None);
+        raise(libc::SIGTERM);
+        let received = signals.next().unwrap();
+        assert_eq!(
+            (received.signal, received.from_kernel),
+            (libc::SIGTERM, false)
+        );
+        assert!(received.ends_recording());
+        assert_eq!(signals.next(), None);
+    }
+
+    #[test]
+    fn an_unread_signal_does_no_harm_afterwards() {
+        let signals = Signals::new().unwrap();
+        raise(libc::SIGHUP);
+        drop(signals);
+    }
+}
