@@ -52,8 +52,9 @@ impl Recorder {
             ])
             .arg(file);
         if self.name == "perf" {
-            // dioptra's clock, so that the time of the first sample can be compared with ours.
-            command.args(["-k", "mono"]);
+            // dioptra's clock, so that the time of the first sample can be compared with ours; no copies of the
+            // target's files in the home folder, which would cost time as well.
+            command.args(["-k", "mono", "--no-buildid-cache"]);
             if let Some(seconds) = seconds {
                 command.args(["--", "sleep", &seconds.to_string()]);
             }
@@ -71,8 +72,8 @@ struct Recording {
     first_sample: Option<f64>,
     samples: Option<u64>,
     lost: Option<u64>,
-    /// The target's CPU seconds from the recorder's start to its end.
-    target_cpu: f64,
+    /// Samples over those due: the target's CPU time between the first sample and the last, times the rate.
+    share: Option<f64>,
 }
 
 /// Runs the bench.
@@ -235,11 +236,6 @@ impl AttachBench {
                 self.turns(|r| self.record(r, threads, "spin", rate, 3.0))?
             {
                 let row = Medians::of(&recordings);
-                // The target also runs while the recorder starts and ends, so this is less than one even without loss.
-                let share = row
-                    .samples
-                    .zip(row.target_cpu)
-                    .map(|(n, cpu)| n / (cpu * f64::from(rate)));
                 print!("{rate:>7} {:<8} ", recorder.name);
                 match &row.failure {
                     Some(failure) => println!("did not finish: {failure}"),
@@ -248,15 +244,11 @@ impl AttachBench {
                         number(row.cpu, 8, 3, 1.0),
                         number(row.peak, 9, 1, 1e-6),
                         number(row.samples, 9, 0, 1.0),
-                        number(share, 13, 1, 100.0),
+                        number(row.share, 13, 1, 100.0),
                         number(row.lost, 7, 0, 1.0)
                     ),
                 }
-                rows.push(row.json(
-                    recorder,
-                    json!({"hz": rate, "share_of_due": share}),
-                    &recordings,
-                ));
+                rows.push(row.json(recorder, json!({"hz": rate}), &recordings));
             }
         }
         Ok(rows)
@@ -286,7 +278,7 @@ impl AttachBench {
                 first_sample: None,
                 samples: None,
                 lost: None,
-                target_cpu,
+                share: None,
             });
         }
         let (samples, lost) = if recorder.name == "perf" {
@@ -294,32 +286,36 @@ impl AttachBench {
         } else {
             dioptra_counts(&recorder.program, &file)?
         };
-        let first_sample = self.first_sample(&file).map(|time| time - start);
+        let sampled = self.sampled(&file);
+        let first_sample = sampled.map(|(first, _)| first - start);
+        // The target also runs while the recorder starts and ends; only its time between the samples is due.
+        let share = sampled.zip(samples).map(|((first, last), samples)| {
+            let due = target_cpu * (last - first) / run.wall * f64::from(rate);
+            samples as f64 / due
+        });
         Ok(Recording {
             run,
             first_sample,
             samples,
             lost,
-            target_cpu,
+            share,
         })
     }
 
-    /// The time of the first sample that `perf script` prints, in seconds of CLOCK_MONOTONIC.
-    fn first_sample(&self, file: &Path) -> Option<f64> {
-        let mut child = Command::new(&self.perf)
+    /// The times of the first and the last sample that `perf script` prints, in seconds of CLOCK_MONOTONIC.
+    fn sampled(&self, file: &Path) -> Option<(f64, f64)> {
+        let output = Command::new(&self.perf)
             .args(["script", "-F", "time", "--ns", "-i"])
             .arg(file)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
+            .output()
             .ok()?;
-        let mut line = String::new();
-        let read = BufReader::new(child.stdout.take()?).read_line(&mut line);
-        // Its one line is all we want; the closed pipe ends it.
-        let _ = child.wait();
-        read.ok()?;
-        line.trim().trim_end_matches(':').parse().ok()
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut times = text
+            .lines()
+            .filter_map(|line| line.trim().trim_end_matches(':').parse::<f64>().ok());
+        let first = times.next()?;
+        Some((first, times.next_back().unwrap_or(first)))
     }
 
     /// Samples and lost samples as `perf report` counts them.
@@ -448,7 +444,7 @@ struct Medians {
     first_sample: Option<f64>,
     samples: Option<f64>,
     lost: Option<f64>,
-    target_cpu: Option<f64>,
+    share: Option<f64>,
     failure: Option<String>,
 }
 
@@ -464,7 +460,7 @@ impl Medians {
             first_sample: of(&|r| r.first_sample),
             samples: of(&|r| r.samples.map(|n| n as f64)),
             lost: of(&|r| r.lost.map(|n| n as f64)),
-            target_cpu: of(&|r| Some(r.target_cpu)),
+            share: of(&|r| r.share),
             failure: recordings.iter().find_map(|r| r.run.failure.clone()),
         }
     }
@@ -473,7 +469,7 @@ impl Medians {
         let mut row = json!({
             "tool": recorder.name,
             "cpu_s": self.cpu, "wall_s": self.wall, "peak_bytes": self.peak, "first_sample_s": self.first_sample,
-            "samples": self.samples, "lost": self.lost, "target_cpu_s": self.target_cpu,
+            "samples": self.samples, "lost": self.lost, "share_of_due": self.share,
             "did_not_finish": self.failure,
             "runs": recordings.iter().map(|r| run_json(&r.run)).collect::<Vec<_>>(),
         });

@@ -107,6 +107,7 @@ fn record(perf: &Path, kind: Kind, bytes: u64, path: &Path) -> Result<Option<u64
     command
         .args([
             "record",
+            "--no-buildid-cache",
             "-e",
             "cpu-clock",
             "-m",
