@@ -180,6 +180,7 @@ fn build(symbols: &mut ModuleSymbols, text: &str, reference: Option<&(String, u6
                 _ => Binding::Weak,
             },
             is_function: true,
+            source: 0,
             owner,
             name: line.name.as_bytes(),
         });

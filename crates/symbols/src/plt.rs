@@ -14,24 +14,33 @@ use crate::table::Binding;
 /// More relocation sections than any linker writes; a hostile file may have as many as it likes.
 const MOST_RELOCATION_SECTIONS: usize = 16;
 
-/// A named entry.
-pub(crate) struct PltEntry {
+/// An entry whose callee is known.
+pub(crate) struct PltEntry<'d> {
     pub address: u64,
     pub size: u64,
     pub section_end: u64,
-    pub name: Vec<u8>,
+    pub callee: Callee<'d>,
 }
 
-impl PltEntry {
-    /// The entry as a symbol; last in rank.
-    pub(crate) fn symbol(&self) -> CodeSymbol<'_> {
+/// What an entry calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Callee<'d> {
+    /// The function of this name, wherever it is found.
+    Named(&'d [u8]),
+    /// What the function at this address of the same file chooses when the file is loaded.
+    ChosenBy(u64),
+}
+
+impl PltEntry<'_> {
+    /// The entry as a symbol with the name of what it calls.
+    pub(crate) fn symbol<'n>(&self, name: &'n [u8]) -> CodeSymbol<'n> {
         CodeSymbol {
             address: self.address,
             size: self.size,
             section_end: self.section_end,
             binding: Binding::Local,
             is_function: true,
-            name: &self.name,
+            name,
         }
     }
 }
@@ -52,8 +61,10 @@ struct Found {
     target: Target,
 }
 
-/// The named entries of all procedure linkage tables. Empty for machines whose code isn't known here.
-pub(crate) fn entries<'d, R: ReadRef<'d>>(image: &Image<'d, R>) -> Result<Vec<PltEntry>, ElfError> {
+/// The entries with known callees of all procedure linkage tables. Empty for machines whose code isn't known here.
+pub(crate) fn entries<'d, R: ReadRef<'d>>(
+    image: &Image<'d, R>,
+) -> Result<Vec<PltEntry<'d>>, ElfError> {
     let decode = match image.machine {
         elf::EM_X86_64 => decode_x86_64,
         elf::EM_AARCH64 if image.endian() == Endianness::Little => decode_aarch64,
@@ -124,13 +135,12 @@ fn relocated_by<'d, R: ReadRef<'d>>(
     Ok(found.iter().map(relocation).collect())
 }
 
-/// Gives each entry its symbol's name. An entry that resolves a function chosen at load time is named
-/// by the address of the function that chooses, as binutils does: `*ABS*+0x9f8f0@plt`.
+/// Gives each entry what its relocation tells.
 fn name_entries<'d, R: ReadRef<'d>>(
     image: &Image<'d, R>,
     found: &[Found],
     relocations: &[Option<SlotRelocation>],
-) -> Result<Vec<PltEntry>, ElfError> {
+) -> Result<Vec<PltEntry<'d>>, ElfError> {
     let indices: Vec<u32> = relocations
         .iter()
         .map(|relocation| relocation.map_or(0, |r| r.symbol))
@@ -145,18 +155,16 @@ fn name_entries<'d, R: ReadRef<'d>>(
     };
     let mut entries = Vec::new();
     for ((entry, relocation), name) in found.iter().zip(relocations).zip(names) {
-        let name = match relocation {
-            Some(relocation) if relocation.kind == irelative => {
-                format!("*ABS*+{:#x}@plt", relocation.addend).into_bytes()
-            }
-            Some(_) if !name.is_empty() => [name, b"@plt"].concat(),
+        let callee = match relocation {
+            Some(relocation) if relocation.kind == irelative => Callee::ChosenBy(relocation.addend),
+            Some(_) if !name.is_empty() => Callee::Named(name),
             _ => continue,
         };
         entries.push(PltEntry {
             address: entry.address,
             size: entry.size,
             section_end: entry.section_end,
-            name,
+            callee,
         });
     }
     Ok(entries)

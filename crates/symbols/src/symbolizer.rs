@@ -11,8 +11,9 @@ use crate::elf::{CodeSymbol, ElfError, Image, Segment};
 use crate::module::ModuleSymbols;
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
+use crate::plt::{self, Callee};
 use crate::table::{NewSymbol, TableBuilder};
-use crate::{kernel, plt, vdso};
+use crate::{kernel, vdso};
 
 /// Finds modules and reads their symbols. Holds no state but its options, so one may serve many
 /// threads.
@@ -234,32 +235,58 @@ impl<'a> Loading<'a> {
         self.builder
             .allow(usize::try_from(budget).unwrap_or(usize::MAX));
         let moved = target.moved(image.base());
-        let result = image.code_symbols(table, |symbol| self.push(&symbol, moved, target));
+        let source = u8::from(kind == elf::SHT_DYNSYM);
+        let result = image.code_symbols(table, |symbol| self.push(&symbol, moved, source, target));
         if let Err(error) = result {
             self.damaged(path, error);
         }
     }
 
+    /// Adds the procedure linkage table; after all symbols, since an entry may be named after one.
     fn add_plt<'d, R: ReadRef<'d>>(
         &mut self,
         image: &Image<'d, R>,
         target: Target<'_>,
         path: &Path,
     ) {
-        match plt::entries(image) {
-            Ok(entries) => {
-                self.builder
-                    .allow(entries.iter().map(|entry| entry.name.len()).sum());
-                for entry in entries {
-                    self.push(&entry.symbol(), 0, target);
+        let entries = match plt::entries(image) {
+            Ok(entries) => entries,
+            Err(error) => return self.damaged(path, error),
+        };
+        let chooser = |callee| match callee {
+            Callee::ChosenBy(address) => target.place(address).map(|(_, offset)| offset),
+            Callee::Named(_) => None,
+        };
+        let mut choosers: Vec<u64> = entries
+            .iter()
+            .filter_map(|entry| chooser(entry.callee))
+            .collect();
+        choosers.sort_unstable();
+        choosers.dedup();
+        let known = self.builder.names_at(&choosers);
+        let names: Vec<String> = entries
+            .iter()
+            .map(|entry| match entry.callee {
+                Callee::Named(name) => format!("{}@plt", String::from_utf8_lossy(name)),
+                Callee::ChosenBy(address) => {
+                    let at = chooser(entry.callee)
+                        .and_then(|offset| choosers.binary_search(&offset).ok());
+                    match at.and_then(|at| known[at]) {
+                        Some(name) => format!("{name}@plt"),
+                        // As binutils call it.
+                        None => format!("*ABS*+{address:#x}@plt"),
+                    }
                 }
-            }
-            Err(error) => self.damaged(path, error),
+            })
+            .collect();
+        self.builder.allow(names.iter().map(String::len).sum());
+        for (entry, name) in entries.iter().zip(&names) {
+            self.push(&entry.symbol(name.as_bytes()), 0, 2, target);
         }
     }
 
     /// Adds a symbol at the file offset of its address; one that isn't in a code segment is left out.
-    fn push(&mut self, symbol: &CodeSymbol<'_>, moved: u64, target: Target<'_>) {
+    fn push(&mut self, symbol: &CodeSymbol<'_>, moved: u64, source: u8, target: Target<'_>) {
         let address = symbol.address.wrapping_add(moved);
         let placed = target
             .segments
@@ -275,6 +302,7 @@ impl<'a> Loading<'a> {
             limit: start.saturating_add(left_in_section).min(segment.end()),
             binding: symbol.binding,
             is_function: symbol.is_function,
+            source,
             owner: 0,
             name: symbol.name,
         });
@@ -297,6 +325,13 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
+    /// The code segment that holds an address, and the address's file offset.
+    fn place(&self, address: u64) -> Option<(&Segment, u64)> {
+        self.segments
+            .iter()
+            .find_map(|segment| Some((segment, segment.offset_of(address)?)))
+    }
+
     /// What to add to an address of another image of the same build; not zero after prelinking.
     fn moved(&self, other: Option<u64>) -> u64 {
         match (self.base, other) {

@@ -25,6 +25,8 @@ pub(crate) struct NewSymbol<'a> {
     pub binding: Binding,
     /// Declared a function, in contrast to a mere label.
     pub is_function: bool,
+    /// How good the table is that it comes from; the lowest wins among equals.
+    pub source: u8,
     /// Index of the owner in the caller's own list (kernel module); zero if there is none.
     pub owner: u16,
     pub name: &'a [u8],
@@ -39,12 +41,32 @@ struct Entry {
     owner: u16,
     binding: Binding,
     is_function: bool,
+    source: u8,
     underscores: u8,
 }
 
 impl Entry {
     fn sized(&self) -> bool {
         self.end > self.start
+    }
+
+    /// By address; among aliases the best first: a known size, a declared function, the better
+    /// table, then as the linker would bind; of equals the longer name (`memmove`, not `memcpy`), which is
+    /// what perf shows.
+    fn rank(&self) -> impl Ord + use<> {
+        let kind = (
+            Reverse(self.sized()),
+            Reverse(self.is_function),
+            self.source,
+        );
+        (
+            self.start,
+            kind,
+            Reverse(self.binding),
+            Reverse(self.end),
+            self.underscores,
+            Reverse(self.name_len),
+        )
     }
 }
 
@@ -92,6 +114,7 @@ impl TableBuilder {
             owner: symbol.owner,
             binding: symbol.binding,
             is_function: symbol.is_function,
+            source: symbol.source,
             underscores: underscores as u8,
         });
         true
@@ -110,6 +133,21 @@ impl TableBuilder {
         self.entries.len()
     }
 
+    /// The best names so far of symbols that start at these (sorted) addresses.
+    pub(crate) fn names_at(&self, starts: &[u64]) -> Vec<Option<&str>> {
+        let mut best: Vec<Option<&Entry>> = vec![None; starts.len()];
+        for entry in &self.entries {
+            if let Ok(at) = starts.binary_search(&entry.start)
+                && best[at].is_none_or(|known| entry.rank() < known.rank())
+            {
+                best[at] = Some(entry);
+            }
+        }
+        best.into_iter()
+            .map(|entry| entry.map(|entry| self.name(entry)))
+            .collect()
+    }
+
     fn name(&self, entry: &Entry) -> &str {
         let at = entry.name_at as usize;
         &self.names[at..at + entry.name_len as usize]
@@ -118,21 +156,10 @@ impl TableBuilder {
     /// Sorts, chooses among aliases and gives every symbol its end.
     pub(crate) fn finish(mut self) -> SymbolTable {
         let mut entries = std::mem::take(&mut self.entries);
+        // The name makes the choice the same in every run.
         entries.sort_by(|a, b| {
-            let rank = |e: &Entry| {
-                (
-                    e.start,
-                    // Best first: a known size, a declared function, then as the linker would bind.
-                    Reverse(e.sized()),
-                    Reverse(e.is_function),
-                    Reverse(e.binding),
-                    Reverse(e.end),
-                    e.underscores,
-                )
-            };
-            // The name makes the choice the same in every run.
-            rank(a)
-                .cmp(&rank(b))
+            a.rank()
+                .cmp(&b.rank())
                 .then_with(|| self.name(a).cmp(self.name(b)))
         });
 
@@ -291,6 +318,7 @@ mod tests {
             limit: 0x1000,
             binding: Binding::Global,
             is_function: true,
+            source: 0,
             owner: 0,
             name: name.as_bytes(),
         }
