@@ -5,4 +5,5 @@ pub mod existing;
 pub mod kernel;
 pub mod machine;
 pub mod procfs;
+pub mod sample_options;
 pub mod signals;

@@ -89,7 +89,7 @@ impl Signals {
     /// Takes the next signal that has arrived, or `None`. Does not block.
     ///
     /// Several SIGCHLD may have become one.
-    pub fn next(&mut self) -> Option<Received> {
+    pub fn take(&mut self) -> Option<Received> {
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
         loop {
             match self.file.read(&mut bytes) {
@@ -119,7 +119,7 @@ impl AsRawFd for Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         // What came but was not read has been overtaken by the recording's end; unblocked, it would kill us.
-        while self.next().is_some() {}
+        while self.take().is_some() {}
         // SAFETY: the set was filled by the call that blocked the signals.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };
     }
@@ -148,15 +148,15 @@ mod tests {
     #[test]
     fn a_signal_is_read_instead_of_taking_effect() {
         let mut signals = Signals::new().unwrap();
-        assert_eq!(signals.next(), None);
+        assert_eq!(signals.take(), None);
         raise(libc::SIGTERM);
-        let received = signals.next().unwrap();
+        let received = signals.take().unwrap();
         assert_eq!(
             (received.signal, received.from_kernel),
             (libc::SIGTERM, false)
         );
         assert!(received.ends_recording());
-        assert_eq!(signals.next(), None);
+        assert_eq!(signals.take(), None);
     }
 
     #[test]

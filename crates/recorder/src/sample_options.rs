@@ -1,0 +1,329 @@
+//! What samples hold: how often they are taken, call chains, branch stacks.
+
+use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use std::fmt;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Samples a second unless something else is asked for.
+pub const DEFAULT_FREQUENCY: u64 = 4000;
+
+/// Bytes of user stack in a sample unless something else is asked for.
+const DEFAULT_STACK: u32 = 8192;
+/// A record's size is a 16-bit number, and other fields need room.
+const LARGEST_STACK: u32 = 65_528;
+
+/// How often samples are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// Samples a second; the kernel adapts the period.
+    Frequency(u64),
+    /// Events between two samples.
+    Period(u64),
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Rate::Frequency(DEFAULT_FREQUENCY)
+    }
+}
+
+/// How call chains are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallGraph {
+    /// The kernel follows frame pointers.
+    FramePointer,
+    /// Samples hold registers and this many bytes of the user stack, for unwinding by a reader.
+    Dwarf {
+        /// Bytes, a multiple of 8.
+        stack: u32,
+    },
+    /// The hardware's stack of calls (Intel's LBR), for user space.
+    Lbr,
+}
+
+impl FromStr for CallGraph {
+    type Err = SampleOptionError;
+
+    /// `fp`, `dwarf`, `dwarf,SIZE` (rounded up to a multiple of 8) or `lbr`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (method, size) = match text.split_once(',') {
+            Some((method, size)) => (method, Some(size)),
+            None => (text, None),
+        };
+        match (method, size) {
+            ("fp", None) => Ok(CallGraph::FramePointer),
+            ("lbr", None) => Ok(CallGraph::Lbr),
+            ("dwarf", None) => Ok(CallGraph::Dwarf {
+                stack: DEFAULT_STACK,
+            }),
+            ("dwarf", Some(size)) => match size.parse::<u32>() {
+                Ok(bytes @ 1..=LARGEST_STACK) => Ok(CallGraph::Dwarf {
+                    stack: bytes.next_multiple_of(8),
+                }),
+                _ => Err(SampleOptionError::StackSize(size.to_owned())),
+            },
+            _ => Err(SampleOptionError::CallGraph(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for CallGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallGraph::FramePointer => f.write_str("fp"),
+            CallGraph::Dwarf { stack } => write!(f, "dwarf,{stack}"),
+            CallGraph::Lbr => f.write_str("lbr"),
+        }
+    }
+}
+
+/// Which branches a branch stack holds: a set of `PERF_SAMPLE_BRANCH_*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BranchFilter(pub u64);
+
+/// Names of branch filters, as perf has them, and their bits.
+const BRANCH_FILTERS: [(&str, u64); 17] = [
+    ("u", 1 << 0),
+    ("k", 1 << 1),
+    ("hv", 1 << 2),
+    ("any", 1 << 3),
+    ("any_call", 1 << 4),
+    ("any_ret", 1 << 5),
+    ("ind_call", 1 << 6),
+    ("abort_tx", 1 << 7),
+    ("in_tx", 1 << 8),
+    ("no_tx", 1 << 9),
+    ("cond", 1 << 10),
+    ("stack", 1 << 11),
+    ("ind_jmp", 1 << 12),
+    ("call", 1 << 13),
+    ("save_type", 1 << 16),
+    ("hw_index", 1 << 17),
+    ("priv", 1 << 18),
+];
+
+impl BranchFilter {
+    /// All taken branches.
+    pub const ANY: BranchFilter = BranchFilter(1 << 3);
+    /// Privilege levels and what to store: alone they choose no branches.
+    const NO_KIND: u64 = 0b111 | 1 << 16 | 1 << 17 | 1 << 18;
+    /// The user-space call stack, without flags and cycles.
+    const CALL_STACK: u64 = 1 | 1 << 11 | 1 << 14 | 1 << 15;
+}
+
+impl FromStr for BranchFilter {
+    type Err = SampleOptionError;
+
+    /// Names separated by commas, such as `any_call,u`; privilege levels alone mean any branch.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut bits = 0;
+        for name in text.split(',') {
+            let known = BRANCH_FILTERS.iter().find(|(known, _)| *known == name);
+            bits |= known
+                .ok_or_else(|| SampleOptionError::BranchFilter(name.to_owned()))?
+                .1;
+        }
+        if bits & !Self::NO_KIND == 0 {
+            bits |= Self::ANY.0;
+        }
+        Ok(BranchFilter(bits))
+    }
+}
+
+/// An argument that says no sample option.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SampleOptionError {
+    /// No method of finding call chains.
+    #[error("`{0}` is no way to find call chains; give fp, dwarf, dwarf,SIZE or lbr")]
+    CallGraph(String),
+    /// No size of a stack copy.
+    #[error("`{0}` is no size of a stack copy; give a number of bytes from 1 to {LARGEST_STACK}")]
+    StackSize(String),
+    /// No branch filter.
+    #[error(
+        "`{0}` is no branch filter; give some of u, k, hv, any, any_call, any_ret, ind_call, ind_jmp, call, cond, stack, \
+         in_tx, no_tx, abort_tx, save_type, hw_index, priv, separated by commas"
+    )]
+    BranchFilter(String),
+}
+
+/// What samples hold besides who, when and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleOptions {
+    /// How often, for events that do not say it themselves.
+    pub rate: Rate,
+    /// Call chains.
+    pub call_graph: Option<CallGraph>,
+    /// Branch stacks.
+    pub branches: Option<BranchFilter>,
+}
+
+impl SampleOptions {
+    /// Makes `attr` sample so. An event that counts only, such as `dummy`, is left as it is.
+    ///
+    /// A period that the attr has already is kept. An event whose every occurrence is of interest (a tracepoint, a
+    /// breakpoint, a probe) has a period of 1 unless one was asked for by `explicit_rate`.
+    pub fn apply(&self, attr: &mut Attr, explicit_rate: bool) {
+        const SOFTWARE_DUMMY: u64 = 9;
+        if (attr.kind, attr.config) == (event_type::SOFTWARE, SOFTWARE_DUMMY) {
+            return;
+        }
+        let every_occurrence = matches!(attr.kind, event_type::TRACEPOINT | event_type::BREAKPOINT);
+        if attr.sample_period == 0 {
+            match self.rate {
+                _ if every_occurrence && !explicit_rate => attr.sample_period = 1,
+                Rate::Period(period) => attr.sample_period = period,
+                Rate::Frequency(frequency) => {
+                    attr.sample_period = frequency;
+                    attr.flags |= AttrFlags::FREQ;
+                }
+            }
+        }
+        attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::CPU;
+        // Where the period is fixed the attr tells it; asking for it in samples makes the kernel sample every
+        // occurrence of a software event, whatever its period.
+        if attr.flags.contains(AttrFlags::FREQ) {
+            attr.sample_type |= SampleType::PERIOD;
+        }
+        match self.call_graph {
+            None => {}
+            Some(CallGraph::FramePointer) => attr.sample_type |= SampleType::CALLCHAIN,
+            Some(CallGraph::Dwarf { stack }) => {
+                attr.sample_type |=
+                    SampleType::CALLCHAIN | SampleType::REGS_USER | SampleType::STACK_USER;
+                attr.sample_regs_user = USER_REGISTERS;
+                attr.sample_stack_user = stack;
+                attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
+            }
+            Some(CallGraph::Lbr) => {
+                attr.sample_type |= SampleType::CALLCHAIN | SampleType::BRANCH_STACK;
+                attr.branch_sample_type = BranchFilter::CALL_STACK;
+                attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
+            }
+        }
+        if let Some(BranchFilter(bits)) = self.branches {
+            attr.sample_type |= SampleType::BRANCH_STACK;
+            attr.branch_sample_type |= bits;
+        }
+    }
+}
+
+/// The registers that unwinding needs, a bit each, in the kernel's numbering (`asm/perf_regs.h`).
+#[cfg(target_arch = "x86_64")]
+const USER_REGISTERS: u64 = {
+    // All but the segment registers ds, es, fs and gs, which the kernel refuses.
+    let all = (1 << 24) - 1;
+    all & !(0b1111 << 12)
+};
+#[cfg(target_arch = "aarch64")]
+const USER_REGISTERS: u64 = (1 << 33) - 1;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the registers that unwinding needs are known for x86-64 and arm64 only");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_graphs_as_typed() {
+        assert_eq!("fp".parse(), Ok(CallGraph::FramePointer));
+        assert_eq!("dwarf".parse(), Ok(CallGraph::Dwarf { stack: 8192 }));
+        assert_eq!("dwarf,4001".parse(), Ok(CallGraph::Dwarf { stack: 4008 }));
+        assert_eq!("lbr".parse(), Ok(CallGraph::Lbr));
+        for wrong in [
+            "",
+            "fp,1",
+            "dwarf,",
+            "dwarf,0",
+            "dwarf,65529",
+            "dwarf,x",
+            "Dwarf",
+        ] {
+            assert!(wrong.parse::<CallGraph>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn branch_filters_as_typed() {
+        assert_eq!("any,u".parse(), Ok(BranchFilter(0b1001)));
+        assert_eq!("u,k".parse(), Ok(BranchFilter(0b1011)));
+        assert_eq!("any_ret".parse(), Ok(BranchFilter(1 << 5)));
+        assert!("any,".parse::<BranchFilter>().is_err());
+        assert!(
+            "sometimes"
+                .parse::<BranchFilter>()
+                .unwrap_err()
+                .to_string()
+                .contains("any_call")
+        );
+    }
+
+    #[test]
+    fn a_fixed_period_is_not_asked_for_in_samples() {
+        let mut attr = Attr {
+            kind: event_type::SOFTWARE,
+            config: 2,
+            ..Attr::default()
+        };
+        let options = SampleOptions {
+            rate: Rate::Period(100),
+            ..SampleOptions::default()
+        };
+        options.apply(&mut attr, true);
+        assert_eq!(attr.sample_period, 100);
+        assert!(!attr.flags.contains(AttrFlags::FREQ));
+        assert!(!attr.sample_type.contains(SampleType::PERIOD));
+        assert!(attr.sample_type.contains(SampleType::IP | SampleType::TIME));
+    }
+
+    #[test]
+    fn what_the_event_says_itself_wins_and_every_tracepoint_is_a_sample() {
+        let mut own = Attr {
+            sample_period: 7,
+            ..Attr::default()
+        };
+        SampleOptions::default().apply(&mut own, false);
+        assert_eq!(
+            (own.sample_period, own.flags.contains(AttrFlags::FREQ)),
+            (7, false)
+        );
+        let mut tracepoint = Attr {
+            kind: event_type::TRACEPOINT,
+            ..Attr::default()
+        };
+        SampleOptions::default().apply(&mut tracepoint, false);
+        assert_eq!(
+            (
+                tracepoint.sample_period,
+                tracepoint.flags.contains(AttrFlags::FREQ)
+            ),
+            (1, false)
+        );
+        let mut dummy = Attr {
+            kind: event_type::SOFTWARE,
+            config: 9,
+            ..Attr::default()
+        };
+        SampleOptions::default().apply(&mut dummy, false);
+        assert!(!dummy.samples());
+    }
+
+    #[test]
+    fn dwarf_copies_the_stack_and_leaves_the_chain_to_the_kernel_part() {
+        let options = SampleOptions {
+            call_graph: Some(CallGraph::Dwarf { stack: 1024 }),
+            ..SampleOptions::default()
+        };
+        let mut attr = Attr::default();
+        options.apply(&mut attr, false);
+        assert_eq!((attr.sample_stack_user, attr.sample_period), (1024, 4000));
+        assert!(
+            attr.flags
+                .contains(AttrFlags::EXCLUDE_CALLCHAIN_USER | AttrFlags::FREQ)
+        );
+        #[cfg(target_arch = "x86_64")]
+        assert_eq!(attr.sample_regs_user, 0xff_0fff);
+    }
+}
