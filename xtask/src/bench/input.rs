@@ -173,8 +173,9 @@ impl Workload {
         if matches!(kind, Kind::AppFp | Kind::Dwarf) {
             let program = dioptra_testprograms::c("recursion", &[])
                 .map_err(|skip| anyhow::anyhow!("{skip}"))?;
-            // Chains of up to 40 frames, each a way through two call sites of fib: nearly all of them distinct.
-            let words = [&*program.to_string_lossy(), "13", "0", "60"].map(String::from);
+            // fib(24) again and again: chains of up to 30 frames, 150,000 of them distinct.
+            let words =
+                [&*program.to_string_lossy(), "1", "0", "24", "1000000000"].map(String::from);
             return Ok(Self::Program(words.to_vec()));
         }
         let folder = scratch()?.join("build");
