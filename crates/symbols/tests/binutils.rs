@@ -237,17 +237,7 @@ fn file_offsets_lead_to_functions_in_every_layout() {
                 "-Wl,--unique=.text.far",
             ],
         ),
-        ("writable_code", &["-lm", "-Wl,--omagic"]),
         ("static", &["-lm", "-static"]),
-        (
-            "small",
-            &[
-                "-m32",
-                "-nostdlib",
-                "-static",
-                "-Wl,--unresolved-symbols=ignore-all",
-            ],
-        ),
     ] {
         let Some(path) = compile(dir.path(), file, CALLS, flags) else {
             continue;
@@ -256,6 +246,15 @@ fn file_offsets_lead_to_functions_in_every_layout() {
             return;
         };
         checked += count;
+    }
+    const FREESTANDING: &str = "int f(int x) { return x; }\nvoid _start(void) { for (;;) f(1); }\n";
+    if let Some(path) = compile(
+        dir.path(),
+        "of_32_bits",
+        FREESTANDING,
+        &["-m32", "-nostdlib", "-static"],
+    ) {
+        checked += check_functions(&path).unwrap_or(0);
     }
     assert!(checked == 0 || checked > 100);
 }
