@@ -45,6 +45,34 @@ fn shares_runs_the_same_iterations_however_it_is_compiled() {
 }
 
 #[test]
+fn shares_keeps_three_functions_with_clang() {
+    let plain = or_skip!(c("shares", &[]));
+    let clang = or_skip!(
+        Program::new(Language::C, "shares")
+            .compiler("clang")
+            .flags(["-O2"])
+            .build()
+    );
+    assert_eq!(words(&plain, &["1"]), words(&clang, &["1"]));
+    let nm = or_skip!(need_tool("nm"));
+    let output = Command::new(nm).arg(&clang).output().unwrap();
+    let listing = String::from_utf8(output.stdout).unwrap();
+    let mut addresses: Vec<_> = ["sixty", "thirty", "ten"]
+        .iter()
+        .map(|name| {
+            listing
+                .lines()
+                .find(|l| l.ends_with(&format!(" T {name}")))
+                .unwrap()
+                .split(' ')
+                .next()
+        })
+        .collect();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 3, "folded into one: {listing}");
+}
+
+#[test]
 fn forks_counts_its_children() {
     let forks = or_skip!(c("forks", &[]));
     let sum: u32 = (0..50).map(|i| i % 7).sum();
