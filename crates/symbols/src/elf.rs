@@ -367,6 +367,11 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         Some((name, checksum.get(self.endian)))
     }
 
+    /// Whether addresses have 64 bits (rather than 32).
+    pub(crate) fn is_64(&self) -> bool {
+        self.is_64
+    }
+
     /// The byte order of the file.
     pub(crate) fn endian(&self) -> Endianness {
         self.endian

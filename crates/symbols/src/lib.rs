@@ -16,7 +16,8 @@
 //!
 //! Sources, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
 //! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
-//! of the procedure linkage table decoded from their instructions (`puts@plt`).
+//! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
+//! file that no symbol names, [`ModuleSymbols::extent`] still tells where its function begins and ends.
 //!
 //! ```
 //! use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
@@ -37,7 +38,9 @@ mod build_id;
 mod debug_file;
 mod demangle;
 mod elf;
+mod extents;
 mod kernel;
+mod mini_debug_info;
 mod module;
 mod note;
 mod options;

@@ -1,8 +1,10 @@
 //! A module's functions, ready to be asked.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use crate::demangle::demangle;
+use crate::extents::Extents;
 use crate::note::Note;
 use crate::table::{Symbol, SymbolTable};
 
@@ -16,6 +18,8 @@ pub struct ModuleSymbols {
     pub(crate) shift: u64,
     /// Names of the owners that symbols refer to; index 0 is "none".
     pub(crate) owners: Vec<String>,
+    /// Where functions of a stripped file lie.
+    pub(crate) extents: Extents,
 }
 
 impl ModuleSymbols {
@@ -28,6 +32,20 @@ impl ModuleSymbols {
     pub fn function(&self, address: u64) -> Option<Function<'_>> {
         let symbol = self.table.find(address.wrapping_add(self.shift))?;
         Some(self.describe(symbol))
+    }
+
+    /// Where the function lies that covers an address, also one without a name: first address and the
+    /// one behind the last.
+    ///
+    /// In a stripped file this is told by the unwind tables (`.eh_frame`), so that code without a name
+    /// can at least be grouped by function. A function that the compiler split has an extent for each
+    /// part.
+    #[must_use]
+    pub fn extent(&self, address: u64) -> Option<Range<u64>> {
+        match self.function(address) {
+            Some(function) => Some(function.start..function.start + function.size),
+            None => self.extents.find(address),
+        }
     }
 
     /// All functions by rising address, aliases left out.
@@ -58,7 +76,7 @@ impl ModuleSymbols {
     /// Heap memory the names and addresses hold, in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        self.table.heap_bytes()
+        self.table.heap_bytes() + self.extents.heap_bytes()
     }
 
     fn describe<'a>(&'a self, symbol: Symbol<'a>) -> Function<'a> {

@@ -29,7 +29,8 @@ pub enum Note {
         /// The build id of the file, if it has one.
         found: Option<Vec<u8>>,
     },
-    /// The file has no `.symtab`, and no debug file was found: only exported functions have names.
+    /// The file has no `.symtab`, and no debug file was found: only functions that it exports or
+    /// imports have names.
     NoSymbols {
         /// The file.
         path: PathBuf,
@@ -140,7 +141,7 @@ impl fmt::Display for Note {
             } => {
                 write!(
                     f,
-                    "{}: stripped; only {named} exported functions have names. Install its debug package",
+                    "{}: stripped; only {named} functions have names. Install its debug package",
                     path.display()
                 )?;
                 match build_id {

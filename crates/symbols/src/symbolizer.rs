@@ -8,12 +8,13 @@ use object::read::{ReadCache, ReadRef};
 use crate::build_id::{open_regular, same_build};
 use crate::debug_file::{self, Wanted};
 use crate::elf::{CodeSymbol, ElfError, Image, Segment};
+use crate::extents::Extents;
 use crate::module::ModuleSymbols;
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
 use crate::plt::{self, Callee};
 use crate::table::{NewSymbol, TableBuilder};
-use crate::{kernel, vdso};
+use crate::{kernel, mini_debug_info, vdso};
 
 /// Finds modules and reads their symbols. Holds no state but its options, so one may serve many
 /// threads.
@@ -109,6 +110,9 @@ struct Loading<'a> {
     builder: TableBuilder,
     /// The name budget was spent.
     overflowed: bool,
+    /// The file, with its build id, if it has no full symbol table and no other was found.
+    stripped: Option<(PathBuf, Option<Vec<u8>>)>,
+    extents: Extents,
 }
 
 impl<'a> Loading<'a> {
@@ -118,14 +122,25 @@ impl<'a> Loading<'a> {
             notes: Vec::new(),
             builder: TableBuilder::new(0),
             overflowed: false,
+            stripped: None,
+            extents: Extents::default(),
         }
     }
 
-    fn finish(self) -> ModuleSymbols {
+    fn finish(mut self) -> ModuleSymbols {
+        let table = self.builder.finish();
+        if let Some((path, build_id)) = self.stripped {
+            self.notes.push(Note::NoSymbols {
+                path,
+                build_id,
+                named: table.len(),
+            });
+        }
         ModuleSymbols {
-            table: self.builder.finish(),
+            table,
             notes: self.notes,
             demangle: self.options.demangle,
+            extents: self.extents,
             ..ModuleSymbols::default()
         }
     }
@@ -159,16 +174,19 @@ impl<'a> Loading<'a> {
             segments: &segments,
             base: image.base(),
         };
-        let has_symbols = image.section_of_kind(elf::SHT_SYMTAB).is_some();
         self.add(&image, elf::SHT_SYMTAB, target, path);
-        let found_debug = !has_symbols && request.kind == ModuleKind::File && {
-            let wanted = Wanted {
-                path,
-                build_id,
-                link: image.debug_link(),
+        // A vdso has no other names.
+        let is_stripped = image.section_of_kind(elf::SHT_SYMTAB).is_none()
+            && request.kind == ModuleKind::File
+            && {
+                let wanted = Wanted {
+                    path,
+                    build_id,
+                    link: image.debug_link(),
+                };
+                !self.read_debug_file(&wanted, target)
+                    && !self.read_mini_debug_info(&image, target, path)
             };
-            self.read_debug_file(&wanted, target)
-        };
         self.add(&image, elf::SHT_DYNSYM, target, path);
         self.add_plt(&image, target, path);
         if self.overflowed {
@@ -177,17 +195,13 @@ impl<'a> Loading<'a> {
                 ElfError::Damaged("its symbols' names overlap more than any linker makes them"),
             );
         }
-        // A vdso has no other names.
-        if !has_symbols
-            && !found_debug
-            && request.kind == ModuleKind::File
-            && image.damage.is_none()
-        {
-            self.notes.push(Note::NoSymbols {
-                path: path.to_path_buf(),
-                build_id: build_id.map(<[u8]>::to_vec),
-                named: self.builder.len(),
+        if is_stripped {
+            self.extents = Extents::read(&image, |address| {
+                target.place(address).map(|(_, offset)| offset)
             });
+            if image.damage.is_none() {
+                self.stripped = Some((path.to_path_buf(), build_id.map(<[u8]>::to_vec)));
+            }
         }
     }
 
@@ -213,6 +227,34 @@ impl<'a> Loading<'a> {
         self.add(&image, elf::SHT_SYMTAB, target, &path);
         self.notes.push(Note::DebugFile { path });
         true
+    }
+
+    /// Takes the names of functions that aren't exported from `.gnu_debugdata`; false when there are
+    /// none.
+    fn read_mini_debug_info<'d, R: ReadRef<'d>>(
+        &mut self,
+        outer: &Image<'d, R>,
+        target: Target<'_>,
+        path: &Path,
+    ) -> bool {
+        let unpacked = match mini_debug_info::unpack(outer) {
+            Ok(Some(unpacked)) => unpacked,
+            Ok(None) => return false,
+            Err(error) => {
+                self.damaged(path, error);
+                return false;
+            }
+        };
+        match Image::parse(&unpacked[..]) {
+            Ok(image) => {
+                self.add(&image, elf::SHT_SYMTAB, target, path);
+                image.section_of_kind(elf::SHT_SYMTAB).is_some()
+            }
+            Err(error) => {
+                self.damaged(path, error);
+                false
+            }
+        }
     }
 
     /// Adds one symbol table of an image.

@@ -128,11 +128,6 @@ impl TableBuilder {
             .min(u32::MAX as usize - 1);
     }
 
-    /// How many symbols were added, aliases included.
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
     /// The best names so far of symbols that start at these (sorted) addresses.
     pub(crate) fn names_at(&self, starts: &[u64]) -> Vec<Option<&str>> {
         let mut best: Vec<Option<&Entry>> = vec![None; starts.len()];

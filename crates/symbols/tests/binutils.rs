@@ -377,6 +377,96 @@ fn a_debug_file_is_found_by_link_and_checksum() {
 }
 
 #[test]
+fn names_are_found_in_packed_symbols() {
+    let Some(stripped) = stripped(&[]) else {
+        return;
+    };
+    let dir = stripped.debug.parent().unwrap();
+    let mini = dir.join("mini");
+    // As distributions make it: no debug sections, symbols only.
+    if output_of(
+        Command::new("strip")
+            .arg("--strip-debug")
+            .arg("-o")
+            .arg(&mini)
+            .arg(&stripped.debug),
+    )
+    .is_none()
+        || output_of(Command::new("xz").arg(&mini)).is_none()
+    {
+        return;
+    }
+    let packed = dir.join("mini.xz");
+    let add = |from: &Path| {
+        let section = format!(".gnu_debugdata={}", from.display());
+        let with = dir.join("with");
+        let mut objcopy = Command::new("objcopy");
+        output_of(
+            objcopy
+                .arg("--add-section")
+                .arg(section)
+                .arg(&stripped.program)
+                .arg(&with),
+        )
+        .map(|_| with)
+    };
+    let Some(program) = add(&packed) else { return };
+    let symbols = load(&program, without_debug_dirs(), None);
+    assert_eq!(
+        name(&symbols, stripped.near),
+        Some("near"),
+        "{:?}",
+        symbols.notes()
+    );
+    assert!(symbols.notes().is_empty());
+    // Damaged, it is told and the rest is used.
+    let mut bytes = std::fs::read(&packed).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&packed, bytes).unwrap();
+    let symbols = load(&add(&packed).unwrap(), without_debug_dirs(), None);
+    assert_eq!(name(&symbols, stripped.near), None);
+    assert!(
+        symbols
+            .notes()
+            .iter()
+            .any(|note| matches!(note, Note::Damaged { .. }))
+    );
+    assert!(!symbols.is_empty());
+}
+
+#[test]
+fn functions_of_a_stripped_file_have_extents() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compile(dir.path(), "program", CALLS, &["-O1", "-lm"]) else {
+        return;
+    };
+    let whole = load(&program, without_debug_dirs(), None);
+    if output_of(Command::new("strip").arg(&program)).is_none() {
+        return;
+    }
+    let stripped = load(&program, without_debug_dirs(), None);
+    for wanted in ["near", "far_away", "main"] {
+        let function = whole
+            .functions()
+            .find(|function| function.raw_name == wanted)
+            .unwrap();
+        let range = function.start..function.start + function.size;
+        for offset in [range.start, range.start + 1, range.end - 1] {
+            assert_eq!(stripped.function(offset), None);
+            assert_eq!(stripped.extent(offset), Some(range.clone()), "{wanted}");
+        }
+    }
+}
+
+#[test]
+fn a_symbolizer_serves_many_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Symbolizer>();
+    shared::<ModuleSymbols>();
+}
+
+#[test]
 fn another_build_gives_no_names() {
     let dir = tempfile::tempdir().unwrap();
     let Some(path) = compile(dir.path(), "program", CALLS, &["-lm", "-Wl,--build-id"]) else {
@@ -428,8 +518,16 @@ fn damaged_files_neither_panic_nor_hang() {
     let Some(path) = compile(dir.path(), "program", CALLS, &["-lm"]) else {
         return;
     };
-    let whole = std::fs::read(&path).unwrap();
-    let damaged = dir.path().join("damaged");
+    damage(dir.path(), &path);
+    if output_of(Command::new("strip").arg(&path)).is_some() {
+        damage(dir.path(), &path);
+    }
+}
+
+/// Reads copies of a file that are cut short or have bytes changed.
+fn damage(dir: &Path, path: &Path) {
+    let whole = std::fs::read(path).unwrap();
+    let damaged = dir.join("damaged");
     for len in (0..whole.len()).step_by(whole.len() / 60) {
         std::fs::write(&damaged, &whole[..len]).unwrap();
         let symbols = load(&damaged, without_debug_dirs(), None);
@@ -447,7 +545,8 @@ fn damaged_files_neither_panic_nor_hang() {
         state as usize
     };
     let headers = whole.len() - 64 * 32;
-    for round in 0..400 {
+    let rounds = 250;
+    for round in 0..rounds {
         let mut bytes = whole.clone();
         for _ in 0..1 + random() % 8 {
             let at = match round % 3 {
@@ -462,6 +561,6 @@ fn damaged_files_neither_panic_nor_hang() {
         for function in symbols.functions() {
             assert!(function.size > 0 && !function.raw_name.is_empty());
         }
-        let _ = build_id(&damaged);
+        let _ = (symbols.extent(0x1100), build_id(&damaged));
     }
 }
