@@ -8,6 +8,12 @@ use object::{U32, U64};
 
 use crate::table::Binding;
 
+/// Longer names are left out.
+const LONGEST_NAME: usize = 128 * 1024;
+/// Notes in more or larger sections than any real file has are not looked at.
+const MOST_NOTES: usize = 64;
+const LARGEST_NOTE: u64 = 64 * 1024;
+
 /// Why a file can't be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ElfError {
@@ -128,11 +134,23 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 align: segment.p_align(endian).into(),
             })
             .collect();
-        let mut sections = Vec::new();
-        let mut damage = None;
-        match header.sections(endian, data) {
-            Ok(table) => sections.extend(table.iter().map(|section| Section {
-                name: table.section_name(endian, section).unwrap_or_default(),
+        // A truncated file loses its section headers first, since they come last.
+        let (headers, damage) = match header.section_headers(endian, data) {
+            Ok(headers) => (headers, None),
+            Err(_) => (&[][..], Some("its section headers lie outside the file")),
+        };
+        // All names at once: read one by one, hostile ones could overlap without end.
+        let names = header
+            .shstrndx(endian, data)
+            .ok()
+            .and_then(|index| headers.get(index as usize));
+        let names = names
+            .and_then(|section| section.data(endian, data).ok())
+            .unwrap_or_default();
+        let sections = headers
+            .iter()
+            .map(|section| Section {
+                name: string_at(names, section.sh_name(endian)),
                 kind: section.sh_type(endian),
                 executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
                 address: section.sh_addr(endian).into(),
@@ -141,10 +159,8 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 link: section.sh_link(endian),
                 entry_size: section.sh_entsize(endian).into(),
                 align: section.sh_addralign(endian).into(),
-            })),
-            // A truncated file loses these first, since they come last.
-            Err(_) => damage = Some("its section headers lie outside the file"),
-        }
+            })
+            .collect();
         Ok(Self {
             data,
             endian,
@@ -339,16 +355,16 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         let from_sections = self
             .sections
             .iter()
-            .filter(|section| section.kind == elf::SHT_NOTE)
+            .filter(|section| section.kind == elf::SHT_NOTE && section.size <= LARGEST_NOTE)
+            .take(MOST_NOTES)
             .find_map(|section| {
                 gnu_build_id(self.bytes(section).ok()?, section.align, self.endian)
             });
         from_sections.or_else(|| {
-            let notes = self
-                .segments
-                .iter()
-                .filter(|segment| segment.kind == elf::PT_NOTE);
-            notes.into_iter().find_map(|segment| {
+            let notes = self.segments.iter().filter(|segment| {
+                segment.kind == elf::PT_NOTE && segment.file_size <= LARGEST_NOTE
+            });
+            notes.take(MOST_NOTES).find_map(|segment| {
                 let bytes = self
                     .data
                     .read_bytes_at(segment.offset, segment.file_size)
@@ -387,9 +403,11 @@ fn names_code(name: &[u8], visibility: elf::SymbolVisibility) -> bool {
         && visibility != elf::STV_INTERNAL
 }
 
-/// The NUL-terminated string at an offset; empty when it lies outside.
+/// The NUL-terminated string at an offset; empty when it lies outside or is longer than any real name.
 fn string_at(strings: &[u8], offset: u32) -> &[u8] {
     let tail = strings.get(offset as usize..).unwrap_or_default();
+    // Bounded, since a hostile table may have a million names that all end far away.
+    let tail = &tail[..tail.len().min(LONGEST_NAME)];
     &tail[..memchr::memchr(0, tail).unwrap_or(0)]
 }
 

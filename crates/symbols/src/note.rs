@@ -188,7 +188,9 @@ impl fmt::Display for Note {
             ),
             Self::KernelMoved { by } => write!(
                 f,
-                "the kernel has moved by {by:+#x} since the recording; its names were shifted, those of its modules left out. Give a copy of the recorded machine's /proc/kallsyms"
+                "the kernel lies {:#x} bytes {} than in the recording; its names were shifted, those of its modules left out. Give a copy of the recorded machine's /proc/kallsyms",
+                by.unsigned_abs(),
+                if *by < 0 { "lower" } else { "higher" }
             ),
         }
     }
@@ -220,6 +222,6 @@ mod tests {
         }
         assert!(note.is_problem());
         let moved = Note::KernelMoved { by: -0x1000 }.to_string();
-        assert!(moved.contains("0x"), "{moved}");
+        assert!(moved.contains("0x1000 bytes lower"), "{moved}");
     }
 }

@@ -12,7 +12,7 @@ use crate::elf::{CodeSymbol, ElfError, Image, Section, SlotRelocation};
 use crate::table::Binding;
 
 /// More relocation sections than any linker writes; a hostile file may have as many as it likes.
-const MOST_RELOCATION_SECTIONS: usize = 16;
+const MOST_RELOCATION_SECTIONS: usize = 8;
 
 /// An entry whose callee is known.
 pub(crate) struct PltEntry<'d> {
