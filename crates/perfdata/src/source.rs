@@ -1,0 +1,86 @@
+//! Where a recording's bytes are: mapped files, or memory.
+
+use crate::error::OpenError;
+use memmap2::{Advice, Mmap};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::ops::Deref;
+use std::path::Path;
+
+/// How much of a stream is kept in memory before it goes to a file, in bytes.
+const SPOOL_LIMIT: u64 = 64 << 20;
+
+/// The bytes of one file.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Map(Mmap),
+    Memory(Vec<u8>),
+}
+
+impl Deref for Source {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Source::Map(map) => map,
+            Source::Memory(bytes) => bytes,
+        }
+    }
+}
+
+impl Source {
+    /// Maps a regular file; anything else that can be opened (a pipe, a character device) is read to its end.
+    pub fn open(path: &Path) -> Result<Source, OpenError> {
+        let name = path.display().to_string();
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => OpenError::Missing { path: path.into() },
+            _ => OpenError::Io {
+                name: name.clone(),
+                source,
+            },
+        };
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Source::spool(file, &name);
+        }
+        if metadata.len() == 0 {
+            return Err(OpenError::Empty { name });
+        }
+        Source::map(&file).map_err(failed)
+    }
+
+    fn map(file: &File) -> io::Result<Source> {
+        // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with
+        // SIGBUS, as with every reader over mmap; recordings are not changed after they were written.
+        let map = unsafe { Mmap::map(file)? };
+        // Only speed depends on these.
+        let _ = map.advise(Advice::Sequential);
+        Ok(Source::Map(map))
+    }
+
+    /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name.
+    pub fn spool(mut stream: impl Read, name: &str) -> Result<Source, OpenError> {
+        let failed = |source| OpenError::Io {
+            name: name.into(),
+            source,
+        };
+        let mut bytes = Vec::new();
+        (&mut stream)
+            .take(SPOOL_LIMIT)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        if (bytes.len() as u64) < SPOOL_LIMIT {
+            return Ok(Source::Memory(bytes));
+        }
+        let mut to_file = || {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(&bytes)?;
+            io::copy(&mut stream, &mut file)?;
+            file.seek(SeekFrom::Start(0))?;
+            Source::map(&file)
+        };
+        to_file().map_err(failed)
+    }
+}
