@@ -1,0 +1,181 @@
+//! The strategy for whole CPUs and cgroups: each event once per CPU.
+
+use super::AttachmentStrategy;
+use super::state::Attachment;
+use crate::cpus::CpuSet;
+use crate::errors::{AttachError, OpenError, Refusal};
+use crate::event::Place;
+use crate::spec::{SessionSpec, Start, Target};
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Opens each event for all threads of each CPU, or for those of a cgroup. The ring owners watch the whole CPU too
+/// and tell of mappings, names and threads from the start; nothing is inherited, so threads cost nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PerCpuAttachmentStrategy;
+
+impl AttachmentStrategy for PerCpuAttachmentStrategy {
+    fn name(&self) -> &'static str {
+        "per CPU"
+    }
+
+    fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
+        let online = CpuSet::online();
+        let cpus = wanted_cpus(spec, &online);
+        if cpus.is_empty() {
+            let wanted = match (&spec.target, &spec.cpus) {
+                (
+                    Target::Cpus(Some(set))
+                    | Target::Cgroup {
+                        cpus: Some(set), ..
+                    },
+                    _,
+                )
+                | (_, Some(set)) => set.to_string(),
+                _ => String::new(),
+            };
+            return Err(AttachError::NoCpus {
+                wanted,
+                online: online.to_string(),
+            });
+        }
+        if let Target::Cgroup { path, .. } = &spec.target {
+            attachment.cgroup = Some(open_cgroup(path)?.into());
+        }
+        let events = attachment.plan.events.len() as u64 + 1;
+        attachment.reserve(cpus.len() as u64 * events, 0)?;
+        let mut resolved = false;
+        for cpu in cpus.iter() {
+            match open_cpu(cpu, spec, attachment, &mut resolved) {
+                Err(AttachError::Open(OpenError {
+                    refusal: Refusal::CpuOffline,
+                    ..
+                })) if resolved || !CpuSet::online().contains(cpu) => {
+                    attachment.forget_ring(cpu);
+                    attachment.note(format!(
+                        "CPU {cpu} went offline; it is watched when it comes back"
+                    ));
+                }
+                other => other?,
+            }
+        }
+        if attachment.rings.is_empty() {
+            return Err(AttachError::NoCpus {
+                wanted: cpus.to_string(),
+                online: CpuSet::online().to_string(),
+            });
+        }
+        if spec.start != Start::Manual {
+            attachment.enable_late()?;
+        }
+        Ok(())
+    }
+}
+
+/// The CPUs that the session is to watch and that are online.
+pub(crate) fn wanted_cpus(spec: &SessionSpec, online: &CpuSet) -> CpuSet {
+    let mut cpus = online.clone();
+    if let Target::Cpus(Some(set))
+    | Target::Cgroup {
+        cpus: Some(set), ..
+    } = &spec.target
+    {
+        cpus = cpus.intersection(set);
+    }
+    if let Some(set) = &spec.cpus {
+        cpus = cpus.intersection(set);
+    }
+    cpus
+}
+
+/// Makes a CPU's ring and opens its events.
+fn open_cpu(
+    cpu: u32,
+    spec: &SessionSpec,
+    attachment: &mut Attachment,
+    resolved: &mut bool,
+) -> Result<(), AttachError> {
+    attachment.add_ring(cpu, spec)?;
+    if !*resolved {
+        let cgroup = attachment.cgroup.take();
+        let place = Place::Cpu(cpu);
+        let result =
+            attachment
+                .plan
+                .resolve(place, cgroup.as_ref().map(AsFd::as_fd), spec.fallbacks);
+        attachment.cgroup = cgroup;
+        for note in attachment.plan.notes.clone() {
+            attachment.note(note);
+        }
+        result?;
+        *resolved = true;
+    }
+    let slot = attachment.rings.len() - 1;
+    attachment.add_cpu(slot)
+}
+
+impl Attachment {
+    /// Closes a CPU's ring and events.
+    pub(crate) fn forget_ring(&mut self, cpu: u32) {
+        if let Some(placed) = self.cpus.remove(&cpu) {
+            self.settle(placed);
+        }
+        if let Some(slot) = self.rings.iter().position(|ring| ring.cpu == cpu) {
+            let ring = self.rings.remove(slot);
+            if let Some(index) = self.plan.owner_event {
+                super::state::add_count(&mut self.closed[index], &ring.owner);
+            }
+        }
+        self.summary.cpus.retain(|known| *known != cpu);
+    }
+
+    /// Opens a CPU again that has come back online.
+    ///
+    /// # Errors
+    /// As for attaching; the CPU is left out then.
+    pub(crate) fn reopen_cpu(&mut self, cpu: u32, spec: &SessionSpec) -> Result<(), AttachError> {
+        let result = open_cpu(cpu, spec, self, &mut true).and_then(|()| {
+            if spec.start == Start::Manual {
+                return Ok(());
+            }
+            for (index, event) in self
+                .cpus
+                .get(&cpu)
+                .map(|placed| &placed.events)
+                .into_iter()
+                .flatten()
+            {
+                let planned = &self.plan.events[*index];
+                if planned.leads.is_some() && planned.starts_late() {
+                    event.enable()?;
+                }
+            }
+            Ok(())
+        });
+        if result.is_err() {
+            self.forget_ring(cpu);
+        }
+        result
+    }
+}
+
+/// Opens a cgroup's directory, by absolute path or below the usual mounts.
+fn open_cgroup(path: &Path) -> Result<File, AttachError> {
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    let candidates = [
+        path.to_owned(),
+        Path::new("/sys/fs/cgroup").join(relative),
+        // The mount of cgroup v1.
+        Path::new("/sys/fs/cgroup/perf_event").join(relative),
+    ];
+    let is_cgroup = |path: &PathBuf| path.is_absolute() && path.join("cgroup.procs").exists();
+    let found = candidates.iter().find(|path| is_cgroup(path));
+    let open = |path: &PathBuf| File::open(path);
+    found
+        .map_or_else(|| Err(std::io::ErrorKind::NotFound.into()), open)
+        .map_err(|source| AttachError::Cgroup {
+            path: path.to_owned(),
+            source,
+        })
+}

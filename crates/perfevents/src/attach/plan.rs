@@ -1,0 +1,423 @@
+//! From what was asked for to what the kernel is asked: each event's attr in full, and the ladder of fallbacks.
+
+use crate::attr::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+use crate::errors::{OpenError, Refusal};
+use crate::event::{Event, OpenRequest, Place};
+use crate::features::{self, Features};
+use crate::limits;
+use crate::names::software;
+use crate::spec::{EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, ThreadChoice};
+use std::os::fd::BorrowedFd;
+
+/// Fields that every sample has, so that any record can be told to its event, thread, time and CPU.
+const BASE: SampleType = SampleType::IDENTIFIER
+    .union(SampleType::TID)
+    .union(SampleType::TIME)
+    .union(SampleType::CPU);
+
+/// Fields that one event's samples may have without those of the others.
+const OWN: SampleType = SampleType::PERIOD
+    .union(SampleType::READ)
+    .union(SampleType::RAW)
+    .union(SampleType::BRANCH_STACK)
+    .union(SampleType::AUX)
+    .union(SampleType::PHYS_ADDR);
+
+/// One event of the session as it will be opened at each place.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) name: String,
+    pub(crate) attr: Attr,
+    pub(crate) thread: ThreadChoice,
+    pub(crate) filter: Option<String>,
+    /// Which of the session's events as given; `None` for a carrier that the session added.
+    pub(crate) spec: Option<usize>,
+    /// How many members follow in its group; `None` for a member.
+    pub(crate) leads: Option<usize>,
+    clock_can_replace: bool,
+    counted_by_kernel: bool,
+}
+
+impl Planned {
+    /// Whether it is for this thread. `listed` says whether the thread belongs to the session's target.
+    pub(crate) fn is_for(&self, tid: u32, listed: bool) -> bool {
+        match self.thread {
+            ThreadChoice::All => listed,
+            ThreadChoice::Only(only) => only == tid,
+        }
+    }
+
+    /// Whether its leader has to be enabled by us once it is open.
+    pub(crate) fn starts_late(&self) -> bool {
+        self.attr.flags.contains(AttrFlags::DISABLED)
+            && !self.attr.flags.contains(AttrFlags::ENABLE_ON_EXEC)
+    }
+}
+
+/// All events of a session, in the order in which they are opened at each place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) events: Vec<Planned>,
+    /// The ring owner's attr.
+    pub(crate) owner: Attr,
+    /// Whether the ring owners carry the side band, and so are events of the session: its index.
+    pub(crate) owner_event: Option<usize>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Plan {
+    /// Plans a session's events from its settings and the kernel's features, without opening any.
+    pub(crate) fn new(spec: &SessionSpec, features: &Features) -> Plan {
+        let mut plan = Plan::default();
+        let wide = spec.target.is_cpu_wide();
+        let common = spec
+            .groups
+            .iter()
+            .flat_map(|group| &group.events)
+            .fold(BASE, |fields, event| {
+                fields | event.attr.sample_type.difference(OWN)
+            });
+        let mut index = 0;
+        for group in &spec.groups {
+            for (position, event) in group.events.iter().enumerate() {
+                let mut planned = Planned {
+                    name: event.name.clone(),
+                    attr: event.attr.clone(),
+                    thread: event.thread,
+                    filter: event.filter.clone(),
+                    spec: Some(index),
+                    leads: (position == 0).then(|| group.events.len() - 1),
+                    clock_can_replace: event.clock_can_replace,
+                    counted_by_kernel: event.is_counted_by_kernel(),
+                };
+                if group.sample_group {
+                    read_together(&mut planned.attr, position == 0);
+                }
+                plan.finish_attr(&mut planned, event, common, spec, features);
+                plan.events.push(planned);
+                index += 1;
+            }
+        }
+        plan.place_side_band(spec, features, common, wide);
+        plan
+    }
+
+    /// Adds to an event's attr what the session decides.
+    fn finish_attr(
+        &mut self,
+        planned: &mut Planned,
+        event: &EventSpec,
+        common: SampleType,
+        spec: &SessionSpec,
+        features: &Features,
+    ) {
+        let attr = &mut planned.attr;
+        attr.sample_type |= common;
+        if attr.flags.contains(AttrFlags::FREQ) {
+            // A frequency's periods vary: without them samples can't be weighted.
+            attr.sample_type |= SampleType::PERIOD;
+            self.lower_frequency(attr, &event.name, spec.fallbacks);
+        } else if event.is_counted_by_kernel() && attr.sample_period > 1 {
+            // With the period in its samples the kernel writes one for every occurrence.
+            attr.sample_type.remove(SampleType::PERIOD);
+        }
+        attr.read_format |=
+            ReadFormat::ID | ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+        if features.read_lost {
+            attr.read_format |= ReadFormat::LOST;
+        }
+        if attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+            && attr.sample_type.contains(SampleType::CALLCHAIN)
+        {
+            // Older kernels ask for the right to see the kernel otherwise.
+            attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_KERNEL;
+        }
+        common_flags(attr, spec, features);
+        let reads = attr.sample_type.contains(SampleType::READ);
+        let group_reads = reads && attr.read_format.contains(ReadFormat::GROUP);
+        let can = if group_reads {
+            features.inherit_group_read
+        } else {
+            features.inherit_read
+        };
+        if reads && !can && attr.flags.contains(AttrFlags::INHERIT) {
+            attr.flags
+                .remove(AttrFlags::INHERIT | AttrFlags::INHERIT_THREAD);
+            self.note(format!(
+                "{}: counter values in samples cannot be inherited on this kernel (6.13 can); threads created later \
+                 are not sampled",
+                event.name
+            ));
+        }
+        let leader = planned.leads.is_some();
+        let alone = planned.leads == Some(0);
+        match spec.start {
+            // Members follow their leader.
+            _ if !leader => attr.flags.remove(AttrFlags::DISABLED),
+            Start::OnExec => attr.flags |= AttrFlags::DISABLED | AttrFlags::ENABLE_ON_EXEC,
+            Start::Manual => attr.flags |= AttrFlags::DISABLED,
+            // On a thread, an event alone starts as it is opened, which spares a call each; a group must be complete.
+            Start::AtAttach => attr
+                .flags
+                .set(AttrFlags::DISABLED, !alone || spec.target.is_cpu_wide()),
+        }
+        if attr.flags.contains(AttrFlags::ENABLE_ON_EXEC) {
+            // The two exclude each other.
+            attr.flags.remove(AttrFlags::REMOVE_ON_EXEC);
+        }
+    }
+
+    fn lower_frequency(&mut self, attr: &mut Attr, name: &str, fallbacks: Fallbacks) {
+        let Some(most) = limits::max_sample_rate() else {
+            return;
+        };
+        if attr.sample_period > most && fallbacks.contains(Fallbacks::LOWER_FREQUENCY) {
+            self.note(format!(
+                "{name}: {} Hz is above kernel.perf_event_max_sample_rate, sampling at {most} Hz",
+                attr.sample_period
+            ));
+            attr.sample_period = most;
+        }
+    }
+
+    /// Decides which event tells of mappings, names and threads: one per place, for each copy costs a record.
+    fn place_side_band(
+        &mut self,
+        spec: &SessionSpec,
+        features: &Features,
+        common: SampleType,
+        wide: bool,
+    ) {
+        let mut flags = spec.side_band.flags();
+        if spec.inherit != Inherit::No && !wide {
+            // Attaching decides by fork records which threads are covered already.
+            flags |= AttrFlags::TASK;
+        }
+        for (flag, name) in [
+            (AttrFlags::BUILD_ID, "build ids of mappings"),
+            (AttrFlags::CONTEXT_SWITCH, "context switches"),
+            (AttrFlags::NAMESPACES, "namespaces"),
+            (AttrFlags::KSYMBOL, "kernel symbols"),
+            (AttrFlags::BPF_EVENT, "BPF programs"),
+            (AttrFlags::CGROUP, "cgroup paths"),
+        ] {
+            if flags.contains(flag) && !features.flags.contains(flag) {
+                self.note(format!("this kernel or user cannot be told of {name}"));
+            }
+        }
+        flags = flags.difference(Features::OPTIONAL.difference(features.flags));
+        self.owner = features::dummy();
+        self.owner.flags |= AttrFlags::WATERMARK;
+        let mut carrier = features::dummy();
+        carrier.flags = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV | flags;
+        carrier.sample_type = common;
+        carrier.read_format = ReadFormat::ID;
+        if features.read_lost {
+            carrier.read_format |= ReadFormat::LOST;
+        }
+        common_flags(&mut carrier, spec, features);
+        carrier.flags.remove(AttrFlags::REMOVE_ON_EXEC);
+        let planned = |attr| Planned {
+            name: "dummy".to_owned(),
+            attr,
+            thread: ThreadChoice::All,
+            filter: None,
+            spec: None,
+            leads: Some(0),
+            clock_can_replace: false,
+            counted_by_kernel: true,
+        };
+        if wide {
+            // The owner watches the whole CPU already, from the start and at no cost to threads.
+            carrier.flags |= AttrFlags::WATERMARK;
+            self.owner = carrier.clone();
+            self.owner_event = Some(self.events.len());
+            self.events.push(planned(carrier));
+        } else if let (false, Some(first)) = (
+            spec.start == Start::Manual,
+            self.events
+                .iter_mut()
+                .find(|event| event.leads.is_some() && event.thread == ThreadChoice::All),
+        ) {
+            // An event more per thread would make creating threads dearer.
+            first.attr.flags |= flags;
+        } else if spec.side_band != SideBand::NONE {
+            // Events that wait to be enabled tell nothing meanwhile.
+            self.events.insert(0, planned(carrier));
+        }
+        self.owner.wakeup = 0;
+        self.owner.clockid = spec.clock.unwrap_or(0);
+        self.owner.flags.set(
+            AttrFlags::USE_CLOCKID,
+            spec.clock.is_some() && features.flags.contains(AttrFlags::USE_CLOCKID),
+        );
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    /// Tries every event at `place`, taking fallbacks until it opens or none is left.
+    ///
+    /// # Errors
+    /// The refusal that no fallback helps against; [`OpenError::is_gone`] where the place's thread has ended.
+    pub(crate) fn resolve(
+        &mut self,
+        place: Place,
+        cgroup: Option<BorrowedFd<'_>>,
+        fallbacks: Fallbacks,
+    ) -> Result<(), OpenError> {
+        for index in 0..self.events.len() {
+            if Some(index) == self.owner_event {
+                continue;
+            }
+            loop {
+                let event = &self.events[index];
+                let request = OpenRequest {
+                    name: &event.name,
+                    attr: &event.attr,
+                    place,
+                    group: None,
+                    cgroup,
+                };
+                let Err(error) = Event::request(request) else {
+                    break;
+                };
+                if !self.fall_back(index, &error, fallbacks) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next fallback for an event that was refused; whether there was one.
+    fn fall_back(&mut self, index: usize, error: &OpenError, allowed: Fallbacks) -> bool {
+        let event = &mut self.events[index];
+        let attr = &mut event.attr;
+        let precise = attr.precise_ip();
+        let unsupported = matches!(
+            error.refusal,
+            Refusal::NotSupported
+                | Refusal::CannotSample
+                | Refusal::Invalid { .. }
+                | Refusal::CpuOffline
+        );
+        if unsupported && precise > 0 && allowed.contains(Fallbacks::LESS_PRECISE) {
+            attr.set_precise_ip(precise - 1);
+            if precise == 1 {
+                let note = format!("{}: this machine has no precise addresses", event.name);
+                self.note(note);
+            }
+            return true;
+        }
+        let no_counter = matches!(
+            error.refusal,
+            Refusal::NotSupported | Refusal::CannotSample | Refusal::CpuOffline
+        );
+        if no_counter && event.clock_can_replace && allowed.contains(Fallbacks::CPU_CLOCK) {
+            if !attr.flags.contains(AttrFlags::FREQ) && attr.sample_period > 0 {
+                // A period in cycles means nothing to a clock of nanoseconds; a thousand samples a second do.
+                attr.sample_period = 1_000_000;
+            }
+            attr.kind = event_type::SOFTWARE;
+            attr.config = software::CPU_CLOCK;
+            (attr.config1, attr.config2, attr.config3) = (0, 0, 0);
+            event.clock_can_replace = false;
+            let from = std::mem::replace(&mut event.name, "cpu-clock".to_owned());
+            let modifiers = from
+                .split_once(':')
+                .map(|(_, modifiers)| modifiers.to_owned());
+            if let Some(modifiers) = modifiers {
+                let kept: String = modifiers.chars().filter(|c| *c != 'p').collect();
+                if !kept.is_empty() {
+                    event.name = format!("cpu-clock:{kept}");
+                }
+            }
+            let note = format!(
+                "{from}: this machine has no cycle counter for us, sampling cpu-clock instead"
+            );
+            self.note(note);
+            return true;
+        }
+        let denied = matches!(
+            error.refusal,
+            Refusal::Permission {
+                needs_kernel: true,
+                ..
+            }
+        );
+        if denied
+            && allowed.contains(Fallbacks::EXCLUDE_KERNEL)
+            && !attr.flags.contains(AttrFlags::EXCLUDE_USER)
+        {
+            attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+            if attr.sample_type.contains(SampleType::CALLCHAIN) {
+                attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_KERNEL;
+            }
+            let counts_nothing = event.counted_by_kernel
+                && matches!(
+                    event.attr.config,
+                    software::CONTEXT_SWITCHES
+                        | software::CPU_MIGRATIONS
+                        | software::CGROUP_SWITCHES
+                )
+                && event.attr.kind == event_type::SOFTWARE;
+            let note = if counts_nothing {
+                format!(
+                    "{}: only user space may be watched, where this event never happens; ask for context switch \
+                     records instead, or see kernel.perf_event_paranoid",
+                    event.name
+                )
+            } else {
+                format!(
+                    "{}: only user space may be watched (kernel.perf_event_paranoid), the kernel's part is left out",
+                    event.name
+                )
+            };
+            self.note(note);
+            return true;
+        }
+        false
+    }
+}
+
+/// Makes a leader's samples hold the counts of its group, and its members count only.
+fn read_together(attr: &mut Attr, leader: bool) {
+    attr.read_format |= ReadFormat::GROUP;
+    if leader {
+        attr.sample_type |= SampleType::READ;
+    } else {
+        attr.sample_period = 0;
+        attr.flags.remove(AttrFlags::FREQ);
+        // Inheriting a group that is read in samples asks the same format of every member.
+        attr.sample_type |= SampleType::READ;
+    }
+}
+
+/// Flags that all of a session's events share.
+fn common_flags(attr: &mut Attr, spec: &SessionSpec, features: &Features) {
+    attr.flags |= AttrFlags::SAMPLE_ID_ALL;
+    if let Some(clock) = spec.clock
+        && features.flags.contains(AttrFlags::USE_CLOCKID)
+    {
+        attr.flags |= AttrFlags::USE_CLOCKID;
+        attr.clockid = clock;
+    }
+    if spec.target.is_cpu_wide() {
+        attr.flags.remove(AttrFlags::INHERIT);
+        return;
+    }
+    if spec.inherit != Inherit::No {
+        attr.flags |= AttrFlags::INHERIT;
+    }
+    if spec.inherit != Inherit::ThreadsAndChildren {
+        let only_threads = AttrFlags::INHERIT_THREAD & features.flags;
+        if spec.inherit == Inherit::Threads {
+            attr.flags |= only_threads;
+        }
+        attr.flags |= AttrFlags::REMOVE_ON_EXEC & features.flags;
+    }
+}

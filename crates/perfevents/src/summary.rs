@@ -1,0 +1,59 @@
+//! What a session sampled and what it lost.
+
+/// The totals of a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Each event, in the order of [`Session::events`](crate::Session::events).
+    pub events: Vec<EventSummary>,
+    /// Samples delivered.
+    pub samples: u64,
+    /// Records delivered, samples included.
+    pub records: u64,
+    /// Bytes of all records.
+    pub bytes: u64,
+    /// Records that found a ring full. Each is counted once, whether the kernel told of it in a LOST record, in the
+    /// event's own count, or in both.
+    pub lost: u64,
+    /// Those of [`Summary::lost`] that LOST records told of, which the listener has seen.
+    pub lost_told: u64,
+    /// Samples whose event could not be told.
+    pub unknown_samples: u64,
+    /// Records left out because their thread was found to be watched twice while attaching.
+    pub duplicates: u64,
+    /// Records that do not have their event's layout.
+    pub malformed: u64,
+    /// Bytes in rings that were no records.
+    pub damaged_bytes: u64,
+    /// THROTTLE records.
+    pub throttled: u64,
+    /// Rounds in which all rings were drained.
+    pub rounds: u64,
+}
+
+impl Summary {
+    /// Lost records that no LOST record told of: the kernel writes one only when there is room again.
+    pub fn lost_untold(&self) -> u64 {
+        self.lost.saturating_sub(self.lost_told)
+    }
+}
+
+/// The totals of one event, over all its threads and CPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventSummary {
+    /// Its name.
+    pub name: String,
+    /// Samples delivered.
+    pub samples: u64,
+    /// Records of this event that found a ring full; `None` on kernels before 6.0, which count per ring only.
+    pub lost: Option<u64>,
+    /// THROTTLE records.
+    pub throttled: u64,
+    /// Events counted, nanoseconds for clocks.
+    pub count: u64,
+    /// Nanoseconds enabled, over all threads and CPUs.
+    pub time_enabled: u64,
+    /// Nanoseconds counting; less than enabled where counters were shared.
+    pub time_running: u64,
+}
