@@ -1,1 +1,32 @@
 //! The model: processes with their mappings, call stacks, and the counts of every event.
+//!
+//! A recording is read once, in time order, into a [`Profile`]: nothing has a name yet, everything is a small number.
+//! Each distinct place is then named once ([`Names`]), in parallel; [`aggregate`] makes the rows of a table.
+//!
+//! Weights are exact sums of the samples' periods; ratios are left to whoever shows them.
+
+mod aggregate;
+mod chain;
+mod counts;
+mod frames;
+mod hash;
+mod load;
+mod losses;
+mod modules;
+mod names;
+mod profile;
+mod shape;
+mod space;
+mod stacks;
+mod tasks;
+
+pub use aggregate::{AggregateRow, Dimension, SelfAndTotal, aggregate, unresolved};
+pub use counts::Count;
+pub use frames::{Frame, FrameId, Frames};
+pub use load::LoadOptions;
+pub use losses::Losses;
+pub use modules::{KERNEL, Module, ModuleId, Modules, UNKNOWN};
+pub use names::{FunctionId, FunctionName, ModuleNote, Names};
+pub use profile::{EventProfile, Profile};
+pub use stacks::{StackId, StackNode, Stacks};
+pub use tasks::{Process, ProcessId, Tasks, Thread, ThreadId};

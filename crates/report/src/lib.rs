@@ -8,6 +8,7 @@
 //! Text and JSON show the facts themselves; CSV has no place for them, so a caller that writes CSV prints them with
 //! [`Facts::write_text`] on standard error.
 
+mod by;
 mod cell;
 mod error;
 mod escape;
@@ -16,9 +17,11 @@ mod format;
 mod machine;
 mod number;
 mod order;
+mod profile_facts;
 mod table;
 mod text;
 
+pub use by::{ByOptions, by};
 pub use cell::Cell;
 pub use error::{RenderError, TableError};
 pub use escape::{display_width, escape};

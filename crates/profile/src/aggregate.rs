@@ -1,0 +1,161 @@
+//! Rows of tables: counts by function, module, process or thread.
+
+use crate::counts::Count;
+use crate::modules::ModuleId;
+use crate::names::Names;
+use crate::profile::{EventProfile, Profile};
+use crate::stacks::Stacks;
+
+/// What a row stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dimension {
+    /// A function of a module over all processes.
+    Function,
+    /// A module over all processes.
+    Module,
+    /// A process.
+    Process,
+    /// A thread.
+    Thread,
+}
+
+/// Counts at a place itself, and at it or anything it called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SelfAndTotal {
+    /// At the place itself.
+    pub own: Count,
+    /// At it or anything it called; of a recursive function each sample once. Equals `own` where stacks were not
+    /// loaded.
+    pub total: Count,
+}
+
+/// One row: what it stands for, and its counts for each event that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AggregateRow {
+    /// A function, module, process or thread id, as the dimension says.
+    pub key: u32,
+    /// In the order of the events asked for.
+    pub counts: Vec<SelfAndTotal>,
+}
+
+/// The rows of `profile` along `dimension` with counts of `events` (indices of [`Profile::events`]); rows without any
+/// count are left out. Rows are in the order of their keys.
+///
+/// Processes and threads need [`crate::LoadOptions::threads`], else there are no rows.
+pub fn aggregate(
+    profile: &Profile,
+    names: &Names,
+    dimension: Dimension,
+    events: &[usize],
+) -> Vec<AggregateRow> {
+    let tasks = profile.tasks();
+    let keys = match dimension {
+        Dimension::Function => names.functions().len(),
+        Dimension::Module => profile.modules().len(),
+        Dimension::Process => tasks.processes().len(),
+        Dimension::Thread => tasks.threads().len(),
+    };
+    let columns: Vec<Vec<SelfAndTotal>> = events
+        .iter()
+        .filter_map(|index| profile.events().get(*index))
+        .map(|event| match dimension {
+            Dimension::Function => {
+                by_frame_key(profile, event, keys, |frame| names.of_frame(frame))
+            }
+            Dimension::Module => by_frame_key(profile, event, keys, |frame| {
+                profile.frames().get(frame).module
+            }),
+            Dimension::Process => by_thread_key(profile, event, keys, |thread| {
+                tasks.threads()[thread as usize].process
+            }),
+            Dimension::Thread => by_thread_key(profile, event, keys, |thread| thread),
+        })
+        .collect();
+    (0..keys)
+        .filter(|key| {
+            columns
+                .iter()
+                .any(|column| !column[*key].own.is_zero() || !column[*key].total.is_zero())
+        })
+        .map(|key| AggregateRow {
+            // Keys are ids, which fit.
+            key: u32::try_from(key).unwrap_or(u32::MAX),
+            counts: columns.iter().map(|column| column[key]).collect(),
+        })
+        .collect()
+}
+
+fn by_thread_key(
+    profile: &Profile,
+    event: &EventProfile,
+    keys: usize,
+    key_of: impl Fn(u32) -> u32,
+) -> Vec<SelfAndTotal> {
+    let mut column = vec![SelfAndTotal::default(); keys];
+    profile.threads(event, |thread, count| {
+        let cell = &mut column[key_of(thread) as usize];
+        cell.own.add(count);
+        cell.total.add(count);
+    });
+    column
+}
+
+fn by_frame_key(
+    profile: &Profile,
+    event: &EventProfile,
+    keys: usize,
+    key_of: impl Fn(u32) -> u32,
+) -> Vec<SelfAndTotal> {
+    let mut column = vec![SelfAndTotal::default(); keys];
+    if !profile.options().call_chains {
+        profile.places(event, |frame, count| {
+            let cell = &mut column[key_of(frame) as usize];
+            cell.own.add(count);
+            cell.total.add(count);
+        });
+        return column;
+    }
+    // Which visit saw a key last: a function that calls itself counts once in its stack.
+    let mut seen = vec![u32::MAX; keys];
+    let mut visit = 0;
+    profile.places(event, |stack, count| {
+        visit += 1;
+        let leaf = profile.leaf(stack);
+        column[key_of(leaf) as usize].own.add(count);
+        let mut at = stack;
+        while at != Stacks::ROOT {
+            let node = profile.stacks().get(at);
+            let key = key_of(node.frame) as usize;
+            if seen[key] != visit {
+                seen[key] = visit;
+                column[key].total.add(count);
+            }
+            at = node.parent;
+        }
+    });
+    column
+}
+
+/// How much of each module could not be named: modules with such samples, by their ids.
+///
+/// `names` must be those of `profile`.
+pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
+    let mut modules = vec![Count::default(); profile.modules().len()];
+    for event in events
+        .iter()
+        .filter_map(|index| profile.events().get(*index))
+    {
+        profile.places(event, |place, count| {
+            let frame = profile.leaf(place);
+            let function = &names.functions()[names.of_frame(frame) as usize];
+            if function.is_unknown() {
+                modules[function.module as usize].add(count);
+            }
+        });
+    }
+    (0..)
+        .zip(modules)
+        .filter(|(_, count)| !count.is_zero())
+        .collect()
+}

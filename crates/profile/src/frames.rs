@@ -1,0 +1,94 @@
+//! Frames: places in modules, interned.
+
+use crate::hash::mix;
+use crate::modules::ModuleId;
+use hashbrown::HashTable;
+
+/// The index of a [`Frame`] in [`Frames`].
+pub type FrameId = u32;
+
+/// A place in a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The relative address: a file offset in a file or the vdso, else an absolute address.
+    pub address: u64,
+    /// The module.
+    pub module: ModuleId,
+}
+
+/// All places of a recording, each once.
+#[derive(Clone, Debug, Default)]
+pub struct Frames {
+    list: Vec<Frame>,
+    ids: HashTable<FrameId>,
+}
+
+impl Frames {
+    /// The frame with this id.
+    ///
+    /// # Panics
+    /// On an id that these frames did not give.
+    #[inline]
+    pub fn get(&self, id: FrameId) -> Frame {
+        self.list[id as usize]
+    }
+
+    /// How many distinct places there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All frames in the order of their ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Frame> + '_ {
+        self.list.iter().copied()
+    }
+
+    #[inline]
+    pub(crate) fn intern(&mut self, frame: Frame) -> FrameId {
+        let hash = mix(u64::from(frame.module), frame.address);
+        let list = &mut self.list;
+        if let Some(id) = self.ids.find(hash, |&id| list[id as usize] == frame) {
+            return *id;
+        }
+        // A frame needs eight bytes of the file at least; a recording of 32 GiB with nothing but distinct addresses
+        // would be the first to share the last id.
+        let Ok(id) = FrameId::try_from(list.len()) else {
+            return FrameId::MAX - 1;
+        };
+        list.push(frame);
+        self.ids.insert_unique(hash, id, |&id| {
+            let frame = list[id as usize];
+            mix(u64::from(frame.module), frame.address)
+        });
+        id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_frames_share_an_id() {
+        let mut frames = Frames::default();
+        for round in 0..2 {
+            for address in 0..1000 {
+                let id = frames.intern(Frame { address, module: 1 });
+                assert_eq!(u64::from(id), address, "round {round}");
+            }
+        }
+        assert_eq!(
+            frames.intern(Frame {
+                address: 5,
+                module: 2
+            }),
+            1000
+        );
+        assert_eq!(frames.get(1000).module, 2);
+    }
+}

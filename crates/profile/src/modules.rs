@@ -1,0 +1,192 @@
+//! Modules: what a mapping maps, interned, and the names they have in tables.
+
+use crate::hash::FxBuildHasher;
+use dioptra_symbols::ModuleKind;
+use hashbrown::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The index of a [`Module`] in [`Modules`].
+pub type ModuleId = u32;
+
+/// What names a module in a table that could not be found.
+pub const UNKNOWN: &str = "[unknown]";
+
+/// The kernel's name in tables.
+pub const KERNEL: &str = "[kernel.kallsyms]";
+
+/// An executable file, shared object, kernel, kernel module, vdso or JIT region.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Module {
+    /// What sort of module it is; decides what its relative addresses are: file offsets for a file and the vdso,
+    /// absolute addresses for the kernel and its modules and for memory without a file.
+    pub kind: ModuleKind,
+    /// The mapping's name as recorded, for a file its path; of any encoding.
+    pub path: Vec<u8>,
+    /// The build id, where the recording tells one, without the zero padding of the recording's fields.
+    pub build_id: Option<Vec<u8>>,
+    /// The name in tables: a file's base name, `[ext4]` for a kernel module, else what stands in brackets.
+    pub label: String,
+}
+
+impl Module {
+    /// The recorded path.
+    pub fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+
+    /// Whether the module is the one to which addresses without a mapping belong.
+    pub fn is_unknown(&self) -> bool {
+        self.path.is_empty()
+    }
+}
+
+/// All modules of a recording. The first is always the unknown one, to which addresses without a mapping belong.
+#[derive(Clone, Debug)]
+pub struct Modules {
+    list: Vec<Module>,
+    ids: HashMap<Module, ModuleId, FxBuildHasher>,
+}
+
+impl Default for Modules {
+    fn default() -> Self {
+        let mut modules = Modules {
+            list: Vec::new(),
+            ids: HashMap::default(),
+        };
+        modules.intern(Module {
+            kind: ModuleKind::NotAFile,
+            path: Vec::new(),
+            build_id: None,
+            label: UNKNOWN.to_owned(),
+        });
+        modules
+    }
+}
+
+impl Modules {
+    /// The module of addresses without a mapping.
+    pub const UNKNOWN: ModuleId = 0;
+
+    /// The module with this id. An id of another recording, out of range here, gives the unknown module.
+    pub fn get(&self, id: ModuleId) -> &Module {
+        self.list.get(id as usize).unwrap_or(&self.list[0])
+    }
+
+    /// How many modules there are, the unknown one included.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Never true: the unknown module is always there.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// All modules in the order of their ids.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Module> {
+        self.list.iter()
+    }
+
+    pub(crate) fn intern(&mut self, module: Module) -> ModuleId {
+        if let Some(id) = self.ids.get(&module) {
+            return *id;
+        }
+        // Each module costs a record of the file, and files of 4 Gi records of 64 bytes and more cannot be mapped
+        // on any machine of today; should one come, its last modules share the last id.
+        let id = ModuleId::try_from(self.list.len()).unwrap_or(ModuleId::MAX);
+        self.list.push(module.clone());
+        self.ids.insert(module, id);
+        id
+    }
+}
+
+/// The module that a user-space mapping of process `pid` stands for.
+pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Module {
+    let kind = ModuleKind::of_mapping(Path::new(OsStr::from_bytes(name)));
+    if name.starts_with(b"//anon")
+        || name.starts_with(b"/dev/zero")
+        || name.starts_with(b"/anon_hugepage")
+    {
+        // Code without a file is that of a just-in-time compiler, which may name it in a map file of the process.
+        return Module {
+            kind: ModuleKind::NotAFile,
+            path: format!("/tmp/perf-{pid}.map").into_bytes(),
+            build_id: None,
+            label: format!("[JIT] tid {pid}"),
+        };
+    }
+    let base = if name.starts_with(b"[") {
+        name
+    } else {
+        name.rsplit(|byte| *byte == b'/').next().unwrap_or(name)
+    };
+    Module {
+        kind,
+        path: name.to_vec(),
+        build_id: build_id.map(<[u8]>::to_vec),
+        label: String::from_utf8_lossy(base).into_owned(),
+    }
+}
+
+/// The module that a kernel mapping stands for: the kernel itself or a loadable module.
+pub(crate) fn kernel_module(name: &[u8], build_id: Option<&[u8]>) -> Module {
+    let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    let (path, label) = if is_kernel_image(name) {
+        (KERNEL.as_bytes(), KERNEL.to_owned())
+    } else if let Some(end) = find(base, b".ko") {
+        let name = String::from_utf8_lossy(&base[..end]).replace('-', "_");
+        (base, format!("[{name}]"))
+    } else {
+        (name, String::from_utf8_lossy(base).into_owned())
+    };
+    Module {
+        kind: ModuleKind::Kernel,
+        path: path.to_vec(),
+        build_id: build_id.map(<[u8]>::to_vec),
+        label,
+    }
+}
+
+/// Whether a kernel mapping's name is that of the kernel image, such as `[kernel.kallsyms]_text`.
+pub(crate) fn is_kernel_image(name: &[u8]) -> bool {
+    name.starts_with(b"[kernel") || name.starts_with(b"[guest.kernel.kallsyms")
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_perfs() {
+        let label = |name: &[u8]| user_module(name, None, 7).label;
+        assert_eq!(label(b"/usr/lib/x86_64-linux-gnu/libc.so.6"), "libc.so.6");
+        assert_eq!(label(b"[vdso]"), "[vdso]");
+        assert_eq!(label(b"//anon"), "[JIT] tid 7");
+        assert_eq!(label(b"[heap]"), "[heap]");
+        assert_eq!(label(b"/memfd:jit (deleted)"), "memfd:jit (deleted)");
+        assert_eq!(label(b"/tmp/x (deleted)"), "x (deleted)");
+        let label = |name: &[u8]| kernel_module(name, None).label;
+        assert_eq!(label(b"[kernel.kallsyms]_text"), KERNEL);
+        assert_eq!(
+            label(b"/lib/modules/6.1/kernel/net/nf-tables.ko.xz"),
+            "[nf_tables]"
+        );
+        assert_eq!(label(b"[ext4]"), "[ext4]");
+    }
+
+    #[test]
+    fn equal_modules_share_an_id_and_the_first_is_unknown() {
+        let mut modules = Modules::default();
+        let one = modules.intern(user_module(b"/bin/a", None, 1));
+        assert_eq!(modules.intern(user_module(b"/bin/a", None, 2)), one);
+        assert_ne!(modules.intern(user_module(b"/bin/a", Some(&[1]), 2)), one);
+        assert!(modules.get(Modules::UNKNOWN).is_unknown());
+        assert!(modules.get(99).is_unknown());
+    }
+}
