@@ -22,6 +22,7 @@ mod session;
 mod spec;
 mod stop;
 mod summary;
+mod syntax;
 mod sys;
 
 pub use attach::{
@@ -37,6 +38,7 @@ pub use errors::{AttachError, EventError, OpenError, Refusal, RunError};
 pub use event::{Count, Event, Place};
 pub use features::Features;
 pub use listener::RecordListener;
+pub use names::{EventKind, ListedEvent, list_events};
 pub use reader::{FdPollReader, Reader, Woken};
 pub use ring::{Drained, Ring};
 pub use session::{AttachedEvent, Progress, Running, Session};
@@ -45,3 +47,4 @@ pub use spec::{
 };
 pub use stop::StopHandle;
 pub use summary::{EventSummary, Summary};
+pub use syntax::{EventSyntaxError, parse_events, parse_events_with};

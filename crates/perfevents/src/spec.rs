@@ -4,7 +4,9 @@ use crate::attr::{Attr, AttrFlags, SampleType, event_type};
 use crate::cpus::CpuSet;
 use crate::names::software;
 use bitflags::bitflags;
+use std::ffi::CStr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One event to capture.
@@ -19,6 +21,8 @@ pub struct EventSpec {
     pub thread: ThreadChoice,
     /// A tracepoint's filter expression.
     pub filter: Option<String>,
+    /// The file of a uprobe, whose place in memory becomes the attr's `config1`.
+    pub probed_file: Option<Arc<CStr>>,
     /// Whether the period or frequency was typed with the event.
     pub explicit_period: bool,
     /// Whether `attr` may be replaced by `cpu-clock` where the machine has no cycle counter: true of `cycles`.
@@ -45,6 +49,7 @@ impl EventSpec {
             attr,
             thread: ThreadChoice::All,
             filter: None,
+            probed_file: None,
         }
     }
 

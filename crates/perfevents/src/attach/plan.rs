@@ -7,7 +7,9 @@ use crate::features::{self, Features};
 use crate::limits;
 use crate::names::software;
 use crate::spec::{EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, ThreadChoice};
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Fields that every sample has, so that any record can be told to its event, thread, time and CPU.
 const BASE: SampleType = SampleType::IDENTIFIER
@@ -30,6 +32,8 @@ pub(crate) struct Planned {
     pub(crate) attr: Attr,
     pub(crate) thread: ThreadChoice,
     pub(crate) filter: Option<String>,
+    /// What the attr points at, kept for as long as events are opened.
+    probed_file: Option<Arc<CStr>>,
     /// Which of the session's events as given; `None` for a carrier that the session added.
     pub(crate) spec: Option<usize>,
     /// How many members follow in its group; `None` for a member.
@@ -85,11 +89,15 @@ impl Plan {
                     attr: event.attr.clone(),
                     thread: event.thread,
                     filter: event.filter.clone(),
+                    probed_file: event.probed_file.clone(),
                     spec: Some(index),
                     leads: (position == 0).then(|| group.events.len() - 1),
                     clock_can_replace: event.clock_can_replace,
                     counted_by_kernel: event.is_counted_by_kernel(),
                 };
+                if let Some(file) = &planned.probed_file {
+                    planned.attr.config1 = file.as_ptr() as u64;
+                }
                 if group.sample_group {
                     read_together(&mut planned.attr, position == 0);
                 }
@@ -222,6 +230,7 @@ impl Plan {
             attr,
             thread: ThreadChoice::All,
             filter: None,
+            probed_file: None,
             spec: None,
             leads: Some(0),
             clock_can_replace: false,
