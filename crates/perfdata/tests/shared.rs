@@ -1,0 +1,110 @@
+//! Recordings of many perfs, kernels and machines: perf 6.1 and the crate linux-perf-data say the same as we.
+
+mod support;
+
+use dioptra_perfdata::{PerfData, file_type};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use support::{
+    has_perf, linux_perf_data_counts, name, our_counts, our_kernel_counts, our_samples,
+    perf_counts, perf_samples, shared_recordings,
+};
+
+/// Those that perf 6.1 reads: the others have newer attrs or compressed records.
+fn for_perf() -> Vec<PathBuf> {
+    let mut paths = shared_recordings();
+    paths.retain(|path| !name(path).starts_with("lpd-"));
+    paths
+}
+
+#[test]
+fn counts_of_every_record_type_are_perfs() {
+    if !has_perf() {
+        return;
+    }
+    for path in for_perf() {
+        let recording = PerfData::open(&path).expect("a recording");
+        let mut perfs = perf_counts(&path);
+        if name(&path).contains("intel_pt") {
+            // perf decodes the trace and counts what it made up.
+            perfs.remove("AUXTRACE_ERROR");
+            let samples = our_samples(&recording).len() as u64;
+            perfs.insert("SAMPLE".into(), samples);
+        }
+        assert_eq!(our_counts(&recording), perfs, "{}", name(&path));
+    }
+}
+
+#[test]
+fn samples_and_their_order_are_perfs() {
+    if !has_perf() {
+        return;
+    }
+    for path in for_perf() {
+        let recording = PerfData::open(&path).expect("a recording");
+        let (ours, perfs) = (our_samples(&recording), perf_samples(&path, &recording));
+        assert!(!ours.is_empty(), "{}", name(&path));
+        assert_eq!(ours, perfs, "{}", name(&path));
+    }
+}
+
+#[test]
+fn samples_of_each_event_are_perfs() {
+    if !has_perf() {
+        return;
+    }
+    for path in for_perf() {
+        let recording = PerfData::open(&path).expect("a recording");
+        let summary = recording.read(|_| ControlFlow::Continue(()));
+        let arguments = ["script", "--no-itrace", "-G", "-F", "event"];
+        let output = support::perf(&[&arguments[..], &["-i", support::text(&path)]].concat());
+        let mut perfs = BTreeMap::<String, u64>::new();
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let event = line.trim().trim_end_matches(':');
+            if !event.is_empty() {
+                *perfs.entry(event.into()).or_default() += 1;
+            }
+        }
+        let mut ours = BTreeMap::<String, u64>::new();
+        for (event, samples) in recording.events().iter().zip(&summary.samples) {
+            if *samples > 0 {
+                *ours.entry(event.name.clone()).or_default() += samples;
+            }
+        }
+        assert_eq!(ours, perfs, "{}", name(&path));
+        assert_eq!(summary.unknown_ids, 0, "{}", name(&path));
+        assert_eq!(summary.out_of_order, 0, "{}", name(&path));
+    }
+}
+
+/// The kernel's records, compressed ones too, are those that linux-perf-data finds.
+#[test]
+fn records_are_those_of_linux_perf_data() {
+    for path in shared_recordings() {
+        let file = name(&path);
+        // Its reader does not follow AUX data and old pipes without ids.
+        if file.contains("intel_pt") || file.contains("piped.target") {
+            continue;
+        }
+        let recording = PerfData::open(&path).expect("a recording");
+        let theirs = linux_perf_data_counts(&path);
+        assert_eq!(our_kernel_counts(&recording), theirs, "{file}");
+    }
+}
+
+#[test]
+fn compressed_files_tell_how() {
+    for path in shared_recordings() {
+        let recording = PerfData::open(&path).expect("a recording");
+        let summary = recording.read(|_| ControlFlow::Continue(()));
+        let compressed = summary.records.get(file_type::COMPRESSED)
+            + summary.records.get(file_type::COMPRESSED2);
+        assert_eq!(
+            recording.features().compressed.is_some(),
+            compressed > 0,
+            "{}",
+            name(&path)
+        );
+    }
+}

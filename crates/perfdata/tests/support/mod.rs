@@ -1,0 +1,218 @@
+//! What the tests share: finding recordings and perf, and reading what perf says about a recording.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use dioptra_perfdata::{PerfData, is_file_type, record_name};
+use dioptra_perfevents::SampleType;
+use dioptra_perfevents::record::RecordType;
+use linux_perf_data::{PerfFileReader, PerfFileRecord};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::BufReader;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Recordings of many perfs and machines, which do not come with the repository; empty where they are missing.
+pub fn shared_recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: no recordings in {}", folder.display());
+        return Vec::new();
+    };
+    let mut found: Vec<_> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| name(path).contains("data"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The file's name.
+pub fn name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// Whether perf can be run.
+pub fn has_perf() -> bool {
+    let found = Command::new("perf")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !found {
+        println!("skipped: no perf on this machine");
+    }
+    found
+}
+
+/// Runs perf.
+pub fn perf(arguments: &[&str]) -> Output {
+    Command::new("perf")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("perf runs")
+}
+
+/// The path as an argument.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("a path in UTF-8")
+}
+
+/// Records `command` with perf into `path`; `None`, and why, where that does not work on this machine.
+pub fn record(path: &Path, options: &[&str], command: &[&str]) -> Option<()> {
+    let mut arguments = vec!["record", "-o", text(path)];
+    arguments.extend(options);
+    arguments.push("--");
+    arguments.extend(command);
+    let output = perf(&arguments);
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        println!("skipped: perf {arguments:?} does not work here: {why}");
+        return None;
+    }
+    Some(())
+}
+
+/// A short command that uses the CPU, maps files and starts processes.
+pub const BUSY: &[&str] = &[
+    "sh",
+    "-c",
+    "for i in 1 2 3; do ls /usr/bin >/dev/null; done; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done",
+];
+
+/// How many records of each type perf counts: `perf report --stats`, its first section.
+pub fn perf_counts(path: &Path) -> BTreeMap<String, u64> {
+    let output = perf(&["report", "--stats", "-i", text(path)]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut counts = BTreeMap::new();
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("Aggregated stats"));
+    for line in lines.skip(1).take_while(|line| line.starts_with(' ')) {
+        let mut words = line.split_whitespace();
+        let (Some(kind), Some("events:"), Some(count)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if kind != "TOTAL" {
+            counts.insert(kind.to_owned(), count.parse().expect("a count"));
+        }
+    }
+    counts
+}
+
+/// The kernel's records by type number, as the crate linux-perf-data reads them.
+pub fn linux_perf_data_counts(path: &Path) -> BTreeMap<u32, u64> {
+    let open = || BufReader::new(File::open(path).expect("a file"));
+    // It refuses a pipe as a file.
+    let reader = PerfFileReader::parse_file(open());
+    let reader = reader.or_else(|_| PerfFileReader::parse_pipe(open()));
+    let PerfFileReader {
+        mut perf_file,
+        mut record_iter,
+    } = reader.expect("a file or a pipe");
+    let mut counts = BTreeMap::new();
+    while let Ok(Some(record)) = record_iter.next_record(&mut perf_file) {
+        if let PerfFileRecord::EventRecord { record, .. } = record {
+            *counts.entry(record.record_type.0).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// The kernel's records by type number, as we read them.
+pub fn our_kernel_counts(recording: &PerfData) -> BTreeMap<u32, u64> {
+    let mut counts = BTreeMap::new();
+    recording.read(|record| {
+        if !is_file_type(record.raw.kind) {
+            *counts.entry(record.raw.kind.0).or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    counts
+}
+
+/// How many records of each type we count, compressed ones by their content.
+pub fn our_counts(recording: &PerfData) -> BTreeMap<String, u64> {
+    let summary = recording.read(|_| ControlFlow::Continue(()));
+    let counts = summary.records.iter();
+    counts
+        .map(|(kind, count)| {
+            let name = record_name(kind).map_or_else(|| kind.to_string(), str::to_owned);
+            (name, count)
+        })
+        .collect()
+}
+
+/// The fields that all samples have.
+fn common_fields(recording: &PerfData) -> SampleType {
+    let events = recording.events().iter();
+    let sampling = events.filter(|event| event.attr.samples());
+    sampling.fold(SampleType::all(), |all, event| all & event.attr.sample_type)
+}
+
+/// The samples in order, a line each, in our own form: what `perf script` tells of them.
+pub fn our_samples(recording: &PerfData) -> Vec<String> {
+    let mut lines = Vec::new();
+    let common = common_fields(recording);
+    recording.read(|record| {
+        if record.raw.kind != RecordType::SAMPLE {
+            return ControlFlow::Continue(());
+        }
+        let layout = recording.layout(record.event).expect("a layout");
+        let sample = layout.sample(&record.raw).expect("a sample");
+        let mut line = String::new();
+        if let (Some(pid), Some(tid)) = (sample.pid, sample.tid) {
+            let _ = write!(line, "{}/{} ", pid.cast_signed(), tid.cast_signed());
+        }
+        if let Some(cpu) = sample.cpu.filter(|_| common.contains(SampleType::CPU)) {
+            let _ = write!(line, "[{cpu:03}] ");
+        }
+        if let Some(time) = sample.time {
+            let (seconds, nanoseconds) = (time / 1_000_000_000, time % 1_000_000_000);
+            let _ = write!(line, "{seconds}.{nanoseconds:09}: ");
+        }
+        let event = record.event.expect("an event");
+        let period = sample
+            .period
+            .unwrap_or(recording.events()[event].attr.sample_period);
+        let _ = write!(line, "{period} {:x}", sample.ip.unwrap_or(0));
+        lines.push(line);
+        ControlFlow::Continue(())
+    });
+    lines
+}
+
+/// The same lines from `perf script`.
+pub fn perf_samples(path: &Path, recording: &PerfData) -> Vec<String> {
+    let common = common_fields(recording);
+    let mut fields = String::from("period,ip");
+    for (field, name) in [
+        (SampleType::TID, ",pid,tid"),
+        (SampleType::CPU, ",cpu"),
+        (SampleType::TIME, ",time"),
+    ] {
+        if common.contains(field) {
+            fields.push_str(name);
+        }
+    }
+    let output = perf(&[
+        "script",
+        "--no-itrace",
+        "--ns",
+        "-G",
+        "-F",
+        &fields,
+        "-i",
+        text(path),
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|line| !line.is_empty())
+        .collect()
+}

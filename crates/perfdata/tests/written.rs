@@ -1,0 +1,233 @@
+//! Files that [`Writer`] makes, from the records of perf's own recordings: perf reads them as it reads its own.
+
+mod support;
+
+use dioptra_perfdata::{
+    BuildId, EventToWrite, FeaturesToWrite, PerfData, WriteError, WriteOptions, Writer, file_type,
+    is_file_type,
+};
+use dioptra_perfevents::record::RawRecord;
+use std::fs::File;
+use std::io::Cursor;
+use std::ops::ControlFlow;
+use std::path::Path;
+use support::{
+    BUSY, has_perf, our_counts, our_samples, perf, perf_counts, perf_samples, record, text,
+};
+
+/// Header and body of a record, as the kernel writes it.
+fn bytes_of(raw: &RawRecord<'_>) -> Vec<u8> {
+    let mut bytes = raw.kind.0.to_ne_bytes().to_vec();
+    bytes.extend(raw.misc.0.to_ne_bytes());
+    let size = u16::try_from(8 + raw.body.len()).expect("a record's size");
+    bytes.extend(size.to_ne_bytes());
+    bytes.extend(raw.body);
+    bytes
+}
+
+/// The events of a recording, as they are written; the ids come with `ids` only.
+fn events(recording: &PerfData, ids: bool) -> Vec<EventToWrite> {
+    let events = recording.events().iter();
+    events
+        .map(|event| EventToWrite {
+            attr: event.attr.clone(),
+            name: event.name.clone(),
+            ids: if ids { event.ids.clone() } else { Vec::new() },
+        })
+        .collect()
+}
+
+fn features(recording: &PerfData) -> FeaturesToWrite {
+    let from = recording.features();
+    FeaturesToWrite {
+        hostname: Some("the-machine".into()),
+        os_release: from.os_release.clone(),
+        version: Some("0.1.0".into()),
+        arch: from.arch.clone(),
+        cpus_online: from.cpus_online,
+        cpus_available: from.cpus_available,
+        cpu_description: from.cpu_description.clone(),
+        cpuid: from.cpuid.clone(),
+        total_memory: from.total_memory,
+        command_line: vec!["dioptra".into(), "record".into(), "a b".into()],
+        build_ids: from.build_ids.clone(),
+        pmu_mappings: from.pmu_mappings.clone(),
+        numa_topology: from.numa_topology.clone(),
+        caches: from.caches.clone(),
+        ..FeaturesToWrite::default()
+    }
+}
+
+/// Writes the records of `from` into `to`, a round after every hundred of them.
+fn copy(from: &PerfData, to: &Path, options: WriteOptions, late_ids: bool) -> u64 {
+    let file = File::create(to).expect("a file");
+    let events = events(from, !late_ids);
+    let mut writer = Writer::create(file, &events, options).expect("a writer");
+    let mut count = 0;
+    from.read(|record| {
+        if !is_file_type(record.raw.kind) {
+            writer
+                .write(&bytes_of(&record.raw))
+                .expect("a record written");
+            count += 1;
+            if count % 100 == 0 {
+                writer.finished_round().expect("a round");
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    if late_ids {
+        for (index, event) in from.events().iter().enumerate() {
+            writer.add_ids(index, &event.ids).expect("an event");
+        }
+    }
+    let size = writer.finish(&features(from)).expect("an end");
+    assert_eq!(size, std::fs::metadata(to).expect("the file").len());
+    count
+}
+
+#[test]
+fn serial_perf_reads_what_is_written() {
+    if !has_perf() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let original = folder.path().join("perf.data");
+    let options = ["-e", "cpu-clock,page-faults", "-g"];
+    if record(&original, &options, BUSY).is_none() {
+        return;
+    }
+    let from = PerfData::open(&original).expect("a recording");
+    let samples = our_samples(&from);
+    let names: Vec<_> = from.events().iter().map(|event| &event.name).collect();
+    for (compression, late_ids) in [
+        (None, false),
+        (None, true),
+        (Some(1), false),
+        (Some(9), true),
+    ] {
+        let what = format!("compression {compression:?}, late ids {late_ids}");
+        let path = folder.path().join("written.data");
+        let count = copy(&from, &path, WriteOptions { compression }, late_ids);
+
+        let written = PerfData::open(&path).expect(&what);
+        assert!(!written.salvaged());
+        assert_eq!(our_samples(&written), samples, "{what}");
+        let again: Vec<_> = written.events().iter().map(|event| &event.name).collect();
+        assert_eq!(again, names);
+        let summary = written.read(|_| ControlFlow::Continue(()));
+        assert_eq!((summary.damages, summary.out_of_order), (0, 0), "{what}");
+        let compressed = summary.records.get(file_type::COMPRESSED);
+        let rounds = summary.records.get(file_type::FINISHED_ROUND);
+        assert_eq!(compressed > 0, compression.is_some());
+        assert_eq!(
+            summary.records.total(),
+            count + rounds + compressed,
+            "{what}"
+        );
+
+        assert_eq!(perf_samples(&path, &written), samples, "{what}");
+        let mut perfs = perf_counts(&path);
+        let mut ours = our_counts(&written);
+        perfs.remove("COMPRESSED");
+        ours.remove("COMPRESSED");
+        assert_eq!(ours, perfs, "{what}");
+        accepted(&path, &from, &what);
+    }
+}
+
+/// perf's commands take the file without complaint and show what its features say.
+fn accepted(path: &Path, from: &PerfData, what: &str) {
+    for arguments in [
+        &["report", "--stdio"][..],
+        &["report", "-D"],
+        &["script"],
+        &["evlist", "-v"],
+        &["buildid-list"],
+    ] {
+        let output = perf(&[arguments, &["-i", text(path)]].concat());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what}: {arguments:?}: {errors}");
+        assert!(!errors.contains("rror"), "{what}: {arguments:?}: {errors}");
+    }
+    let output = perf(&["report", "--header-only", "-i", text(path)]);
+    let header = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "# hostname : the-machine",
+        "# perf version : 0.1.0",
+        "# cmdline : dioptra record a b",
+        "# sample duration",
+        "# time of first sample",
+    ] {
+        assert!(header.contains(line), "{what}: no {line:?} in {header}");
+    }
+    let output = perf(&["buildid-list", "-i", text(path)]);
+    let list = String::from_utf8_lossy(&output.stdout);
+    for id in &from.features().build_ids {
+        let hex: String = id
+            .build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        assert!(list.contains(&hex), "{what}: no {hex} in {list}");
+    }
+}
+
+#[test]
+fn features_come_back() {
+    let written = FeaturesToWrite {
+        hostname: Some("h".repeat(64)),
+        arch: Some("x86_64".into()),
+        cpus_online: Some(2),
+        cpus_available: Some(4),
+        total_memory: Some(1 << 40),
+        command_line: vec![String::new(), "ä b".into()],
+        build_ids: vec![BuildId {
+            misc: 2,
+            pid: -1,
+            build_id: vec![1; 16],
+            path: b"/usr/bin/\xff".to_vec(),
+        }],
+        branch_stack: true,
+        ..FeaturesToWrite::default()
+    };
+    let mut file = Cursor::new(Vec::new());
+    let writer = Writer::create(&mut file, &[], WriteOptions::default()).expect("a writer");
+    writer.finish(&written).expect("an end");
+    let read = PerfData::from_bytes(file.into_inner()).expect("a recording");
+    let features = read.features();
+    assert!(!read.salvaged());
+    assert_eq!(features.hostname, written.hostname);
+    assert_eq!(features.arch, written.arch);
+    assert_eq!(features.cpus_online, Some(2));
+    assert_eq!(features.cpus_available, Some(4));
+    assert_eq!(features.total_memory, written.total_memory);
+    assert_eq!(features.command_line, written.command_line);
+    let id = &features.build_ids[0];
+    assert_eq!(id.build_id, written.build_ids[0].build_id);
+    assert_eq!(id.path, written.build_ids[0].path);
+    assert!(features.branch_stack);
+}
+
+#[test]
+fn what_is_no_record_is_refused() {
+    let file = Cursor::new(Vec::new());
+    let mut writer = Writer::create(file, &[], WriteOptions::default()).expect("a writer");
+    let refused = writer.write(&[9, 0, 0, 0, 0, 0, 16, 0]);
+    let expected = (
+        8,
+        if cfg!(target_endian = "little") {
+            16
+        } else {
+            4096
+        },
+    );
+    match refused {
+        Err(WriteError::NotARecord { length, stated }) => assert_eq!((length, stated), expected),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(
+        writer.add_ids(0, &[1]),
+        Err(WriteError::NoSuchEvent { index: 0, count: 0 })
+    ));
+}
