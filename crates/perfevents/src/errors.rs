@@ -267,6 +267,9 @@ pub enum AttachError {
     /// The wakeup descriptor could not be made.
     #[error("cannot make an eventfd: {0}")]
     Wakeup(io::Error),
+    /// The reader's thread could not be started, or panicked.
+    #[error("cannot start the reader's thread: {0}")]
+    Thread(io::Error),
     /// The session is attached already.
     #[error("the session is attached already; detach it first")]
     Attached,
@@ -295,9 +298,6 @@ pub enum RunError {
     /// An event could not be enabled or disabled.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// The reader's thread could not be started.
-    #[error("cannot start the reader's thread: {0}")]
-    Thread(io::Error),
     /// The listener panicked.
     #[error("the record listener panicked")]
     Listener,

@@ -19,6 +19,7 @@ mod reader;
 pub mod record;
 mod ring;
 mod session;
+mod spawn;
 mod spec;
 mod stop;
 mod summary;
@@ -37,11 +38,12 @@ pub use cpus::{CpuSet, CpuSetError};
 pub use errors::{AttachError, EventError, OpenError, Refusal, RunError};
 pub use event::{Count, Event, Place};
 pub use features::Features;
-pub use listener::RecordListener;
+pub use listener::{OnSample, RecordListener, on_sample};
 pub use names::{EventKind, ListedEvent, list_events};
 pub use reader::{FdPollReader, Reader, Woken};
 pub use ring::{Drained, Ring};
 pub use session::{AttachedEvent, Progress, Running, Session};
+pub use spawn::RunningSession;
 pub use spec::{
     EventGroup, EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target, ThreadChoice,
 };

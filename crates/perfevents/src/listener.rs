@@ -67,6 +67,27 @@ pub trait RecordListener {
     fn malformed(&mut self, record: &RawRecord<'_>, error: &RecordError) {}
 }
 
+/// A listener that calls a closure for each sample and ignores the rest; see [`on_sample`].
+#[derive(Clone, Debug)]
+pub struct OnSample<F>(pub F);
+
+/// A listener of samples only.
+pub fn on_sample<F>(closure: F) -> OnSample<F>
+where
+    F: FnMut(Option<&AttachedEvent>, &Sample<'_>),
+{
+    OnSample(closure)
+}
+
+impl<F> RecordListener for OnSample<F>
+where
+    F: FnMut(Option<&AttachedEvent>, &Sample<'_>),
+{
+    fn sample(&mut self, event: Option<&AttachedEvent>, sample: &Sample<'_>) {
+        (self.0)(event, sample);
+    }
+}
+
 /// Gives one parsed record to the method that is for it.
 pub(crate) fn deliver(
     listener: &mut dyn RecordListener,

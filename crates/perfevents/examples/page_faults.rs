@@ -1,0 +1,13 @@
+//! Counts the page faults of one closure: no ring, no session, one event.
+
+use dioptra_perfevents::{Event, EventSpec, Place};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let spec = EventSpec::page_faults().user_only();
+    let event = Event::open(&spec.name, &spec.attr, Place::Thread(0, None), None)?;
+    let before = event.read()?.value;
+    let touched: Vec<u8> = std::hint::black_box(vec![1; 1 << 20]);
+    let faults = event.read()?.value - before;
+    println!("{} bytes touched, {faults} page faults", touched.len());
+    Ok(())
+}
