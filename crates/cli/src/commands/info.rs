@@ -1,11 +1,322 @@
-//! `dioptra info`.
+//! `dioptra info`: what a recording holds.
 
+mod text;
+
+use dioptra_perfdata::{EventDescription, Features, PerfData, ReadSummary, record_name};
+use dioptra_perfevents::record::{Misc, Record, RecordType};
+use dioptra_perfevents::{AttrFlags, ByteOrder};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Arguments of `dioptra info`.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    /// The recording: a file, a directory of `perf record --threads`, or - for standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// List the mapped modules as well (JSON always has them)
+    #[arg(long)]
+    mappings: bool,
+}
 
-pub fn run(_arguments: Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let recording = if arguments.input == Path::new("-") {
+        PerfData::from_reader(io::stdin().lock())?
+    } else {
+        PerfData::open(&arguments.input)?
+    };
+    let info = Info::collect(&recording, &arguments.input);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match arguments.format {
+        Format::Text => text::print(&mut out, &info, arguments.mappings)?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut out, &info).map_err(io::Error::from)?;
+            writeln!(out)?;
+        }
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that is told, in the order of the output.
+#[derive(Serialize)]
+struct Info {
+    schema: u32,
+    file: FileInfo,
+    machine: Machine,
+    command_line: Vec<String>,
+    events: Vec<Event>,
+    /// Name and bytes of each section.
+    features: BTreeMap<String, u64>,
+    build_ids: Vec<BuildId>,
+    time: Option<TimeSpan>,
+    mappings: Vec<Mapping>,
+    records: BTreeMap<String, u64>,
+    lost: u64,
+    lost_samples: u64,
+    throttled: u64,
+    unknown_ids: u64,
+    skipped: u64,
+    out_of_order: u64,
+    salvaged: bool,
+    stopped_at: Option<u64>,
+    damages: u64,
+    damaged: Vec<Damage>,
+}
+
+#[derive(Serialize)]
+struct FileInfo {
+    path: String,
+    format: String,
+    /// Bytes.
+    size: u64,
+    byte_order: &'static str,
+    compression: Option<Compression>,
+}
+
+#[derive(Serialize)]
+struct Compression {
+    kind: &'static str,
+    level: u32,
+    ratio: u32,
+}
+
+#[derive(Serialize)]
+struct Machine {
+    hostname: Option<String>,
+    os_release: Option<String>,
+    arch: Option<String>,
+    recorder_version: Option<String>,
+    cpu_description: Option<String>,
+    cpuid: Option<String>,
+    cpus_online: Option<u32>,
+    cpus_available: Option<u32>,
+    /// KiB.
+    total_memory_kib: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Event {
+    name: String,
+    #[serde(rename = "type")]
+    kind: u32,
+    config: u64,
+    /// Events between two samples; 0 for an event that takes none.
+    period: Option<u64>,
+    /// Samples in a second.
+    frequency: Option<u64>,
+    sample_fields: Vec<&'static str>,
+    read_format: Vec<&'static str>,
+    flags: Vec<&'static str>,
+    precise_ip: u8,
+    /// `None` for the kernel's own clock.
+    clockid: Option<i32>,
+    attr_size: u32,
+    ids: Vec<u64>,
+    samples: u64,
+}
+
+#[derive(Serialize)]
+struct BuildId {
+    build_id: String,
+    path: String,
+}
+
+/// Nanoseconds of the events' clock.
+#[derive(Serialize)]
+struct TimeSpan {
+    first: u64,
+    last: u64,
+}
+
+#[derive(Serialize)]
+struct Mapping {
+    path: String,
+    /// How many times it was mapped, in all processes.
+    mappings: u64,
+}
+
+#[derive(Serialize)]
+struct Damage {
+    offset: u64,
+    why: String,
+}
+
+impl Info {
+    fn collect(recording: &PerfData, path: &Path) -> Info {
+        let mut mapped = BTreeMap::<Vec<u8>, u64>::new();
+        let mut span: Option<TimeSpan> = None;
+        let summary = recording.read(|record| {
+            let kind = record.raw.kind;
+            if kind == RecordType::SAMPLE {
+                if let Some(time) = record.time {
+                    let span = span.get_or_insert(TimeSpan {
+                        first: time,
+                        last: time,
+                    });
+                    span.first = span.first.min(time);
+                    span.last = span.last.max(time);
+                }
+            } else if kind == RecordType::MMAP || kind == RecordType::MMAP2 {
+                let layout = recording.layout(record.event);
+                if let Some(Ok(Record::Mmap(mmap, _))) =
+                    layout.map(|layout| layout.parse(&record.raw))
+                    && !mmap.misc.has(Misc::MMAP_DATA)
+                {
+                    match mapped.get_mut(mmap.name) {
+                        Some(count) => *count += 1,
+                        None => {
+                            mapped.insert(mmap.name.to_vec(), 1);
+                        }
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        let features = recording.features();
+        let events = recording.events().iter().zip(&summary.samples);
+        let mappings = mapped.iter().map(|(path, mappings)| Mapping {
+            path: String::from_utf8_lossy(path).into_owned(),
+            mappings: *mappings,
+        });
+        let sections = features.sections.iter();
+        let build_ids = features.build_ids.iter().map(|id| BuildId {
+            build_id: id
+                .build_id
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            path: String::from_utf8_lossy(&id.path).into_owned(),
+        });
+        let damaged = summary.damaged.iter().map(|damage| Damage {
+            offset: damage.offset,
+            why: damage.why.clone(),
+        });
+        Info {
+            schema: 1,
+            file: FileInfo::of(recording, path),
+            machine: Machine::of(features),
+            command_line: features.command_line.clone(),
+            events: events
+                .map(|(event, samples)| Event::of(event, *samples))
+                .collect(),
+            features: sections
+                .map(|(name, bytes)| (name.to_string(), *bytes))
+                .collect(),
+            build_ids: build_ids.collect(),
+            time: span,
+            mappings: mappings.collect(),
+            records: named_counts(&summary),
+            lost: summary.lost,
+            lost_samples: summary.lost_samples,
+            throttled: summary.throttled,
+            unknown_ids: summary.unknown_ids,
+            skipped: summary.skipped,
+            out_of_order: summary.out_of_order,
+            salvaged: summary.salvaged,
+            stopped_at: summary.stopped_at,
+            damages: summary.damages,
+            damaged: damaged.collect(),
+        }
+    }
+}
+
+/// Counts by perf's names of the types, without `PERF_RECORD_`.
+fn named_counts(summary: &ReadSummary) -> BTreeMap<String, u64> {
+    let counts = summary.records.iter();
+    counts
+        .map(|(kind, count)| {
+            let name = record_name(kind).map_or_else(|| kind.0.to_string(), str::to_owned);
+            (name, count)
+        })
+        .collect()
+}
+
+impl FileInfo {
+    fn of(recording: &PerfData, path: &Path) -> Self {
+        let compression = recording.features().compressed;
+        FileInfo {
+            path: path.display().to_string(),
+            format: recording.format().to_string(),
+            size: recording.size(),
+            byte_order: match recording.byte_order() {
+                ByteOrder::Little => "little",
+                ByteOrder::Big => "big",
+            },
+            compression: compression.map(|compression| Compression {
+                kind: if compression.kind == 1 {
+                    "zstd"
+                } else {
+                    "unknown"
+                },
+                level: compression.level,
+                ratio: compression.ratio,
+            }),
+        }
+    }
+}
+
+impl Machine {
+    fn of(features: &Features) -> Self {
+        Machine {
+            hostname: features.hostname.clone(),
+            os_release: features.os_release.clone(),
+            arch: features.arch.clone(),
+            recorder_version: features.version.clone(),
+            cpu_description: features.cpu_description.clone(),
+            cpuid: features.cpuid.clone(),
+            cpus_online: features.cpus_online,
+            cpus_available: features.cpus_available,
+            total_memory_kib: features.total_memory,
+        }
+    }
+}
+
+impl Event {
+    fn of(event: &EventDescription, samples: u64) -> Self {
+        let attr = &event.attr;
+        let by_frequency = attr.flags.contains(AttrFlags::FREQ);
+        let value = Some(attr.sample_period);
+        let precise = AttrFlags::PRECISE_LOW | AttrFlags::PRECISE_HIGH;
+        let flags = attr.flags.difference(precise);
+        Event {
+            name: event.name.clone(),
+            kind: attr.kind,
+            config: attr.config,
+            period: value.filter(|_| !by_frequency),
+            frequency: value.filter(|_| by_frequency),
+            sample_fields: attr
+                .sample_type
+                .iter_names()
+                .map(|(name, _)| name)
+                .collect(),
+            read_format: attr
+                .read_format
+                .iter_names()
+                .map(|(name, _)| name)
+                .collect(),
+            flags: flags.iter_names().map(|(name, _)| name).collect(),
+            precise_ip: attr.precise_ip(),
+            clockid: attr
+                .flags
+                .contains(AttrFlags::USE_CLOCKID)
+                .then_some(attr.clockid),
+            attr_size: attr.size,
+            ids: event.ids.clone(),
+            samples,
+        }
+    }
 }

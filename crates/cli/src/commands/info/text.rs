@@ -1,0 +1,197 @@
+//! `dioptra info` for people.
+
+use super::{Event, Info};
+use std::io::{self, Write};
+
+pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Result<()> {
+    print_file(out, info)?;
+    print_machine(out, info)?;
+    if !info.command_line.is_empty() {
+        field(out, "command line", &shown_command(&info.command_line))?;
+    }
+    if let Some(time) = &info.time {
+        let (first, last) = (seconds(time.first), seconds(time.last));
+        let length = seconds(time.last - time.first);
+        field(
+            out,
+            "samples from",
+            &format!("{first} s to {last} s, {length} s"),
+        )?;
+    }
+    for event in &info.events {
+        print_event(out, event)?;
+    }
+    let sections: Vec<_> = info.features.keys().map(String::as_str).collect();
+    let sections = if sections.is_empty() {
+        "none".into()
+    } else {
+        sections.join(" ")
+    };
+    field(out, "features", &sections)?;
+    field(out, "build ids", &info.build_ids.len().to_string())?;
+    let mapped: u64 = info.mappings.iter().map(|mapping| mapping.mappings).sum();
+    field(
+        out,
+        "mappings",
+        &format!("{mapped} of {} modules", info.mappings.len()),
+    )?;
+    if with_mappings {
+        for mapping in &info.mappings {
+            writeln!(out, "{:>10}  {}", mapping.mappings, mapping.path)?;
+        }
+    }
+    print_records(out, info)
+}
+
+fn print_file(out: &mut impl Write, info: &Info) -> io::Result<()> {
+    let file = &info.file;
+    let compression = file.compression.as_ref().map_or_else(String::new, |how| {
+        format!(
+            ", {} level {}, {} times smaller",
+            how.kind, how.level, how.ratio
+        )
+    });
+    field(
+        out,
+        "file",
+        &format!(
+            "{} ({}, {} bytes, {} endian{compression})",
+            file.path, file.format, file.size, file.byte_order
+        ),
+    )
+}
+
+fn print_machine(out: &mut impl Write, info: &Info) -> io::Result<()> {
+    let machine = &info.machine;
+    let cpus = machine
+        .cpus_online
+        .map(|online| match machine.cpus_available {
+            Some(all) => format!("{online} online of {all}"),
+            None => online.to_string(),
+        });
+    let memory = machine
+        .total_memory_kib
+        .map(|kib| format!("{} MiB", kib / 1024));
+    for (name, value) in [
+        ("machine", &machine.hostname),
+        ("kernel", &machine.os_release),
+        ("architecture", &machine.arch),
+        ("CPU", &machine.cpu_description),
+        ("CPU id", &machine.cpuid),
+        ("CPUs", &cpus),
+        ("memory", &memory),
+        ("recorder", &machine.recorder_version),
+    ] {
+        if let Some(value) = value {
+            field(out, name, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_event(out: &mut impl Write, event: &Event) -> io::Result<()> {
+    let rate = match (event.frequency, event.period) {
+        (Some(hertz), _) => format!("{hertz} Hz"),
+        (None, Some(0) | None) => "takes no samples".into(),
+        (None, Some(period)) => format!("every {period}"),
+    };
+    field(
+        out,
+        "event",
+        &format!("{}: {} samples, {rate}", event.name, event.samples),
+    )?;
+    let detail = |out: &mut dyn Write, name: &str, words: &[&str]| match words {
+        [] => Ok(()),
+        words => writeln!(out, "{:14}  {name}: {}", "", words.join(" ")),
+    };
+    writeln!(
+        out,
+        "{:14}  type {} config {:#x} precise {} ids {}",
+        "",
+        event.kind,
+        event.config,
+        event.precise_ip,
+        event.ids.len()
+    )?;
+    detail(out, "fields", &event.sample_fields)?;
+    detail(out, "read format", &event.read_format)?;
+    detail(out, "flags", &event.flags)
+}
+
+fn print_records(out: &mut impl Write, info: &Info) -> io::Result<()> {
+    let total: u64 = info.records.values().sum();
+    field(out, "records", &total.to_string())?;
+    for (name, count) in &info.records {
+        writeln!(out, "{count:>14}  {name}")?;
+    }
+    // Always told, also when nothing was lost: that is what one looks here for.
+    field(out, "lost records", &info.lost.to_string())?;
+    field(out, "lost samples", &info.lost_samples.to_string())?;
+    field(out, "throttled", &info.throttled.to_string())?;
+    for (name, count) in [
+        ("unknown ids", info.unknown_ids),
+        ("skipped", info.skipped),
+        ("out of order", info.out_of_order),
+    ] {
+        if count > 0 {
+            field(out, name, &count.to_string())?;
+        }
+    }
+    if info.salvaged {
+        let stopped = info.stopped_at.map_or_else(String::new, |offset| {
+            format!("; reading stopped at offset {offset}")
+        });
+        let what = "the file is not whole, this is what could be read";
+        field(out, "salvaged", &format!("{what}{stopped}"))?;
+    }
+    for damage in &info.damaged {
+        field(
+            out,
+            "damaged",
+            &format!("at offset {}: {}", damage.offset, damage.why),
+        )?;
+    }
+    let more = info.damages.saturating_sub(info.damaged.len() as u64);
+    if more > 0 {
+        field(out, "damaged", &format!("and {more} more"))?;
+    }
+    Ok(())
+}
+
+fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
+    writeln!(out, "{name:<14}  {}", printable(value))
+}
+
+/// Names come from files: nothing of theirs steers the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| {
+            if letter.is_control() {
+                '\u{fffd}'
+            } else {
+                letter
+            }
+        })
+        .collect()
+}
+
+fn seconds(nanoseconds: u64) -> String {
+    format!(
+        "{}.{:06}",
+        nanoseconds / 1_000_000_000,
+        nanoseconds % 1_000_000_000 / 1000
+    )
+}
+
+/// The words, quoted where a shell would split them.
+fn shown_command(words: &[String]) -> String {
+    let quoted = words.iter().map(|word| {
+        let plain = |letter: char| letter.is_alphanumeric() || "-_./,:=+@%{}".contains(letter);
+        if !word.is_empty() && word.chars().all(plain) {
+            word.clone()
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
