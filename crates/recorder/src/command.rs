@@ -156,6 +156,11 @@ impl HeldCommand {
         &self.program
     }
 
+    /// Whether it was let go, and so may have executed its command.
+    pub fn is_released(&self) -> bool {
+        self.go.is_none()
+    }
+
     /// Lets the child execute its command, and returns once it has.
     ///
     /// # Errors

@@ -28,9 +28,9 @@ pub struct Synthesizer<'a, W> {
     record: Vec<u8>,
 }
 
-impl<'a, W> Synthesizer<'a, W>
+impl<'a, W, E> Synthesizer<'a, W>
 where
-    W: FnMut(&[u8]) -> io::Result<()>,
+    W: FnMut(&[u8]) -> Result<(), E>,
 {
     /// Records will look as if the event of `attr` with this `id` had told them.
     pub fn new(attr: &'a Attr, id: u64, write: W) -> Self {
@@ -48,7 +48,7 @@ where
     ///
     /// # Errors
     /// Of `write`.
-    pub fn kernel(&mut self, release: &str) -> io::Result<bool> {
+    pub fn kernel(&mut self, release: &str) -> Result<bool, E> {
         let Some(KernelText {
             reference,
             start,
@@ -79,7 +79,10 @@ where
     ///
     /// # Errors
     /// Of `write`, or of listing `/proc`.
-    pub fn machine(&mut self) -> io::Result<()> {
+    pub fn machine(&mut self) -> Result<(), E>
+    where
+        E: From<io::Error>,
+    {
         self.comm(0, 0, b"swapper")?;
         for pid in procfs::processes()? {
             self.process(pid)?;
@@ -91,7 +94,7 @@ where
     ///
     /// # Errors
     /// Of `write`.
-    pub fn tasks(&mut self, tids: &[u32]) -> io::Result<()> {
+    pub fn tasks(&mut self, tids: &[u32]) -> Result<(), E> {
         let pids: BTreeSet<u32> = tids
             .iter()
             .filter_map(|tid| Some(procfs::parents(*tid)?.pid))
@@ -103,7 +106,10 @@ where
     ///
     /// # Errors
     /// Of `write`, or of listing `/proc`.
-    pub fn family(&mut self, pid: u32) -> io::Result<()> {
+    pub fn family(&mut self, pid: u32) -> Result<(), E>
+    where
+        E: From<io::Error>,
+    {
         let parents: Vec<(u32, u32)> = procfs::processes()?
             .into_iter()
             .filter_map(|pid| Some((pid, procfs::parents(pid)?.parent)))
@@ -127,7 +133,7 @@ where
     ///
     /// # Errors
     /// Of `write`.
-    pub fn process(&mut self, pid: u32) -> io::Result<()> {
+    pub fn process(&mut self, pid: u32) -> Result<(), E> {
         let Some(parents) = procfs::parents(pid) else {
             return Ok(());
         };
@@ -150,24 +156,24 @@ where
         Ok(())
     }
 
-    fn comm(&mut self, pid: u32, tid: u32, name: &[u8]) -> io::Result<()> {
+    fn comm(&mut self, pid: u32, tid: u32, name: &[u8]) -> Result<(), E> {
         self.start(RecordType::COMM, 0);
         self.put(&pid.to_ne_bytes());
         self.put(&tid.to_ne_bytes());
         self.name(name);
-        self.finish(pid, tid)
+        self.finish(pid, tid, 0)
     }
 
-    fn fork(&mut self, pid: u32, tid: u32, parent: u32) -> io::Result<()> {
+    fn fork(&mut self, pid: u32, tid: u32, parent: u32) -> Result<(), E> {
         self.start(RecordType::FORK, MISC_FORK_EXEC);
         for number in [pid, parent, tid, parent] {
             self.put(&number.to_ne_bytes());
         }
         self.put(&0_u64.to_ne_bytes());
-        self.finish(pid, tid)
+        self.finish(pid, tid, 0)
     }
 
-    fn mapping(&mut self, pid: u32, line: &MapsLine) -> io::Result<()> {
+    fn mapping(&mut self, pid: u32, line: &MapsLine) -> Result<(), E> {
         self.start(RecordType::MMAP2, MISC_USER);
         self.put(&pid.to_ne_bytes());
         self.put(&pid.to_ne_bytes());
@@ -181,7 +187,7 @@ where
         self.put(&line.protection.to_ne_bytes());
         self.put(&line.flags.to_ne_bytes());
         self.name(&line.name);
-        self.finish(pid, pid)
+        self.finish(pid, pid, 0)
     }
 
     fn kernel_mapping(
@@ -190,7 +196,7 @@ where
         length: u64,
         offset: u64,
         name: &[u8],
-    ) -> io::Result<()> {
+    ) -> Result<(), E> {
         self.start(RecordType::MMAP, MISC_KERNEL);
         self.put(&KERNEL_PID.to_ne_bytes());
         self.put(&0_u32.to_ne_bytes());
@@ -198,7 +204,19 @@ where
             self.put(&number.to_ne_bytes());
         }
         self.name(name);
-        self.finish(KERNEL_PID, 0)
+        self.finish(KERNEL_PID, 0, 0)
+    }
+
+    /// A loss that the kernel counted but told of in no record: `count` records, found at `time` (in nanoseconds of the
+    /// events' clock).
+    ///
+    /// # Errors
+    /// Of `write`.
+    pub fn lost(&mut self, count: u64, time: u64) -> Result<(), E> {
+        self.start(RecordType::LOST, 0);
+        self.put(&self.id.to_ne_bytes());
+        self.put(&count.to_ne_bytes());
+        self.finish(0, 0, time)
     }
 
     fn start(&mut self, kind: RecordType, misc: u16) {
@@ -221,7 +239,7 @@ where
         self.record.resize(length, 0);
     }
 
-    fn finish(&mut self, pid: u32, tid: u32) -> io::Result<()> {
+    fn finish(&mut self, pid: u32, tid: u32, time: u64) -> Result<(), E> {
         let sample_type = self.attr.sample_type;
         if self.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
             let task = u64::from(pid) | u64::from(tid) << 32;
@@ -230,10 +248,10 @@ where
             } else {
                 task.rotate_left(32)
             };
-            // In the order of `struct sample_id`; time, CPU and clone are 0.
+            // In the order of `struct sample_id`; CPU and clone are 0.
             for (field, value) in [
                 (SampleType::TID, task),
-                (SampleType::TIME, 0),
+                (SampleType::TIME, time),
                 (SampleType::ID, self.id),
                 (SampleType::STREAM_ID, 0),
                 (SampleType::CPU, 0),

@@ -27,14 +27,6 @@ pub struct KernelModule {
     pub length: u64,
 }
 
-impl KernelModule {
-    /// The module's build id, if the kernel tells.
-    pub fn build_id(&self) -> Option<Vec<u8>> {
-        let notes = format!("/sys/module/{}/notes/.note.gnu.build-id", self.name);
-        build_id_in_notes(&fs::read(notes).ok()?)
-    }
-}
-
 /// Finds the kernel's text; `None` where the kernel hides its addresses (`kptr_restrict`) or has no symbols.
 pub fn text() -> Option<KernelText> {
     text_in(BufReader::new(File::open("/proc/kallsyms").ok()?))
@@ -126,7 +118,7 @@ pub fn build_id() -> Option<Vec<u8>> {
 }
 
 /// The GNU build id among ELF notes in native byte order.
-fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn build_id_in_notes(mut notes: &[u8]) -> Option<Vec<u8>> {
     const NT_GNU_BUILD_ID: u32 = 3;
     while !notes.is_empty() {
         let number = |at: usize| {

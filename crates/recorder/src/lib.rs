@@ -1,9 +1,25 @@
 //! Starts or attaches to targets and writes what they did to a perf.data file.
+//!
+//! [`record::record`] does it all, as a [`spec::RecordSpec`] says, and returns an [`outcome::Outcome`]. It stands on
+//! `dioptra-perfevents` for the events and on `dioptra-perfdata` for the file; what is its own is the order of things
+//! (see [`mod@record`]), the command that is held until its events are open ([`command`]), and the description of what
+//! existed before ([`existing`]).
 
 pub mod command;
 pub mod existing;
+mod features;
 pub mod kernel;
 pub mod machine;
+pub mod modules;
+pub mod outcome;
+pub mod output_file;
 pub mod procfs;
+pub mod record;
 pub mod sample_options;
 pub mod signals;
+mod sink;
+pub mod spec;
+
+pub use outcome::{Ending, Outcome};
+pub use record::{Observer, RecordError, record};
+pub use spec::{RecordSpec, RecordTarget};

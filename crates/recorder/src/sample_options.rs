@@ -1,6 +1,6 @@
 //! What samples hold: how often they are taken, call chains, branch stacks.
 
-use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfevents::{AttrFlags, EventSpec, SampleType, event_type};
 use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
@@ -12,6 +12,9 @@ pub const DEFAULT_FREQUENCY: u64 = 4000;
 const DEFAULT_STACK: u32 = 8192;
 /// A record's size is a 16-bit number, and other fields need room.
 const LARGEST_STACK: u32 = 65_528;
+
+/// `PERF_COUNT_SW_DUMMY`.
+const DUMMY: u64 = 9;
 
 /// How often samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,26 +164,17 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
-    /// Makes `attr` sample so. An event that counts only, such as `dummy`, is left as it is.
-    ///
-    /// A period that the attr has already is kept. An event whose every occurrence is of interest (a tracepoint, a
-    /// breakpoint, a probe) has a period of 1 unless one was asked for by `explicit_rate`.
-    pub fn apply(&self, attr: &mut Attr, explicit_rate: bool) {
-        const SOFTWARE_DUMMY: u64 = 9;
-        if (attr.kind, attr.config) == (event_type::SOFTWARE, SOFTWARE_DUMMY) {
+    /// Makes an event sample so. A period or frequency that was typed with the event is kept; an event that counts
+    /// nothing (`dummy`) is left as it is.
+    pub fn apply(&self, event: &mut EventSpec) {
+        if (event.attr.kind, event.attr.config) == (event_type::SOFTWARE, DUMMY) {
             return;
         }
-        let every_occurrence = matches!(attr.kind, event_type::TRACEPOINT | event_type::BREAKPOINT);
-        if attr.sample_period == 0 {
-            match self.rate {
-                _ if every_occurrence && !explicit_rate => attr.sample_period = 1,
-                Rate::Period(period) => attr.sample_period = period,
-                Rate::Frequency(frequency) => {
-                    attr.sample_period = frequency;
-                    attr.flags |= AttrFlags::FREQ;
-                }
-            }
+        match self.rate {
+            Rate::Period(period) => event.set_default_period(period),
+            Rate::Frequency(frequency) => event.set_default_frequency(frequency),
         }
+        let attr = &mut event.attr;
         attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::CPU;
         // Where the period is fixed the attr tells it; asking for it in samples makes the kernel sample every
         // occurrence of a software event, whatever its period.
@@ -225,6 +219,7 @@ compile_error!("the registers that unwinding needs are known for x86-64 and arm6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use dioptra_perfevents::Attr;
 
     #[test]
     fn call_graphs_as_typed() {
@@ -260,54 +255,57 @@ mod tests {
         );
     }
 
+    fn event(kind: u32, config: u64) -> EventSpec {
+        EventSpec::new(
+            "event",
+            Attr {
+                kind,
+                config,
+                ..Attr::default()
+            },
+        )
+    }
+
     #[test]
     fn a_fixed_period_is_not_asked_for_in_samples() {
-        let mut attr = Attr {
-            kind: event_type::SOFTWARE,
-            config: 2,
-            ..Attr::default()
-        };
+        let mut faults = event(event_type::SOFTWARE, 2);
         let options = SampleOptions {
             rate: Rate::Period(100),
             ..SampleOptions::default()
         };
-        options.apply(&mut attr, true);
-        assert_eq!(attr.sample_period, 100);
-        assert!(!attr.flags.contains(AttrFlags::FREQ));
-        assert!(!attr.sample_type.contains(SampleType::PERIOD));
-        assert!(attr.sample_type.contains(SampleType::IP | SampleType::TIME));
+        options.apply(&mut faults);
+        assert_eq!(faults.attr.sample_period, 100);
+        assert!(!faults.attr.flags.contains(AttrFlags::FREQ));
+        assert!(!faults.attr.sample_type.contains(SampleType::PERIOD));
+        assert!(
+            faults
+                .attr
+                .sample_type
+                .contains(SampleType::IP | SampleType::TIME)
+        );
+        let mut clock = event(event_type::SOFTWARE, 0);
+        SampleOptions::default().apply(&mut clock);
+        assert_eq!(clock.attr.sample_period, DEFAULT_FREQUENCY);
+        assert!(clock.attr.sample_type.contains(SampleType::PERIOD));
     }
 
     #[test]
     fn what_the_event_says_itself_wins_and_every_tracepoint_is_a_sample() {
-        let mut own = Attr {
-            sample_period: 7,
-            ..Attr::default()
-        };
-        SampleOptions::default().apply(&mut own, false);
-        assert_eq!(
-            (own.sample_period, own.flags.contains(AttrFlags::FREQ)),
-            (7, false)
-        );
-        let mut tracepoint = Attr {
-            kind: event_type::TRACEPOINT,
-            ..Attr::default()
-        };
-        SampleOptions::default().apply(&mut tracepoint, false);
+        let mut own = event(event_type::SOFTWARE, 0).with_period(7);
+        SampleOptions::default().apply(&mut own);
         assert_eq!(
             (
-                tracepoint.sample_period,
-                tracepoint.flags.contains(AttrFlags::FREQ)
+                own.attr.sample_period,
+                own.attr.flags.contains(AttrFlags::FREQ)
             ),
-            (1, false)
+            (7, false)
         );
-        let mut dummy = Attr {
-            kind: event_type::SOFTWARE,
-            config: 9,
-            ..Attr::default()
-        };
-        SampleOptions::default().apply(&mut dummy, false);
-        assert!(!dummy.samples());
+        let mut tracepoint = event(event_type::TRACEPOINT, 1);
+        SampleOptions::default().apply(&mut tracepoint);
+        assert_eq!(tracepoint.attr.sample_period, 1);
+        let mut dummy = event(event_type::SOFTWARE, DUMMY);
+        SampleOptions::default().apply(&mut dummy);
+        assert!(!dummy.attr.samples());
     }
 
     #[test]
@@ -316,9 +314,13 @@ mod tests {
             call_graph: Some(CallGraph::Dwarf { stack: 1024 }),
             ..SampleOptions::default()
         };
-        let mut attr = Attr::default();
-        options.apply(&mut attr, false);
-        assert_eq!((attr.sample_stack_user, attr.sample_period), (1024, 4000));
+        let mut clock = event(event_type::SOFTWARE, 0);
+        options.apply(&mut clock);
+        let attr = clock.attr;
+        assert_eq!(
+            (attr.sample_stack_user, attr.sample_period),
+            (1024, DEFAULT_FREQUENCY)
+        );
         assert!(
             attr.flags
                 .contains(AttrFlags::EXCLUDE_CALLCHAIN_USER | AttrFlags::FREQ)

@@ -5,8 +5,9 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
+use std::time::Duration;
 
 /// Signals that end or steer a recording.
 const WATCHED: [i32; 5] = [
@@ -86,6 +87,27 @@ impl Signals {
         &self.before
     }
 
+    /// Waits for a signal, up to `timeout`.
+    ///
+    /// # Errors
+    /// Of `poll`, but not that a signal of another kind interrupted it.
+    pub fn wait(&self, timeout: Duration) -> io::Result<()> {
+        let mut fd = libc::pollfd {
+            fd: self.file.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let millis = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        // SAFETY: one structure, which outlives the call.
+        if unsafe { libc::poll(&mut fd, 1, millis) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the next signal that has arrived, or `None`. Does not block.
     ///
     /// Several SIGCHLD may have become one.
@@ -110,9 +132,9 @@ impl Signals {
     }
 }
 
-impl AsRawFd for Signals {
-    fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }
 

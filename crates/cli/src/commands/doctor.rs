@@ -1,11 +1,96 @@
-//! `dioptra doctor`.
+//! `dioptra doctor`: what works on this machine, what does not, what that costs, and how to mend it.
 
+mod check;
+mod machine;
+mod sampling;
+
+use check::{Check, Status};
+use dioptra_report::escape;
+use serde_json::json;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Arguments of `dioptra doctor`.
 #[derive(clap::Args)]
-pub struct Arguments {}
+#[command(after_help = "Exit status: 0 if sampling works, if only in part; 1 if it does not.")]
+pub struct Arguments {
+    /// How to print: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+}
 
-pub fn run(_arguments: Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let sampling = sampling::Sampling::probe();
+    let usable = sampling.works();
+    let mut checks = vec![machine::kernel()];
+    checks.extend(sampling.checks());
+    checks.extend(machine::checks(&sampling));
+    let out = io::stdout().lock();
+    match arguments.format.as_str() {
+        "json" => write_json(&checks, usable, out)?,
+        _ => write_text(&checks, usable, out)?,
+    }
+    Ok(if usable {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn write_text(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result<()> {
+    let width = checks
+        .iter()
+        .map(|check| check.name.len())
+        .max()
+        .unwrap_or(0);
+    let indent = " ".repeat("limited  ".len() + width + 2);
+    for check in checks {
+        writeln!(
+            out,
+            "{:<7}  {:<width$}  {}",
+            check.status.word(),
+            check.name,
+            escape(&check.found)
+        )?;
+        if let Some(cost) = &check.cost {
+            writeln!(out, "{indent}costs: {}", escape(cost))?;
+        }
+        if let Some(remedy) = &check.remedy {
+            writeln!(out, "{indent}to mend it: {}", escape(remedy))?;
+        }
+    }
+    let count = |status| checks.iter().filter(|check| check.status == status).count();
+    let (limited, missing) = (count(Status::Limited), count(Status::Missing));
+    writeln!(out)?;
+    if usable {
+        writeln!(
+            out,
+            "Sampling works here; {limited} limited, {missing} missing."
+        )
+    } else {
+        writeln!(
+            out,
+            "Sampling does not work here; {limited} limited, {missing} missing."
+        )
+    }
+}
+
+fn write_json(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result<()> {
+    let checks: Vec<_> = checks
+        .iter()
+        .map(|check| {
+            json!({
+                "id": check.id,
+                "name": check.name,
+                "status": check.status.word(),
+                "found": check.found,
+                "value": check.value,
+                "cost": check.cost,
+                "remedy": check.remedy,
+            })
+        })
+        .collect();
+    let document = json!({ "schema": 1, "usable": usable, "checks": checks });
+    serde_json::to_writer_pretty(&mut out, &document)?;
+    writeln!(out)
 }

@@ -1,0 +1,222 @@
+//! What can be sampled, found out by opening events.
+
+use super::check::{Check, Status};
+use dioptra_perfevents::{
+    Attr, AttrFlags, CpuSet, Event, OpenError, Place, Refusal, SampleType, event_type, limits,
+};
+
+/// How the capability is given to a program.
+const GRANT: &str = "run as root, or sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog+ep \"$(command -v dioptra)\"";
+
+/// Events that were tried.
+pub struct Sampling {
+    /// This process's user space, with the CPU's clock.
+    user: Result<(), OpenError>,
+    /// The same with the kernel.
+    kernel: Result<(), OpenError>,
+    /// All of one CPU.
+    machine: Result<(), OpenError>,
+    cycles: Result<(), OpenError>,
+    instructions: Result<(), OpenError>,
+    precise: Result<(), OpenError>,
+    branches: Result<(), OpenError>,
+}
+
+impl Sampling {
+    /// Tries everything.
+    pub fn probe() -> Sampling {
+        let user_only = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        let clock = Attr {
+            kind: event_type::SOFTWARE,
+            sample_period: 1_000_000,
+            sample_type: SampleType::IP,
+            flags: AttrFlags::DISABLED,
+            ..Attr::default()
+        };
+        let user_clock = Attr {
+            flags: clock.flags | user_only,
+            ..clock.clone()
+        };
+        let cycles = Attr {
+            kind: event_type::HARDWARE,
+            ..user_clock.clone()
+        };
+        let instructions = Attr {
+            config: 1,
+            ..cycles.clone()
+        };
+        let mut precise = cycles.clone();
+        precise.set_precise_ip(2);
+        let branches = Attr {
+            sample_type: SampleType::IP | SampleType::BRANCH_STACK,
+            // Any branch in user space.
+            branch_sample_type: 1 << 3 | 1,
+            ..cycles.clone()
+        };
+        let open = |name: &str, attr: &Attr, place| Event::open(name, attr, place, None).map(drop);
+        let here = Place::Thread(0, None);
+        let cpu = CpuSet::online().iter().next().unwrap_or(0);
+        Sampling {
+            user: open("cpu-clock:u", &user_clock, here),
+            kernel: open("cpu-clock", &clock, here),
+            machine: open("cpu-clock", &clock, Place::Cpu(cpu)),
+            cycles: open("cycles:u", &cycles, here),
+            instructions: open("instructions:u", &instructions, here),
+            precise: open("cycles:upp", &precise, here),
+            branches: open("cycles:u with branch records", &branches, here),
+        }
+    }
+
+    /// Whether the least works: the user space of an own process.
+    pub fn works(&self) -> bool {
+        self.user.is_ok()
+    }
+
+    /// Whether the machine has counters that sample.
+    pub fn has_cycles(&self) -> bool {
+        self.cycles.is_ok()
+    }
+
+    /// Whether the kernel can be sampled.
+    pub fn sees_kernel(&self) -> bool {
+        self.kernel.is_ok()
+    }
+
+    /// The findings.
+    pub fn checks(&self) -> Vec<Check> {
+        let mut checks = vec![self.call(), self.paranoid(), self.user_check()];
+        if self.works() {
+            checks.extend([self.kernel_check(), self.machine_check(), self.hardware()]);
+        }
+        if self.has_cycles() {
+            checks.extend([self.precise_check(), self.branch_check()]);
+        }
+        checks
+    }
+
+    fn call(&self) -> Check {
+        let check = |found: &str| Check::ok("perf_event_open", "system call", found);
+        match &self.user {
+            Err(OpenError { refusal: Refusal::Seccomp, .. }) => {
+                check("perf_event_open is forbidden by a seccomp filter, as in most containers")
+                    .but(Status::Missing, "nothing can be sampled")
+                    .remedy("docker run --cap-add PERFMON --security-opt seccomp=PROFILE, with perf_event_open allowed in PROFILE")
+            }
+            Err(OpenError { refusal: Refusal::NoSyscall, .. }) => {
+                check("this kernel or sandbox has no perf_event_open")
+                    .but(Status::Missing, "nothing can be sampled")
+                    .remedy("use a Linux kernel built with CONFIG_PERF_EVENTS=y")
+            }
+            _ => check("perf_event_open reaches the kernel"),
+        }
+    }
+
+    fn paranoid(&self) -> Check {
+        let Some(level) = limits::paranoid() else {
+            return Check::ok(
+                "perf_event_paranoid",
+                "paranoid level",
+                "kernel.perf_event_paranoid cannot be read: /proc is restricted",
+            );
+        };
+        let check = Check::ok(
+            "perf_event_paranoid",
+            "paranoid level",
+            format!("kernel.perf_event_paranoid is {level}"),
+        )
+        .value(level);
+        if level < 0 || (self.kernel.is_ok() && self.machine.is_ok()) {
+            return check;
+        }
+        let check = match (&self.user, &self.kernel, &self.machine) {
+            (Err(_), _, _) => check.but(Status::Missing, "nothing can be sampled without privileges"),
+            (_, Err(_), _) => check.but(
+                Status::Limited,
+                "own processes' user space can be sampled; the kernel and the whole machine (-a, -C, --cgroup) cannot",
+            ),
+            _ => check.but(Status::Limited, "the whole machine (-a, -C, --cgroup) cannot be sampled"),
+        };
+        check.remedy(format!(
+            "sudo sysctl kernel.perf_event_paranoid=-1; or {GRANT}"
+        ))
+    }
+
+    fn user_check(&self) -> Check {
+        let check = |found: String| Check::ok("sample_user", "own processes", found);
+        match &self.user {
+            Ok(()) => check("user space can be sampled (cpu-clock)".into()),
+            Err(error) => check(error.refusal.to_string())
+                .but(Status::Missing, "nothing can be sampled")
+                .remedy(GRANT),
+        }
+    }
+
+    fn kernel_check(&self) -> Check {
+        let check = |found: String| Check::ok("sample_kernel", "kernel", found);
+        match &self.kernel {
+            Ok(()) => check("the kernel can be sampled".into()),
+            Err(_) => check("the kernel cannot be sampled".into())
+                .but(
+                    Status::Limited,
+                    "time in the kernel is not seen; events count user space only",
+                )
+                .remedy(format!(
+                    "sudo sysctl kernel.perf_event_paranoid=1; or {GRANT}"
+                )),
+        }
+    }
+
+    fn machine_check(&self) -> Check {
+        let check = |found: String| Check::ok("sample_machine", "whole machine", found);
+        match &self.machine {
+            Ok(()) => check("all CPUs can be sampled (-a)".into()),
+            Err(_) => check("CPUs cannot be sampled as a whole".into())
+                .but(Status::Limited, "-a, -C and --cgroup do not work")
+                .remedy(format!(
+                    "sudo sysctl kernel.perf_event_paranoid=0; or {GRANT}"
+                )),
+        }
+    }
+
+    fn hardware(&self) -> Check {
+        let check = |found: &str| Check::ok("hardware_events", "hardware events", found);
+        let remedy = "on a virtual machine enable its PMU (QEMU: -cpu host,pmu=on; clouds: a metal or larger instance)";
+        match (&self.cycles, &self.instructions) {
+            (Ok(()), Ok(())) => check("cycles and instructions can be sampled"),
+            (Ok(()), Err(_)) => check("cycles can be sampled, instructions cannot")
+                .but(Status::Limited, "ratios such as instructions per cycle are not available")
+                .remedy(remedy),
+            (Err(OpenError { refusal: Refusal::Busy, .. }), _) => {
+                check("the PMU is in exclusive use by someone else")
+                    .but(Status::Limited, "cycles fall back to cpu-clock")
+                    .remedy("end the other profiler, or sudo sysctl kernel.nmi_watchdog=0")
+            }
+            (Err(_), _) => check("this machine has no hardware counters, or does not show them")
+                .but(
+                    Status::Limited,
+                    "cycles fall back to cpu-clock; instructions, cache misses and branch misses are not available",
+                )
+                .remedy(remedy),
+        }
+    }
+
+    fn precise_check(&self) -> Check {
+        let check = |found: &str| Check::ok("precise_ip", "precise addresses", found);
+        match &self.precise {
+            Ok(()) => check("samples can name the exact instruction (cycles:pp)"),
+            Err(_) => check("samples cannot name the exact instruction").but(
+                Status::Limited,
+                "samples may show an instruction some places after the one that took the time",
+            ),
+        }
+    }
+
+    fn branch_check(&self) -> Check {
+        let check = |found: &str| Check::ok("branch_stack", "branch records", found);
+        match &self.branches {
+            Ok(()) => check("branch stacks can be recorded (-b)"),
+            Err(_) => check("the CPU or the virtual machine has no branch records")
+                .but(Status::Limited, "-b, -j and --call-graph lbr do not work"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What `dioptra record` says while it runs.
+
+use super::Arguments;
+use dioptra_perfevents::AttachSummary;
+use dioptra_recorder::outcome::Progress;
+use dioptra_recorder::{Observer, RecordError};
+use std::io::{self, IsTerminal, Write};
+
+/// Standard error: notes as lines; progress as one line that is written over, on a terminal only.
+pub struct Terminal {
+    quiet: bool,
+    verbose: bool,
+    progress: bool,
+    line_is_open: bool,
+}
+
+impl Terminal {
+    /// As the arguments ask.
+    pub fn new(arguments: &Arguments) -> Terminal {
+        // A command writes to the terminal, too: the two would tear each other's lines.
+        let shared = !arguments.command.is_empty() && !arguments.progress;
+        Terminal {
+            quiet: arguments.quiet,
+            verbose: arguments.verbose,
+            progress: !arguments.quiet && !shared && io::stderr().is_terminal(),
+            line_is_open: false,
+        }
+    }
+
+    /// Removes the progress line.
+    pub fn clear(&mut self) {
+        if self.line_is_open {
+            // A closed standard error is no reason to stop.
+            let _ = write!(io::stderr(), "\r\x1b[K");
+            self.line_is_open = false;
+        }
+    }
+
+    /// Writes a line.
+    pub fn say(&mut self, line: &str) {
+        self.clear();
+        let _ = writeln!(io::stderr(), "dioptra: {line}");
+    }
+}
+
+impl Observer for Terminal {
+    fn note(&mut self, note: &str) {
+        self.say(note);
+    }
+
+    fn attached(&mut self, summary: &AttachSummary) {
+        if !self.verbose {
+            return;
+        }
+        self.say(&format!(
+            "attached {}: {} threads opened, {} found to have inherited, {} descriptors, {} CPUs with rings of {} \
+             pages, {} looks at the list of threads",
+            summary.strategy,
+            summary.threads,
+            summary.inherited,
+            summary.descriptors,
+            summary.cpus.len(),
+            summary.ring_pages,
+            summary.iterations,
+        ));
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        if !self.progress {
+            return;
+        }
+        let lost = match progress.lost {
+            0 => String::new(),
+            lost => format!(", {lost} lost"),
+        };
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[Krecording for {:.0} s: {} samples{lost}, {} (Ctrl-C ends it)",
+            progress.elapsed.as_secs_f64(),
+            progress.samples,
+            bytes(progress.bytes),
+        );
+        let _ = io::stderr().flush();
+        self.line_is_open = true;
+    }
+
+    fn waiting(&mut self, failure: Option<&RecordError>) {
+        match failure {
+            // It is told in full when the command has ended; who waits should know now.
+            Some(error) => self.say(&format!(
+                "recording failed, the command goes on without it (Ctrl-C kills it): {error}"
+            )),
+            None if self.quiet => {}
+            None => self
+                .say("the recording is complete; waiting for the command to end (Ctrl-C kills it)"),
+        }
+    }
+}
+
+/// A number of bytes for people: `812 B`, `3.4 KiB`, `120.0 MiB`.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    // What rounds to 1024.0 is one of the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bytes;
+
+    #[test]
+    fn bytes_for_people() {
+        let shown: Vec<String> = [0, 1023, 1024, 1_048_575, 1 << 20, 5 << 40]
+            .map(bytes)
+            .to_vec();
+        assert_eq!(
+            shown,
+            ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "1.0 MiB", "5.0 TiB"]
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! What `dioptra record` says at its end: figures, and the hottest functions.
+
+use super::progress::bytes;
+use dioptra_perfdata::PerfData;
+use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
+use dioptra_recorder::{Ending, Outcome};
+use dioptra_report::{ByOptions, Format, by};
+use dioptra_symbols::SymbolOptions;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// How many functions are shown.
+const FUNCTIONS: usize = 10;
+
+/// Files up to this size, in bytes, are read again for the hottest functions: it takes a moment only.
+const READ_AT_ONCE: u64 = 128 << 20;
+
+/// Writes the summary to standard error. It is a courtesy: nothing that fails in it is a failure of the recording.
+pub fn write(outcome: &Outcome) {
+    let mut out = io::stderr().lock();
+    // Nobody may be listening any more.
+    let _ = writeln!(out, "{}", figures(outcome));
+    if outcome.samples() == 0 {
+        let _ = writeln!(
+            out,
+            "dioptra: no samples: the target did not run, or too briefly"
+        );
+        return;
+    }
+    if outcome.size > READ_AT_ONCE {
+        let _ = writeln!(
+            out,
+            "dioptra: hottest functions: dioptra report -i {}",
+            outcome.path.display()
+        );
+        return;
+    }
+    if let Err(error) = functions(outcome, &mut out) {
+        let _ = writeln!(
+            out,
+            "dioptra: the hottest functions cannot be shown: {error:#}"
+        );
+    }
+}
+
+/// `dioptra: 1203 samples of cpu-clock in 0.31 s, 0 lost, 0 throttled: perf.data (120.1 KiB)`
+fn figures(outcome: &Outcome) -> String {
+    let mut line = format!("dioptra: {} samples of ", outcome.samples());
+    match outcome.events.as_slice() {
+        [event] => line.push_str(&event.name),
+        events => {
+            let _ = write!(line, "{} events (", events.len());
+            for (index, event) in events.iter().enumerate() {
+                let comma = if index == 0 { "" } else { ", " };
+                let _ = write!(line, "{comma}{} of {}", event.samples, event.name);
+            }
+            line.push(')');
+        }
+    }
+    let _ = write!(
+        line,
+        " in {:.2} s, {} lost, {} throttled: {} ({})",
+        outcome.duration.as_secs_f64(),
+        outcome.lost,
+        outcome.throttled(),
+        outcome.path.display(),
+        bytes(outcome.size),
+    );
+    match outcome.ending {
+        Ending::TargetsEnded => line.push_str("; all that was watched has ended"),
+        Ending::Signal(signal) => {
+            let _ = write!(line, "; ended by {}", signal_name(signal));
+        }
+        Ending::Duration => line.push_str("; the time was over"),
+        Ending::CommandEnded => {}
+    }
+    line
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGINT => "SIGINT".into(),
+        libc::SIGTERM => "SIGTERM".into(),
+        libc::SIGHUP => "SIGHUP".into(),
+        libc::SIGQUIT => "SIGQUIT".into(),
+        other => format!("signal {other}"),
+    }
+}
+
+fn functions(outcome: &Outcome, out: &mut impl Write) -> anyhow::Result<()> {
+    let data = PerfData::open(&outcome.path)?;
+    let profile = Profile::load(
+        &data,
+        LoadOptions {
+            call_chains: false,
+            threads: false,
+        },
+    );
+    let names = Names::find(&profile, SymbolOptions::default());
+    let options = ByOptions {
+        by: Dimension::Function,
+        children: false,
+        events: None,
+    };
+    let mut table = by(&profile, &names, &options)?;
+    writeln!(out)?;
+    Format::Text.write(&mut table, Some(FUNCTIONS), out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dioptra_recorder::outcome::EventOutcome;
+
+    #[test]
+    fn figures_of_one_and_of_several_events() {
+        let event = |name: &str, samples| EventOutcome {
+            name: name.into(),
+            samples,
+            lost: Some(0),
+            throttled: 1,
+        };
+        let outcome = |events| Outcome::new("perf.data", 2048, events);
+        let one = figures(&outcome(vec![event("cpu-clock", 7)]));
+        assert_eq!(
+            one,
+            "dioptra: 7 samples of cpu-clock in 0.00 s, 0 lost, 1 throttled: perf.data (2.0 KiB)"
+        );
+        let two = figures(&outcome(vec![event("a", 1), event("b", 2)]));
+        assert!(
+            two.starts_with("dioptra: 3 samples of 2 events (1 of a, 2 of b) in "),
+            "{two}"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! Where a session's records go: into the file, and past those who take note of some.
+
+use crate::modules::{ModuleBuildId, Modules};
+use crate::record::SinkError;
+use dioptra_perfdata::{WriteError, Writer};
+use dioptra_perfevents::record::{RawRecord, RecordType};
+use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};
+use std::fs::File;
+
+/// Writes every record as it is. The first error stops all writing and is kept.
+pub(crate) struct Sink {
+    pub writer: Writer<File>,
+    modules: Modules,
+    error: Option<WriteError>,
+    /// Samples written.
+    pub samples: u64,
+    /// Records lost, as far as LOST records tell.
+    pub lost: u64,
+    /// Bytes of records written, before compression.
+    pub bytes: u64,
+}
+
+impl Sink {
+    pub fn new(writer: Writer<File>, modules: Modules) -> Sink {
+        Sink {
+            writer,
+            modules,
+            error: None,
+            samples: 0,
+            lost: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Writes one record.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
+        if self.error.is_some() {
+            return;
+        }
+        match record.kind {
+            RecordType::SAMPLE => self.samples += 1,
+            RecordType::LOST => self.lost += lost_count(record),
+            _ => self.modules.see(record),
+        }
+        self.bytes += bytes.len() as u64;
+        if let Err(error) = self.writer.write(bytes) {
+            self.error = Some(error);
+        }
+    }
+
+    /// Writes a record of our own making.
+    pub fn write_made(&mut self, bytes: &[u8]) -> Result<(), SinkError> {
+        if let Ok((record, [])) = RawRecord::split(bytes, ByteOrder::NATIVE) {
+            self.write(bytes, &record);
+        }
+        self.take_error()
+            .map_or(Ok(()), |error| Err(SinkError::Write(error)))
+    }
+
+    /// The error that stopped writing, if one did.
+    pub fn take_error(&mut self) -> Option<WriteError> {
+        self.error.take()
+    }
+
+    /// Build ids of what was mapped.
+    pub fn build_ids(&self) -> Vec<ModuleBuildId> {
+        self.modules.build_ids()
+    }
+}
+
+impl RecordListener for Sink {
+    fn raw(&mut self, _cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {
+        self.write(bytes, record);
+    }
+
+    fn round(&mut self) {
+        if self.error.is_none()
+            && let Err(error) = self.writer.finished_round()
+        {
+            self.error = Some(error);
+        }
+    }
+
+    fn wants_parsed(&self) -> bool {
+        false
+    }
+}
+
+/// How many records a LOST record tells of.
+fn lost_count(record: &RawRecord<'_>) -> u64 {
+    let mut at = Cursor::new(record.body, ByteOrder::NATIVE);
+    at.u64().and_then(|_id| at.u64()).unwrap_or(0)
+}

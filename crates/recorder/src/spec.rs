@@ -1,0 +1,79 @@
+//! What to record and how.
+
+use crate::sample_options::SampleOptions;
+use dioptra_perfevents::{CpuSet, EventGroup};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What a recording watches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RecordTarget {
+    /// The command of [`RecordSpec::command`], and what it starts.
+    Command,
+    /// These processes, and what they start.
+    Processes(Vec<u32>),
+    /// These threads, and what they start.
+    Threads(Vec<u32>),
+    /// All that runs, on these CPUs or on all.
+    Machine(Option<CpuSet>),
+    /// The threads of a cgroup, on these CPUs or on all.
+    Cgroup {
+        /// Its path, absolute or below the root of the cgroup file system.
+        path: PathBuf,
+        /// The CPUs.
+        cpus: Option<CpuSet>,
+    },
+}
+
+/// What to record, and how. [`RecordSpec::new`] has the defaults.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordSpec {
+    /// What to watch.
+    pub target: RecordTarget,
+    /// A command to start, the program first. With a target other than [`RecordTarget::Command`] it only says how
+    /// long to record: until it ends.
+    pub command: Option<Vec<OsString>>,
+    /// The events.
+    pub groups: Vec<EventGroup>,
+    /// What samples hold.
+    pub samples: SampleOptions,
+    /// Whether threads and processes that the target starts are watched as well.
+    pub inherit: bool,
+    /// Only these CPUs, for a target of tasks; `None` for all.
+    pub cpus: Option<CpuSet>,
+    /// Data pages of each CPU's ring; `None` for the session's default.
+    pub ring_pages: Option<usize>,
+    /// How long to wait before samples are taken. What is mapped and started meanwhile is recorded.
+    pub delay: Duration,
+    /// How long to take samples, at most.
+    pub duration: Option<Duration>,
+    /// zstd level to compress the file's records with; `None` for no compression.
+    pub compression: Option<i32>,
+    /// The file. An older one is renamed, see [`crate::output_file::create`].
+    pub output: PathBuf,
+    /// The command line that the file states.
+    pub command_line: Vec<OsString>,
+}
+
+impl RecordSpec {
+    /// Records `target` with `groups` of events into `perf.data`, following all that it starts.
+    pub fn new(target: RecordTarget, groups: Vec<EventGroup>) -> RecordSpec {
+        RecordSpec {
+            target,
+            command: None,
+            groups,
+            samples: SampleOptions::default(),
+            inherit: true,
+            cpus: None,
+            ring_pages: None,
+            delay: Duration::ZERO,
+            duration: None,
+            compression: None,
+            output: PathBuf::from("perf.data"),
+            command_line: crate::machine::command_line(),
+        }
+    }
+}
