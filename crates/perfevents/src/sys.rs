@@ -48,11 +48,6 @@ const IOC_WRITE: u32 = if OTHER_IOC { 4 } else { 1 };
 const IOC_READ: u32 = 2;
 const IOC_DIRECTION_SHIFT: u32 = if OTHER_IOC { 29 } else { 30 };
 
-#[expect(
-    clippy::cast_possible_wrap,
-    clippy::allow_attributes,
-    reason = "the request is a bit pattern"
-)]
 const fn ioctl_code(direction: u32, number: u32, size: u32) -> libc::Ioctl {
     ((direction << IOC_DIRECTION_SHIFT) | (size << 16) | (0x24 << 8) | number) as libc::Ioctl
 }
