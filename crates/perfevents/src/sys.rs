@@ -152,7 +152,7 @@ pub(crate) fn set_output(fd: BorrowedFd<'_>, target: Option<BorrowedFd<'_>>) -> 
 /// `PERF_EVENT_IOC_PAUSE_OUTPUT`: stops, or goes on, writing to the event's ring.
 pub(crate) fn pause_output(fd: BorrowedFd<'_>, pause: bool) -> io::Result<()> {
     // SAFETY: the request takes a flag.
-    check(unsafe { libc::ioctl(fd.as_raw_fd(), io(9), libc::c_ulong::from(pause)) }).map(drop)
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), iow(9, 4), libc::c_ulong::from(pause)) }).map(drop)
 }
 
 /// `PERF_EVENT_IOC_SET_FILTER`: a tracepoint's filter expression.

@@ -1,0 +1,9 @@
+//! Sessions and events against a real kernel. A test whose event the machine refuses says so and ends.
+
+mod attach;
+mod collect;
+mod events;
+mod losses;
+mod oracle;
+mod sessions;
+mod unprivileged;
