@@ -34,4 +34,4 @@ pub use name::event_name;
 pub use read::FileRecord;
 pub use recording::{Format, PerfData};
 pub use summary::{ReadSummary, RecordCounts};
-pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};
+pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer, tracing_data};

@@ -4,7 +4,7 @@ mod support;
 
 use dioptra_perfdata::{
     BuildId, EventToWrite, FeaturesToWrite, PerfData, WriteError, WriteOptions, Writer, file_type,
-    is_file_type,
+    is_file_type, tracing_data,
 };
 use dioptra_perfevents::record::RawRecord;
 use std::fs::File;
@@ -26,7 +26,7 @@ fn bytes_of(raw: &RawRecord<'_>) -> Vec<u8> {
 }
 
 /// The events of a recording, as they are written; the ids come with `ids` only.
-fn events(recording: &PerfData, ids: bool) -> Vec<EventToWrite> {
+fn events_of(recording: &PerfData, ids: bool) -> Vec<EventToWrite> {
     let events = recording.events().iter();
     events
         .map(|event| EventToWrite {
@@ -61,7 +61,7 @@ fn features(recording: &PerfData) -> FeaturesToWrite {
 /// Writes the records of `from` into `to`, a round after every hundred of them.
 fn copy(from: &PerfData, to: &Path, options: WriteOptions, late_ids: bool) -> u64 {
     let file = File::create(to).expect("a file");
-    let events = events(from, !late_ids);
+    let events = events_of(from, !late_ids);
     let mut writer = Writer::create(file, &events, options).expect("a writer");
     let mut count = 0;
     from.read(|record| {
@@ -171,6 +171,53 @@ fn accepted(path: &Path, from: &PerfData, what: &str) {
             .collect();
         assert!(list.contains(&hex), "{what}: no {hex} in {list}");
     }
+}
+
+#[test]
+fn serial_tracepoints_are_described() {
+    if !has_perf() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let original = folder.path().join("perf.data");
+    let events = [
+        "-e",
+        "sched:sched_switch,sched:sched_process_exit,cpu-clock",
+    ];
+    if record(&original, &events, BUSY).is_none() {
+        return;
+    }
+    let from = PerfData::open(&original).expect("a recording");
+    let names: Vec<_> = from.events().iter().map(|event| &event.name).collect();
+    let data = match tracing_data(Path::new("/sys/kernel/tracing"), &names) {
+        Ok(data) => data,
+        Err(error) => {
+            println!("skipped: tracefs cannot be read: {error}");
+            return;
+        }
+    };
+    let path = folder.path().join("written.data");
+    let file = File::create(&path).expect("a file");
+    let options = WriteOptions::default();
+    let mut writer = Writer::create(file, &events_of(&from, true), options).expect("a writer");
+    from.read(|record| {
+        if !is_file_type(record.raw.kind) {
+            let written = writer.write(&bytes_of(&record.raw));
+            written.expect("a record written");
+        }
+        ControlFlow::Continue(())
+    });
+    let mut features = features(&from);
+    features.tracing_data = Some(data);
+    writer.finish(&features).expect("an end");
+    // perf prints the fields of each tracepoint from the descriptions.
+    let script = |path: &Path| perf(&["script", "-i", text(path)]).stdout;
+    let (written, original) = (script(&path), script(&original));
+    assert_eq!(
+        String::from_utf8_lossy(&written),
+        String::from_utf8_lossy(&original)
+    );
+    assert!(String::from_utf8_lossy(&written).contains("next_pid="));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub struct FeaturesToWrite {
     pub caches: Vec<CacheLevel>,
     /// Whether branch stacks were sampled.
     pub branch_stack: bool,
-    /// Descriptions of tracepoints, as perf and trace-cmd write them.
+    /// Descriptions of tracepoints, from [`crate::tracing_data`]: perf refuses a recording of tracepoints without.
     pub tracing_data: Option<Vec<u8>>,
 }
 

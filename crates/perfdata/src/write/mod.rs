@@ -5,8 +5,10 @@
 
 mod compress;
 mod features;
+mod tracing;
 
 pub use features::FeaturesToWrite;
+pub use tracing::tracing_data;
 
 use crate::error::WriteError;
 use crate::events::{EventDescription, EventTable};
