@@ -288,7 +288,7 @@ impl<'a> Loader<'a> {
                 if comm.exec {
                     let process = self.tasks.threads()[thread as usize].process;
                     self.grow(process);
-                    self.spaces[process as usize] = Space::default();
+                    self.spaces[process as usize].exec(&self.budget);
                     self.change(process);
                 }
             }
@@ -352,6 +352,7 @@ impl<'a> Loader<'a> {
                 end,
                 bias: 0,
                 module,
+                image: 0,
             };
             self.kernel.insert(mapping, &self.budget);
             self.changes += 1;
@@ -377,6 +378,7 @@ impl<'a> Loader<'a> {
             end,
             bias,
             module,
+            image: 0,
         };
         self.spaces[process as usize].insert(mapping, &self.budget);
         self.change(process);
@@ -407,6 +409,7 @@ impl<'a> Loader<'a> {
             end: symbol.address.saturating_add(u64::from(symbol.length)),
             bias: 0,
             module,
+            image: 0,
         };
         self.kernel.insert(mapping, &self.budget);
         self.changes += 1;

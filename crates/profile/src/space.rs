@@ -14,6 +14,8 @@ pub(crate) struct Mapping {
     /// What turns an address into the module's relative address: relative = address - bias.
     pub bias: u64,
     pub module: ModuleId,
+    /// Which image of its process it belongs to, counted from the first exec; see [`Space::exec`].
+    pub image: u32,
 }
 
 /// How many mappings copied spaces may hold in all. Real machines stay far below; a hostile file of forks and
@@ -54,6 +56,8 @@ impl Drop for Shared {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Space {
     mappings: Rc<Shared>,
+    /// Which image runs now.
+    image: u32,
     /// Where the last address was found: the next one is likely to lie there too.
     last: usize,
 }
@@ -82,8 +86,21 @@ impl Space {
         }
     }
 
-    /// Adds a mapping, which replaces what it overlaps.
+    /// Starts a new image. The mappings of the one before stay until new ones cover them: samples within the exec
+    /// itself still have its callers. Those of older images go.
+    pub(crate) fn exec(&mut self, budget: &CopyBudget) {
+        let image = self.image;
+        self.own(budget).retain(|mapping| mapping.image == image);
+        self.image = image.wrapping_add(1);
+        self.last = 0;
+    }
+
+    /// Adds a mapping of the image that runs now, which replaces what it overlaps.
     pub(crate) fn insert(&mut self, new: Mapping, budget: &CopyBudget) {
+        let new = Mapping {
+            image: self.image,
+            ..new
+        };
         if new.start >= new.end {
             return;
         }
@@ -156,6 +173,7 @@ mod tests {
             end,
             bias: start,
             module,
+            image: 0,
         }
     }
 
@@ -232,6 +250,18 @@ mod tests {
         assert_eq!(budget.held.get(), 0);
         assert_eq!(child.start(), None);
         assert_eq!(parent.start(), Some(10));
+    }
+
+    #[test]
+    fn an_exec_keeps_the_image_before_where_the_new_one_is_not() {
+        let budget = CopyBudget::default();
+        let mut space = Space::default();
+        space.insert(mapping(10, 20, 1), &budget);
+        space.exec(&budget);
+        space.insert(mapping(15, 30, 2), &budget);
+        assert_eq!(ranges(&space), [(10, 15, 1), (15, 30, 2)]);
+        space.exec(&budget);
+        assert_eq!(ranges(&space), [(15, 30, 2)]);
     }
 
     #[test]

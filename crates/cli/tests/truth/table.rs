@@ -1,0 +1,258 @@
+//! Tables as both tools print them, in one shape.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What stands for all addresses of a module that have no name.
+pub const UNKNOWN: &str = "[unknown]";
+
+/// One row: a function of a module.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    pub module: String,
+    pub name: String,
+    /// Percentages as printed, without the sign.
+    pub total: String,
+    pub own: String,
+    pub samples: u64,
+    pub weight: u64,
+}
+
+/// Rows by event.
+pub type Table = BTreeMap<String, Vec<Row>>;
+
+/// A file with a profile, and perf's symbol cache, which must stay empty: perf would take names from it.
+pub struct Recording {
+    pub file: PathBuf,
+    pub cache: PathBuf,
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().expect("the command starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}",
+        output.status,
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+impl Recording {
+    /// perf's table of functions.
+    pub fn perfs(&self, children: bool) -> Table {
+        let mut command = Command::new("perf");
+        command
+            .arg("--buildid-dir")
+            .arg(&self.cache)
+            .args(["report", "--stdio", "-g", "none"])
+            .args(["--no-inline", "--no-demangle", "--sort", "dso,sym"])
+            .arg(if children {
+                "--children"
+            } else {
+                "--no-children"
+            })
+            // Exact sums beside the percentages, and columns that can be told apart.
+            .args(["--show-nr-samples", "--show-total-period"])
+            .args(["--field-separator", "|", "-i"])
+            .arg(&self.file);
+        parse_perfs(&run(&mut command))
+    }
+
+    /// Our table of functions.
+    pub fn ours(&self, children: bool) -> Table {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+        command
+            .args(["report", "--no-demangle", "--format", "json", "-i"])
+            .arg(&self.file);
+        if children {
+            command.arg("--children");
+        }
+        let json = serde_json::from_str(&run(&mut command)).expect("valid JSON");
+        parse_ours(&json)
+    }
+
+    /// The sums of weights of perf's rows by `key` (a sort key such as `pid`), as `perf report` prints that key.
+    pub fn perfs_by(&self, key: &str) -> BTreeMap<String, u64> {
+        let mut command = Command::new("perf");
+        command
+            .arg("--buildid-dir")
+            .arg(&self.cache)
+            .args(["report", "--stdio", "-g", "none", "--no-children"])
+            .args([
+                "--sort",
+                key,
+                "--show-total-period",
+                "--field-separator",
+                "|",
+                "-i",
+            ])
+            .arg(&self.file);
+        let mut sums = BTreeMap::new();
+        for line in run(&mut command).lines() {
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            if let [_, weight, name] = cells[..]
+                && let Ok(weight) = weight.parse::<u64>()
+            {
+                *sums.entry(name.to_owned()).or_default() += weight;
+            }
+        }
+        sums
+    }
+
+    /// The sums of weights of our rows by `dimension`, a row's name being made from its cells by column id.
+    pub fn ours_by(
+        &self,
+        dimension: &str,
+        name: impl Fn(&BTreeMap<String, String>) -> String,
+    ) -> BTreeMap<String, u64> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+        command
+            .args(["report", "--by", dimension, "--format", "json", "-i"])
+            .arg(&self.file);
+        let json: serde_json::Value = serde_json::from_str(&run(&mut command)).expect("valid JSON");
+        let columns: Vec<String> = array(&json["columns"])
+            .iter()
+            .map(|column| string(&column["id"]))
+            .collect();
+        let mut sums = BTreeMap::new();
+        for row in array(&json["rows"]) {
+            let cells: BTreeMap<String, String> = columns
+                .iter()
+                .cloned()
+                .zip(array(&row["cells"]).iter().map(|cell| match cell {
+                    serde_json::Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                }))
+                .collect();
+            let weight: u64 = cells["weight"].parse().expect("a weight");
+            *sums.entry(name(&cells)).or_default() += weight;
+        }
+        sums
+    }
+
+    /// The path of each module that is mapped anywhere, by its base name.
+    pub fn module_paths(&self) -> BTreeMap<String, PathBuf> {
+        let mut command = Command::new("perf");
+        command
+            .args(["script", "--show-mmap-events", "-F", "comm", "-i"])
+            .arg(&self.file);
+        run(&mut command)
+            .lines()
+            .filter(|line| line.contains("PERF_RECORD_MMAP"))
+            .filter_map(|line| {
+                let path = PathBuf::from(&line[line.find(" /")? + 1..]);
+                let base = path.file_name()?.to_string_lossy().into_owned();
+                Some((base, path))
+            })
+            .collect()
+    }
+}
+
+/// Reads the output of `perf report --field-separator '|'`.
+fn parse_perfs(text: &str) -> Table {
+    let mut table = Table::new();
+    let mut event = String::new();
+    let mut two_percentages = false;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# Samples: ") {
+            // `1K of event 'cpu-clock'`, sometimes followed by more.
+            event = rest.split('\'').nth(1).expect("an event's name").to_owned();
+            table.entry(event.clone()).or_default();
+        } else if line.starts_with("# Children") {
+            two_percentages = true;
+        } else if line.starts_with("# Overhead") {
+            two_percentages = false;
+        }
+        if line.starts_with('#') || line.trim().is_empty() {
+            continue;
+        }
+        let mut cells = line
+            .splitn(if two_percentages { 6 } else { 5 }, '|')
+            .map(str::trim);
+        let mut next = || {
+            cells
+                .next()
+                .unwrap_or_else(|| panic!("a short line: {line}"))
+        };
+        let total = next().trim_end_matches('%').to_owned();
+        let own = if two_percentages {
+            next().trim_end_matches('%').to_owned()
+        } else {
+            total.clone()
+        };
+        let number = |text: &str| -> u64 { text.parse().unwrap_or_else(|_| panic!("{line}")) };
+        let samples = number(next());
+        let weight = number(next());
+        let module = next().to_owned();
+        // `[.] name`, or `[.] 0x00007f…` where there is no name.
+        let symbol = next();
+        let name = symbol.get(4..).unwrap_or_default();
+        let digits = name.strip_prefix("0x").unwrap_or(name);
+        let is_address =
+            digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        table.entry(event.clone()).or_default().push(Row {
+            module,
+            name: if is_address { UNKNOWN } else { name }.to_owned(),
+            total,
+            own,
+            samples,
+            weight,
+        });
+    }
+    table
+}
+
+/// Reads our JSON.
+fn parse_ours(json: &serde_json::Value) -> Table {
+    let columns: Vec<(String, String)> = array(&json["columns"])
+        .iter()
+        .map(|column| (string(&column["id"]), string(&column["event"])))
+        .collect();
+    let index = |id: &str| columns.iter().position(|(known, _)| known == id);
+    let (module, function) = (
+        index("module").expect("modules"),
+        index("function").expect("functions"),
+    );
+    let mut table = Table::new();
+    for number in 1.. {
+        let suffix = if number == 1 {
+            String::new()
+        } else {
+            format!("_{number}")
+        };
+        let column = |name: &str| index(&format!("{name}{suffix}"));
+        let Some(samples) = column("samples") else {
+            break;
+        };
+        let own = column("self_percent").expect("self");
+        let total = column("total_percent").unwrap_or(own);
+        let weight = column("weight").unwrap_or(samples);
+        let rows = array(&json["rows"]).iter().map(|row| {
+            let cells = array(&row["cells"]);
+            let percent = |index: usize| format!("{:.2}", cells[index].as_f64().expect("a number"));
+            Row {
+                module: string(&cells[module]),
+                name: string(&cells[function]),
+                total: percent(total),
+                own: percent(own),
+                samples: cells[samples].as_u64().expect("a count"),
+                weight: cells[weight].as_u64().expect("a weight"),
+            }
+        });
+        // Each row is there for some event; perf leaves it out for those that it does not concern.
+        let rows = rows.filter(|row| row.samples > 0 || row.total != "0.00");
+        table.insert(columns[samples].1.clone(), rows.collect());
+    }
+    table
+}
+
+fn array(value: &serde_json::Value) -> &[serde_json::Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn string(value: &serde_json::Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
