@@ -62,6 +62,7 @@ fn assert_rows_equal(mut perfs: Vec<Row>, mut ours: Vec<Row>, aliases: &mut Alia
         };
         named(perf) && renamed == *our && aliases.same_place(&perf.module, &perf.name, &our.name)
     });
+    merge_namesakes(&mut perfs, &mut ours);
     name_less(&mut perfs, &mut ours);
     // What is left must be unnamed, or count as such.
     let differs = |row: &&Row| row.name != UNKNOWN && !row.name.ends_with("@plt");
@@ -94,6 +95,29 @@ fn assert_rows_equal(mut perfs: Vec<Row>, mut ours: Vec<Row>, aliases: &mut Alia
             sum(&of(&ours)),
             "{what}: unnamed addresses of {module}"
         );
+    }
+}
+
+/// Two files of one base name, such as two builds of a program, are two modules of ours; perf adds up their
+/// functions that have one name and one address. Removes groups of rows of one name whose sums are equal.
+fn merge_namesakes(perfs: &mut Vec<Row>, ours: &mut Vec<Row>) {
+    let sums = |rows: &[Row], like: &Row| -> (u64, u64, f64) {
+        rows.iter()
+            .filter(|row| row.module == like.module && row.name == like.name)
+            .fold((0, 0, 0.0), |(samples, weight, total), row| {
+                let percent: f64 = row.total.parse().expect("a percentage");
+                (samples + row.samples, weight + row.weight, total + percent)
+            })
+    };
+    let candidates = perfs.clone();
+    for row in candidates.iter().filter(|row| row.name != UNKNOWN) {
+        let (perf, our) = (sums(perfs, row), sums(ours, row));
+        // Each printed percentage is off by half of its last digit at most.
+        if (perf.0, perf.1) == (our.0, our.1) && (perf.2 - our.2).abs() < 0.021 {
+            let other = |each: &Row| each.module != row.module || each.name != row.name;
+            perfs.retain(other);
+            ours.retain(other);
+        }
     }
 }
 
