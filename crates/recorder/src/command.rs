@@ -375,8 +375,11 @@ impl Child<'_> {
             if got != 1 {
                 libc::_exit(127);
             }
-            // Rust ignores it, and an ignored signal stays so after exec.
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            // Rust ignores SIGPIPE, shells the others for background jobs, and an ignored signal stays so after exec.
+            // But what asks us for the end of a recording has to end the command as well.
+            for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             libc::sigprocmask(libc::SIG_SETMASK, self.mask, ptr::null_mut());
             let errno = self.image.execute().to_ne_bytes();
             libc::write(self.failure, errno.as_ptr().cast(), errno.len());
@@ -435,11 +438,15 @@ mod tests {
     }
 
     #[test]
-    fn sigpipe_has_its_default_effect_in_the_command() {
-        assert_eq!(
-            run(&["sh", "-c", "kill -PIPE $$"]).unwrap(),
-            CommandStatus::Signaled(libc::SIGPIPE)
-        );
+    fn signals_have_their_default_effect_in_the_command() {
+        // A shell could not undo that a signal was ignored when it started.
+        for signal in [libc::SIGPIPE, libc::SIGINT] {
+            let kill = format!("kill -{signal} $$");
+            assert_eq!(
+                run(&["sh", "-c", &kill]).unwrap(),
+                CommandStatus::Signaled(signal)
+            );
+        }
     }
 
     #[test]

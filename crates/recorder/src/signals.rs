@@ -45,7 +45,8 @@ pub struct Signals {
 impl Signals {
     /// Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread and makes them readable.
     ///
-    /// A signal that was ignored when we were started, such as SIGHUP under `nohup`, stays ignored.
+    /// SIGHUP stays ignored if it was when we were started, as by `nohup`. SIGINT does not: shells without job control
+    /// start background jobs so, whose recording `kill -INT` must end nevertheless.
     ///
     /// # Errors
     /// Of the system calls.
@@ -59,7 +60,7 @@ impl Signals {
                 if signal == libc::SIGCHLD {
                     // Ignored children could not be waited for.
                     libc::signal(signal, libc::SIG_DFL);
-                } else if is_ignored(signal) {
+                } else if signal == libc::SIGHUP && is_ignored(signal) {
                     continue;
                 }
                 libc::sigaddset(&mut set, signal);
