@@ -29,6 +29,9 @@ use thiserror::Error;
 /// How long the loop waits at most before it reports progress.
 const TICK: Duration = Duration::from_millis(100);
 
+/// How long the command may take to end before the observer is told that it is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
 /// Why a recording failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -131,13 +134,15 @@ fn wait_for(
     failure: Option<&RecordError>,
     observer: &mut dyn Observer,
 ) -> Result<CommandStatus, RecordError> {
-    if let Some(status) = command.try_wait()? {
-        return Ok(status);
-    }
-    observer.waiting(failure);
+    let silent_until = Instant::now() + PATIENCE;
+    let mut told = false;
     loop {
         if let Some(status) = command.try_wait()? {
             return Ok(status);
+        }
+        if !told && Instant::now() >= silent_until {
+            told = true;
+            observer.waiting(failure);
         }
         signals.wait(TICK).map_err(RecordError::Signals)?;
         while let Some(received) = signals.take() {

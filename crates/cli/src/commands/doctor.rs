@@ -6,7 +6,7 @@ mod sampling;
 
 use check::{Check, Status};
 use dioptra_report::escape;
-use serde_json::json;
+use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -75,22 +75,20 @@ fn write_text(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result
     }
 }
 
+/// The findings for programs.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    usable: bool,
+    checks: &'a [Check],
+}
+
 fn write_json(checks: &[Check], usable: bool, mut out: impl Write) -> io::Result<()> {
-    let checks: Vec<_> = checks
-        .iter()
-        .map(|check| {
-            json!({
-                "id": check.id,
-                "name": check.name,
-                "status": check.status.word(),
-                "found": check.found,
-                "value": check.value,
-                "cost": check.cost,
-                "remedy": check.remedy,
-            })
-        })
-        .collect();
-    let document = json!({ "schema": 1, "usable": usable, "checks": checks });
+    let document = Document {
+        schema: 1,
+        usable,
+        checks,
+    };
     serde_json::to_writer_pretty(&mut out, &document)?;
     writeln!(out)
 }

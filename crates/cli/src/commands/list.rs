@@ -1,11 +1,148 @@
-//! `dioptra list`.
+//! `dioptra list`: what this machine has, with the names to type.
 
+use clap::{Subcommand, ValueEnum};
+use dioptra_perfevents::{EventKind, ListedEvent, list_events};
+use dioptra_report::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
+use std::collections::BTreeMap;
+use std::io;
 use std::process::ExitCode;
 
 /// Arguments of `dioptra list`.
 #[derive(clap::Args)]
-pub struct Arguments {}
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
 
-pub fn run(_arguments: Arguments) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not built yet")
+#[derive(Subcommand)]
+enum What {
+    /// Events to count and sample, whether they work here, and what they need
+    Events(Events),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra list events             all but tracepoints, whose systems are counted
+  dioptra list events sched:      tracepoints of the scheduler
+  dioptra list events cache       whatever has `cache` in its name, kind or description
+
+Modifiers go behind an event: cycles:u (user space), :k (kernel), :p or :pp (precise addresses).")]
+struct Events {
+    /// Only events with this in their name, kind or description
+    #[arg(value_name = "FILTER")]
+    filter: Option<String>,
+    /// How to show the table
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    format: Shape,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// Aligned columns
+    Text,
+    /// RFC 4180
+    Csv,
+    /// For programs
+    Json,
+}
+
+impl From<Shape> for Format {
+    fn from(shape: Shape) -> Self {
+        match shape {
+            Shape::Text => Format::Text,
+            Shape::Csv => Format::Csv,
+            Shape::Json => Format::Json,
+        }
+    }
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let What::Events(events) = arguments.what;
+    let mut listed = list_events();
+    let mut left_out = 0;
+    match &events.filter {
+        Some(filter) => {
+            let filter = filter.to_lowercase();
+            listed.retain(|event| matches(event, &filter));
+        }
+        // There are thousands; for programs they are there.
+        None if events.format == Shape::Text => {
+            let before = listed.len();
+            listed.retain(|event| event.kind != EventKind::Tracepoint);
+            left_out = before - listed.len();
+        }
+        None => {}
+    }
+    if listed.is_empty() {
+        let filter = events.filter.as_deref().unwrap_or_default();
+        eprintln!(
+            "dioptra: no event has `{filter}` in its name, kind or description; try `dioptra list events`"
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut table = table(&listed, events.format)?;
+    if left_out > 0 {
+        table.facts.add(
+            Severity::Info,
+            "tracepoints_left_out",
+            format!(
+                "{left_out} tracepoints are not shown; `dioptra list events tracepoint` shows them"
+            ),
+            left_out,
+        );
+    }
+    Format::from(events.format).write(&mut table, None, io::stdout().lock())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a lower-case text is part of what is shown of an event.
+fn matches(event: &ListedEvent, filter: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(filter);
+    has(&event.name)
+        || event.aliases.iter().any(|alias| has(alias))
+        || has(&event.kind.to_string())
+        || has(&event.description)
+}
+
+/// The table of events. Why events do not work is a column for programs; for people it is said once, not once an event.
+fn table(events: &[ListedEvent], shape: Shape) -> anyhow::Result<Table> {
+    let name = |id: &str, name: &str| Column::new(id, name, ColumnKind::Name, Unit::None);
+    let mut columns = vec![
+        name("event", "event"),
+        name("kind", "kind"),
+        name("works", "works here"),
+        name("aliases", "also"),
+        name("description", "counts"),
+    ];
+    let refusal_is_shown = shape != Shape::Text;
+    if refusal_is_shown {
+        columns.push(name("refusal", "what it lacks"));
+    }
+    let mut table = Table::new(columns);
+    let mut refusals: BTreeMap<&str, usize> = BTreeMap::new();
+    for event in events {
+        let mut cells = vec![
+            Cell::name(event.name.as_str()),
+            Cell::name(event.kind.to_string()),
+            Cell::name(if event.works.is_ok() { "yes" } else { "no" }),
+            Cell::name(event.aliases.join(" ")),
+            Cell::name(event.description.as_str()),
+        ];
+        let refusal = event.works.as_ref().err().map(String::as_str);
+        if let Some(refusal) = refusal {
+            *refusals.entry(refusal).or_default() += 1;
+        }
+        if refusal_is_shown {
+            cells.push(Cell::name(refusal.unwrap_or_default()));
+        }
+        table.push(None, cells)?;
+    }
+    for (refusal, count) in refusals {
+        let text = format!("{count} events do not work here: {refusal}");
+        table
+            .facts
+            .add(Severity::Info, "events_that_do_not_work", text, count);
+    }
+    Ok(table)
 }

@@ -1,9 +1,11 @@
 //! One finding of the doctor.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// How well something works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Status {
     /// Fully.
     Ok,
@@ -14,7 +16,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The word in text and JSON.
+    /// The word in text, as in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -25,7 +27,7 @@ impl Status {
 }
 
 /// One finding.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
     /// Short and stable, for programs.
     pub id: &'static str,
