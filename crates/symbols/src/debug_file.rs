@@ -58,6 +58,42 @@ pub(crate) fn find(
         .find(|path| path != wanted.path && accept(path, wanted, true, notes))
 }
 
+/// Finds the file that holds what several debug files have in common, by `.gnu_debugaltlink` of the
+/// file at `from`: its name and build id.
+pub(crate) fn find_supplementary(
+    from: &Path,
+    (name, build_id): (&[u8], &[u8]),
+    options: &SymbolOptions,
+    notes: &mut Vec<Note>,
+) -> Option<PathBuf> {
+    let wanted = Wanted {
+        path: from,
+        build_id: Some(build_id),
+        link: None,
+    };
+    let name = Path::new(OsStr::from_bytes(name));
+    let mut candidates = Vec::new();
+    if name.is_absolute() {
+        if let Some(root) = &options.symfs {
+            candidates.push(root.join(name.strip_prefix("/").unwrap_or(name)));
+        }
+        candidates.push(name.to_path_buf());
+    } else {
+        // Debug files are found through links by build id too; the name is meant from the real place.
+        let real = from.canonicalize();
+        let dirs = [from.parent(), real.as_deref().ok().and_then(Path::parent)];
+        candidates.extend(dirs.into_iter().flatten().map(|dir| dir.join(name)));
+    }
+    if build_id.len() > 1 {
+        let (first, rest) = build_id.split_at(1);
+        let below = format!(".build-id/{}/{}.debug", Hex(first), Hex(rest));
+        candidates.extend(directories(options).map(|dir| dir.join(&below)));
+    }
+    candidates
+        .into_iter()
+        .find(|path| accept(path, &wanted, false, notes))
+}
+
 /// The debug directories, those below `symfs` first.
 fn directories(options: &SymbolOptions) -> impl Iterator<Item = PathBuf> {
     let below_symfs = options.symfs.iter().flat_map(|root| {

@@ -49,6 +49,12 @@ impl Segment {
         (inside < self.file_size).then(|| self.offset.checked_add(inside))?
     }
 
+    /// The address of a file offset that this segment maps.
+    pub(crate) fn address_of(&self, offset: u64) -> Option<u64> {
+        let inside = offset.checked_sub(self.offset)?;
+        (inside < self.file_size).then(|| self.address.checked_add(inside))?
+    }
+
     /// Where its part of the file ends.
     pub(crate) fn end(&self) -> u64 {
         self.offset.saturating_add(self.file_size)
@@ -61,6 +67,7 @@ pub(crate) struct Section<'d> {
     pub name: &'d [u8],
     pub kind: elf::SectionType,
     pub executable: bool,
+    pub compressed: bool,
     pub address: u64,
     pub offset: u64,
     pub size: u64,
@@ -153,6 +160,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 name: string_at(names, section.sh_name(endian)),
                 kind: section.sh_type(endian),
                 executable: section.sh_flags(endian).contains(elf::SHF_EXECINSTR),
+                compressed: section.sh_flags(endian).contains(elf::SHF_COMPRESSED),
                 address: section.sh_addr(endian).into(),
                 offset: section.sh_offset(endian).into(),
                 size: section.sh_size(endian).into(),
@@ -381,6 +389,14 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
         let at = (name.len() + 1).next_multiple_of(4);
         let (checksum, _) = object::pod::from_bytes::<U32<Endianness>>(bytes.get(at..)?).ok()?;
         Some((name, checksum.get(self.endian)))
+    }
+
+    /// The name and build id of the file that `.gnu_debugaltlink` refers to, which holds what several
+    /// debug files have in common (dwz makes it).
+    pub(crate) fn supplementary_link(&self) -> Option<(&'d [u8], &'d [u8])> {
+        let bytes = self.bytes(self.section_named(b".gnu_debugaltlink")?).ok()?;
+        let end = memchr::memchr(0, bytes)?;
+        Some((&bytes[..end], &bytes[end + 1..]))
     }
 
     /// Whether addresses have 64 bits (rather than 32).

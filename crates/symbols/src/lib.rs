@@ -14,7 +14,10 @@
 //! * **Files are read, not mapped**, and only the parts that are needed: a file that shrinks while
 //!   it is read gives a note instead of a SIGBUS.
 //!
-//! Sources, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
+//! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug
+//! information of the file or of its debug file, packed, shared (dwz) or split (`.dwo`, `.dwp`).
+//!
+//! Sources of names, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
 //! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
 //! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
 //! file that no symbol names, [`ModuleSymbols::extent`] still tells where its function begins and ends.
@@ -34,23 +37,28 @@
 //! }
 //! ```
 
+mod append_only;
 mod build_id;
 mod debug_file;
 mod demangle;
+mod dwarf_sections;
 mod elf;
 mod extents;
 mod kernel;
+mod lines;
 mod mini_debug_info;
 mod module;
 mod note;
 mod options;
 mod plt;
+mod split_dwarf;
 mod symbolizer;
 mod table;
 mod vdso;
 
 pub use build_id::build_id;
 pub use demangle::demangle;
+pub use lines::{Frame, LineRange, LineReader, ModuleLines};
 pub use module::{Function, ModuleSymbols};
 pub use note::Note;
 pub use options::{ModuleKind, ModuleRequest, RecordedKernel, SymbolOptions};

@@ -63,6 +63,31 @@ pub enum Note {
         /// Why it was not used.
         why: String,
     },
+    /// Neither the file nor a debug file tells source lines.
+    NoLines {
+        /// The file.
+        path: PathBuf,
+        /// Its build id, which names its debug file.
+        build_id: Option<Vec<u8>>,
+    },
+    /// The file that holds what several debug files have in common was not found: some names and
+    /// lines are missing.
+    NoSupplementaryFile {
+        /// The debug file that refers to it.
+        path: PathBuf,
+        /// The name by which it is referred to.
+        wanted: PathBuf,
+        /// Its build id.
+        build_id: Vec<u8>,
+    },
+    /// Split debug files (`.dwo`) were not found: inline frames and names of some functions are
+    /// missing.
+    NoSplitFiles {
+        /// The file that refers to them.
+        path: PathBuf,
+        /// How many were wanted so far and not found.
+        missing: usize,
+    },
     /// The kernel hides its addresses from this user.
     KernelRestricted {
         /// The file that should have told them.
@@ -165,6 +190,33 @@ impl fmt::Display for Note {
             Self::DebugFileRefused { path, why } => write!(
                 f,
                 "{}: debug file not used ({why}). Install the debug package of the same build",
+                path.display()
+            ),
+            Self::NoLines { path, build_id } => {
+                write!(
+                    f,
+                    "{}: no source lines. Build it with -g, or install its debug package",
+                    path.display()
+                )?;
+                match build_id {
+                    Some(id) => write!(f, " (build id {})", Hex(id)),
+                    None => Ok(()),
+                }
+            }
+            Self::NoSupplementaryFile {
+                path,
+                wanted,
+                build_id,
+            } => write!(
+                f,
+                "{}: it refers to {} (build id {}), which is not there; some names and lines are missing. Install the debug package whole",
+                path.display(),
+                wanted.display(),
+                Hex(build_id)
+            ),
+            Self::NoSplitFiles { path, missing } => write!(
+                f,
+                "{}: {missing} of its .dwo files are not there; inline frames and function names are missing. Put them back, or a .dwp file (made by dwp) beside the program",
                 path.display()
             ),
             Self::KernelRestricted { path } => write!(

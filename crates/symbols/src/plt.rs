@@ -238,6 +238,7 @@ mod tests {
             name: b".plt",
             kind: elf::SHT_PROGBITS,
             executable: true,
+            compressed: false,
             address,
             offset: 0,
             size,

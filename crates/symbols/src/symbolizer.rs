@@ -20,7 +20,7 @@ use crate::{kernel, mini_debug_info, vdso};
 /// threads.
 #[derive(Debug, Clone, Default)]
 pub struct Symbolizer {
-    options: SymbolOptions,
+    pub(crate) options: SymbolOptions,
 }
 
 impl Symbolizer {
@@ -82,7 +82,7 @@ impl Symbolizer {
     }
 
     /// Where the recorded path lies on this machine.
-    fn locate(&self, request: &ModuleRequest<'_>) -> PathBuf {
+    pub(crate) fn locate(&self, request: &ModuleRequest<'_>) -> PathBuf {
         let here = |path: &Path| match &self.options.symfs {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
             None => path.to_path_buf(),
@@ -100,6 +100,34 @@ impl Symbolizer {
             return here(Path::new(name));
         }
         path
+    }
+}
+
+/// The image, if it is the recorded one.
+pub(crate) fn recorded_image<'d, R: ReadRef<'d>>(
+    data: R,
+    path: &Path,
+    recorded: Option<&[u8]>,
+) -> Result<Image<'d, R>, Note> {
+    let image = Image::parse(data).map_err(|error| match error {
+        ElfError::NotElf => Note::NotElf {
+            path: path.to_path_buf(),
+        },
+        ElfError::Damaged(what) => Note::Damaged {
+            path: path.to_path_buf(),
+            what: what.to_owned(),
+        },
+    })?;
+    let found = image.build_id();
+    match recorded {
+        Some(recorded) if !found.is_some_and(|found| same_build(recorded, found)) => {
+            Err(Note::BuildIdMismatch {
+                path: path.to_path_buf(),
+                recorded: recorded.to_vec(),
+                found: found.map(<[u8]>::to_vec),
+            })
+        }
+        _ => Ok(image),
     }
 }
 
@@ -147,25 +175,11 @@ impl<'a> Loading<'a> {
 
     /// Takes the names of an image, if it is the recorded one, and of its debug file.
     fn read<'d, R: ReadRef<'d>>(&mut self, data: R, path: &Path, request: &ModuleRequest<'_>) {
-        let image = match Image::parse(data) {
+        let image = match recorded_image(data, path, request.build_id) {
             Ok(image) => image,
-            Err(ElfError::NotElf) => {
-                return self.notes.push(Note::NotElf {
-                    path: path.to_path_buf(),
-                });
-            }
-            Err(error) => return self.damaged(path, error),
+            Err(note) => return self.notes.push(note),
         };
         let build_id = image.build_id();
-        if let Some(recorded) = request.build_id
-            && !build_id.is_some_and(|found| same_build(recorded, found))
-        {
-            return self.notes.push(Note::BuildIdMismatch {
-                path: path.to_path_buf(),
-                recorded: recorded.to_vec(),
-                found: build_id.map(<[u8]>::to_vec),
-            });
-        }
         if let Some(what) = image.damage {
             self.damaged(path, ElfError::Damaged(what));
         }

@@ -1,0 +1,229 @@
+//! The debug sections of one file: read, unpacked, owned.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use gimli::{EndianSlice, RunTimeEndian, SectionId};
+use object::endian::Endianness;
+use object::read::{CompressedData, CompressionFormat, ReadRef};
+
+use crate::elf::{ElfError, Image, Section};
+
+/// How gimli reads sections here.
+pub(crate) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
+
+/// Debug information packs three to six to one; beyond this it is a bomb.
+const MOST_EXPANSION: u64 = 64;
+
+/// What lines and inline frames need. The others (locations of variables, types, macros) are more
+/// than half of a debug file.
+const NEEDED: [SectionId; 10] = [
+    SectionId::DebugAbbrev,
+    SectionId::DebugAddr,
+    SectionId::DebugAranges,
+    SectionId::DebugInfo,
+    SectionId::DebugLine,
+    SectionId::DebugLineStr,
+    SectionId::DebugRanges,
+    SectionId::DebugRngLists,
+    SectionId::DebugStr,
+    SectionId::DebugStrOffsets,
+];
+
+/// What a package of split files has besides. All sections its index tells of must be there, or its
+/// units can't be cut out.
+const NEEDED_IN_PACKAGE: [SectionId; 7] = [
+    SectionId::DebugCuIndex,
+    SectionId::DebugTuIndex,
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
+
+/// The debug sections of a file.
+#[derive(Debug, Default)]
+pub(crate) struct DebugSections {
+    found: Vec<(SectionId, Vec<u8>)>,
+    is_big_endian: bool,
+}
+
+impl DebugSections {
+    /// Whether an image has debug information of its own.
+    pub(crate) fn present<'d, R: ReadRef<'d>>(image: &Image<'d, R>) -> bool {
+        [&b".debug_info"[..], b".zdebug_info"]
+            .iter()
+            .filter_map(|name| image.section_named(name))
+            .any(|section| section.kind != object::elf::SHT_NOBITS && section.size > 0)
+    }
+
+    /// Reads the sections of a program or debug file.
+    pub(crate) fn read<'d, R: ReadRef<'d>>(
+        file: &File,
+        image: &Image<'d, R>,
+    ) -> Result<Self, ElfError> {
+        let names = NEEDED.iter().map(|&id| (id, id.name()));
+        Self::read_named(file, image, names)
+    }
+
+    /// Reads the sections of a `.dwo` or `.dwp` file.
+    pub(crate) fn read_split<'d, R: ReadRef<'d>>(
+        file: &File,
+        image: &Image<'d, R>,
+    ) -> Result<Self, ElfError> {
+        let is_package = image.section_named(b".debug_cu_index").is_some();
+        let more = &NEEDED_IN_PACKAGE[..if is_package {
+            NEEDED_IN_PACKAGE.len()
+        } else {
+            0
+        }];
+        let ids = NEEDED.iter().chain(more);
+        Self::read_named(
+            file,
+            image,
+            ids.filter_map(|&id| Some((id, id.dwo_name()?))),
+        )
+    }
+
+    fn read_named<'d, R: ReadRef<'d>>(
+        file: &File,
+        image: &Image<'d, R>,
+        names: impl Iterator<Item = (SectionId, &'static str)>,
+    ) -> Result<Self, ElfError> {
+        let mut found = Vec::new();
+        for (id, name) in names {
+            let is_old_packed = |section: &&Section<'_>| {
+                section.name.strip_prefix(b".z") == Some(&name.as_bytes()[1..])
+            };
+            let bytes = if let Some(section) = image.section_named(name.as_bytes()) {
+                let bytes = bytes_of(file, section)?;
+                if section.compressed {
+                    unpack(&bytes, image)?
+                } else {
+                    bytes
+                }
+            } else if let Some(section) = image.sections.iter().find(is_old_packed) {
+                unpack_old(&bytes_of(file, section)?)?
+            } else {
+                continue;
+            };
+            found.push((id, bytes));
+        }
+        Ok(Self {
+            found,
+            is_big_endian: image.endian() == Endianness::Big,
+        })
+    }
+
+    /// A section; empty when the file has none of this kind.
+    pub(crate) fn slice(&self, id: SectionId) -> Slice<'_> {
+        let bytes = self
+            .found
+            .iter()
+            .find(|&&(found, _)| found == id)
+            .map_or(&[][..], |(_, bytes)| bytes);
+        let endian = if self.is_big_endian {
+            RunTimeEndian::Big
+        } else {
+            RunTimeEndian::Little
+        };
+        EndianSlice::new(bytes, endian)
+    }
+
+    /// gimli's view of the sections.
+    pub(crate) fn dwarf(&self) -> gimli::Dwarf<Slice<'_>> {
+        let load = |id| Ok::<_, std::convert::Infallible>(self.slice(id));
+        match gimli::Dwarf::load(load) {
+            Ok(dwarf) => dwarf,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Heap memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.found.iter().map(|(_, bytes)| bytes.capacity()).sum()
+    }
+}
+
+/// A section's bytes as they lie in the file.
+pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, ElfError> {
+    if section.kind == object::elf::SHT_NOBITS {
+        return Ok(Vec::new());
+    }
+    // Before memory is asked for: the size is what the file claims.
+    let file_size = file.metadata().map_or(0, |data| data.len());
+    let outside = ElfError::Damaged("a debug section lies outside the file");
+    let end = section.offset.checked_add(section.size).ok_or(outside)?;
+    if end > file_size {
+        return Err(outside);
+    }
+    let size = usize::try_from(section.size).map_err(|_| outside)?;
+    let mut bytes = vec![0; size];
+    file.read_exact_at(&mut bytes, section.offset)
+        .map_err(|_| ElfError::Damaged("a debug section can't be read"))?;
+    Ok(bytes)
+}
+
+/// Unpacks a section with the flag `SHF_COMPRESSED`.
+pub(crate) fn unpack<'d, R: ReadRef<'d>>(
+    packed: &[u8],
+    image: &Image<'d, R>,
+) -> Result<Vec<u8>, ElfError> {
+    let short = ElfError::Damaged("a compressed debug section has no header");
+    let word = |at: usize, len: usize| -> Option<u64> {
+        let bytes = packed.get(at..at + len)?;
+        let fold = |value: u64, &byte: &u8| value << 8 | u64::from(byte);
+        Some(match image.endian() {
+            Endianness::Big => bytes.iter().fold(0, fold),
+            Endianness::Little => bytes.iter().rev().fold(0, fold),
+        })
+    };
+    // Kind and size; the 64-bit header has padding behind the kind.
+    let (size, header) = if image.is_64() {
+        (word(8, 8), 24)
+    } else {
+        (word(4, 4), 12)
+    };
+    let format = match word(0, 4) {
+        Some(1) => CompressionFormat::Zlib,
+        Some(2) => CompressionFormat::Zstandard,
+        Some(_) => {
+            return Err(ElfError::Damaged(
+                "a debug section is compressed by a method that is neither zlib nor zstd",
+            ));
+        }
+        None => return Err(short),
+    };
+    let data = packed.get(header..).ok_or(short)?;
+    decompress(format, data, size.ok_or(short)?)
+}
+
+/// Unpacks a `.zdebug_` section: `ZLIB`, the size, then the data.
+fn unpack_old(packed: &[u8]) -> Result<Vec<u8>, ElfError> {
+    let header = packed
+        .strip_prefix(b"ZLIB")
+        .and_then(|rest| rest.split_first_chunk());
+    let Some((size, data)) = header else {
+        return Err(ElfError::Damaged("a .zdebug section has no header"));
+    };
+    decompress(CompressionFormat::Zlib, data, u64::from_be_bytes(*size))
+}
+
+fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Result<Vec<u8>, ElfError> {
+    // A page more, for tiny sections of one repeated byte.
+    if size > (data.len() as u64).saturating_mul(MOST_EXPANSION) + 4096 {
+        return Err(ElfError::Damaged(
+            "a compressed debug section claims to unpack to far more than debug information",
+        ));
+    }
+    let packed = CompressedData {
+        format,
+        data,
+        uncompressed_size: size,
+    };
+    packed
+        .decompress()
+        .map(std::borrow::Cow::into_owned)
+        .map_err(|_| ElfError::Damaged("a compressed debug section can't be unpacked"))
+}
