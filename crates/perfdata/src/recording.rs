@@ -200,9 +200,9 @@ impl PerfData {
                 &mut described,
                 &mut Vec::new(),
             )
-            && features.hostname.is_some();
+            && (features.hostname.is_some() || !described.is_empty());
         let (data, salvaged) = if finished_without_data {
-            // No records, but sections: an empty recording, or the main file of a directory.
+            // No records, but sections that make sense: an empty recording, or the main file of a directory.
             (start..start, false)
         } else if unfinished || cut {
             features = Features::default();

@@ -2,13 +2,13 @@
 
 mod support;
 
-use dioptra_perfdata::{PerfData, file_type};
+use dioptra_perfdata::{Format, PerfData, file_type};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use support::{
-    has_perf, linux_perf_data_counts, name, our_counts, our_kernel_counts, our_samples,
-    perf_counts, perf_samples, shared_recordings,
+    has_perf, linux_perf_data_counts, name, our_counts, our_dump, our_kernel_counts, our_samples,
+    perf_counts, perf_dump, perf_samples, shared_recordings,
 };
 
 /// Those that perf 6.1 reads: the others have newer attrs or compressed records.
@@ -75,6 +75,32 @@ fn samples_of_each_event_are_perfs() {
         assert_eq!(ours, perfs, "{}", name(&path));
         assert_eq!(summary.unknown_ids, 0, "{}", name(&path));
         assert_eq!(summary.out_of_order, 0, "{}", name(&path));
+    }
+}
+
+fn remove_offset(line: &mut String) {
+    let mut words: Vec<_> = line.split(' ').collect();
+    words.remove(1);
+    *line = words.join(" ");
+}
+
+/// Every record, where it stands, when it comes, and the call chains.
+#[test]
+fn the_whole_order_is_perfs() {
+    if !has_perf() {
+        return;
+    }
+    for path in for_perf() {
+        let recording = PerfData::open(&path).expect("a recording");
+        let (mut ours, mut perfs) = (our_dump(&recording), perf_dump(&path));
+        if recording.format() == Format::Pipe {
+            // perf does not tell where in a pipe a record stands.
+            ours.iter_mut().chain(&mut perfs).for_each(remove_offset);
+        }
+        assert_eq!(ours.len(), perfs.len(), "{}", name(&path));
+        for (ours, perfs) in ours.iter().zip(&perfs) {
+            assert_eq!(ours, perfs, "{}", name(&path));
+        }
     }
 }
 

@@ -136,6 +136,17 @@ pub fn our_kernel_counts(recording: &PerfData) -> BTreeMap<u32, u64> {
     counts
 }
 
+/// How many samples perf finds in a recording that comes through a pipe.
+pub fn perf_samples_of_stream(path: &Path) -> usize {
+    let command = "cat \"$0\" | perf script -F time -i -";
+    let output = Command::new("sh").args(["-c", command]).arg(path).output();
+    let output = output.expect("a shell runs").stdout;
+    String::from_utf8_lossy(&output)
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .count()
+}
+
 /// How many records of each type we count, compressed ones by their content.
 pub fn our_counts(recording: &PerfData) -> BTreeMap<String, u64> {
     let summary = recording.read(|_| ControlFlow::Continue(()));
@@ -215,4 +226,58 @@ pub fn perf_samples(path: &Path, recording: &PerfData) -> Vec<String> {
         .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
         .filter(|line| !line.is_empty())
         .collect()
+}
+
+/// All records in order, a line each: time, offset, size, type, and the call chain of a sample.
+pub fn our_dump(recording: &PerfData) -> Vec<String> {
+    let mut lines = Vec::new();
+    recording.read(|record| {
+        let kind = record_name(record.raw.kind).unwrap_or("unknown");
+        let (time, size) = (record.time.unwrap_or(0), 8 + record.raw.body.len());
+        let mut line = format!("{time} {:#x} [{size:#x}] {kind}", record.offset);
+        if record.raw.kind == RecordType::SAMPLE {
+            let layout = recording.layout(record.event).expect("a layout");
+            let sample = layout.sample(&record.raw).expect("a sample");
+            for address in sample.callchain.into_iter().flat_map(|chain| chain.iter()) {
+                let _ = write!(line, " {address:x}");
+            }
+        }
+        lines.push(line);
+        ControlFlow::Continue(())
+    });
+    lines
+}
+
+/// The same from `perf script -D`.
+pub fn perf_dump(path: &Path) -> Vec<String> {
+    let output = perf(&["script", "-D", "--no-itrace", "-i", text(path)]);
+    let dump = String::from_utf8_lossy(&output.stdout);
+    let mut lines: Vec<String> = Vec::new();
+    for line in dump.lines() {
+        if let Some(line) = dumped_record(line) {
+            lines.push(line);
+        } else if let Some(frame) = line.strip_prefix("..... ")
+            && let Some((number, address)) = frame.split_once(": ")
+            && number.trim().parse::<u32>().is_ok()
+            && let Ok(address) = u64::from_str_radix(address.trim(), 16)
+            && let Some(last) = lines.last_mut()
+        {
+            let _ = write!(last, " {address:x}");
+        }
+    }
+    lines
+}
+
+/// A line such as `0 14424495396615 0x26988 [0x188]: PERF_RECORD_SAMPLE(IP, 0x1): 0/0: …`; the CPU and the
+/// time before the offset may be missing.
+fn dumped_record(line: &str) -> Option<String> {
+    let (before, after) = line.split_once(": PERF_RECORD_")?;
+    let (before, size) = before.split_once(" [")?;
+    let words: Vec<_> = before.split_whitespace().collect();
+    let (offset, before) = words.split_last()?;
+    let time = before.last().filter(|time| **time != "-1").unwrap_or(&"0");
+    let end =
+        |letter: char| !letter.is_ascii_uppercase() && !letter.is_ascii_digit() && letter != '_';
+    let kind = after.split(end).next()?;
+    Some(format!("{time} {offset} [{size} {kind}"))
 }
