@@ -1,13 +1,14 @@
 //! From rings to the listener: finding each record's event, counting, parsing.
 
-use crate::attach::Attachment;
 use crate::attach::plan::Plan;
+use crate::attach::{Attachment, CpuRing, Shape};
 use crate::bytes::{ByteOrder, Cursor};
 use crate::event::Count;
 use crate::listener::{self, RecordListener};
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Drained;
 use crate::session::AttachedEvent;
+use crate::signals::SignalSource;
 use crate::summary::{EventSummary, Summary};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,7 +21,10 @@ pub(crate) struct Delivery {
     common: Option<RecordLayout>,
     /// Whether every event has the layout `common`, so that even a record of unknown id can be parsed.
     uniform: bool,
-    ids: FxHashMap<u64, usize>,
+    /// Event index of each id, and the thread for which it was opened, 0 for a CPU.
+    ids: FxHashMap<u64, (usize, u32)>,
+    /// Threads with events of their own, where threads inherit as well.
+    opened: FxHashSet<u32>,
     /// How much of the attachment's id log is in `ids`.
     ids_known: usize,
     duplicate_ids: FxHashSet<u64>,
@@ -67,8 +71,12 @@ impl Delivery {
 
     /// Takes in ids that were opened since the last call.
     pub(crate) fn learn_ids(&mut self, attachment: &Attachment) {
-        for (index, id) in attachment.id_log.get(self.ids_known..).unwrap_or_default() {
-            self.ids.insert(*id, *index);
+        let log = attachment.id_log.iter().zip(&attachment.id_owners);
+        for ((index, id), owner) in log.skip(self.ids_known) {
+            self.ids.insert(*id, (*index, *owner));
+            if *owner != 0 && attachment.shape == Shape::PerCore {
+                self.opened.insert(*owner);
+            }
             if let Some(event) = self.events.get_mut(*index) {
                 event.ids.push(*id);
             }
@@ -112,6 +120,10 @@ impl Delivery {
                 .drain(|bytes, record| self.one(cpu, bytes, record, parsed, listener));
             self.totals.damaged_bytes += drained.damaged;
         }
+        if let Some(signals) = attachment.signals.take() {
+            self.signalled(&signals, attachment, parsed, listener);
+            attachment.signals = Some(signals);
+        }
         self.spill = false;
         self.totals.rounds += 1;
         listener.round();
@@ -122,15 +134,39 @@ impl Delivery {
         }
     }
 
+    /// Takes in the samples that came by signals.
+    fn signalled(
+        &mut self,
+        signals: &SignalSource,
+        attachment: &mut Attachment,
+        parsed: bool,
+        listener: &mut dyn RecordListener,
+    ) {
+        while let Some(sample) = signals.next() {
+            let inherited = sample.owner != 0 && sample.owner != sample.tid;
+            if inherited && attachment.threads.contains_key(&sample.tid) {
+                // Found and opened although it had inherited: one of the two goes.
+                attachment.close_duplicate(sample.tid);
+                self.totals.duplicates += 1;
+                continue;
+            }
+            let bytes = sample.record();
+            if let Ok((record, _)) = RawRecord::split(&bytes, ByteOrder::NATIVE) {
+                self.one(sample.cpu, &bytes, &record, parsed, listener);
+            }
+        }
+    }
+
     /// Drains one ring that is about to be closed.
     pub(crate) fn last_of(
         &mut self,
         attachment: &mut Attachment,
-        cpu: u32,
+        is_last: impl Fn(&CpuRing) -> bool,
         listener: &mut dyn RecordListener,
     ) {
         let parsed = listener.wants_parsed();
-        for ring in attachment.rings.iter_mut().filter(|ring| ring.cpu == cpu) {
+        for ring in attachment.rings.iter_mut().filter(|ring| is_last(ring)) {
+            let cpu = ring.cpu;
             let drained = ring
                 .ring
                 .drain(|bytes, record| self.one(cpu, bytes, record, parsed, listener));
@@ -155,7 +191,14 @@ impl Delivery {
             self.totals.duplicates += 1;
             return;
         }
-        let index = id.and_then(|id| self.ids.get(&id).copied());
+        let known = id.and_then(|id| self.ids.get(&id).copied());
+        let index = known.map(|(index, _)| index);
+        if let Some((_, owner)) = known
+            && self.is_double(owner, record)
+        {
+            self.totals.duplicates += 1;
+            return;
+        }
         self.totals.records += 1;
         self.totals.bytes += bytes.len() as u64;
         self.count(index, record);
@@ -163,6 +206,20 @@ impl Delivery {
         if parsed {
             self.parse(index, record, listener);
         }
+    }
+
+    /// Whether a record is of a thread that has events of its own, but comes from an event of another thread: one that
+    /// it inherited while that other thread was being attached. Its own events write the same.
+    #[inline]
+    fn is_double(&self, owner: u32, record: &RawRecord<'_>) -> bool {
+        if owner == 0 || self.opened.is_empty() {
+            return false;
+        }
+        let thread = self
+            .common
+            .as_ref()
+            .and_then(|layout| layout.thread(record));
+        thread.is_some_and(|thread| thread != owner && self.opened.contains(&thread))
     }
 
     fn count(&mut self, index: Option<usize>, record: &RawRecord<'_>) {
@@ -185,8 +242,8 @@ impl Delivery {
             RecordType::THROTTLE => {
                 self.totals.throttled += 1;
                 // A time, then the id.
-                let index = word(1).and_then(|id| self.ids.get(&id).copied());
-                if let Some(tally) = index.and_then(|index| self.tallies.get_mut(index)) {
+                let known = word(1).and_then(|id| self.ids.get(&id).copied());
+                if let Some(tally) = known.and_then(|(index, _)| self.tallies.get_mut(index)) {
                     tally.throttled += 1;
                 }
             }
@@ -239,6 +296,7 @@ impl Delivery {
         let sum = |lost: u64, count: &Count| lost + count.lost.unwrap_or(0);
         // The kernel counts a lost record for its event and for its ring: the two tell of the same loss.
         summary.lost = counts.iter().fold(0, sum).max(summary.lost_told);
+        summary.lost += attachment.signals.as_ref().map_or(0, SignalSource::lost);
         summary.events = self
             .events
             .iter()

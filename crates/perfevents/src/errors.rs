@@ -264,6 +264,9 @@ pub enum AttachError {
         /// CPUs.
         cpus: usize,
     },
+    /// The signals that stand in for rings can't be had.
+    #[error("cannot take samples by signals: {0}")]
+    Signals(io::Error),
     /// The wakeup descriptor could not be made.
     #[error("cannot make an eventfd: {0}")]
     Wakeup(io::Error),

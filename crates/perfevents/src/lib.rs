@@ -20,6 +20,7 @@ mod reader;
 pub mod record;
 mod ring;
 mod session;
+mod signals;
 mod spawn;
 mod spec;
 mod stop;
@@ -29,7 +30,8 @@ mod sys;
 
 pub use attach::{
     AttachSummary, Attachment, AttachmentStrategy, FailedThread, PerCoreAttachmentStrategy,
-    PerCpuAttachmentStrategy,
+    PerCpuAttachmentStrategy, PerThreadAttachmentStrategy, Shape, SignalAttachmentStrategy,
+    TimerAttachmentStrategy,
 };
 pub use attr::{
     ATTR_SIZE_IN_FILES, ATTR_SIZES, Attr, AttrFlags, ReadFormat, SampleType, event_type,

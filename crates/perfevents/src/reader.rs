@@ -234,7 +234,7 @@ impl FdPollReader {
                 continue;
             }
             // Events of a CPU that was offline never count again.
-            delivery.last_of(attachment, cpu, listener);
+            delivery.last_of(attachment, |ring| ring.cpu == cpu, listener);
             attachment.forget_ring(cpu);
             match attachment.reopen_cpu(cpu, spec) {
                 Ok(()) => attachment.note(format!("CPU {cpu} came online and is watched")),

@@ -1,7 +1,7 @@
 //! A session: events attached to a target, and their records read until it ends.
 
 use crate::attach::plan::Plan;
-use crate::attach::{self, AttachSummary, Attachment, AttachmentStrategy};
+use crate::attach::{self, AttachSummary, Attachment, AttachmentStrategy, Shape};
 use crate::attr::Attr;
 use crate::bytes::ByteOrder;
 use crate::delivery::Delivery;
@@ -123,19 +123,10 @@ impl Session {
         if self.attachment.is_some() {
             return Err(AttachError::Attached);
         }
-        let plan = Plan::new(&self.spec, &Features::get());
-        let layout = layout_of(&plan);
-        let mut attachment = Attachment::new(&self.spec, plan, layout);
-        let default;
-        let strategy = match &self.strategy {
-            Some(strategy) => strategy.as_ref(),
-            None => {
-                default = attach::strategy_for(&self.spec);
-                default.as_ref()
-            }
+        let mut attachment = match &self.strategy {
+            Some(strategy) => self.attach_with(strategy.as_ref())?,
+            None => self.attach_by_ladder()?,
         };
-        attachment.summary.strategy = strategy.name();
-        strategy.attach(&self.spec, &mut attachment)?;
         attachment.sum_up();
         self.delivery = Delivery::new(&attachment);
         self.delivery.learn_ids(&attachment);
@@ -145,6 +136,32 @@ impl Session {
         let summary = attachment.summary.clone();
         self.attachment = Some(attachment);
         Ok(summary)
+    }
+
+    /// Tries the strategy for the target, then those that need less.
+    fn attach_by_ladder(&self) -> Result<Attachment, AttachError> {
+        let first = attach::strategy_for(&self.spec);
+        let error = match self.attach_with(first.as_ref()) {
+            Err(error) => error,
+            attached => return attached,
+        };
+        for strategy in attach::fallbacks_for(&self.spec, &error) {
+            if let Ok(mut attachment) = self.attach_with(strategy.as_ref()) {
+                attachment.note(format!("attached by {} instead: {error}", strategy.name()));
+                return Ok(attachment);
+            }
+        }
+        Err(error)
+    }
+
+    fn attach_with(&self, strategy: &dyn AttachmentStrategy) -> Result<Attachment, AttachError> {
+        let shape = strategy.shape();
+        let plan = Plan::new(&self.spec, &Features::get(), shape);
+        let layout = layout_of(&plan);
+        let mut attachment = Attachment::new(&self.spec, plan, layout, shape);
+        attachment.summary.strategy = strategy.name();
+        strategy.attach(&self.spec, &mut attachment)?;
+        Ok(attachment)
     }
 
     /// Starts events that wait for it: those of [`Start::Manual`], or all after [`Session::disable`].
@@ -261,7 +278,15 @@ impl Session {
             .map_err(RunError::Poll)?
         {
             for tid in ended {
+                let own = |ring: &attach::CpuRing| ring.thread == Some(tid);
+                self.delivery.last_of(attachment, own, listener);
                 attachment.close_thread(tid);
+            }
+            if attachment.shape == Shape::PerThread && !self.reader.all_ended() {
+                if let Err(error) = attach::rescan(&self.spec, attachment) {
+                    attachment.note(format!("new threads cannot be watched: {error}"));
+                }
+                self.delivery.learn_ids(attachment);
             }
         }
         self.reader

@@ -257,12 +257,19 @@ bitflags! {
         const LOWER_FREQUENCY = 1 << 5;
         /// Take one event per thread instead of one per thread and CPU, where descriptors run out: inherits nothing.
         const PER_THREAD = 1 << 6;
+        /// Let the kernel send signals instead of writing into rings, where descriptors or memory for rings run out:
+        /// for [`Target::SelfProcess`] only. Takes the process's SIGTRAP, so it is off unless asked for.
+        const SIGNALS = 1 << 7;
+        /// Sample by a timer of the process where there are no events at all: for [`Target::SelfProcess`] only. Takes
+        /// the process's SIGPROF, so it is off unless asked for.
+        const TIMER = 1 << 8;
     }
 }
 
 impl Default for Fallbacks {
+    /// All that take nothing from the process: no signals.
     fn default() -> Fallbacks {
-        Fallbacks::all()
+        Fallbacks::all().difference(Fallbacks::SIGNALS | Fallbacks::TIMER)
     }
 }
 

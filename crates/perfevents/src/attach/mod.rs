@@ -3,23 +3,32 @@
 mod coverage;
 mod per_core;
 mod per_cpu;
+mod per_thread;
 pub(crate) mod plan;
+mod signals;
 mod state;
 
 pub use per_core::PerCoreAttachmentStrategy;
 pub use per_cpu::PerCpuAttachmentStrategy;
+pub use per_thread::PerThreadAttachmentStrategy;
+pub(crate) use per_thread::rescan;
+pub use plan::Shape;
+pub use signals::{SignalAttachmentStrategy, TimerAttachmentStrategy};
 pub use state::{AttachSummary, Attachment, FailedThread};
 
 pub(crate) use per_cpu::wanted_cpus;
-pub(crate) use state::{Placed, add_count};
+pub(crate) use state::{CpuRing, Placed, add_count};
 
-use crate::errors::AttachError;
-use crate::spec::SessionSpec;
+use crate::errors::{AttachError, Refusal};
+use crate::spec::{Fallbacks, SessionSpec, Target};
 
 /// A way of opening a session's events.
 pub trait AttachmentStrategy: std::fmt::Debug + Send {
     /// Its name, for messages and the summary.
     fn name(&self) -> &'static str;
+
+    /// Where it puts events and rings.
+    fn shape(&self) -> Shape;
 
     /// Opens everything. On an error the caller drops `attachment`, which closes whatever was opened.
     ///
@@ -35,4 +44,43 @@ pub(crate) fn strategy_for(spec: &SessionSpec) -> Box<dyn AttachmentStrategy> {
     } else {
         Box::new(PerCoreAttachmentStrategy)
     }
+}
+
+/// The strategies to try, in this order, where that for the target fails with `error`: the ladder's lower rungs.
+pub(crate) fn fallbacks_for(
+    spec: &SessionSpec,
+    error: &AttachError,
+) -> Vec<Box<dyn AttachmentStrategy>> {
+    let mut rungs: Vec<Box<dyn AttachmentStrategy>> = Vec::new();
+    let own = spec.target == Target::SelfProcess;
+    let threads = own || matches!(spec.target, Target::Processes(_) | Target::Threads(_));
+    let refusal = match error {
+        AttachError::Open(error) => Some(&error.refusal),
+        _ => None,
+    };
+    let short = matches!(error, AttachError::Descriptors { .. })
+        || matches!(
+            refusal,
+            Some(Refusal::ProcessDescriptors { .. } | Refusal::SystemDescriptors)
+        );
+    let no_ring = matches!(error, AttachError::Ring { .. });
+    if (short || no_ring) && own && spec.fallbacks.contains(Fallbacks::SIGNALS) {
+        rungs.push(Box::new(SignalAttachmentStrategy));
+    }
+    if short && threads && spec.fallbacks.contains(Fallbacks::PER_THREAD) {
+        rungs.push(Box::new(PerThreadAttachmentStrategy));
+    }
+    let no_events = matches!(
+        refusal,
+        Some(
+            Refusal::Seccomp
+                | Refusal::NoSyscall
+                | Refusal::NotSupported
+                | Refusal::Permission { .. }
+        )
+    );
+    if (short || no_ring || no_events) && own && spec.fallbacks.contains(Fallbacks::TIMER) {
+        rungs.push(Box::new(TimerAttachmentStrategy));
+    }
+    rungs
 }

@@ -1,8 +1,8 @@
 //! The usual strategy: each event on each thread and each core, one ring per core.
 
-use super::AttachmentStrategy;
 use super::coverage::{Coverage, Verdict};
 use super::state::{Attachment, FailedThread};
+use super::{AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::Place;
@@ -25,6 +25,10 @@ const THREADS_PER_DRAIN: usize = 8;
 impl AttachmentStrategy for PerCoreAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per core"
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::PerCore
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
@@ -56,7 +60,7 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
 }
 
 /// The target's threads that exist now, without the reader.
-fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
+pub(super) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
     match &spec.target {
         Target::SelfProcess => {
             let mut tids = procfs::threads(std::process::id())?;
@@ -84,7 +88,7 @@ fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
 }
 
 /// Threads that single events name themselves.
-fn named_by_events(attachment: &Attachment) -> Vec<u32> {
+pub(super) fn named_by_events(attachment: &Attachment) -> Vec<u32> {
     let only = |thread: ThreadChoice| match thread {
         ThreadChoice::Only(tid) => Some(tid),
         ThreadChoice::All => None,
@@ -100,10 +104,8 @@ fn named_by_events(attachment: &Attachment) -> Vec<u32> {
 }
 
 /// Finds attrs that open, on the first thread that lives.
-fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
-    let Some(cpu) = attachment.rings.first().map(|ring| ring.cpu) else {
-        return Ok(());
-    };
+pub(super) fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
+    let cpu = attachment.rings.first().map(|ring| ring.cpu);
     // Events on this very thread where the reader is all there is: later threads inherit nothing from it, but an
     // event that can't be opened at all is told now.
     let mut candidates = list(spec, attachment.reader)?;
@@ -113,7 +115,7 @@ fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), Attach
     }
     let cgroup = attachment.cgroup.take();
     for tid in &candidates {
-        let place = Place::Thread(*tid, Some(cpu));
+        let place = Place::Thread(*tid, cpu);
         match attachment
             .plan
             .resolve(place, cgroup.as_ref().map(AsFd::as_fd), spec.fallbacks)
@@ -205,7 +207,7 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
 }
 
 /// Whether a refusal says something about this thread only: it is another user's, or changed its identity.
-fn is_about_the_thread(error: &OpenError) -> bool {
+pub(super) fn is_about_the_thread(error: &OpenError) -> bool {
     matches!(error.refusal, Refusal::Permission { .. })
 }
 
@@ -225,7 +227,7 @@ fn learn(attachment: &mut Attachment, coverage: &mut Coverage, last_try: bool) {
 
 impl Attachment {
     /// Enables the groups of a thread, which were opened disabled until complete.
-    fn enable_groups_of(&self, tid: u32) -> Result<(), AttachError> {
+    pub(super) fn enable_groups_of(&self, tid: u32) -> Result<(), AttachError> {
         let Some(placed) = self.threads.get(&tid) else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! The strategy for whole CPUs and cgroups: each event once per CPU.
 
-use super::AttachmentStrategy;
 use super::state::Attachment;
+use super::{AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::Place;
@@ -18,6 +18,10 @@ pub struct PerCpuAttachmentStrategy;
 impl AttachmentStrategy for PerCpuAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per CPU"
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::PerCpu
     }
 
     fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {

@@ -25,6 +25,9 @@ const OWN: SampleType = SampleType::PERIOD
     .union(SampleType::AUX)
     .union(SampleType::PHYS_ADDR);
 
+/// What events are without heirs.
+const NO_HEIRS: AttrFlags = AttrFlags::INHERIT.union(AttrFlags::INHERIT_THREAD);
+
 /// One event of the session as it will be opened at each place.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
@@ -51,10 +54,54 @@ impl Planned {
         }
     }
 
+    /// Whether a clock, or what a clock can replace.
+    pub(crate) fn is_clock(&self) -> bool {
+        let clock = matches!(self.attr.config, software::CPU_CLOCK | software::TASK_CLOCK);
+        self.attr.samples()
+            && (self.clock_can_replace || (self.attr.kind == event_type::SOFTWARE && clock))
+    }
+
+    /// A clock's period in nanoseconds.
+    pub(crate) fn clock_period(&self) -> u64 {
+        if self.attr.flags.contains(AttrFlags::FREQ) {
+            1_000_000_000 / self.attr.sample_period.max(1)
+        } else if self.clock_can_replace {
+            1_000_000
+        } else {
+            self.attr.sample_period
+        }
+    }
+
     /// Whether its leader has to be enabled by us once it is open.
     pub(crate) fn starts_late(&self) -> bool {
         self.attr.flags.contains(AttrFlags::DISABLED)
             && !self.attr.flags.contains(AttrFlags::ENABLE_ON_EXEC)
+    }
+}
+
+/// Where a session's events and rings are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// Events for each thread and core, inherited; a ring for each core, owned by the reader.
+    PerCore,
+    /// Events and a ring for each CPU.
+    PerCpu,
+    /// Events and a ring for each thread.
+    PerThread,
+    /// Events for each thread, inherited; no rings, but signals.
+    Signals,
+}
+
+impl Shape {
+    /// Whether the ring owners carry the side band, and so are events of the session.
+    fn owners_carry(self) -> bool {
+        matches!(self, Shape::PerCpu | Shape::PerThread)
+    }
+
+    /// Whether threads inherit events.
+    pub(crate) fn inherits(self) -> bool {
+        matches!(self, Shape::PerCore | Shape::Signals)
     }
 }
 
@@ -71,9 +118,8 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Plans a session's events from its settings and the kernel's features, without opening any.
-    pub(crate) fn new(spec: &SessionSpec, features: &Features) -> Plan {
+    pub(crate) fn new(spec: &SessionSpec, features: &Features, shape: Shape) -> Plan {
         let mut plan = Plan::default();
-        let wide = spec.target.is_cpu_wide();
         let common = spec
             .groups
             .iter()
@@ -106,7 +152,16 @@ impl Plan {
                 index += 1;
             }
         }
-        plan.place_side_band(spec, features, common, wide);
+        if !shape.inherits() {
+            plan.events
+                .iter_mut()
+                .for_each(|event| event.attr.flags.remove(NO_HEIRS));
+        }
+        if shape == Shape::Signals {
+            plan.take_signals();
+        } else {
+            plan.place_side_band(spec, features, common, shape);
+        }
         plan
     }
 
@@ -194,10 +249,10 @@ impl Plan {
         spec: &SessionSpec,
         features: &Features,
         common: SampleType,
-        wide: bool,
+        shape: Shape,
     ) {
         let mut flags = spec.side_band.flags();
-        if spec.inherit != Inherit::No && !wide {
+        if spec.inherit != Inherit::No && shape.inherits() {
             // Attaching decides by fork records which threads are covered already.
             flags |= AttrFlags::TASK;
         }
@@ -236,7 +291,8 @@ impl Plan {
             clock_can_replace: false,
             counted_by_kernel: true,
         };
-        if wide {
+        if shape.owners_carry() {
+            carrier.flags.remove(NO_HEIRS);
             // The owner watches the whole CPU already, from the start and at no cost to threads.
             carrier.flags |= AttrFlags::WATERMARK;
             self.owner = carrier.clone();
@@ -262,6 +318,22 @@ impl Plan {
         );
     }
 
+    /// Makes every event send signals: what a signal can't tell is left out.
+    fn take_signals(&mut self) {
+        for event in &mut self.events {
+            let attr = &mut event.attr;
+            attr.sample_type = crate::signals::FIELDS;
+            attr.flags |= AttrFlags::SIGTRAP
+                | AttrFlags::REMOVE_ON_EXEC
+                | AttrFlags::EXCLUDE_KERNEL
+                | AttrFlags::EXCLUDE_HV;
+            // Signals come from sampling events only, and from each alone.
+            attr.flags.remove(AttrFlags::ENABLE_ON_EXEC);
+            attr.read_format
+                .remove(ReadFormat::GROUP | ReadFormat::LOST);
+        }
+    }
+
     fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
@@ -284,9 +356,12 @@ impl Plan {
             }
             loop {
                 let event = &self.events[index];
+                // It is only to be opened, not to count.
+                let mut attr = event.attr.clone();
+                attr.flags |= AttrFlags::DISABLED;
                 let request = OpenRequest {
                     name: &event.name,
-                    attr: &event.attr,
+                    attr: &attr,
                     place,
                     group: None,
                     cgroup,

@@ -1,11 +1,12 @@
 //! What is open: rings, events, and which record ids they write.
 
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, Planned, Shape};
 use crate::errors::{AttachError, EventError, OpenError, Refusal};
 use crate::event::{Count, Event, OpenRequest, Place};
 use crate::limits;
 use crate::record::{RawRecord, Record, RecordLayout, RecordType, Task};
 use crate::ring::Ring;
+use crate::signals::SignalSource;
 use crate::spec::{Fallbacks, SessionSpec};
 use crate::sys;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,6 +22,8 @@ pub(crate) struct CpuRing {
     pub(crate) spill: Vec<u8>,
     /// The owner's thread ended: nothing more to poll.
     pub(crate) hung_up: bool,
+    /// The thread that it belongs to, where rings are per thread.
+    pub(crate) thread: Option<u32>,
 }
 
 /// The events of one thread, or of one CPU, in the plan's order for each CPU.
@@ -77,6 +80,11 @@ pub struct Attachment {
     pub(crate) ids: FxHashMap<u64, usize>,
     /// Every id in the order of opening, with its event.
     pub(crate) id_log: Vec<(usize, u64)>,
+    /// The thread for which each id of `id_log` was opened; 0 for a CPU.
+    pub(crate) id_owners: Vec<u32>,
+    /// Where records come from that no ring holds.
+    pub(crate) signals: Option<SignalSource>,
+    pub(crate) shape: Shape,
     /// Ids of closed duplicates: their records are doubles.
     pub(crate) duplicate_ids: FxHashSet<u64>,
     /// Samples lost and events counted by what is closed already, for each event.
@@ -100,7 +108,12 @@ struct Budget {
 const MOST_PAGES: usize = 1 << 20;
 
 impl Attachment {
-    pub(crate) fn new(spec: &SessionSpec, plan: Plan, layout: RecordLayout) -> Attachment {
+    pub(crate) fn new(
+        spec: &SessionSpec,
+        plan: Plan,
+        layout: RecordLayout,
+        shape: Shape,
+    ) -> Attachment {
         let unit = sys::page_size();
         // An unprivileged user's allowance is 516 KiB a CPU by default, for all sessions together.
         let default = if limits::may_lock_freely() {
@@ -123,6 +136,9 @@ impl Attachment {
             cgroup: None,
             ids: FxHashMap::default(),
             id_log: Vec::new(),
+            id_owners: Vec::new(),
+            signals: None,
+            shape,
             duplicate_ids: FxHashSet::default(),
             closed: vec![Count::default(); count],
             reader: sys::thread_id(),
@@ -144,14 +160,25 @@ impl Attachment {
 
     /// Makes a CPU's ring. An owner of CPU-wide sessions carries the side band and is one of its events.
     pub(crate) fn add_ring(&mut self, cpu: u32, spec: &SessionSpec) -> Result<(), AttachError> {
-        let wide = spec.target.is_cpu_wide();
-        let place = if wide {
-            Place::Cpu(cpu)
-        } else {
-            Place::Thread(0, Some(cpu))
+        let place = match self.shape {
+            Shape::PerCpu => Place::Cpu(cpu),
+            _ => Place::Thread(0, Some(cpu)),
         };
+        self.add_ring_at(place, cpu, None, spec)?;
+        self.summary.cpus.push(cpu);
+        Ok(())
+    }
+
+    /// Makes a ring owned by an event at `place`.
+    fn add_ring_at(
+        &mut self,
+        place: Place,
+        cpu: u32,
+        thread: Option<u32>,
+        spec: &SessionSpec,
+    ) -> Result<(), AttachError> {
         let mut pages = self.ring_pages;
-        loop {
+        let (owner, ring) = loop {
             let mut attr = self.plan.owner.clone();
             let bytes = u32::try_from(pages * sys::page_size()).unwrap_or(u32::MAX);
             attr.wakeup = spec.watermark.unwrap_or(bytes / 4).clamp(1, bytes / 2);
@@ -162,36 +189,32 @@ impl Attachment {
                 group: None,
                 cgroup: None,
             })?;
-            match Ring::new(owner.as_fd(), pages) {
-                Ok(ring) => {
-                    if let Some(index) = self.plan.owner_event {
-                        self.learn_id(index, owner.id()?);
-                    }
-                    self.rings.push(CpuRing {
-                        cpu,
-                        owner,
-                        ring,
-                        spill: Vec::new(),
-                        hung_up: false,
-                    });
-                    break;
-                }
-                Err(error) => {
-                    let too_large =
-                        matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM));
-                    let may = spec.fallbacks.contains(Fallbacks::SMALLER_RINGS);
-                    if !too_large || !may || pages == 1 {
-                        return Err(AttachError::Ring {
-                            cpu,
-                            pages,
-                            mlock_kb: limits::mlock_kb().unwrap_or(0),
-                            source: error,
-                        });
-                    }
-                    pages /= 2;
-                }
+            let error = match Ring::new(owner.as_fd(), pages) {
+                Ok(ring) => break (owner, ring),
+                Err(error) => error,
+            };
+            let too_large = matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM));
+            if !too_large || !spec.fallbacks.contains(Fallbacks::SMALLER_RINGS) || pages == 1 {
+                return Err(AttachError::Ring {
+                    cpu,
+                    pages,
+                    mlock_kb: limits::mlock_kb().unwrap_or(0),
+                    source: error,
+                });
             }
+            pages /= 2;
+        };
+        if let Some(index) = self.plan.owner_event {
+            self.learn_id(index, owner.id()?, thread.unwrap_or(0));
         }
+        self.rings.push(CpuRing {
+            cpu,
+            owner,
+            ring,
+            spill: Vec::new(),
+            hung_up: false,
+            thread,
+        });
         if pages < self.ring_pages {
             self.note(format!(
                 "no more memory may be locked (kernel.perf_event_mlock_kb, `ulimit -l`): ring buffers of {pages} pages"
@@ -199,8 +222,79 @@ impl Attachment {
             self.ring_pages = pages;
         }
         self.summary.ring_pages = pages;
-        self.summary.cpus.push(cpu);
         Ok(())
+    }
+
+    /// Makes a ring for thread `tid` and opens every event for it, on whichever CPU it runs.
+    ///
+    /// # Errors
+    /// As [`Attachment::add_thread`].
+    pub(crate) fn add_thread_with_ring(
+        &mut self,
+        tid: u32,
+        listed: bool,
+        spec: &SessionSpec,
+    ) -> Result<(), AttachError> {
+        let place = Place::Thread(tid, None);
+        self.add_ring_at(place, u32::MAX, Some(tid), spec)?;
+        let slot = self.rings.len() - 1;
+        let mut placed = Placed::default();
+        let mut ids = Vec::new();
+        let wanted = |planned: &Planned| planned.is_for(tid, listed);
+        if let Err(error) = self.open_all(Some(slot), place, wanted, &mut placed, &mut ids) {
+            self.rings.truncate(slot);
+            return Err(error);
+        }
+        self.take_in(tid, placed, ids);
+        Ok(())
+    }
+
+    /// Opens every event that is for thread `tid` without a ring.
+    ///
+    /// # Errors
+    /// As [`Attachment::add_thread`].
+    pub(crate) fn add_thread_without_ring(
+        &mut self,
+        tid: u32,
+        listed: bool,
+    ) -> Result<(), AttachError> {
+        let mut placed = Placed::default();
+        let mut ids = Vec::new();
+        for index in 0..self.plan.events.len() {
+            // The signal tells which event it is from, and for which thread that was opened.
+            self.plan.events[index].attr.sig_data = crate::signals::word(tid, index);
+        }
+        let wanted = |planned: &Planned| planned.is_for(tid, listed) && planned.attr.samples();
+        self.open_all(
+            None,
+            Place::Thread(tid, None),
+            wanted,
+            &mut placed,
+            &mut ids,
+        )?;
+        self.take_in(tid, placed, ids);
+        Ok(())
+    }
+
+    /// Makes the event at `index` the timer's.
+    pub(crate) fn take_timer_id(&mut self, index: usize) {
+        self.learn_id(index, crate::signals::id_of(index), 0);
+    }
+
+    fn take_in(&mut self, tid: u32, placed: Placed, ids: Vec<(usize, u64)>) {
+        for (index, id) in ids {
+            // Samples by signals carry an id of ours, the same for all threads.
+            let signalled = crate::signals::id_of(index);
+            let id = if self.shape == Shape::Signals {
+                signalled
+            } else {
+                id
+            };
+            if !(self.shape == Shape::Signals && self.ids.contains_key(&id)) {
+                self.learn_id(index, id, tid);
+            }
+        }
+        self.threads.insert(tid, placed);
     }
 
     /// Opens every event that is for thread `tid` on every CPU that has a ring. Nothing stays open on an error.
@@ -213,12 +307,9 @@ impl Attachment {
         for slot in 0..self.rings.len() {
             let place = Place::Thread(tid, Some(self.rings[slot].cpu));
             let wanted = |planned: &Planned| planned.is_for(tid, listed);
-            self.open_all(slot, place, wanted, &mut placed, &mut ids)?;
+            self.open_all(Some(slot), place, wanted, &mut placed, &mut ids)?;
         }
-        for (index, id) in ids {
-            self.learn_id(index, id);
-        }
-        self.threads.insert(tid, placed);
+        self.take_in(tid, placed, ids);
         Ok(())
     }
 
@@ -231,9 +322,9 @@ impl Attachment {
         let mut ids = Vec::new();
         let cpu = self.rings[slot].cpu;
         let place = Place::Cpu(cpu);
-        self.open_all(slot, place, |_| true, &mut placed, &mut ids)?;
+        self.open_all(Some(slot), place, |_| true, &mut placed, &mut ids)?;
         for (index, id) in ids {
-            self.learn_id(index, id);
+            self.learn_id(index, id, 0);
         }
         self.cpus.insert(cpu, placed);
         Ok(())
@@ -241,7 +332,7 @@ impl Attachment {
 
     fn open_all(
         &mut self,
-        slot: usize,
+        slot: Option<usize>,
         place: Place,
         wanted: impl Fn(&Planned) -> bool,
         placed: &mut Placed,
@@ -260,7 +351,9 @@ impl Attachment {
                 place,
                 placed.events.get(leader).map(|(_, event)| event),
             )?;
-            event.set_output(Some(&self.rings[slot].owner))?;
+            if let Some(slot) = slot {
+                event.set_output(Some(&self.rings[slot].owner))?;
+            }
             if let Some(filter) = &self.plan.events[index].filter {
                 event.filter(filter)?;
             }
@@ -347,15 +440,22 @@ impl Attachment {
         })
     }
 
-    fn learn_id(&mut self, index: usize, id: u64) {
+    fn learn_id(&mut self, index: usize, id: u64, owner: u32) {
         self.ids.insert(id, index);
         self.id_log.push((index, id));
+        self.id_owners.push(owner);
     }
 
     /// Closes a thread's events, keeping what they counted. Their ids stay known: records may still be waiting.
     pub(crate) fn close_thread(&mut self, tid: u32) {
         if let Some(placed) = self.threads.remove(&tid) {
             self.settle(placed);
+        }
+        if let Some(slot) = self.rings.iter().position(|ring| ring.thread == Some(tid)) {
+            let ring = self.rings.remove(slot);
+            if let Some(index) = self.plan.owner_event {
+                add_count(&mut self.closed[index], &ring.owner);
+            }
         }
     }
 

@@ -160,6 +160,26 @@ impl RecordLayout {
             .then(|| 8 * (self.sample_type & from_id).bits().count_ones() as usize)
     }
 
+    /// The thread of a record, read without parsing the rest; `None` where the record holds none.
+    #[inline]
+    pub fn thread(&self, record: &RawRecord<'_>) -> Option<u32> {
+        if !self.sample_type.contains(SampleType::TID) {
+            return None;
+        }
+        // Pid and tid share a word; the tid is its second half.
+        let offset = if record.kind == RecordType::SAMPLE {
+            let before = SampleType::IDENTIFIER | SampleType::IP;
+            8 * (self.sample_type & before).bits().count_ones() as usize + 4
+        } else {
+            if !self.sample_id_all {
+                return None;
+            }
+            record.body.len().checked_sub(self.trailer)? + 4
+        };
+        let bytes = record.body.get(offset..)?.first_chunk()?;
+        Some(self.order.u32(*bytes))
+    }
+
     /// The time of a record in nanoseconds, read without parsing the rest; `None` where the record holds none.
     #[inline]
     pub fn time(&self, record: &RawRecord<'_>) -> Option<u64> {

@@ -221,7 +221,7 @@ fn b12_a_session_that_needs_too_many_descriptors_says_how_many_and_closes_all() 
     let _workers: Vec<Worker> = (0..10)
         .map(|_| Worker::new(|| std::thread::sleep(Duration::from_millis(5))))
         .collect();
-    let mut fallbacks = dioptra_perfevents::Fallbacks::all();
+    let mut fallbacks = dioptra_perfevents::Fallbacks::default();
     fallbacks.remove(
         dioptra_perfevents::Fallbacks::RAISE_DESCRIPTORS
             | dioptra_perfevents::Fallbacks::PER_THREAD,

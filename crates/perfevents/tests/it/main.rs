@@ -3,7 +3,9 @@
 mod attach;
 mod collect;
 mod events;
+mod ladder;
 mod losses;
 mod oracle;
+mod privileged;
 mod sessions;
 mod unprivileged;

@@ -35,7 +35,7 @@ fn b3_the_kernels_part_is_left_out_aloud() {
     read_until(&mut session, &mut seen, "samples", |seen| {
         seen.of_thread.contains_key(&worker.tid)
     });
-    let strict = spec.fallbacks(Fallbacks::all().difference(Fallbacks::EXCLUDE_KERNEL));
+    let strict = spec.fallbacks(Fallbacks::default().difference(Fallbacks::EXCLUDE_KERNEL));
     let error = Session::new(strict)
         .expect("a session")
         .attach()
@@ -126,7 +126,7 @@ fn t20_large_rings_shrink_without_privilege() {
     );
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples", |seen| seen.samples > 0);
-    let strict = spec.fallbacks(Fallbacks::all().difference(Fallbacks::SMALLER_RINGS));
+    let strict = spec.fallbacks(Fallbacks::default().difference(Fallbacks::SMALLER_RINGS));
     let error = Session::new(strict)
         .expect("a session")
         .attach()
@@ -176,7 +176,7 @@ fn descriptors_are_raised_or_the_lack_is_told() {
     );
     drop(session);
     lower(40, 40);
-    let strict = two().fallbacks(Fallbacks::all().difference(Fallbacks::PER_THREAD));
+    let strict = two().fallbacks(Fallbacks::default().difference(Fallbacks::PER_THREAD));
     let error = Session::new(strict)
         .expect("a session")
         .attach()
