@@ -17,7 +17,7 @@ const DEFAULT_LEVEL: &str = "1";
 
 /// Arguments of `dioptra record`.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(args_override_self = true, after_help = "\
 Examples:
   dioptra record ./program --its-option        a command, with all that it starts
   dioptra record -g -p 1234 --duration 10      a running process for ten seconds, with call chains
