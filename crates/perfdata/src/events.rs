@@ -305,3 +305,81 @@ fn common_positions(events: &[EventDescription], positions: &[Positions]) -> Opt
         trailer_time: trailer.trailer_time,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dioptra_perfevents::AttrFlags;
+    use dioptra_perfevents::record::Misc;
+
+    fn event(fields: SampleType, id: u64) -> EventDescription {
+        let attr = Attr {
+            sample_period: 1,
+            sample_type: fields,
+            flags: AttrFlags::SAMPLE_ID_ALL,
+            ..Attr::default()
+        };
+        EventDescription::new(attr, vec![id], ByteOrder::Little)
+    }
+
+    fn body(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn raw(kind: RecordType, body: &[u8]) -> RawRecord<'_> {
+        RawRecord {
+            kind,
+            misc: Misc(0),
+            body,
+        }
+    }
+
+    /// Events whose ids stand in unlike places, which perf refuses: each is tried, and only its own events count.
+    #[test]
+    fn ids_in_unlike_places_are_found() {
+        let plain = SampleType::IP | SampleType::TIME | SampleType::ID;
+        let events = vec![
+            event(plain, 7),
+            event(plain | SampleType::TID | SampleType::CPU, 1 << 40),
+        ];
+        let table = EventTable::new(events, ByteOrder::Little);
+        let first = body(&[0x1000, 50, 7]);
+        let second = body(&[0x1000, 3, 60, 1 << 40, 0]);
+        let find = |kind, body: &[u8]| {
+            let record = raw(kind, body);
+            (table.find(&record), table.time(&record))
+        };
+        assert_eq!(find(RecordType::SAMPLE, &first), (Some(0), Some(50)));
+        assert_eq!(find(RecordType::SAMPLE, &second), (Some(1), Some(60)));
+        let exit = body(&[1, 1, 70, 3, 80, 1 << 40, 0]);
+        assert_eq!(find(RecordType::EXIT, &exit), (Some(1), Some(80)));
+        let unknown = body(&[0x1000, 50, 8]);
+        assert_eq!(find(RecordType::SAMPLE, &unknown).0, None);
+    }
+
+    #[test]
+    fn a_carrier_of_mappings_has_no_say_about_samples() {
+        let fields = SampleType::TIME | SampleType::ID;
+        let mut carrier = event(fields | SampleType::ADDR, 1);
+        carrier.attr.sample_period = 0;
+        let table = EventTable::new(vec![carrier, event(fields, 2)], ByteOrder::Little);
+        let sample = body(&[99, 2]);
+        let sample = raw(RecordType::SAMPLE, &sample);
+        assert!(table.common.is_some());
+        assert_eq!(
+            (table.find(&sample), table.time(&sample)),
+            (Some(1), Some(99))
+        );
+    }
+
+    #[test]
+    fn ids_far_apart_are_found() {
+        let fields = SampleType::TIME | SampleType::ID;
+        let events = vec![event(fields, 5), event(fields, u64::MAX - 1)];
+        let table = EventTable::new(events, ByteOrder::Little);
+        assert!(matches!(table.ids, IdMap::Sparse(_)));
+        assert_eq!(table.ids.get(u64::MAX - 1), Some(1));
+        assert_eq!(table.ids.get(5), Some(0));
+        assert_eq!(table.ids.get(6), None);
+    }
+}

@@ -292,11 +292,13 @@ impl PerfData {
         };
         let main = Input {
             name: None,
+            source: &self.source,
             bytes: self.source.get(..self.data.end).unwrap_or(&self.source),
             start: self.data.start,
         };
         let members = self.members.iter().map(|(name, source)| Input {
             name: Some(name),
+            source,
             bytes: source,
             start: 0,
         });

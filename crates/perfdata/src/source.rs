@@ -1,14 +1,17 @@
 //! Where a recording's bytes are: mapped files, or memory.
 
 use crate::error::OpenError;
-use memmap2::{Advice, Mmap};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::Path;
 
 /// How much of a stream is kept in memory before it goes to a file, in bytes.
 const SPOOL_LIMIT: u64 = 64 << 20;
+
+/// Ranges are given back in multiples of this, in bytes: the largest page that Linux systems commonly have.
+const PAGE: usize = 64 << 10;
 
 /// The bytes of one file.
 #[derive(Debug)]
@@ -58,6 +61,24 @@ impl Source {
         // Only speed depends on these.
         let _ = map.advise(Advice::Sequential);
         Ok(Source::Map(map))
+    }
+
+    /// Gives back the memory of `range` of a mapped file, which will hardly be read again; if it is, the system maps it
+    /// again.
+    pub fn release(&self, range: Range<usize>) {
+        let Source::Map(map) = self else {
+            return;
+        };
+        let start = range.start.next_multiple_of(PAGE);
+        let end = range.end / PAGE * PAGE;
+        if start < end {
+            // SAFETY: the map is of a file and never written to, so that the same bytes come back when they are read.
+            let released = unsafe {
+                map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+            };
+            // Only memory depends on it.
+            let _ = released;
+        }
     }
 
     /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name.

@@ -16,6 +16,7 @@ mod stream;
 mod unpack;
 
 use crate::events::EventTable;
+use crate::source::Source;
 use crate::summary::ReadSummary;
 use dioptra_perfevents::ByteOrder;
 use dioptra_perfevents::record::RawRecord;
@@ -44,7 +45,9 @@ pub struct FileRecord<'a> {
 pub(crate) struct Input<'d> {
     /// Name in damage messages, of a directory's members.
     pub name: Option<&'d str>,
-    /// The file up to the end of its data.
+    /// The file.
+    pub source: &'d Source,
+    /// Its bytes up to the end of its data.
     pub bytes: &'d [u8],
     /// Where the data starts.
     pub start: usize,
