@@ -27,6 +27,7 @@ mod stop;
 mod summary;
 mod syntax;
 mod sys;
+pub mod traps;
 
 pub use attach::{
     AttachSummary, Attachment, AttachmentStrategy, FailedThread, PerCoreAttachmentStrategy,

@@ -167,12 +167,14 @@ impl Attachment {
 /// Opens a cgroup's directory, by absolute path or below the usual mounts.
 fn open_cgroup(path: &Path) -> Result<File, AttachError> {
     let relative = path.strip_prefix("/").unwrap_or(path);
-    let candidates = [
-        path.to_owned(),
-        Path::new("/sys/fs/cgroup").join(relative),
-        // The mount of cgroup v1.
-        Path::new("/sys/fs/cgroup/perf_event").join(relative),
+    // The unified hierarchy, cgroup v1's own mount for events, and where systems with both have the unified one.
+    let below = [
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/perf_event",
+        "/sys/fs/cgroup/unified",
     ];
+    let mut candidates = vec![path.to_owned()];
+    candidates.extend(below.map(|root| Path::new(root).join(relative)));
     let is_cgroup = |path: &PathBuf| path.is_absolute() && path.join("cgroup.procs").exists();
     let found = candidates.iter().find(|path| is_cgroup(path));
     let open = |path: &PathBuf| File::open(path);

@@ -168,7 +168,11 @@ impl Drop for Cgroup {
 
 #[test]
 fn a_cgroup_s_threads_are_watched_and_no_others() {
-    let roots = ["/sys/fs/cgroup/perf_event", "/sys/fs/cgroup"];
+    let roots = [
+        "/sys/fs/cgroup/perf_event",
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup",
+    ];
     let Some(cgroup) = roots
         .iter()
         .filter(|root| PathBuf::from(root).join("cgroup.procs").exists())

@@ -582,3 +582,45 @@ fn a_caller_s_own_descriptor_ends_a_wait() {
         .expect("read");
     assert!(start.elapsed() < crate::collect::PATIENCE);
 }
+
+/// T9: where two sessions watch the same software event, the kernel gives one's samples the other's ids. None is lost.
+#[test]
+fn two_sessions_on_one_thread_lose_no_sample() {
+    let (go, gone) = std::sync::mpsc::channel::<usize>();
+    let (tell, told) = std::sync::mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        tell.send(own_tid()).expect("a listener");
+        for pages in gone {
+            fault(pages);
+            tell.send(0).expect("a listener");
+        }
+    });
+    let tid = told.recv().expect("the thread's id");
+    let session = || {
+        let spec = SessionSpec::new()
+            .event(faults())
+            .target(Target::Threads(vec![tid]))
+            .side_band(SideBand::NONE);
+        let mut session = Session::new(spec).expect("a session");
+        session.attach().expect("attach");
+        session
+    };
+    let (mut first, mut second) = (session(), session());
+    go.send(300).expect("the thread");
+    told.recv().expect("done");
+    for session in [&mut first, &mut second] {
+        let mut seen = Collected::default();
+        session.finish(&mut seen).expect("finish");
+        let summary = session.summary();
+        assert!(seen.samples >= 300, "{summary:?}");
+        assert_eq!(
+            summary.samples + summary.lost,
+            summary.events[0].count,
+            "{summary:?}"
+        );
+        assert_eq!(summary.unknown_samples, seen.unknown_events);
+        assert!(seen.malformed.is_empty());
+    }
+    drop(go);
+    worker.join().expect("the thread");
+}
