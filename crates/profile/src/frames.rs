@@ -20,7 +20,8 @@ pub struct Frame {
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     list: Vec<Frame>,
-    ids: HashTable<FrameId>,
+    /// Frames with their ids: finding one costs one cache miss, not another one in the list.
+    ids: HashTable<(Frame, FrameId)>,
 }
 
 impl Frames {
@@ -50,23 +51,34 @@ impl Frames {
 
     #[inline]
     pub(crate) fn intern(&mut self, frame: Frame) -> FrameId {
-        let hash = mix(u64::from(frame.module), frame.address);
-        let list = &mut self.list;
-        if let Some(id) = self.ids.find(hash, |&id| list[id as usize] == frame) {
+        if let Some((_, id)) = self.ids.find(hash(frame), |(known, _)| *known == frame) {
             return *id;
         }
+        self.add(frame)
+    }
+
+    #[cold]
+    fn add(&mut self, frame: Frame) -> FrameId {
         // A frame needs eight bytes of the file at least; a recording of 32 GiB with nothing but distinct addresses
         // would be the first to share the last id.
-        let Ok(id) = FrameId::try_from(list.len()) else {
+        let Ok(id) = FrameId::try_from(self.list.len()) else {
             return FrameId::MAX - 1;
         };
-        list.push(frame);
-        self.ids.insert_unique(hash, id, |&id| {
-            let frame = list[id as usize];
-            mix(u64::from(frame.module), frame.address)
-        });
+        self.list.push(frame);
+        self.ids
+            .insert_unique(hash(frame), (frame, id), |(frame, _)| hash(*frame));
         id
     }
+
+    /// Drops what only growing needs.
+    pub(crate) fn freeze(&mut self) {
+        self.ids = HashTable::new();
+    }
+}
+
+#[inline]
+fn hash(frame: Frame) -> u64 {
+    mix(u64::from(frame.module), frame.address)
 }
 
 #[cfg(test)]

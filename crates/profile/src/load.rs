@@ -417,6 +417,7 @@ impl<'a> Loader<'a> {
     }
 
     fn finish(mut self) -> Profile {
+        self.frames.freeze();
         self.stacks.freeze();
         self.tasks.freeze();
         self.losses.spaces_not_copied = self.budget.refused();

@@ -3,6 +3,7 @@
 use crate::frames::FrameId;
 use crate::hash::mix;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// The index of a node in [`Stacks`]; stands for the whole stack from the outermost frame to this one.
 pub type StackId = u32;
@@ -16,21 +17,33 @@ pub struct StackNode {
     pub frame: FrameId,
 }
 
+/// A node as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    parent: StackId,
+    frame: FrameId,
+    /// The callee that was seen first, or [`Stacks::ROOT`], which is nobody's callee.
+    first_child: StackId,
+}
+
 /// All call stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {
-    nodes: Vec<StackNode>,
-    children: HashTable<StackId>,
+    nodes: Vec<Kept>,
+    /// All callees but the first of each node: most nodes have no other, and so stay out of the table. The nodes stand
+    /// here with their ids, so that finding one costs one cache miss, not another one in the list.
+    others: HashTable<(StackNode, StackId)>,
 }
 
 impl Default for Stacks {
     fn default() -> Self {
         Stacks {
-            nodes: vec![StackNode {
+            nodes: vec![Kept {
                 parent: Self::ROOT,
                 frame: FrameId::MAX,
+                first_child: Self::ROOT,
             }],
-            children: HashTable::new(),
+            others: HashTable::new(),
         }
     }
 }
@@ -45,7 +58,8 @@ impl Stacks {
     /// On an id that these stacks did not give.
     #[inline]
     pub fn get(&self, id: StackId) -> StackNode {
-        self.nodes[id as usize]
+        let Kept { parent, frame, .. } = self.nodes[id as usize];
+        StackNode { parent, frame }
     }
 
     /// How many nodes there are, the empty stack included.
@@ -74,25 +88,42 @@ impl Stacks {
     /// The stack of `frame` called from `parent`.
     #[inline]
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let node = StackNode { parent, frame };
-        let hash = hash(node);
-        let nodes = &mut self.nodes;
-        if let Some(id) = self.children.find(hash, |&id| nodes[id as usize] == node) {
-            return *id;
+        let first = self.nodes[parent as usize].first_child;
+        if first != Self::ROOT && self.nodes[first as usize].frame == frame {
+            return first;
         }
+        self.other_child(StackNode { parent, frame }, first)
+    }
+
+    fn other_child(&mut self, node: StackNode, first: StackId) -> StackId {
         // A node needs eight bytes of the file at least: only past 32 GiB of distinct stacks would callees be cut.
-        let Ok(id) = StackId::try_from(nodes.len()) else {
-            return parent;
+        let Ok(id) = StackId::try_from(self.nodes.len()) else {
+            return node.parent;
         };
-        nodes.push(node);
-        self.children
-            .insert_unique(hash, id, |&id| self::hash(nodes[id as usize]));
+        if first == Self::ROOT {
+            self.nodes[node.parent as usize].first_child = id;
+        } else {
+            let hash = hash(node);
+            let same = |(known, _): &(StackNode, StackId)| *known == node;
+            match self
+                .others
+                .entry(hash, same, |(known, _)| self::hash(*known))
+            {
+                Entry::Occupied(entry) => return entry.get().1,
+                Entry::Vacant(entry) => entry.insert((node, id)),
+            };
+        }
+        self.nodes.push(Kept {
+            parent: node.parent,
+            frame: node.frame,
+            first_child: Self::ROOT,
+        });
         id
     }
 
     /// Drops what only growing needs.
     pub(crate) fn freeze(&mut self) {
-        self.children = HashTable::new();
+        self.others = HashTable::new();
     }
 }
 
