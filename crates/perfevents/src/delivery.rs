@@ -92,6 +92,10 @@ impl Delivery {
         self.totals.samples
     }
 
+    pub(crate) fn lost_told(&self) -> u64 {
+        self.totals.lost_told
+    }
+
     pub(crate) fn has_spill(&self) -> bool {
         self.spill
     }

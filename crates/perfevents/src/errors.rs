@@ -305,3 +305,65 @@ pub enum RunError {
     #[error("the record listener panicked")]
     Listener,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Attr;
+
+    fn refusal(number: i32) -> Refusal {
+        let attr = Attr::default();
+        let request = OpenRequest {
+            name: "cycles",
+            attr: &attr,
+            place: crate::event::Place::Thread(7, Some(1)),
+            group: None,
+            cgroup: None,
+        };
+        let error = OpenError::new(&request, io::Error::from_raw_os_error(number));
+        assert!(
+            error
+                .to_string()
+                .contains("the event cycles on thread 7, CPU 1"),
+            "{error}"
+        );
+        error.refusal
+    }
+
+    #[test]
+    fn every_error_number_has_its_cause_and_remedy() {
+        for (number, says) in [
+            (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
+            (libc::ENOENT, "list events"),
+            (libc::EOPNOTSUPP, "modifier"),
+            (libc::ESRCH, "ended"),
+            (libc::ENODEV, "offline"),
+            (libc::EINVAL, "combination"),
+            (libc::E2BIG, "newer kernel"),
+            (libc::EMFILE, "ulimit -n"),
+            (libc::ENFILE, "fs.file-max"),
+            (libc::ENOSPC, "breakpoints"),
+            (libc::EBUSY, "exclusive"),
+            (libc::ENOMEM, "memory"),
+        ] {
+            let refusal = refusal(number);
+            assert!(refusal.to_string().contains(says), "{number}: {refusal}");
+        }
+        assert!(matches!(
+            refusal(libc::EMFILE),
+            Refusal::ProcessDescriptors { .. }
+        ));
+        assert!(matches!(refusal(libc::ENFILE), Refusal::SystemDescriptors));
+        assert!(matches!(refusal(libc::EIO), Refusal::Other(_)));
+    }
+
+    #[test]
+    fn a_hidden_paranoid_level_is_said_to_be_hidden() {
+        let refusal = Refusal::Permission {
+            paranoid: None,
+            needs_kernel: true,
+            cpu_wide: false,
+        };
+        assert!(refusal.to_string().contains("cannot be read"), "{refusal}");
+    }
+}

@@ -366,6 +366,11 @@ impl Session {
         self.delivery.samples()
     }
 
+    /// Records that LOST records told of until now; [`Session::summary`] counts the others as well.
+    pub fn lost_told(&self) -> u64 {
+        self.delivery.lost_told()
+    }
+
     /// What attaching did; notes may be added while running.
     pub fn attach_summary(&self) -> Option<&AttachSummary> {
         self.attachment

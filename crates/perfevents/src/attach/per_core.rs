@@ -171,14 +171,15 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
             if coverage.has(tid) {
                 continue;
             }
-            let clock = spec.clock.unwrap_or(libc::CLOCK_MONOTONIC);
-            let from = sys::clock_now(clock);
+            // The kernel's own clock can't be read from here: a fork record's word is taken then.
+            let now = || spec.clock.map_or(0, sys::clock_now);
+            let from = now();
             match attachment.add_thread(tid, listed) {
                 Ok(()) => {
                     if spec.start == Start::AtAttach {
                         attachment.enable_groups_of(tid)?;
                     }
-                    coverage.opened(tid, from, sys::clock_now(clock));
+                    coverage.opened(tid, from, now());
                 }
                 Err(AttachError::Open(error)) if error.is_gone() => {
                     gone.insert(tid);

@@ -6,7 +6,9 @@ use crate::event::{Event, OpenRequest, Place};
 use crate::features::{self, Features};
 use crate::limits;
 use crate::names::software;
-use crate::spec::{EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, ThreadChoice};
+use crate::spec::{
+    EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target, ThreadChoice,
+};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -497,11 +499,11 @@ fn common_flags(attr: &mut Attr, spec: &SessionSpec, features: &Features) {
     if spec.inherit != Inherit::No {
         attr.flags |= AttrFlags::INHERIT;
     }
-    if spec.inherit != Inherit::ThreadsAndChildren {
-        let only_threads = AttrFlags::INHERIT_THREAD & features.flags;
-        if spec.inherit == Inherit::Threads {
-            attr.flags |= only_threads;
-        }
+    if spec.inherit == Inherit::Threads {
+        attr.flags |= AttrFlags::INHERIT_THREAD & features.flags;
+    }
+    if spec.target == Target::SelfProcess && spec.inherit != Inherit::ThreadsAndChildren {
+        // A program that this one becomes is not what was to be watched.
         attr.flags |= AttrFlags::REMOVE_ON_EXEC & features.flags;
     }
 }

@@ -144,7 +144,7 @@ impl Attachment {
             reader: sys::thread_id(),
             ring_pages: pages.next_power_of_two(),
             budget: Budget {
-                ratio: spec.fd_ratio.clamp(0.01, 1.0),
+                ratio: spec.fd_ratio.clamp(1e-6, 1.0),
                 may_raise: spec.fallbacks.contains(Fallbacks::RAISE_DESCRIPTORS),
                 raised: false,
             },
@@ -177,13 +177,18 @@ impl Attachment {
         thread: Option<u32>,
         spec: &SessionSpec,
     ) -> Result<(), AttachError> {
+        // Where even the owner is refused, the user's own event is what to speak of.
+        let first = self.plan.events.iter().find(|event| event.spec.is_some());
+        let name = first
+            .map_or("dummy", |event| event.name.as_str())
+            .to_owned();
         let mut pages = self.ring_pages;
         let (owner, ring) = loop {
             let mut attr = self.plan.owner.clone();
             let bytes = u32::try_from(pages * sys::page_size()).unwrap_or(u32::MAX);
             attr.wakeup = spec.watermark.unwrap_or(bytes / 4).clamp(1, bytes / 2);
             let owner = self.open_with_retry(&OpenRequest {
-                name: "dummy",
+                name: &name,
                 attr: &attr,
                 place,
                 group: None,

@@ -1,8 +1,7 @@
 //! Attaching under churn, descriptor limits, hang-ups: the traps of 2.2 and the reference's defects.
 
 use crate::collect::{Collected, PATIENCE, STEP, Worker, fault, own_tid, read_until};
-use crate::skip;
-use dioptra_perfevents::{AttachError, EventSpec, Session, SessionSpec, SideBand, Target, limits};
+use dioptra_perfevents::{AttachError, EventSpec, Session, SessionSpec, SideBand, Target};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -229,14 +228,7 @@ fn b12_a_session_that_needs_too_many_descriptors_says_how_many_and_closes_all() 
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
         .fallbacks(fallbacks)
-        .fd_ratio(0.01);
-    // One hundredth of a usual limit of 1,024 is ten; where the limit is large, it is lowered in a child.
-    let (soft, _) = limits::descriptors().expect("a limit");
-    if soft > 2000 {
-        skip!(
-            "the limit of {soft} descriptors leaves room in one hundredth; see the unprivileged test"
-        );
-    }
+        .fd_ratio(0.0001);
     let mut session = Session::new(spec).expect("a session");
     let error = session.attach().expect_err("too many");
     assert!(matches!(error, AttachError::Descriptors { .. }), "{error}");

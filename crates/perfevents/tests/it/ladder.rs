@@ -211,3 +211,75 @@ fn a_timer_samples_where_nothing_else_does() {
 fn signals_and_timers_are_taken_only_when_asked_for() {
     assert!(!Fallbacks::default().intersects(Fallbacks::SIGNALS | Fallbacks::TIMER));
 }
+
+/// A container's filter: the refusal is told apart from the kernel's, and a timer stands in where that is allowed.
+#[test]
+fn seccomp_is_named_and_a_timer_can_stand_in() {
+    if as_nobody("ladder::seccomp_is_named_and_a_timer_can_stand_in") {
+        return;
+    }
+    if !is_nobody() {
+        skip!("the timer is tried in a process of its own only");
+    }
+    let worker = Worker::new(|| {
+        spin(200_000);
+    });
+    // The filter is for this thread and those it creates.
+    let statement = |code: u32, jump: (u8, u8), k: u32| libc::sock_filter {
+        code: u16::try_from(code).expect("a short code"),
+        jt: jump.0,
+        jf: jump.1,
+        k,
+    };
+    let number = u32::try_from(libc::SYS_perf_event_open).expect("a system call");
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    let mut program = [
+        // The system call's number is the first word.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), number),
+        statement(libc::BPF_RET | libc::BPF_K, (0, 0), refuse),
+        statement(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog {
+        len: 4,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the program lives through the calls, which concern this thread only.
+    let installed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const filter,
+            ) == 0
+    };
+    if !installed {
+        skip!("no filter can be installed");
+    }
+    let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_frequency(500).user_only());
+    let error = Session::new(spec.clone())
+        .expect("a session")
+        .attach()
+        .expect_err("filtered");
+    let AttachError::Open(open) = &error else {
+        panic!("{error}")
+    };
+    assert!(
+        matches!(open.refusal, dioptra_perfevents::Refusal::Seccomp),
+        "{error}"
+    );
+    assert!(error.to_string().contains("seccomp profile"), "{error}");
+    let allowed = spec.fallbacks(Fallbacks::default() | Fallbacks::TIMER);
+    let mut session = Session::new(allowed).expect("a session");
+    let summary = session.attach().expect("attach by a timer");
+    assert_eq!(summary.strategy, "timer");
+    assert!(
+        summary.notes.iter().any(|note| note.contains("seccomp")),
+        "{:?}",
+        summary.notes
+    );
+    let mut seen = Collected::default();
+    read_until(&mut session, &mut seen, "samples", |seen| {
+        seen.of_thread.contains_key(&worker.tid)
+    });
+}
