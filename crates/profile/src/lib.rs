@@ -16,6 +16,7 @@ mod modules;
 mod names;
 mod profile;
 mod shape;
+mod sideband;
 mod space;
 mod stacks;
 mod tasks;

@@ -3,18 +3,18 @@
 use crate::chain::{ChainMemo, Parts, innermost};
 use crate::counts::{Count, Dense, Pairs};
 use crate::frames::{Frame, FrameId, Frames};
+use crate::hash::FxBuildHasher;
 use crate::losses::Losses;
 use crate::modules::{self, ModuleId, Modules};
 use crate::profile::{EventProfile, Profile};
 use crate::shape::SampleShape;
-use crate::space::{CopyBudget, Mapping, Space};
+use crate::sideband::without_padding;
+use crate::space::{CopyBudget, Space};
 use crate::stacks::{StackId, Stacks};
 use crate::tasks::{ProcessId, Tasks, ThreadId};
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfevents::SampleType;
-use dioptra_perfevents::record::{
-    CpuMode, Ksymbol, MappedFile, Mmap, Record, RecordLayout, RecordType, Task,
-};
+use dioptra_perfevents::record::{CpuMode, RecordLayout, RecordType};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -27,12 +27,6 @@ pub struct LoadOptions {
     /// Keep counts apart by thread.
     pub threads: bool,
 }
-
-/// FORK: written by perf for a process that was there before; its mappings follow and are not its parent's.
-const FORK_EXEC: u16 = 1 << 13;
-
-/// The pid of the kernel's mappings.
-const KERNEL_PID: u32 = u32::MAX;
 
 impl Profile {
     /// Reads a recording. This never fails: what is damaged or lost is counted in [`Profile::losses`].
@@ -48,9 +42,9 @@ impl Profile {
 }
 
 /// What is known of one event while reading.
-struct EventState {
+pub(crate) struct EventState {
     shape: SampleShape,
-    layout: RecordLayout,
+    pub(crate) layout: RecordLayout,
     total: Count,
     places: Dense,
     threads: Pairs,
@@ -58,32 +52,34 @@ struct EventState {
     copies_stacks: bool,
 }
 
-struct Loader<'a> {
-    data: &'a PerfData,
-    options: LoadOptions,
-    events: Vec<EventState>,
+pub(crate) struct Loader<'a> {
+    pub(crate) data: &'a PerfData,
+    pub(crate) options: LoadOptions,
+    pub(crate) events: Vec<EventState>,
     /// The only event that samples, to which samples of unknown ids belong.
-    only_sampler: Option<usize>,
-    modules: Modules,
-    frames: Frames,
-    stacks: Stacks,
-    tasks: Tasks,
+    pub(crate) only_sampler: Option<usize>,
+    pub(crate) modules: Modules,
+    pub(crate) frames: Frames,
+    pub(crate) stacks: Stacks,
+    pub(crate) tasks: Tasks,
     /// By process.
-    spaces: Vec<Space>,
+    pub(crate) spaces: Vec<Space>,
     /// By process: when its space changed last, as a value of `changes`.
-    versions: Vec<u64>,
-    changes: u64,
-    kernel: Space,
-    kernel_version: u64,
-    kernel_image: ModuleId,
-    reference_symbol: Option<(String, u64)>,
+    pub(crate) versions: Vec<u64>,
+    pub(crate) changes: u64,
+    pub(crate) kernel: Space,
+    pub(crate) kernel_version: u64,
+    pub(crate) kernel_image: ModuleId,
+    pub(crate) reference_symbol: Option<(String, u64)>,
     /// Build ids of the file's table, by path.
-    build_ids: HashMap<&'a [u8], &'a [u8], crate::hash::FxBuildHasher>,
+    pub(crate) build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
+    /// By event id: the event, and the value that it had in the last sample of its group.
+    pub(crate) readings: HashMap<u64, (usize, u64), FxBuildHasher>,
     /// By thread.
-    memos: Vec<ChainMemo>,
-    parts: Parts,
-    budget: CopyBudget,
-    losses: Losses,
+    pub(crate) memos: Vec<ChainMemo>,
+    pub(crate) parts: Parts,
+    pub(crate) budget: CopyBudget,
+    pub(crate) losses: Losses,
 }
 
 impl<'a> Loader<'a> {
@@ -112,6 +108,12 @@ impl<'a> Loader<'a> {
         for entry in &data.features().build_ids {
             build_ids.insert(entry.path.as_slice(), entry.build_id.as_slice());
         }
+        let mut readings = HashMap::default();
+        if events.iter().any(|event| event.shape.reads_group()) {
+            for (index, event) in data.events().iter().enumerate() {
+                readings.extend(event.ids.iter().map(|id| (*id, (index, 0))));
+            }
+        }
         let mut modules = Modules::default();
         let kernel_image = modules.intern(modules::kernel_module(
             modules::KERNEL.as_bytes(),
@@ -134,6 +136,7 @@ impl<'a> Loader<'a> {
             kernel_image,
             reference_symbol: None,
             build_ids,
+            readings,
             memos: Vec::new(),
             parts: Parts::default(),
             budget: CopyBudget::default(),
@@ -199,16 +202,44 @@ impl<'a> Loader<'a> {
                 }
             }
         };
-        let count = Count {
-            samples: 1,
-            weight: sample.weight,
-        };
+        if self.events[event].shape.reads_group() {
+            self.group(event, record, thread, place);
+        } else {
+            self.count(event, thread, place, sample.weight);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, event: usize, thread: ThreadId, place: u32, weight: u64) {
+        let count = Count { samples: 1, weight };
         let state = &mut self.events[event];
         state.total.add(count);
         if self.options.threads {
             state.threads.add((thread, place), count);
         } else {
             state.places.add(place, count);
+        }
+    }
+
+    /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
+    /// group whose value has grown, by as much as it has grown.
+    fn group(&mut self, event: usize, record: &FileRecord<'_>, thread: ThreadId, place: u32) {
+        let sample = self.events[event].layout.sample(&record.raw);
+        let Some(values) = sample.ok().and_then(|sample| sample.read) else {
+            self.losses.malformed += 1;
+            return;
+        };
+        for value in values.iter() {
+            let Some((member, before)) = value.id.and_then(|id| self.readings.get_mut(&id)) else {
+                self.losses.unknown_event += 1;
+                continue;
+            };
+            let grown = value.value.saturating_sub(*before);
+            *before = value.value;
+            let member = *member;
+            if grown > 0 {
+                self.count(member, thread, place, grown);
+            }
         }
     }
 
@@ -259,161 +290,6 @@ impl<'a> Loader<'a> {
             mode,
             address,
         )
-    }
-
-    /// Makes room for a process's space.
-    fn grow(&mut self, process: ProcessId) {
-        let length = process as usize + 1;
-        if self.spaces.len() < length {
-            self.spaces.resize_with(length, Space::default);
-            self.versions.resize(length, 0);
-        }
-    }
-
-    fn change(&mut self, process: ProcessId) {
-        self.changes += 1;
-        self.versions[process as usize] = self.changes;
-    }
-
-    fn sideband(&mut self, record: &FileRecord<'_>) {
-        let layout = match self.events.get(record.event.unwrap_or(0)) {
-            Some(state) => &state.layout,
-            None => return,
-        };
-        match layout.parse(&record.raw) {
-            Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap),
-            Ok(Record::Comm(comm, _)) => {
-                let thread = self.tasks.thread(comm.pid, comm.tid);
-                self.tasks.rename(thread, comm.name);
-                if comm.exec {
-                    let process = self.tasks.threads()[thread as usize].process;
-                    self.grow(process);
-                    self.spaces[process as usize].exec(&self.budget);
-                    self.change(process);
-                }
-            }
-            Ok(Record::Fork(task, _)) => self.fork(&task, record.raw.misc.has(FORK_EXEC)),
-            Ok(Record::Exit(task, _)) => {
-                let thread = self.tasks.thread(task.pid, task.tid);
-                self.tasks.end(task.pid, task.tid, task.time);
-                if let Some(memo) = self.memos.get_mut(thread as usize) {
-                    memo.forget();
-                }
-            }
-            Ok(Record::Ksymbol(symbol, _)) => self.kernel_symbol(&symbol),
-            Ok(_) => {}
-            Err(_) => self.losses.malformed += 1,
-        }
-    }
-
-    fn fork(&mut self, task: &Task, existed_before: bool) {
-        let start = (!existed_before && task.time != 0).then_some(task.time);
-        if task.pid == task.parent_pid && task.tid != task.pid {
-            let process = self.tasks.process(task.pid);
-            self.tasks.start_thread(process, task.tid, start);
-            return;
-        }
-        let parent = self.tasks.thread(task.parent_pid, task.parent_tid);
-        let parent_process = self.tasks.threads()[parent as usize].process;
-        self.grow(parent_process);
-        let space = if existed_before || task.pid == task.parent_pid {
-            Space::default()
-        } else {
-            self.spaces[parent_process as usize].clone()
-        };
-        let process = self.tasks.start_process(task.pid, start);
-        self.tasks.inherit_name(process, parent);
-        self.tasks.start_thread(process, task.tid, start);
-        self.grow(process);
-        self.spaces[process as usize] = space;
-        self.change(process);
-    }
-
-    fn mapping(&mut self, mmap: &Mmap<'_>) {
-        let end = mmap.start.saturating_add(mmap.length);
-        let recorded = match mmap.file {
-            MappedFile::BuildId(id) => Some(id),
-            _ => None,
-        };
-        let build_id = recorded
-            .or_else(|| self.build_ids.get(mmap.name).copied())
-            .map(without_padding)
-            .filter(|id| !id.is_empty());
-        if mmap.pid == KERNEL_PID || mmap.misc.cpu_mode() == CpuMode::Kernel {
-            let module = if modules::is_kernel_image(mmap.name) {
-                self.reference(mmap);
-                self.kernel_image
-            } else {
-                self.modules
-                    .intern(modules::kernel_module(mmap.name, build_id))
-            };
-            let mapping = Mapping {
-                start: mmap.start,
-                end,
-                bias: 0,
-                module,
-                image: 0,
-            };
-            self.kernel.insert(mapping, &self.budget);
-            self.changes += 1;
-            self.kernel_version = self.changes;
-            return;
-        }
-        if matches!(
-            mmap.misc.cpu_mode(),
-            CpuMode::GuestKernel | CpuMode::GuestUser
-        ) {
-            return;
-        }
-        let module = modules::user_module(mmap.name, build_id, mmap.pid);
-        let bias = match module.kind {
-            dioptra_symbols::ModuleKind::NotAFile if module.label.starts_with("[JIT]") => 0,
-            _ => mmap.start.wrapping_sub(mmap.page_offset),
-        };
-        let module = self.modules.intern(module);
-        let process = self.tasks.process(mmap.pid);
-        self.grow(process);
-        let mapping = Mapping {
-            start: mmap.start,
-            end,
-            bias,
-            module,
-            image: 0,
-        };
-        self.spaces[process as usize].insert(mapping, &self.budget);
-        self.change(process);
-    }
-
-    /// `[kernel.kallsyms]_text` at a page offset: where the symbol `_text` was.
-    fn reference(&mut self, mmap: &Mmap<'_>) {
-        let Some(end) = mmap.name.iter().position(|byte| *byte == b']') else {
-            return;
-        };
-        let symbol = String::from_utf8_lossy(&mmap.name[end + 1..]);
-        if !symbol.is_empty() && mmap.page_offset != 0 {
-            self.reference_symbol = Some((symbol.into_owned(), mmap.page_offset));
-        }
-    }
-
-    /// Code that the kernel made at run time, such as a BPF program, is a module of its own name.
-    fn kernel_symbol(&mut self, symbol: &Ksymbol<'_>) {
-        const GONE: u16 = 1;
-        if symbol.flags & GONE != 0 || symbol.length == 0 {
-            return;
-        }
-        let module = self
-            .modules
-            .intern(modules::kernel_module(symbol.name, None));
-        let mapping = Mapping {
-            start: symbol.address,
-            end: symbol.address.saturating_add(u64::from(symbol.length)),
-            bias: 0,
-            module,
-            image: 0,
-        };
-        self.kernel.insert(mapping, &self.budget);
-        self.changes += 1;
-        self.kernel_version = self.changes;
     }
 
     fn finish(mut self) -> Profile {
@@ -489,14 +365,4 @@ fn resolve(
         address,
         module: Modules::UNKNOWN,
     }))
-}
-
-/// Build ids are padded with zeros to 20 bytes in recordings.
-fn without_padding(id: &[u8]) -> &[u8] {
-    let end = id
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1);
-    // Ids of 16 bytes may end with a zero byte of their own.
-    &id[..end.next_multiple_of(4).min(id.len())]
 }

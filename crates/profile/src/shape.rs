@@ -1,7 +1,7 @@
 //! The few fields of a sample that counting needs, read without parsing the rest.
 
 use dioptra_perfevents::record::{RawRecord, RecordLayout};
-use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, Cursor, SampleType, U64s};
+use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType, U64s};
 
 /// What counting needs of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct SampleShape {
     fixed_weight: u64,
     /// Whether a field of variable length stands before the call chain.
     read_first: bool,
+    reads_group: bool,
     layout: RecordLayout,
 }
 
@@ -59,8 +60,18 @@ impl SampleShape {
                 attr.sample_period.max(1)
             },
             read_first: fields.contains(SampleType::READ),
+            reads_group: fields.contains(SampleType::READ)
+                && attr
+                    .read_format
+                    .contains(ReadFormat::GROUP | ReadFormat::ID),
             layout: layout.clone(),
         }
+    }
+
+    /// Whether samples hold the values of their whole group, with the ids that tell whose they are.
+    #[inline]
+    pub(crate) fn reads_group(&self) -> bool {
+        self.reads_group
     }
 
     /// Whether a sample's weight is the sum of events that it stands for, not just one.

@@ -1,0 +1,182 @@
+//! Reading what is no sample: threads, names, mappings.
+
+use crate::load::Loader;
+use crate::modules;
+use crate::space::{Mapping, Space};
+use crate::tasks::ProcessId;
+use dioptra_perfdata::FileRecord;
+use dioptra_perfevents::record::{CpuMode, Ksymbol, MappedFile, Mmap, Record, Task};
+use dioptra_symbols::ModuleKind;
+
+/// FORK: written by perf for a process that was there before; its mappings follow and are not its parent's.
+const FORK_EXEC: u16 = 1 << 13;
+
+/// The pid of the kernel's mappings.
+const KERNEL_PID: u32 = u32::MAX;
+
+impl Loader<'_> {
+    /// Makes room for a process's space.
+    pub(crate) fn grow(&mut self, process: ProcessId) {
+        let length = process as usize + 1;
+        if self.spaces.len() < length {
+            self.spaces.resize_with(length, Space::default);
+            self.versions.resize(length, 0);
+        }
+    }
+
+    fn change(&mut self, process: ProcessId) {
+        self.changes += 1;
+        self.versions[process as usize] = self.changes;
+    }
+
+    pub(crate) fn sideband(&mut self, record: &FileRecord<'_>) {
+        let layout = match self.events.get(record.event.unwrap_or(0)) {
+            Some(state) => &state.layout,
+            None => return,
+        };
+        match layout.parse(&record.raw) {
+            Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap),
+            Ok(Record::Comm(comm, _)) => {
+                let thread = self.tasks.thread(comm.pid, comm.tid);
+                self.tasks.rename(thread, comm.name);
+                if comm.exec {
+                    let process = self.tasks.threads()[thread as usize].process;
+                    self.grow(process);
+                    self.spaces[process as usize].exec(&self.budget);
+                    self.change(process);
+                }
+            }
+            Ok(Record::Fork(task, _)) => self.fork(&task, record.raw.misc.has(FORK_EXEC)),
+            Ok(Record::Exit(task, _)) => {
+                let thread = self.tasks.thread(task.pid, task.tid);
+                self.tasks.end(task.pid, task.tid, task.time);
+                if let Some(memo) = self.memos.get_mut(thread as usize) {
+                    memo.forget();
+                }
+            }
+            Ok(Record::Ksymbol(symbol, _)) => self.kernel_symbol(&symbol),
+            Ok(_) => {}
+            Err(_) => self.losses.malformed += 1,
+        }
+    }
+
+    fn fork(&mut self, task: &Task, existed_before: bool) {
+        let start = (!existed_before && task.time != 0).then_some(task.time);
+        if task.pid == task.parent_pid && task.tid != task.pid {
+            let process = self.tasks.process(task.pid);
+            self.tasks.start_thread(process, task.tid, start);
+            return;
+        }
+        let parent = self.tasks.thread(task.parent_pid, task.parent_tid);
+        let parent_process = self.tasks.threads()[parent as usize].process;
+        self.grow(parent_process);
+        let space = if existed_before || task.pid == task.parent_pid {
+            Space::default()
+        } else {
+            self.spaces[parent_process as usize].clone()
+        };
+        let process = self.tasks.start_process(task.pid, start);
+        self.tasks.inherit_name(process, parent);
+        self.tasks.start_thread(process, task.tid, start);
+        self.grow(process);
+        self.spaces[process as usize] = space;
+        self.change(process);
+    }
+
+    fn mapping(&mut self, mmap: &Mmap<'_>) {
+        let end = mmap.start.saturating_add(mmap.length);
+        let recorded = match mmap.file {
+            MappedFile::BuildId(id) => Some(id),
+            _ => None,
+        };
+        let build_id = recorded
+            .or_else(|| self.build_ids.get(mmap.name).copied())
+            .map(without_padding)
+            .filter(|id| !id.is_empty());
+        if mmap.pid == KERNEL_PID || mmap.misc.cpu_mode() == CpuMode::Kernel {
+            let module = if modules::is_kernel_image(mmap.name) {
+                self.reference(mmap);
+                self.kernel_image
+            } else {
+                self.modules
+                    .intern(modules::kernel_module(mmap.name, build_id))
+            };
+            let mapping = Mapping {
+                start: mmap.start,
+                end,
+                bias: 0,
+                module,
+                image: 0,
+            };
+            self.kernel.insert(mapping, &self.budget);
+            self.changes += 1;
+            self.kernel_version = self.changes;
+            return;
+        }
+        if matches!(
+            mmap.misc.cpu_mode(),
+            CpuMode::GuestKernel | CpuMode::GuestUser
+        ) {
+            return;
+        }
+        let module = modules::user_module(mmap.name, build_id, mmap.pid);
+        let bias = match module.kind {
+            ModuleKind::NotAFile if module.label.starts_with("[JIT]") => 0,
+            _ => mmap.start.wrapping_sub(mmap.page_offset),
+        };
+        let module = self.modules.intern(module);
+        let process = self.tasks.process(mmap.pid);
+        self.grow(process);
+        let mapping = Mapping {
+            start: mmap.start,
+            end,
+            bias,
+            module,
+            image: 0,
+        };
+        self.spaces[process as usize].insert(mapping, &self.budget);
+        self.change(process);
+    }
+
+    /// `[kernel.kallsyms]_text` at a page offset: where the symbol `_text` was.
+    fn reference(&mut self, mmap: &Mmap<'_>) {
+        let Some(end) = mmap.name.iter().position(|byte| *byte == b']') else {
+            return;
+        };
+        let symbol = String::from_utf8_lossy(&mmap.name[end + 1..]);
+        if !symbol.is_empty() && mmap.page_offset != 0 {
+            self.reference_symbol = Some((symbol.into_owned(), mmap.page_offset));
+        }
+    }
+
+    /// Code that the kernel made at run time, such as a BPF program, is a module of its own name.
+    fn kernel_symbol(&mut self, symbol: &Ksymbol<'_>) {
+        const GONE: u16 = 1;
+        if symbol.flags & GONE != 0 || symbol.length == 0 {
+            return;
+        }
+        let module = self
+            .modules
+            .intern(modules::kernel_module(symbol.name, None));
+        let mapping = Mapping {
+            start: symbol.address,
+            end: symbol.address.saturating_add(u64::from(symbol.length)),
+            bias: 0,
+            module,
+            image: 0,
+        };
+        self.kernel.insert(mapping, &self.budget);
+        self.changes += 1;
+        self.kernel_version = self.changes;
+    }
+}
+
+/// Build ids are padded with zeros to 20 bytes in recordings.
+pub(crate) fn without_padding(id: &[u8]) -> &[u8] {
+    let end = id
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
+    // Ids of 16 bytes may end with a zero byte of their own.
+    &id[..end.next_multiple_of(4).min(id.len())]
+}
