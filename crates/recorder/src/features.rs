@@ -3,9 +3,12 @@
 use crate::machine::Machine;
 use crate::modules::ModuleBuildId;
 use crate::spec::RecordSpec;
+use crate::tracing_data;
 use dioptra_perfdata::{BuildId, ClockData, FeaturesToWrite, GroupDescription, PmuMapping};
-use dioptra_perfevents::{AttachedEvent, SampleType};
+use dioptra_perfevents::{AttachedEvent, SampleType, event_type};
+use std::collections::BTreeSet;
 use std::fs;
+use std::io;
 use std::time::Duration;
 
 /// CPU modes of build ids, as in a record's header.
@@ -55,6 +58,7 @@ pub(crate) fn to_write(
     events: &[AttachedEvent],
     build_ids: Vec<ModuleBuildId>,
     clocks: &Clocks,
+    tracing_data: Option<Vec<u8>>,
 ) -> FeaturesToWrite {
     let text = |text: &String| (!text.is_empty()).then(|| text.clone());
     FeaturesToWrite {
@@ -84,8 +88,18 @@ pub(crate) fn to_write(
         branch_stack: events
             .iter()
             .any(|event| event.attr.sample_type.contains(SampleType::BRANCH_STACK)),
+        tracing_data,
         ..FeaturesToWrite::default()
     }
+}
+
+/// Descriptions of the recording's tracepoints; `None` where there are none.
+pub(crate) fn tracing_data(events: &[AttachedEvent]) -> Option<io::Result<Vec<u8>>> {
+    let tracepoints = events
+        .iter()
+        .filter(|event| event.attr.kind == event_type::TRACEPOINT);
+    let ids: BTreeSet<u64> = tracepoints.map(|event| event.attr.config).collect();
+    (!ids.is_empty()).then(|| tracing_data::describe(&ids))
 }
 
 fn build_id(module: ModuleBuildId) -> BuildId {
@@ -120,7 +134,7 @@ fn pmus() -> Vec<PmuMapping> {
     let Ok(folder) = fs::read_dir("/sys/bus/event_source/devices") else {
         return Vec::new();
     };
-    let mapping = |entry: std::io::Result<fs::DirEntry>| {
+    let mapping = |entry: io::Result<fs::DirEntry>| {
         let entry = entry.ok()?;
         let kind = fs::read_to_string(entry.path().join("type"))
             .ok()?

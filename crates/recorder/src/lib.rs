@@ -19,6 +19,7 @@ pub mod sample_options;
 pub mod signals;
 mod sink;
 pub mod spec;
+mod tracing_data;
 
 pub use outcome::{Ending, Outcome};
 pub use record::{Observer, RecordError, record};

@@ -304,7 +304,7 @@ impl<'a> Recording<'a> {
         let finished = self.session.finish(&mut self.sink);
         let sampled_for = begin.elapsed().saturating_sub(self.spec.delay);
         self.tell_new_notes(observer);
-        let outcome = self.complete(ending, sampled_for);
+        let outcome = self.complete(ending, sampled_for, observer);
         match failure {
             Some(error) => Err(error),
             None => {
@@ -407,7 +407,12 @@ impl<'a> Recording<'a> {
     }
 
     /// Writes what is known only at the end.
-    fn complete(mut self, ending: Ending, duration: Duration) -> Result<Outcome, RecordError> {
+    fn complete(
+        mut self,
+        ending: Ending,
+        duration: Duration,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, RecordError> {
         let spec = self.spec;
         self.take_in_new_ids()?;
         let summary = self.session.summary().clone();
@@ -429,12 +434,23 @@ impl<'a> Recording<'a> {
         if let Some(source) = self.sink.take_error() {
             return Err(write_error(spec, source));
         }
+        let tracing_data = match features::tracing_data(attached) {
+            Some(Err(error)) => {
+                observer.note(&format!(
+                    "tracepoints are not described in the file, so that perf cannot read it: {error}"
+                ));
+                None
+            }
+            Some(Ok(bytes)) => Some(bytes),
+            None => None,
+        };
         let to_write = features::to_write(
             &self.machine,
             spec,
             attached,
             self.sink.build_ids(),
             &self.clocks,
+            tracing_data,
         );
         let lost = self.sink.lost;
         let size = self

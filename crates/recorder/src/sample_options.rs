@@ -181,6 +181,9 @@ impl SampleOptions {
         if attr.flags.contains(AttrFlags::FREQ) {
             attr.sample_type |= SampleType::PERIOD;
         }
+        if attr.kind == event_type::TRACEPOINT {
+            attr.sample_type |= SampleType::RAW;
+        }
         match self.call_graph {
             None => {}
             Some(CallGraph::FramePointer) => attr.sample_type |= SampleType::CALLCHAIN,
@@ -303,6 +306,10 @@ mod tests {
         let mut tracepoint = event(event_type::TRACEPOINT, 1);
         SampleOptions::default().apply(&mut tracepoint);
         assert_eq!(tracepoint.attr.sample_period, 1);
+        assert!(
+            tracepoint.attr.sample_type.contains(SampleType::RAW),
+            "its fields"
+        );
         let mut dummy = event(event_type::SOFTWARE, DUMMY);
         SampleOptions::default().apply(&mut dummy);
         assert!(!dummy.attr.samples());

@@ -441,3 +441,34 @@ fn serial_build_ids_are_those_that_perf_lists() {
         assert!(listed.contains("[kernel.kallsyms]"), "{listed}");
     }
 }
+
+#[test]
+fn serial_perf_reads_the_fields_of_tracepoints() {
+    or_skip!(programs::need_root());
+    or_skip!(programs::need_sampling());
+    let perf = or_skip!(programs::need_tool("perf"));
+    if !std::path::Path::new("/sys/kernel/tracing/events/sched/sched_process_exec").exists() {
+        programs::skip(
+            "this kernel has no sched:sched_process_exec, or its tracing file system is not mounted",
+        );
+        return;
+    }
+    let recording = Recording::new();
+    let output = recording.record(["-e", "sched:sched_process_exec", "true"]);
+    let content = check_counts(&recording, &output);
+    assert_eq!(
+        content.count(RecordType::SAMPLE),
+        1,
+        "one exec, and a sample of each"
+    );
+    let script = Command::new(perf)
+        .args(["script", "-i"])
+        .arg(recording.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&script.stdout);
+    assert!(
+        text.contains("filename=") && text.contains("/true"),
+        "{script:?}"
+    );
+}
