@@ -101,6 +101,51 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         losses.unmapped,
         "samples lie outside of all known mappings",
     );
+    loss(
+        "skipped_records",
+        summary.skipped,
+        "records are of unknown types or could not be unpacked; they were skipped",
+    );
+    loss(
+        "late_records",
+        summary.out_of_order,
+        "records came too late for the order of time; the mappings at their time may be others",
+    );
+    if summary.damages > 0 {
+        let list: Vec<Value> = summary
+            .damaged
+            .iter()
+            .map(|damage| json!({"offset": damage.offset, "why": damage.why.as_str()}))
+            .collect();
+        let first = summary.damaged.first().map_or_else(String::new, |damage| {
+            format!("; the first at byte {}: {}", damage.offset, damage.why)
+        });
+        facts.add(
+            Severity::Loss,
+            "damaged",
+            format!(
+                "the profile is damaged in {} places{first}",
+                summary.damages
+            ),
+            list,
+        );
+    }
+    if let Some(offset) = summary.stopped_at {
+        facts.add(
+            Severity::Loss,
+            "stopped_at",
+            format!("reading stopped at byte {offset}, before the end"),
+            offset,
+        );
+    }
+    if summary.salvaged {
+        facts.add(
+            Severity::Loss,
+            "salvaged",
+            "the recorder was stopped before it finished the file, or the file's end is missing; this is what could be read",
+            true,
+        );
+    }
     if losses.adopted > 0 {
         facts.add(
             Severity::Fallback,

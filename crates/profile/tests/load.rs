@@ -1,0 +1,356 @@
+//! Recordings made of single records: who owns an address at which time.
+
+use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
+use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+use dioptra_profile::{Dimension, LoadOptions, Names, Profile, SelfAndTotal, UNKNOWN, aggregate};
+use std::collections::BTreeMap;
+use std::io::Cursor;
+
+const KERNEL: u64 = -128_i64 as u64;
+const USER: u64 = -512_i64 as u64;
+const ID: u64 = 77;
+
+fn attr(more: SampleType) -> Attr {
+    Attr {
+        kind: event_type::SOFTWARE,
+        sample_period: 10,
+        sample_type: SampleType::IDENTIFIER
+            | SampleType::IP
+            | SampleType::TID
+            | SampleType::TIME
+            | SampleType::PERIOD
+            | more,
+        flags: AttrFlags::SAMPLE_ID_ALL | AttrFlags::COMM_EXEC | AttrFlags::MMAP2,
+        ..Attr::default()
+    }
+}
+
+/// Records in the order of their times, which are counted up.
+#[derive(Default)]
+struct Records {
+    list: Vec<Vec<u8>>,
+    time: u64,
+}
+
+impl Records {
+    fn push(&mut self, kind: u32, misc: u16, words: &[&[u8]]) {
+        let body: Vec<u8> = words.concat();
+        let size = u16::try_from(body.len() + 8).unwrap();
+        let mut record = kind.to_ne_bytes().to_vec();
+        record.extend(misc.to_ne_bytes());
+        record.extend(size.to_ne_bytes());
+        record.extend(body);
+        self.list.push(record);
+    }
+
+    /// The ids at the end of a record that is no sample.
+    fn trailer(&mut self, pid: u32) -> Vec<u8> {
+        self.time += 1;
+        [two(pid, pid), word(self.time), word(ID)].concat()
+    }
+
+    fn map(&mut self, pid: u32, start: u64, length: u64, offset: u64, name: &str) {
+        let trailer = self.trailer(pid);
+        let words = [word(start), word(length), word(offset)].concat();
+        let misc = if pid == u32::MAX { 1 } else { 2 };
+        self.push(1, misc, &[&two(pid, pid), &words, &text(name), &trailer]);
+    }
+
+    fn comm(&mut self, pid: u32, tid: u32, exec: bool, name: &str) {
+        let trailer = self.trailer(pid);
+        let misc = u16::from(exec) << 13;
+        self.push(3, misc, &[&two(pid, tid), &text(name), &trailer]);
+    }
+
+    fn fork(&mut self, child: (u32, u32), parent: (u32, u32)) {
+        let trailer = self.trailer(parent.0);
+        let pids = two(child.0, parent.0);
+        let tids = two(child.1, parent.1);
+        let time = word(self.time);
+        self.push(7, 0, &[&pids, &tids, &time, &trailer]);
+    }
+
+    fn exit(&mut self, pid: u32) {
+        let trailer = self.trailer(pid);
+        let time = word(self.time);
+        self.push(4, 0, &[&two(pid, 1), &two(pid, 1), &time, &trailer]);
+    }
+
+    fn sample(&mut self, id: u64, task: (u32, u32), ip: u64, period: u64, rest: &[u64]) {
+        self.time += 1;
+        let misc = if ip >> 63 == 1 { 1 } else { 2 };
+        let head = [
+            word(id),
+            word(ip),
+            two(task.0, task.1),
+            word(self.time),
+            word(period),
+        ];
+        let rest: Vec<u8> = rest.iter().flat_map(|value| word(*value)).collect();
+        self.push(9, misc, &[&head.concat(), &rest]);
+    }
+
+    fn load(&self, events: &[EventToWrite], options: LoadOptions) -> Profile {
+        let mut file = Cursor::new(Vec::new());
+        let mut writer = Writer::create(&mut file, events, WriteOptions::default()).unwrap();
+        for record in &self.list {
+            writer.write(record).unwrap();
+        }
+        writer.finish(&FeaturesToWrite::default()).unwrap();
+        Profile::load(&PerfData::from_bytes(file.into_inner()).unwrap(), options)
+    }
+}
+
+fn word(value: u64) -> Vec<u8> {
+    value.to_ne_bytes().to_vec()
+}
+
+fn two(one: u32, other: u32) -> Vec<u8> {
+    [one.to_ne_bytes(), other.to_ne_bytes()].concat()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
+    bytes
+}
+
+fn event(name: &str, attr: Attr, ids: &[u64]) -> EventToWrite {
+    EventToWrite {
+        attr,
+        name: name.into(),
+        ids: ids.to_vec(),
+    }
+}
+
+fn flat() -> Vec<EventToWrite> {
+    vec![event("cpu-clock", attr(SampleType::empty()), &[ID])]
+}
+
+/// Weights by module.
+fn modules(profile: &Profile) -> BTreeMap<String, SelfAndTotal> {
+    aggregate(profile, &Names::default(), Dimension::Module, &[0])
+        .into_iter()
+        .map(|row| (profile.modules().get(row.key).label.clone(), row.counts[0]))
+        .collect()
+}
+
+fn own_weights(profile: &Profile) -> Vec<(String, u64)> {
+    modules(profile)
+        .into_iter()
+        .map(|(module, count)| (module, count.own.weight))
+        .collect()
+}
+
+fn named(list: &[(&str, u64)]) -> Vec<(String, u64)> {
+    list.iter()
+        .map(|(name, weight)| ((*name).to_owned(), *weight))
+        .collect()
+}
+
+#[test]
+fn time_decides_which_module_an_address_belongs_to() {
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/lib/first.so");
+    records.sample(ID, (5, 5), 0x1800, 1, &[]);
+    records.map(5, 0x1800, 0x1000, 0x7000, "/lib/second.so");
+    records.sample(ID, (5, 5), 0x1800, 10, &[]);
+    records.sample(ID, (5, 5), 0x17ff, 100, &[]);
+    records.sample(ID, (5, 5), 0x2800, 1000, &[]);
+    let profile = records.load(&flat(), LoadOptions::default());
+    assert_eq!(
+        own_weights(&profile),
+        named(&[(UNKNOWN, 1000), ("first.so", 101), ("second.so", 10)])
+    );
+    assert_eq!(profile.losses().unmapped, 1);
+    // Relative addresses are offsets in the file.
+    let addresses: Vec<u64> = profile.frames().iter().map(|frame| frame.address).collect();
+    assert_eq!(addresses, [0x800, 0x7000, 0x7ff, 0x2800]);
+}
+
+#[test]
+fn forks_copy_execs_clear_and_numbers_are_reused() {
+    let mut records = Records::default();
+    records.comm(5, 5, false, "parent");
+    records.map(5, 0x1000, 0x1000, 0, "/bin/parent");
+    records.fork((6, 6), (5, 5));
+    records.sample(ID, (6, 6), 0x1800, 1, &[]);
+    records.comm(6, 6, true, "child");
+    records.map(6, 0x1000, 0x1000, 0, "/bin/child");
+    records.sample(ID, (6, 6), 0x1800, 10, &[]);
+    records.sample(ID, (5, 5), 0x1800, 100, &[]);
+    records.exit(6);
+    // Still running until it is switched out for the last time.
+    records.sample(ID, (6, 6), 0x1800, 1000, &[]);
+    records.fork((6, 6), (5, 5));
+    records.sample(ID, (6, 6), 0x1800, 10_000, &[]);
+    let options = LoadOptions {
+        threads: true,
+        ..LoadOptions::default()
+    };
+    let profile = records.load(&flat(), options);
+    assert_eq!(
+        own_weights(&profile),
+        named(&[("child", 1010), ("parent", 10_101)])
+    );
+    let rows: Vec<(u32, String, u64)> =
+        aggregate(&profile, &Names::default(), Dimension::Process, &[0])
+            .into_iter()
+            .map(|row| {
+                let process = &profile.tasks().processes()[row.key as usize];
+                let name = profile.tasks().process_name(row.key);
+                (process.pid, name, row.counts[0].own.weight)
+            })
+            .collect();
+    assert_eq!(
+        rows,
+        [
+            (5, "parent".to_owned(), 100),
+            (6, "child".to_owned(), 1011),
+            (6, "parent".to_owned(), 10_000)
+        ]
+    );
+}
+
+#[test]
+fn threads_share_their_process_and_have_their_own_names() {
+    let mut records = Records::default();
+    records.comm(5, 5, false, "main");
+    records.fork((5, 7), (5, 5));
+    records.comm(5, 7, false, "worker");
+    records.map(5, 0x1000, 0x1000, 0, "/bin/it");
+    records.sample(ID, (5, 7), 0x1800, 1, &[]);
+    records.sample(ID, (5, 5), 0x1800, 10, &[]);
+    let options = LoadOptions {
+        threads: true,
+        ..LoadOptions::default()
+    };
+    let profile = records.load(&flat(), options);
+    assert_eq!(own_weights(&profile), named(&[("it", 11)]));
+    let threads: Vec<(String, u64)> =
+        aggregate(&profile, &Names::default(), Dimension::Thread, &[0])
+            .into_iter()
+            .map(|row| {
+                (
+                    profile.tasks().thread_name(row.key),
+                    row.counts[0].own.weight,
+                )
+            })
+            .collect();
+    assert_eq!(threads, named(&[("main", 10), ("worker", 1)]));
+    let processes = aggregate(&profile, &Names::default(), Dimension::Process, &[0]);
+    assert_eq!(processes.len(), 1);
+}
+
+#[test]
+fn callers_count_once_in_a_stack() {
+    let mut records = Records::default();
+    records.map(
+        u32::MAX,
+        0xffff_ffff_8100_0000,
+        0x1000,
+        0xffff_ffff_8100_0000,
+        "[kernel.kallsyms]_text",
+    );
+    records.map(5, 0x1000, 0x1000, 0, "/bin/main");
+    records.map(5, 0x5000, 0x1000, 0, "/lib/lib.so");
+    let kernel = 0xffff_ffff_8100_0010;
+    // main -> lib -> main -> kernel; then main alone; then a chain without the sampled address.
+    records.sample(
+        ID,
+        (5, 5),
+        kernel,
+        1,
+        &[7, KERNEL, kernel, USER, 0x1010, 0x5010, 0x1020, 0x1030],
+    );
+    records.sample(ID, (5, 5), 0x1030, 10, &[2, USER, 0x1030]);
+    records.sample(ID, (5, 5), 0x5030, 100, &[2, USER, 0x1030]);
+    records.sample(ID, (5, 5), 0x5030, 1000, &[0]);
+    // A mark that does not exist spoils the chain only.
+    records.sample(ID, (5, 5), 0x5030, 10_000, &[2, -7_i64 as u64, 0x1030]);
+    let events = [event("cpu-clock", attr(SampleType::CALLCHAIN), &[ID])];
+    let options = LoadOptions {
+        call_chains: true,
+        ..LoadOptions::default()
+    };
+    let profile = records.load(&events, options);
+    let weights: BTreeMap<String, (u64, u64)> = modules(&profile)
+        .into_iter()
+        .map(|(module, count)| (module, (count.own.weight, count.total.weight)))
+        .collect();
+    let expected = [
+        ("[kernel.kallsyms]", (1, 1)),
+        ("lib.so", (11_100, 11_101)),
+        ("main", (10, 111)),
+    ];
+    assert_eq!(
+        weights,
+        expected.map(|(name, sums)| (name.to_owned(), sums)).into()
+    );
+    assert_eq!(profile.losses().bad_chains, 1);
+    // Without call chains, the same self counts.
+    let flat = records.load(&events, LoadOptions::default());
+    let own = |profile: &Profile| -> Vec<_> {
+        modules(profile)
+            .into_iter()
+            .map(|(name, count)| (name, count.own))
+            .collect()
+    };
+    assert_eq!(own(&flat), own(&profile));
+}
+
+#[test]
+fn samples_of_unknown_ids_belong_to_the_only_event_that_samples() {
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/bin/it");
+    records.sample(ID, (5, 5), 0x1800, 1, &[]);
+    records.sample(ID + 1, (5, 5), 0x1800, 10, &[]);
+    let dummy = Attr {
+        config: 9,
+        ..attr(SampleType::empty())
+    };
+    let mut events = flat();
+    events.push(event("dummy", dummy, &[99]));
+    let profile = records.load(&events, LoadOptions::default());
+    assert_eq!(own_weights(&profile), named(&[("it", 11)]));
+    assert_eq!(
+        (profile.losses().adopted, profile.losses().unknown_event),
+        (1, 0)
+    );
+    assert_eq!(profile.sampled_events(), [0]);
+
+    events.push(event("page-faults", attr(SampleType::empty()), &[98]));
+    let profile = records.load(&events, LoadOptions::default());
+    assert_eq!(own_weights(&profile), named(&[("it", 1)]));
+    assert_eq!(
+        (profile.losses().adopted, profile.losses().unknown_event),
+        (0, 1)
+    );
+    assert_eq!(profile.sampled_events(), [0, 2]);
+}
+
+#[test]
+fn a_group_s_sample_counts_for_each_member_that_has_grown() {
+    let read = |sample_period| Attr {
+        sample_period,
+        read_format: ReadFormat::GROUP | ReadFormat::ID,
+        ..attr(SampleType::READ)
+    };
+    let events = [
+        event("leader", read(10), &[ID]),
+        event("member", read(0), &[78]),
+    ];
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/bin/it");
+    for (leader, member) in [(12, 0), (25, 3), (37, 3)] {
+        records.sample(ID, (5, 5), 0x1800, 10, &[2, leader, ID, member, 78]);
+    }
+    let profile = records.load(&events, LoadOptions::default());
+    let totals: Vec<(u64, u64)> = profile
+        .events()
+        .iter()
+        .map(|event| (event.total().samples, event.total().weight))
+        .collect();
+    assert_eq!(totals, [(3, 37), (1, 3)]);
+    assert_eq!(profile.sampled_events(), [0, 1]);
+}
