@@ -320,3 +320,38 @@ impl Delivery {
         summary
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::{Attr, SampleType};
+    use crate::record::Misc;
+
+    #[test]
+    fn records_that_a_thread_inherited_beside_its_own_events_are_doubles() {
+        let attr = Attr {
+            sample_type: SampleType::IDENTIFIER | SampleType::IP | SampleType::TID,
+            ..Attr::default()
+        };
+        let delivery = Delivery {
+            common: Some(RecordLayout::new(&attr, ByteOrder::NATIVE)),
+            opened: [10, 11].into_iter().collect(),
+            ..Delivery::default()
+        };
+        let is_double = |owner: u32, tid: u32| {
+            let mut body = [0; 24];
+            body[16..20].copy_from_slice(&1_u32.to_ne_bytes());
+            body[20..].copy_from_slice(&tid.to_ne_bytes());
+            let record = RawRecord {
+                kind: RecordType::SAMPLE,
+                misc: Misc(0),
+                body: &body,
+            };
+            delivery.is_double(owner, &record)
+        };
+        assert!(is_double(10, 11), "11 has events of its own");
+        assert!(!is_double(11, 11), "its own");
+        assert!(!is_double(10, 12), "inherited, and nothing else");
+        assert!(!is_double(0, 11), "a CPU's");
+    }
+}

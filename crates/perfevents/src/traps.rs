@@ -7,7 +7,7 @@
 //! | | Defect | Here | Test |
 //! |---|---|---|---|
 //! | B1 | bits of read formats mixed up with those of sample types | separate types: [`ReadFormat`](crate::ReadFormat), [`SampleType`](crate::SampleType) | `events::b1_times_of_a_read_are_times_and_not_thread_ids` |
-//! | B2 | inherit with counter values in samples is refused by 4.13 to 6.12 | tried out once ([`Features`](crate::Features)); else not inherited, with a note | `sessions::b2_samples_hold_the_group_counts_of_their_own_thread` |
+//! | B2 | inherit with counter values in samples is refused by 4.13 to 6.12 | tried out once ([`Features`](crate::Features)); else not inherited, with a note | `samples::b2_samples_hold_the_group_counts_of_their_own_thread` |
 //! | B3 | one refused kernel part fails the whole attach | the kernel is left out, with a note | `unprivileged::b3_the_kernels_part_is_left_out_aloud` |
 //! | B4 | rings hang up with the thread that owns them, and the reader spins | rings belong to dummy events of the reader | `attach::b4_the_end_of_a_watched_thread_does_not_make_the_reader_spin` |
 //! | B5 | threads found late are attached twice | coverage by fork records | `attach::t6_no_fault_is_sampled_twice_by_two_events_of_the_session` |
@@ -22,7 +22,7 @@
 //! | B14 | stop waits for a run that may never come; no second run | a flag and an eventfd | `sessions::b14_a_session_stops_before_its_run_and_runs_again` |
 //! | B15 | errors of another type escape attach | one [`AttachError`](crate::AttachError); a failed attach is dropped whole | `attach::b15_descriptors_are_closed_whatever_happens` |
 //! | B16 | moving an event leaks its descriptor | owned descriptors | `attach::b15_descriptors_are_closed_whatever_happens` |
-//! | B17 | a clock offset measured once, on one CPU | `CLOCK_MONOTONIC` in the kernel | `sessions::times_lie_between_two_readings_of_the_clock` |
+//! | B17 | a clock offset measured once, on one CPU | `CLOCK_MONOTONIC` in the kernel | `samples::times_lie_between_two_readings_of_the_clock` |
 //! | B18 | losses without time, and losses after the last drain untold | ids on every record; the kernel's own count at the end | `losses::t17_sampled_and_lost_make_all_that_happened` |
 //!
 //! # The kernel's traps
@@ -35,12 +35,12 @@
 //! | T5 | a zombie is refused like a thread that is gone | skipped | `attach::b6_a_zombie_main_thread_is_skipped` |
 //! | T6 | attaching twice doubles samples | duplicates are closed, their records dropped and counted | `attach::t6_no_fault_is_sampled_twice_by_two_events_of_the_session` |
 //! | T7 | a new period does not reach threads that inherited | told in [`Event::period`](crate::Event::period) | `events::t7_the_period_can_be_changed` |
-//! | T8 | stream ids move between threads | never used: threads are told by tid | `sessions::one_event_may_be_for_one_thread_only` |
-//! | T9 | software events carry another profiler's id | such a sample comes without an event, and is counted | `sessions::two_sessions_on_one_thread_lose_no_sample` |
+//! | T8 | stream ids move between threads | never used: threads are told by tid | `samples::one_event_may_be_for_one_thread_only` |
+//! | T9 | software events carry another profiler's id | such a sample comes without an event, and is counted | `samples::two_sessions_on_one_thread_lose_no_sample` |
 //! | T10 | the period in a sample makes each occurrence one | left out for counted events with a period above one | `events::t10_…` |
 //! | T11 | each inherited event costs each new thread | no event of the session's own beside the user's | `attach::b10_side_band_records_come_once` |
 //! | T12 | enabling takes longer the more events a thread has | single events start as they are opened | `sessions::existing_and_later_threads_…` |
-//! | T13 | switch records cost a switch a third more | off unless asked for | `sessions::switches_are_told_without_the_counter` |
+//! | T13 | switch records cost a switch a third more | off unless asked for | `samples::switches_are_told_without_the_counter` |
 //! | T14 | readiness is a flag that the first look takes | every ring is drained after any wake, and at each timeout | `losses::t14_…` |
 //! | T15 | a ring whose thread ended hangs up at once | the reader owns the rings | `attach::b4_…` |
 //! | T16 | disabling and closing wake nobody | an eventfd wakes the reader | `sessions::b14_…` |

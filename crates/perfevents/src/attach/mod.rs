@@ -1,10 +1,12 @@
 //! Attaching: opening every event at every place, without missing a thread and without watching one twice.
 
 mod coverage;
+mod open;
 mod per_core;
 mod per_cpu;
 mod per_thread;
 pub(crate) mod plan;
+mod resolve;
 mod signals;
 mod state;
 

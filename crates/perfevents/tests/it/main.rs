@@ -7,5 +7,6 @@ mod ladder;
 mod losses;
 mod oracle;
 mod privileged;
+mod samples;
 mod sessions;
 mod unprivileged;
