@@ -2,6 +2,30 @@
 //!
 //! A [`SessionSpec`] says what to capture ([`EventSpec`]s in groups), of whom ([`Target`]) and how. A [`Session`]
 //! attaches it and hands every record to a [`RecordListener`]. A single counter is an [`Event`].
+//!
+//! ```no_run
+//! use dioptra_perfevents::{EventSpec, SampleType, Session, SessionSpec, on_sample};
+//!
+//! // Where do this program's threads spend their time? Existing and later ones, without privileges.
+//! let clock = EventSpec::cpu_clock().with_frequency(1000).with_sample(SampleType::IP).user_only();
+//! let session = Session::spawn(SessionSpec::new().event(clock), on_sample(|_, sample| {
+//!     println!("{:?} at {:x?}", sample.tid, sample.ip);
+//! }))?;
+//! // … the program's work …
+//! let (_, summary) = session.stop()?;
+//! println!("{} samples, {} lost", summary.samples, summary.lost);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What is refused is either replaced, and then told in [`AttachSummary::notes`] ([`Fallbacks`] says what may be), or
+//! an error that names the cause and the remedy ([`AttachError`], [`Refusal`]). Every record that the kernel could not
+//! write is counted ([`Summary::lost`]). [`Capabilities`] tells what this machine and user can do, [`list_events`] and
+//! [`parse_events`] know the names of events. [`traps`] lists what goes wrong with `perf_event_open` otherwise.
+//!
+//! # Limits
+//! A thread that is created within the few microseconds in which its creator is being attached may be told by two
+//! events; the doubles are dropped and counted ([`Summary::duplicates`]), except for software events that the kernel
+//! gives the wrong id (trap T9). Processes forked before their creator was attached are not followed.
 
 mod attach;
 mod attr;
