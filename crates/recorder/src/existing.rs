@@ -26,6 +26,8 @@ pub struct Synthesizer<'a, W> {
     id: u64,
     write: W,
     record: Vec<u8>,
+    /// Of the records, in nanoseconds of the events' clock; 0 is before everything.
+    time: u64,
 }
 
 impl<'a, W, E> Synthesizer<'a, W>
@@ -39,7 +41,16 @@ where
             id,
             write,
             record: Vec::with_capacity(256),
+            time: 0,
         }
+    }
+
+    /// The same with records of `time`, in nanoseconds of the events' clock: a description in the middle of a
+    /// recording. It has no FORK records, since most of what it describes is known already.
+    #[must_use]
+    pub fn at(mut self, time: u64) -> Self {
+        self.time = time;
+        self
     }
 
     /// The kernel and its modules.
@@ -145,7 +156,9 @@ where
                 continue;
             };
             let parent = if tid == pid { parents.parent } else { pid };
-            self.fork(pid, tid, parent)?;
+            if self.time == 0 {
+                self.fork(pid, tid, parent)?;
+            }
             self.comm(pid, tid, &name)?;
             if tid == pid {
                 for line in procfs::executable_maps(pid) {
@@ -161,7 +174,7 @@ where
         self.put(&pid.to_ne_bytes());
         self.put(&tid.to_ne_bytes());
         self.name(name);
-        self.finish(pid, tid, 0)
+        self.finish(pid, tid)
     }
 
     fn fork(&mut self, pid: u32, tid: u32, parent: u32) -> Result<(), E> {
@@ -170,7 +183,7 @@ where
             self.put(&number.to_ne_bytes());
         }
         self.put(&0_u64.to_ne_bytes());
-        self.finish(pid, tid, 0)
+        self.finish(pid, tid)
     }
 
     fn mapping(&mut self, pid: u32, line: &MapsLine) -> Result<(), E> {
@@ -187,7 +200,7 @@ where
         self.put(&line.protection.to_ne_bytes());
         self.put(&line.flags.to_ne_bytes());
         self.name(&line.name);
-        self.finish(pid, pid, 0)
+        self.finish(pid, pid)
     }
 
     fn kernel_mapping(
@@ -204,19 +217,18 @@ where
             self.put(&number.to_ne_bytes());
         }
         self.name(name);
-        self.finish(KERNEL_PID, 0, 0)
+        self.finish(KERNEL_PID, 0)
     }
 
-    /// A loss that the kernel counted but told of in no record: `count` records, found at `time` (in nanoseconds of the
-    /// events' clock).
+    /// A loss that the kernel counted but told of in no record: `count` records.
     ///
     /// # Errors
     /// Of `write`.
-    pub fn lost(&mut self, count: u64, time: u64) -> Result<(), E> {
+    pub fn lost(&mut self, count: u64) -> Result<(), E> {
         self.start(RecordType::LOST, 0);
         self.put(&self.id.to_ne_bytes());
         self.put(&count.to_ne_bytes());
-        self.finish(0, 0, time)
+        self.finish(0, 0)
     }
 
     fn start(&mut self, kind: RecordType, misc: u16) {
@@ -239,7 +251,7 @@ where
         self.record.resize(length, 0);
     }
 
-    fn finish(&mut self, pid: u32, tid: u32, time: u64) -> Result<(), E> {
+    fn finish(&mut self, pid: u32, tid: u32) -> Result<(), E> {
         let sample_type = self.attr.sample_type;
         if self.attr.flags.contains(AttrFlags::SAMPLE_ID_ALL) {
             let task = u64::from(pid) | u64::from(tid) << 32;
@@ -251,7 +263,7 @@ where
             // In the order of `struct sample_id`; CPU and clone are 0.
             for (field, value) in [
                 (SampleType::TID, task),
-                (SampleType::TIME, time),
+                (SampleType::TIME, self.time),
                 (SampleType::ID, self.id),
                 (SampleType::STREAM_ID, 0),
                 (SampleType::CPU, 0),
@@ -383,6 +395,23 @@ mod tests {
         child.wait().unwrap();
         assert!(pids.contains(&child.id()) && pids.contains(&std::process::id()));
         assert!(!pids.contains(&1));
+    }
+
+    #[test]
+    fn a_description_in_the_middle_has_its_time_and_no_forks() {
+        let attr = attr();
+        let layout = RecordLayout::new(&attr, ByteOrder::NATIVE);
+        let mut seen = 0;
+        let mut synthesizer = Synthesizer::new(&attr, 77, |bytes: &[u8]| {
+            let (raw, _) = RawRecord::split(bytes, ByteOrder::NATIVE).unwrap();
+            assert_ne!(raw.kind, RecordType::FORK);
+            assert_eq!(layout.time(&raw), Some(5));
+            seen += 1;
+            Ok::<(), io::Error>(())
+        })
+        .at(5);
+        synthesizer.process(std::process::id()).unwrap();
+        assert!(seen > 1);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! existed before ([`existing`]).
 
 pub mod command;
+mod error;
 pub mod existing;
 mod features;
 pub mod kernel;
@@ -16,11 +17,13 @@ pub mod output_file;
 pub mod procfs;
 pub mod record;
 pub mod sample_options;
+mod session;
 pub mod signals;
 mod sink;
 pub mod spec;
 mod tracing_data;
 
+pub use error::RecordError;
 pub use outcome::{Ending, Outcome};
-pub use record::{Observer, RecordError, record};
+pub use record::{Observer, record};
 pub use spec::{RecordSpec, RecordTarget};

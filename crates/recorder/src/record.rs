@@ -4,86 +4,29 @@
 //! then the command is let go, or the events are enabled. One loop waits for signals and for the rings until the
 //! recording's end, drains the rings once more, and completes the file.
 
-use crate::command::{CommandError, CommandStatus, HeldCommand};
+use crate::command::{CommandStatus, HeldCommand};
+use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
 use crate::features;
 use crate::machine::Machine;
 use crate::modules::Modules;
 use crate::outcome::{Ending, EventOutcome, Outcome, Progress};
 use crate::output_file::{self, Undo};
+use crate::session::session_spec;
 use crate::signals::{Received, Signals};
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
-use dioptra_perfevents::{
-    AttachError, AttachSummary, AttrFlags, ByteOrder, EventError, Inherit, RunError, Running,
-    Session, SessionSpec, SideBand, Start, Target,
-};
-use std::io;
+use dioptra_perfevents::{AttachSummary, AttrFlags, ByteOrder, Running, Session, Start};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use thiserror::Error;
 
 /// How long the loop waits at most before it reports progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// How long the command may take to end before the observer is told that it is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// Why a recording failed.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RecordError {
-    /// The command did not start, or can't be waited for.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The target is a command, but there is none.
-    #[error("there is no command to record; give one, or another target")]
-    NoCommand,
-    /// The events could not be opened.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
-    /// The events could not be started.
-    #[error(transparent)]
-    Event(#[from] EventError),
-    /// Reading the rings failed.
-    #[error(transparent)]
-    Run(#[from] RunError),
-    /// Signals can't be received.
-    #[error("receiving signals: {0}")]
-    Signals(io::Error),
-    /// `/proc` can't be read.
-    #[error("describing what runs already: {0}; is /proc mounted?")]
-    Existing(io::Error),
-    /// The file can't be created.
-    #[error("creating {}: {source}; give another file with -o", .path.display())]
-    Create {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file can't be written.
-    #[error("writing {}: {source}; what was written before can be read", .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: WriteError,
-    },
-}
-
-impl RecordError {
-    /// The exit status for it: 126 and 127 if the command could not be executed, else 125.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            RecordError::Command(error) => error.exit_code(),
-            _ => 125,
-        }
-    }
-}
 
 /// Is told what happens while a recording runs.
 pub trait Observer {
@@ -208,8 +151,8 @@ impl<'a> Recording<'a> {
         let options = WriteOptions {
             compression: spec.compression,
         };
-        let writer =
-            Writer::create(file, &events, options).map_err(|source| write_error(spec, source))?;
+        let writer = Writer::create(file, &events, options)
+            .map_err(|source| SinkError::Write(source).of(&spec.output))?;
         let first = events
             .first()
             .map(|event| event.attr.clone())
@@ -230,23 +173,31 @@ impl<'a> Recording<'a> {
         Ok(recording)
     }
 
-    fn describe_existing(&mut self, observer: &mut dyn Observer) -> Result<(), RecordError> {
-        let path = &self.spec.output;
-        let Some(event) = self.session.events().first() else {
-            return Ok(());
-        };
-        let counts_kernel = self.session.events().iter().any(|event| {
-            event.attr.samples() && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
-        });
+    /// Writes records of our own making, at `time` (see [`Synthesizer::at`]).
+    fn write_made<T>(
+        &mut self,
+        time: u64,
+        make: impl FnOnce(
+            &mut Synthesizer<'_, &mut dyn FnMut(&[u8]) -> Result<(), SinkError>>,
+        ) -> Result<T, SinkError>,
+    ) -> Result<T, RecordError> {
+        let first = self.session.events().first();
+        let (attr, id) = first
+            .map(|event| (event.attr.clone(), event.ids.first().copied()))
+            .unwrap_or_default();
         let sink = &mut self.sink;
-        let mut synthesizer = Synthesizer::new(
-            &event.attr,
-            event.ids.first().copied().unwrap_or(0),
-            |bytes| sink.write_made(bytes),
-        );
-        let described = (|| {
-            let known = synthesizer.kernel(&self.machine.os_release)?;
-            match &self.spec.target {
+        let mut write = |bytes: &[u8]| sink.write_made(bytes);
+        let write: &mut dyn FnMut(&[u8]) -> Result<(), SinkError> = &mut write;
+        let mut synthesizer = Synthesizer::new(&attr, id.unwrap_or(0), write).at(time);
+        make(&mut synthesizer).map_err(|error| error.of(&self.spec.output))
+    }
+
+    fn describe_existing(&mut self, observer: &mut dyn Observer) -> Result<(), RecordError> {
+        let release = self.machine.os_release.clone();
+        let target = &self.spec.target;
+        let known = self.write_made(0, |synthesizer| {
+            let known = synthesizer.kernel(&release)?;
+            match target {
                 // It has nothing yet that its exec leaves.
                 RecordTarget::Command => {}
                 RecordTarget::Processes(tids) | RecordTarget::Threads(tids) => {
@@ -255,14 +206,10 @@ impl<'a> Recording<'a> {
                 RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => synthesizer.machine()?,
             }
             Ok(known)
-        })();
-        let known = described.map_err(|error| match error {
-            SinkError::Write(source) => RecordError::Write {
-                path: path.clone(),
-                source,
-            },
-            SinkError::Existing(error) => RecordError::Existing(error),
         })?;
+        let counts_kernel = self.session.events().iter().any(|event| {
+            event.attr.samples() && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+        });
         if counts_kernel && !known {
             observer.note(
                 "the kernel hides its addresses, so that its functions will have no names: run as root, or \
@@ -360,7 +307,7 @@ impl<'a> Recording<'a> {
                     .read_once_with(timeout, &[signals.as_fd()], &mut self.sink)?;
             self.take_in_new_ids()?;
             if let Some(source) = self.sink.take_error() {
-                return Err(write_error(self.spec, source));
+                return Err(self.write_error(source));
             }
             while let Some(received) = signals.take() {
                 if received.ends_recording() {
@@ -393,17 +340,31 @@ impl<'a> Recording<'a> {
         self.notes_told = summary.notes.len();
     }
 
-    /// Ids of events that were opened while recording, as for a CPU that came back.
+    /// Takes in the ids of events that were opened while recording: those of a CPU that came back. What was started
+    /// there in between was told by nobody, so it is described.
     fn take_in_new_ids(&mut self) -> Result<(), RecordError> {
         let new = self.session.new_ids_since(self.ids_known);
+        if new.is_empty() {
+            return Ok(());
+        }
         for (index, id) in new {
             self.sink
                 .writer
                 .add_ids(*index, &[*id])
-                .map_err(|source| write_error(self.spec, source))?;
+                .map_err(|source| self.write_error(source))?;
         }
         self.ids_known += new.len();
-        Ok(())
+        match self.spec.target {
+            RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => self
+                .write_made(features::monotonic_time(), |synthesizer| {
+                    synthesizer.machine()
+                }),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_error(&self, source: WriteError) -> RecordError {
+        SinkError::Write(source).of(&self.spec.output)
     }
 
     /// Writes what is known only at the end.
@@ -416,24 +377,16 @@ impl<'a> Recording<'a> {
         let spec = self.spec;
         self.take_in_new_ids()?;
         let summary = self.session.summary().clone();
-        let attached = self.session.events();
         let untold = summary.lost_untold();
-        if untold > 0
-            && let Some(event) = attached.first()
-        {
-            let sink = &mut self.sink;
-            let id = event.ids.first().copied().unwrap_or(0);
-            let mut synthesizer =
-                Synthesizer::new(&event.attr, id, |bytes: &[u8]| sink.write_made(bytes));
-            match synthesizer.lost(untold, features::monotonic_time()) {
-                Err(SinkError::Write(source)) => return Err(write_error(spec, source)),
-                Err(SinkError::Existing(error)) => return Err(RecordError::Existing(error)),
-                Ok(()) => {}
-            }
+        if untold > 0 {
+            self.write_made(features::monotonic_time(), |synthesizer| {
+                synthesizer.lost(untold)
+            })?;
         }
         if let Some(source) = self.sink.take_error() {
-            return Err(write_error(spec, source));
+            return Err(self.write_error(source));
         }
+        let attached = self.session.events();
         let tracing_data = match features::tracing_data(attached) {
             Some(Err(error)) => {
                 observer.note(&format!(
@@ -457,7 +410,7 @@ impl<'a> Recording<'a> {
             .sink
             .writer
             .finish(&to_write)
-            .map_err(|source| write_error(spec, source))?;
+            .map_err(|source| SinkError::Write(source).of(&spec.output))?;
         let events = attached
             .iter()
             .zip(&summary.events)
@@ -482,86 +435,11 @@ impl<'a> Recording<'a> {
     }
 }
 
-fn write_error(spec: &RecordSpec, source: WriteError) -> RecordError {
-    RecordError::Write {
-        path: spec.output.clone(),
-        source,
-    }
-}
-
 /// Passes a signal on to the command, unless the terminal has sent it to the whole process group.
 fn pass_on(received: Received, command: Option<&mut HeldCommand>) {
     if let Some(command) = command
         && !received.from_kernel
     {
         command.signal(received.signal);
-    }
-}
-
-/// What the session is asked for.
-fn session_spec(
-    spec: &RecordSpec,
-    command: Option<&HeldCommand>,
-) -> Result<SessionSpec, RecordError> {
-    let target = match &spec.target {
-        RecordTarget::Command => Target::Command(command.ok_or(RecordError::NoCommand)?.pid()),
-        RecordTarget::Processes(pids) => Target::Processes(pids.clone()),
-        RecordTarget::Threads(tids) => Target::Threads(tids.clone()),
-        RecordTarget::Machine(cpus) => Target::Cpus(cpus.clone()),
-        RecordTarget::Cgroup { path, cpus } => Target::Cgroup {
-            path: path.clone(),
-            cpus: cpus.clone(),
-        },
-    };
-    let start = match &spec.target {
-        _ if !spec.delay.is_zero() => Start::Manual,
-        RecordTarget::Command => Start::OnExec,
-        RecordTarget::Processes(_) | RecordTarget::Threads(_) => Start::AtAttach,
-        // Or the description of all that runs would be a large part of the recording.
-        RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => Start::Manual,
-    };
-    let mut groups = spec.groups.clone();
-    for event in groups.iter_mut().flat_map(|group| &mut group.events) {
-        spec.samples.apply(event);
-    }
-    let mut side_band = SideBand::default();
-    side_band.ksymbol = true;
-    side_band.bpf = true;
-    Ok(SessionSpec::new()
-        .groups(groups)
-        .target(target)
-        .start(start)
-        .inherit(if spec.inherit {
-            Inherit::ThreadsAndChildren
-        } else {
-            Inherit::No
-        })
-        .cpus(if target_has_cpus(&spec.target) {
-            None
-        } else {
-            spec.cpus.clone()
-        })
-        .ring_pages(spec.ring_pages)
-        .side_band(side_band))
-}
-
-fn target_has_cpus(target: &RecordTarget) -> bool {
-    matches!(
-        target,
-        RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
-    )
-}
-
-/// Why a made-up record was not written.
-pub(crate) enum SinkError {
-    /// The file.
-    Write(WriteError),
-    /// What it was to be made of could not be read.
-    Existing(io::Error),
-}
-
-impl From<io::Error> for SinkError {
-    fn from(error: io::Error) -> Self {
-        SinkError::Existing(error)
     }
 }

@@ -1,7 +1,7 @@
 //! Where a session's records go: into the file, and past those who take note of some.
 
+use crate::error::SinkError;
 use crate::modules::{ModuleBuildId, Modules};
-use crate::record::SinkError;
 use dioptra_perfdata::{WriteError, Writer};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};

@@ -1,0 +1,60 @@
+//! From what is to be recorded to what the session is asked for.
+
+use crate::command::HeldCommand;
+use crate::error::RecordError;
+use crate::spec::{RecordSpec, RecordTarget};
+use dioptra_perfevents::{Inherit, SessionSpec, SideBand, Start, Target};
+
+/// What the session is asked for.
+pub(crate) fn session_spec(
+    spec: &RecordSpec,
+    command: Option<&HeldCommand>,
+) -> Result<SessionSpec, RecordError> {
+    let target = match &spec.target {
+        RecordTarget::Command => Target::Command(command.ok_or(RecordError::NoCommand)?.pid()),
+        RecordTarget::Processes(pids) => Target::Processes(pids.clone()),
+        RecordTarget::Threads(tids) => Target::Threads(tids.clone()),
+        RecordTarget::Machine(cpus) => Target::Cpus(cpus.clone()),
+        RecordTarget::Cgroup { path, cpus } => Target::Cgroup {
+            path: path.clone(),
+            cpus: cpus.clone(),
+        },
+    };
+    let start = match &spec.target {
+        _ if !spec.delay.is_zero() => Start::Manual,
+        RecordTarget::Command => Start::OnExec,
+        RecordTarget::Processes(_) | RecordTarget::Threads(_) => Start::AtAttach,
+        // Or the description of all that runs would be a large part of the recording.
+        RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => Start::Manual,
+    };
+    let mut groups = spec.groups.clone();
+    for event in groups.iter_mut().flat_map(|group| &mut group.events) {
+        spec.samples.apply(event);
+    }
+    let mut side_band = SideBand::default();
+    side_band.ksymbol = true;
+    side_band.bpf = true;
+    Ok(SessionSpec::new()
+        .groups(groups)
+        .target(target)
+        .start(start)
+        .inherit(if spec.inherit {
+            Inherit::ThreadsAndChildren
+        } else {
+            Inherit::No
+        })
+        .cpus(if target_has_cpus(&spec.target) {
+            None
+        } else {
+            spec.cpus.clone()
+        })
+        .ring_pages(spec.ring_pages)
+        .side_band(side_band))
+}
+
+fn target_has_cpus(target: &RecordTarget) -> bool {
+    matches!(
+        target,
+        RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
+    )
+}
