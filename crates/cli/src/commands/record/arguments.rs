@@ -17,7 +17,9 @@ const DEFAULT_LEVEL: &str = "1";
 
 /// Arguments of `dioptra record`.
 #[derive(clap::Args)]
-#[command(args_override_self = true, after_help = "\
+#[command(
+    args_override_self = true,
+    after_help = "\
 Examples:
   dioptra record ./program --its-option        a command, with all that it starts
   dioptra record -g -p 1234 --duration 10      a running process for ten seconds, with call chains
@@ -25,7 +27,8 @@ Examples:
                                                the whole machine while a command runs
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
-cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command.")]
+cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command."
+)]
 pub struct Arguments {
     /// Events to sample, separated by commas; see `dioptra list events`. `{a,b}` is a group
     /// [default: cycles, or cpu-clock where there is no cycle counter]
