@@ -103,6 +103,8 @@ pub(crate) struct Image<'d, R: ReadRef<'d>> {
     endian: Endianness,
     is_64: bool,
     pub machine: elf::Machine,
+    /// Where the program, or the dynamic linker, starts; zero in other files.
+    pub entry: u64,
     pub segments: Vec<Segment>,
     pub sections: Vec<Section<'d>>,
     /// Set when the section headers can't be read although there should be some.
@@ -174,6 +176,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             endian,
             is_64: header.is_type_64(),
             machine: header.e_machine(endian),
+            entry: header.e_entry(endian).into(),
             segments,
             sections,
             damage,

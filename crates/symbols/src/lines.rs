@@ -7,18 +7,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use addr2line::{Context, LookupResult};
-use object::read::{ReadCache, ReadRef};
+use object::read::ReadRef;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::build_id::open_regular;
 use crate::debug_file::{self, Wanted};
 use crate::demangle::demangle;
 use crate::dwarf_sections::{DebugSections, Slice};
-use crate::elf::{ElfError, Image, Segment};
+use crate::elf::{Image, Segment};
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
 use crate::split_dwarf::SplitFiles;
-use crate::symbolizer::{Symbolizer, recorded_image};
+use crate::symbolizer::{Symbolizer, damaged, open, recorded_image};
 
 /// More inline frames at one address than any compiler makes.
 const MOST_FRAMES: usize = 1024;
@@ -342,26 +341,8 @@ impl<'a> LineReader<'a> {
     }
 }
 
-/// Opens a file twice: for its headers, read as needed, and for whole sections.
-fn open(path: &Path) -> Result<(ReadCache<File>, File), Note> {
-    let failed = |error: std::io::Error| Note::NoFile {
-        path: path.to_path_buf(),
-        reason: error.to_string(),
-    };
-    let file = open_regular(path).map_err(failed)?;
-    let headers = file.try_clone().map_err(failed)?;
-    Ok((ReadCache::new(headers), file))
-}
-
 fn read_supplementary(path: &Path) -> Result<DebugSections, Note> {
     let (cache, file) = open(path)?;
     let image = Image::parse(&cache).map_err(|error| damaged(path, error))?;
     DebugSections::read(&file, &image).map_err(|error| damaged(path, error))
-}
-
-fn damaged(path: &Path, error: ElfError) -> Note {
-    Note::Damaged {
-        path: path.to_path_buf(),
-        what: error.to_string(),
-    }
 }

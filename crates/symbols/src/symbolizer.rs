@@ -1,5 +1,6 @@
 //! From a module as recorded to its functions.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use object::elf;
@@ -103,6 +104,24 @@ impl Symbolizer {
     }
 }
 
+/// Opens a file for its headers, read as needed, and for whole sections.
+pub(crate) fn open(path: &Path) -> Result<(ReadCache<File>, File), Note> {
+    let failed = |error: std::io::Error| Note::NoFile {
+        path: path.to_path_buf(),
+        reason: error.to_string(),
+    };
+    let file = open_regular(path).map_err(failed)?;
+    let headers = file.try_clone().map_err(failed)?;
+    Ok((ReadCache::new(headers), file))
+}
+
+pub(crate) fn damaged(path: &Path, error: ElfError) -> Note {
+    Note::Damaged {
+        path: path.to_path_buf(),
+        what: error.to_string(),
+    }
+}
+
 /// The image, if it is the recorded one.
 pub(crate) fn recorded_image<'d, R: ReadRef<'d>>(
     data: R,
@@ -113,10 +132,7 @@ pub(crate) fn recorded_image<'d, R: ReadRef<'d>>(
         ElfError::NotElf => Note::NotElf {
             path: path.to_path_buf(),
         },
-        ElfError::Damaged(what) => Note::Damaged {
-            path: path.to_path_buf(),
-            what: what.to_owned(),
-        },
+        error => damaged(path, error),
     })?;
     let found = image.build_id();
     match recorded {

@@ -1,0 +1,254 @@
+//! The unwind tables of one module.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use framehop::ExplicitModuleSectionInfo;
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
+use object::elf;
+use object::read::ReadRef;
+
+use crate::debug_file::{self, Wanted};
+use crate::dwarf_sections::{bytes_of, unpack};
+use crate::elf::{ElfError, Image, Section, Segment};
+use crate::note::Note;
+use crate::options::{ModuleKind, ModuleRequest};
+use crate::symbolizer::{Symbolizer, damaged, open, recorded_image};
+use crate::vdso;
+
+/// Addresses above are the kernel's on every machine; sums of what is below can't overflow.
+const HIGHEST: u64 = 1 << 62;
+
+/// What framehop needs of a module, shared by all places it is mapped at.
+#[derive(Debug, Default)]
+pub(super) struct UnwindTables {
+    sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
+    segments: Vec<Segment>,
+    machine: Option<elf::Machine>,
+    /// Where execution starts, if it does in this file.
+    entry: Option<u64>,
+    /// Why there are none, or not all.
+    pub note: Option<Note>,
+}
+
+impl UnwindTables {
+    /// Reads them. What went wrong is in `note`.
+    pub(super) fn read(symbolizer: &Symbolizer, request: &ModuleRequest<'_>) -> Self {
+        let mut tables = Self::default();
+        let result = match request.kind {
+            ModuleKind::File => tables.read_file(symbolizer, request),
+            ModuleKind::Vdso => tables.read_vdso(symbolizer, request.path),
+            ModuleKind::Kernel | ModuleKind::NotAFile => Ok(()),
+        };
+        tables.note = result.err();
+        tables
+    }
+
+    fn read_file(
+        &mut self,
+        symbolizer: &Symbolizer,
+        request: &ModuleRequest<'_>,
+    ) -> Result<(), Note> {
+        let path = symbolizer.locate(request);
+        let (cache, file) = open(&path)?;
+        let image = recorded_image(&cache, &path, request.build_id)?;
+        self.read_image(&image, &|section| bytes_of(&file, section))
+            .map_err(|error| damaged(&path, error))?;
+        if self.has_tables() {
+            return Ok(());
+        }
+        // Built without .eh_frame: the debug information may have the same.
+        if let Some(frames) = debug_frame(&file, &image).map_err(|error| damaged(&path, error))? {
+            self.sections.debug_frame = Some(frames);
+            return Ok(());
+        }
+        let wanted = Wanted {
+            path: &path,
+            build_id: image.build_id(),
+            link: image.debug_link(),
+        };
+        let Some(debug) = debug_file::find(&wanted, &symbolizer.options, &mut Vec::new()) else {
+            return Ok(());
+        };
+        let (cache, file) = open(&debug)?;
+        let image = Image::parse(&cache).map_err(|error| damaged(&debug, error))?;
+        self.sections.debug_frame =
+            debug_frame(&file, &image).map_err(|error| damaged(&debug, error))?;
+        Ok(())
+    }
+
+    fn read_vdso(&mut self, symbolizer: &Symbolizer, path: &Path) -> Result<(), Note> {
+        // It belongs to the kernel: another kernel's vdso has other addresses.
+        let recorded = symbolizer.options.recorded_kernel.as_ref();
+        if let Some(note) = crate::kernel::other_kernel(recorded, None) {
+            return Err(note);
+        }
+        let bytes = vdso::image().map_err(|error| Note::NoFile {
+            path: path.to_path_buf(),
+            reason: error.to_string(),
+        })?;
+        let image = Image::parse(&bytes[..]).map_err(|error| damaged(path, error))?;
+        self.read_image(&image, &|section| image.bytes(section).map(<[u8]>::to_vec))
+            .map_err(|error| damaged(path, error))
+    }
+
+    fn read_image<'d, R: ReadRef<'d>>(
+        &mut self,
+        image: &Image<'d, R>,
+        bytes_of: &dyn Fn(&Section<'_>) -> Result<Vec<u8>, ElfError>,
+    ) -> Result<(), ElfError> {
+        self.segments = image
+            .code_segments()
+            .filter(|segment| segment.address < HIGHEST && segment.file_size < HIGHEST)
+            .copied()
+            .collect();
+        self.machine = image.is_64().then_some(image.machine);
+        self.entry = Some(image.entry).filter(|&entry| entry > 0 && entry < HIGHEST);
+        let section = |name: &[u8]| {
+            image.section_named(name).filter(|section| {
+                section.kind != elf::SHT_NOBITS
+                    && section.size > 0
+                    && section.address < HIGHEST
+                    && section.size < HIGHEST
+            })
+        };
+        let range = |name: &[u8]| -> Option<Range<u64>> {
+            section(name).map(|section| section.address..section.address + section.size)
+        };
+        let bytes = |name: &[u8]| -> Result<Option<Arc<[u8]>>, ElfError> {
+            match section(name) {
+                Some(section) => Ok(Some(bytes_of(section)?.into())),
+                None => Ok(None),
+            }
+        };
+        self.sections = ExplicitModuleSectionInfo {
+            base_svma: image.base().filter(|&base| base < HIGHEST).unwrap_or(0),
+            text_svma: range(b".text"),
+            got_svma: range(b".got"),
+            eh_frame_svma: range(b".eh_frame"),
+            eh_frame: bytes(b".eh_frame")?,
+            eh_frame_hdr_svma: range(b".eh_frame_hdr"),
+            eh_frame_hdr: bytes(b".eh_frame_hdr")?,
+            ..ExplicitModuleSectionInfo::default()
+        };
+        Ok(())
+    }
+
+    /// Whether there is anything to unwind with.
+    pub(super) fn has_tables(&self) -> bool {
+        // Four bytes are the mark at the end of a table without entries.
+        let some = |bytes: &Option<Arc<[u8]>>| bytes.as_ref().is_some_and(|bytes| bytes.len() > 4);
+        some(&self.sections.eh_frame) || some(&self.sections.debug_frame)
+    }
+
+    /// Whether a file offset lies in the code where execution starts: it has no caller, and in the
+    /// dynamic linker no entry in the tables to say so.
+    pub(super) fn is_entry(&self, offset: u64) -> bool {
+        /// Such code is a few instructions: it calls the first function and never returns.
+        const LENGTH: u64 = 64;
+        match (self.entry, self.address_of(offset)) {
+            (Some(entry), Some(address)) => (entry..entry + LENGTH).contains(&address),
+            _ => false,
+        }
+    }
+
+    /// Whether the tables tell of the code at a file offset.
+    pub(super) fn cover(&self, offset: u64) -> bool {
+        let sections = &self.sections;
+        let (Some(frames), Some(header), Some(range)) = (
+            &sections.eh_frame,
+            &sections.eh_frame_hdr,
+            &sections.eh_frame_hdr_svma,
+        ) else {
+            return self.has_tables();
+        };
+        let start = |range: &Option<Range<u64>>| range.as_ref().map_or(0, |range| range.start);
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(range.start)
+            .set_eh_frame(start(&sections.eh_frame_svma))
+            .set_text(start(&sections.text_svma))
+            .set_got(start(&sections.got_svma));
+        let frames = EhFrame::new(frames, LittleEndian);
+        let header = EhFrameHdr::new(header, LittleEndian).parse(&bases, 8);
+        let table = header.as_ref().ok().and_then(|header| header.table());
+        self.address_of(offset)
+            .zip(table)
+            .is_some_and(|(address, table)| {
+                table
+                    .fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset)
+                    .is_ok()
+            })
+    }
+
+    fn address_of(&self, offset: u64) -> Option<u64> {
+        self.segments
+            .iter()
+            .find_map(|segment| segment.address_of(offset))
+    }
+
+    /// framehop's module for the tables mapped at an address; `None` when the mapping isn't of code of
+    /// this file, or the file is of another machine.
+    pub(super) fn module(
+        &self,
+        mapped: Range<u64>,
+        file_offset: u64,
+        machine: elf::Machine,
+    ) -> Option<framehop::Module<Arc<[u8]>>> {
+        if self.machine != Some(machine) || !self.has_tables() {
+            return None;
+        }
+        // A mapping starts on a page, perhaps before its segment.
+        let size = mapped.end.checked_sub(mapped.start)?;
+        let last = file_offset.checked_add(size)?;
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| segment.offset < last && file_offset < segment.end())?;
+        let bias = mapped
+            .start
+            .wrapping_sub(file_offset)
+            .wrapping_add(segment.offset)
+            .wrapping_sub(segment.address);
+        let base = bias.wrapping_add(self.sections.base_svma);
+        // The name would only serve debugging, and is copied with each process.
+        Some(framehop::Module::new(
+            String::new(),
+            mapped,
+            base,
+            self.sections.clone(),
+        ))
+    }
+
+    /// Heap memory held, in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let sections = &self.sections;
+        [
+            &sections.eh_frame,
+            &sections.eh_frame_hdr,
+            &sections.debug_frame,
+        ]
+        .into_iter()
+        .flatten()
+        .map(|bytes| bytes.len())
+        .sum()
+    }
+}
+
+/// `.debug_frame`, unpacked.
+fn debug_frame<'d, R: ReadRef<'d>>(
+    file: &File,
+    image: &Image<'d, R>,
+) -> Result<Option<Arc<[u8]>>, ElfError> {
+    let Some(section) = image.section_named(b".debug_frame") else {
+        return Ok(None);
+    };
+    let bytes = bytes_of(file, section)?;
+    let bytes = if section.compressed {
+        unpack(&bytes, image)?
+    } else {
+        bytes
+    };
+    Ok((!bytes.is_empty()).then(|| bytes.into()))
+}
