@@ -118,7 +118,7 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
             .map(|damage| json!({"offset": damage.offset, "why": damage.why.as_str()}))
             .collect();
         let first = summary.damaged.first().map_or_else(String::new, |damage| {
-            format!("; the first at byte {}: {}", damage.offset, damage.why)
+            format!(" time(s), first at byte {}: {}", damage.offset, damage.why)
         });
         facts.add(
             Severity::Loss,
