@@ -240,7 +240,9 @@ pub enum AttachError {
         source: io::Error,
     },
     /// A cgroup that can't be opened.
-    #[error("cannot open the cgroup {path}: {source}; name it as below /sys/fs/cgroup")]
+    #[error(
+        "cannot open the cgroup {path}: {source}; name it as `cat /proc/PID/cgroup` shows it, or by its directory"
+    )]
     Cgroup {
         /// Its path.
         path: PathBuf,

@@ -6,6 +6,7 @@ use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::Place;
 use crate::spec::{SessionSpec, Start, Target};
+use crate::sys;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -164,24 +165,75 @@ impl Attachment {
     }
 }
 
-/// Opens a cgroup's directory, by absolute path or below the usual mounts.
+/// Opens a cgroup's directory, by absolute path or by its name below the hierarchy that serves events.
 fn open_cgroup(path: &Path) -> Result<File, AttachError> {
+    let failed = |source| AttachError::Cgroup {
+        path: path.to_owned(),
+        source,
+    };
+    let mounts = sys::read_file("/proc/mounts").map_err(failed)?;
+    let root = hierarchy(&mounts).ok_or_else(|| {
+        failed(std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            "no hierarchy of cgroups is mounted that serves events (cgroup2, or cgroup with perf_event)",
+        ))
+    })?;
     let relative = path.strip_prefix("/").unwrap_or(path);
-    // The unified hierarchy, cgroup v1's own mount for events, and where systems with both have the unified one.
-    let below = [
-        "/sys/fs/cgroup",
-        "/sys/fs/cgroup/perf_event",
-        "/sys/fs/cgroup/unified",
-    ];
-    let mut candidates = vec![path.to_owned()];
-    candidates.extend(below.map(|root| Path::new(root).join(relative)));
-    let is_cgroup = |path: &PathBuf| path.is_absolute() && path.join("cgroup.procs").exists();
-    let found = candidates.iter().find(|path| is_cgroup(path));
-    let open = |path: &PathBuf| File::open(path);
-    found
-        .map_or_else(|| Err(std::io::ErrorKind::NotFound.into()), open)
-        .map_err(|source| AttachError::Cgroup {
-            path: path.to_owned(),
-            source,
-        })
+    // A cgroup of another hierarchy, such as cgroup v1's cpu, has no events of its own.
+    let directory = if path.starts_with(&root) {
+        path.to_owned()
+    } else {
+        root.join(relative)
+    };
+    if directory.join("cgroup.procs").exists() {
+        File::open(&directory).map_err(failed)
+    } else {
+        Err(failed(std::io::Error::new(
+            std::io::ErrorKind::NotFound,
+            format!("there is no cgroup {}", directory.display()),
+        )))
+    }
+}
+
+/// Where the hierarchy is mounted that serves events: cgroup v1's with the controller perf_event where there is one,
+/// otherwise the unified one.
+fn hierarchy(mounts: &str) -> Option<PathBuf> {
+    let mut unified = None;
+    for line in mounts.lines() {
+        let mut words = line.split_whitespace().skip(1);
+        let (Some(place), Some(kind), Some(options)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if kind == "cgroup" && options.split(',').any(|option| option == "perf_event") {
+            return Some(PathBuf::from(place));
+        }
+        if kind == "cgroup2" && unified.is_none() {
+            unified = Some(PathBuf::from(place));
+        }
+    }
+    unified
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hierarchy_that_serves_events_is_found() {
+        let v2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0\n";
+        assert_eq!(hierarchy(v2), Some(PathBuf::from("/sys/fs/cgroup")));
+        let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        assert_eq!(
+            hierarchy(hybrid),
+            Some(PathBuf::from("/sys/fs/cgroup/unified"))
+        );
+        let v1 = format!("{hybrid}cgroup /sys/fs/cgroup/perf_event cgroup rw,perf_event 0 0\n");
+        assert_eq!(
+            hierarchy(&v1),
+            Some(PathBuf::from("/sys/fs/cgroup/perf_event"))
+        );
+        assert_eq!(hierarchy("proc /proc proc rw 0 0\n"), None);
+    }
 }
