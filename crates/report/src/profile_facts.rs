@@ -123,10 +123,7 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         facts.add(
             Severity::Loss,
             "damaged",
-            format!(
-                "the profile is damaged in {} places{first}",
-                summary.damages
-            ),
+            format!("damage in the profile: {} time(s){first}", summary.damages),
             list,
         );
     }
