@@ -20,6 +20,9 @@
 //! [`StackUnwinder`], [`AddressSpace`] and [`UnwindCache`] turn user registers and a copy of the stack
 //! into return addresses (300,000 stacks of 20 frames a second on one core of 2026).
 //!
+//! [`Symbolizer::jit`] gives [`JitSymbols`]: the functions that a process's JIT compilers made, from
+//! `/tmp/perf-PID.map` and jitdump files.
+//!
 //! Sources of names, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
 //! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
 //! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
@@ -47,6 +50,7 @@ mod demangle;
 mod dwarf_sections;
 mod elf;
 mod extents;
+mod jit;
 mod kernel;
 mod lines;
 mod mini_debug_info;
@@ -62,6 +66,7 @@ mod vdso;
 
 pub use build_id::build_id;
 pub use demangle::demangle;
+pub use jit::{JitFunction, JitSymbols, is_jit_dump};
 pub use lines::{Frame, LineRange, LineReader, ModuleLines};
 pub use module::{Function, ModuleSymbols};
 pub use note::Note;

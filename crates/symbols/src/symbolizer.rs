@@ -82,13 +82,17 @@ impl Symbolizer {
         loading.finish()
     }
 
-    /// Where the recorded path lies on this machine.
-    pub(crate) fn locate(&self, request: &ModuleRequest<'_>) -> PathBuf {
-        let here = |path: &Path| match &self.options.symfs {
+    /// A path of the recorded machine on this one.
+    pub(crate) fn here(&self, path: &Path) -> PathBuf {
+        match &self.options.symfs {
             Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
             None => path.to_path_buf(),
-        };
-        let path = here(request.path);
+        }
+    }
+
+    /// Where the recorded file lies on this machine.
+    pub(crate) fn locate(&self, request: &ModuleRequest<'_>) -> PathBuf {
+        let path = self.here(request.path);
         // The kernel marks a file that was replaced while in use. What lies there now is the recorded
         // one only if its build id says so.
         if request.build_id.is_some()
@@ -98,7 +102,7 @@ impl Symbolizer {
                 .to_str()
                 .and_then(|name| name.strip_suffix(" (deleted)"))
         {
-            return here(Path::new(name));
+            return self.here(Path::new(name));
         }
         path
     }

@@ -1,0 +1,130 @@
+//! Names of code that was made while the program ran: `/tmp/perf-PID.map` and jitdump files.
+
+mod dump;
+mod map;
+mod versions;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use crate::demangle::demangle;
+use crate::note::Note;
+use crate::symbolizer::Symbolizer;
+use versions::Versions;
+
+/// The functions that one process's JIT compilers made.
+#[derive(Debug, Default)]
+pub struct JitSymbols {
+    /// Of jitdump files, which tell when code came and went.
+    dumped: Versions,
+    /// Of the map file, which only tells what there was in the end.
+    listed: Versions,
+    notes: Vec<Note>,
+    demangle: bool,
+}
+
+/// A function that a JIT compiler made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JitFunction<'a> {
+    /// The name to show: demangled if the options ask for it.
+    pub name: Cow<'a, str>,
+    /// Its first address.
+    pub start: u64,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+impl Symbolizer {
+    /// Reads what the JIT compilers of a process left: its map file (`/tmp/perf-PID.map`) and the
+    /// jitdump files given, which recordings name by a mapping (see [`is_jit_dump`]). Never fails: what
+    /// went wrong is in [`JitSymbols::notes`].
+    #[must_use]
+    pub fn jit(&self, pid: u32, dumps: &[&Path]) -> JitSymbols {
+        let mut symbols = JitSymbols {
+            demangle: self.options.demangle,
+            ..JitSymbols::default()
+        };
+        for path in dumps {
+            let path = self.here(path);
+            let note = dump::read(&path, &mut symbols.dumped);
+            symbols.notes.extend(note);
+        }
+        let path = self.here(&PathBuf::from(format!("/tmp/perf-{pid}.map")));
+        let note = map::read(&path, &mut symbols.listed);
+        // Most processes have no JIT compiler; those with one may use a dump instead.
+        let is_missing = matches!(note, Some(Note::NoFile { .. }));
+        if !is_missing || dumps.is_empty() {
+            symbols.notes.extend(note);
+        }
+        symbols.dumped.finish();
+        symbols.listed.finish();
+        symbols
+    }
+}
+
+impl JitSymbols {
+    /// The function that covered an address at a time, given in nanoseconds of CLOCK_MONOTONIC; without
+    /// a time the last one that did.
+    #[must_use]
+    pub fn function(&self, address: u64, time: Option<u64>) -> Option<JitFunction<'_>> {
+        // The map file tells no times.
+        let tables = [(&self.dumped, time), (&self.listed, None)];
+        let found = tables
+            .into_iter()
+            .find_map(|(table, time)| Some((table, table.find(address, time)?)));
+        let (table, version) = found?;
+        let raw = table.name(version);
+        Some(JitFunction {
+            name: if self.demangle {
+                demangle(raw)
+            } else {
+                Cow::Borrowed(raw)
+            },
+            start: version.start,
+            size: version.end - version.start,
+        })
+    }
+
+    /// The source file and line of an address at a time, where a jitdump file tells.
+    #[must_use]
+    pub fn line(&self, address: u64, time: Option<u64>) -> Option<(&str, u32)> {
+        let version = self.dumped.find(address, time)?;
+        self.dumped.line(version, address)
+    }
+
+    /// What is worth telling: files that are missing or damaged.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// How many functions there were, over time.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.dumped.len() + self.listed.len()
+    }
+
+    /// Whether no function is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Whether a mapping's name is that of a jitdump file (`…/jit-PID.dump`): a JIT compiler maps the file
+/// to tell recorders where it lies.
+///
+/// ```
+/// use dioptra_symbols::is_jit_dump;
+/// assert!(is_jit_dump("/root/.debug/jit/java-jit-20261122/jit-4711.dump".as_ref()));
+/// assert!(!is_jit_dump("/usr/lib/libjit.so".as_ref()));
+/// ```
+#[must_use]
+pub fn is_jit_dump(name: &Path) -> bool {
+    let pid = name
+        .file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_prefix("jit-")?.strip_suffix(".dump"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit()))
+}
