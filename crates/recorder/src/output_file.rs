@@ -3,9 +3,11 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Creates `path`, empty and open for reading and writing. A file that was there is renamed to `path` with `.old` behind it, which replaces what had that
+/// Creates `path`, empty, open for reading and writing, and readable by its owner only: samples may hold copies of a
+/// program's memory. A file that was there is renamed to `path` with `.old` behind it, which replaces what had that
 /// name. A special file, such as `/dev/null`, is written to as it is.
 ///
 /// # Errors
@@ -30,6 +32,7 @@ pub fn create(path: &Path) -> io::Result<(File, Undo)> {
         .write(true)
         .create(true)
         .truncate(true)
+        .mode(0o600)
         .open(path)?;
     Ok((
         file,
@@ -86,6 +89,15 @@ mod tests {
         fs::write(&path, "").unwrap();
         let _ = create(&path).unwrap();
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");
+    }
+
+    #[test]
+    fn only_its_owner_may_read_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf.data");
+        let (file, _) = create(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o077, 0);
     }
 
     #[test]
