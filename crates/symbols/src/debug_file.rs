@@ -22,9 +22,25 @@ pub(crate) struct Wanted<'a> {
     pub link: Option<(&'a [u8], u32)>,
 }
 
-/// Finds the debug file: by build id, else by name and checksum. A file that is there but belongs to
-/// another build leaves a note.
+/// Finds the debug file: by build id, else by name and checksum, else from the servers of the options. A
+/// file that is there but belongs to another build leaves a note.
 pub(crate) fn find(
+    wanted: &Wanted<'_>,
+    options: &SymbolOptions,
+    notes: &mut Vec<Note>,
+) -> Option<PathBuf> {
+    find_here(wanted, options, notes).or_else(|| fetch(wanted, options, notes))
+}
+
+/// Asks the debuginfod servers, if the options have some.
+fn fetch(wanted: &Wanted<'_>, options: &SymbolOptions, notes: &mut Vec<Note>) -> Option<PathBuf> {
+    let servers = options.debuginfod.as_ref()?;
+    let id = wanted.build_id.filter(|id| id.len() > 1)?;
+    let path = servers.find(id, notes)?;
+    accept(&path, wanted, false, notes).then_some(path)
+}
+
+fn find_here(
     wanted: &Wanted<'_>,
     options: &SymbolOptions,
     notes: &mut Vec<Note>,
@@ -92,6 +108,7 @@ pub(crate) fn find_supplementary(
     candidates
         .into_iter()
         .find(|path| accept(path, &wanted, false, notes))
+        .or_else(|| fetch(&wanted, options, notes))
 }
 
 /// The debug directories, those below `symfs` first.

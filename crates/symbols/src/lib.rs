@@ -46,6 +46,7 @@
 mod append_only;
 mod build_id;
 mod debug_file;
+mod debuginfod;
 mod demangle;
 mod dwarf_sections;
 mod elf;
@@ -65,6 +66,7 @@ mod unwind;
 mod vdso;
 
 pub use build_id::build_id;
+pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitSymbols, is_jit_dump};
 pub use lines::{Frame, LineRange, LineReader, ModuleLines};

@@ -88,6 +88,13 @@ pub enum Note {
         /// How many were wanted so far and not found.
         missing: usize,
     },
+    /// A debuginfod server could not be asked, or failed; it isn't asked again.
+    Debuginfod {
+        /// The server.
+        server: String,
+        /// What went wrong.
+        why: String,
+    },
     /// The kernel hides its addresses from this user.
     KernelRestricted {
         /// The file that should have told them.
@@ -218,6 +225,10 @@ impl fmt::Display for Note {
                 f,
                 "{}: {missing} of its .dwo files are not there; inline frames and function names are missing. Put them back, or a .dwp file (made by dwp) beside the program",
                 path.display()
+            ),
+            Self::Debuginfod { server, why } => write!(
+                f,
+                "debuginfod server {server}: {why}; not asked again. Correct DEBUGINFOD_URLS, or install the debug packages"
             ),
             Self::KernelRestricted { path } => write!(
                 f,

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::debuginfod::Debuginfod;
+
 /// What sort of thing a mapping's name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModuleKind {
@@ -68,6 +70,9 @@ pub struct SymbolOptions {
     pub symfs: Option<PathBuf>,
     /// Directories with separate debug files. Default: `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
+    /// Servers to ask for debug files that aren't in those directories. Default: none, even if the
+    /// environment names some; see [`Debuginfod::from_env`].
+    pub debuginfod: Option<Debuginfod>,
     /// The kernel a recording was made on; `None` when it is this one, now.
     pub recorded_kernel: Option<RecordedKernel>,
     /// The kernel's symbols. Default: `/proc/kallsyms`. A copy taken on the recorded machine may be
@@ -81,6 +86,7 @@ impl Default for SymbolOptions {
             demangle: true,
             symfs: None,
             debug_dirs: vec![PathBuf::from("/usr/lib/debug")],
+            debuginfod: None,
             recorded_kernel: None,
             kallsyms: PathBuf::from(crate::kernel::PROC_KALLSYMS),
         }
