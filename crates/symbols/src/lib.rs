@@ -23,6 +23,8 @@
 //! [`Symbolizer::jit`] gives [`JitSymbols`]: the functions that a process's JIT compilers made, from
 //! `/tmp/perf-PID.map` and jitdump files.
 //!
+//! Debug files lie in directories, or are fetched from [`Debuginfod`] servers if the options name some.
+//!
 //! Sources of names, best first: `.symtab` of the file, `.symtab` of a separate debug file (by build id, then
 //! by `.gnu_debuglink` with its checksum), `.symtab` inside `.gnu_debugdata`, `.dynsym`, and entries
 //! of the procedure linkage table decoded from their instructions (`puts@plt`). For code of a stripped
