@@ -251,7 +251,13 @@ fn compare(path: &Path, options: &SymbolOptions, code: &Path) {
         asked += 1;
         inlined += usize::from(truth.len() > 1);
         let others = second.as_ref().map(|second| &second[at]);
-        if !agree(&ours, truth) && !others.is_none_or(|truth| agree(&ours, truth)) {
+        let is_same = match others {
+            _ if agree(&ours, truth) => true,
+            Some(truth) => agree(&ours, truth),
+            // Nor do they know all inline frames of clang's DWARF 5; the innermost line holds.
+            None => ours.first().map(|at| at.2) == truth.first().map(|at| at.2),
+        };
+        if !is_same {
             differ.push(format!(
                 "{offset:#x}: {ours:?}
    binutils: {truth:?}
