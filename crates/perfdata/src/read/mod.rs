@@ -86,8 +86,7 @@ where
     F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
 {
     while stream.fill(table, summary, visit)? {
-        let mut emitter = stream.emitter(table, summary);
-        while emitter.emit(visit)? {}
+        stream.emitter(table, summary).emit_until(u64::MAX, visit)?;
     }
     ControlFlow::Continue(())
 }
@@ -112,13 +111,7 @@ where
         let limit = heads.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
         let stream = &mut streams[index];
         // As long as no other stream has an older record, this one goes on.
-        let mut emitter = stream.emitter(table, summary);
-        loop {
-            let more = emitter.emit(visit)?;
-            if !more || emitter.next_time().is_none_or(|time| time > limit) {
-                break;
-            }
-        }
+        stream.emitter(table, summary).emit_until(limit, visit)?;
         let more = stream.next_time().is_some() || stream.fill(table, summary, visit)?;
         if more {
             heads.extend(stream.next_time().map(|time| Reverse((time, index))));

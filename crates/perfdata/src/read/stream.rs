@@ -42,7 +42,7 @@ impl Place {
 }
 
 /// How many records ahead memory is fetched.
-const AHEAD: usize = 8;
+const AHEAD: usize = 6;
 
 /// How many bytes ahead of the record that is read memory is fetched.
 const AHEAD_BYTES: usize = 1536;
@@ -342,7 +342,7 @@ struct Found<'s, 'a> {
 
 impl Found<'_, '_> {
     /// Counts the record and queues it by its time, or passes it on where it has none.
-    #[inline]
+    #[inline(always)]
     fn sort_in<F>(
         &self,
         queue: &mut Queue,
@@ -428,36 +428,42 @@ pub(super) struct Emitter<'s> {
 }
 
 impl Emitter<'_> {
-    pub fn next_time(&self) -> Option<u64> {
-        self.queue.next_time()
-    }
-
-    /// Passes on one record; false when no other is ready.
+    /// Passes on the records that are ready, up to those of the time `limit`.
     #[inline]
-    pub fn emit<F>(&mut self, visit: &mut F) -> ControlFlow<(), bool>
+    pub fn emit_until<F>(&mut self, limit: u64, visit: &mut F) -> ControlFlow<()>
     where
         F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
     {
-        let queue = &mut *self.queue;
-        let Some(waiting) = queue.waiting[..queue.ready].get(queue.passed) else {
-            return ControlFlow::Continue(false);
-        };
-        let Waiting { time, place } = *waiting;
-        // In the order of time the records of several rings alternate: what comes soon is fetched now.
-        if let Some(soon) = queue.waiting.get(queue.passed + AHEAD) {
-            prefetch(self.bytes, soon.place);
-        }
-        queue.passed += 1;
-        if time < queue.emitted {
-            self.summary.out_of_order += 1;
-        }
-        queue.emitted = queue.emitted.max(time);
-        let (bytes, offset) = match place.unpacked_position() {
-            None => (self.bytes.get(place.0 as usize..), place.0),
-            Some(position) => self.unpacker.at(position),
-        };
-        // Every place was read before: this finds the same record again.
-        if let Some((raw, _)) = bytes.and_then(|bytes| RawRecord::split(bytes, self.order).ok()) {
+        let Queue {
+            waiting,
+            ready,
+            passed,
+            emitted,
+            ..
+        } = &mut *self.queue;
+        let waiting = &waiting[..];
+        let ready = &waiting[..*ready];
+        while let Some(&Waiting { time, place }) = ready.get(*passed) {
+            if time > limit {
+                break;
+            }
+            // In the order of time the records of several rings alternate: what comes soon is fetched now.
+            if let Some(soon) = waiting.get(*passed + AHEAD) {
+                prefetch(self.bytes, soon.place);
+            }
+            *passed += 1;
+            if time < *emitted {
+                self.summary.out_of_order += 1;
+            }
+            *emitted = (*emitted).max(time);
+            let (bytes, offset) = match place.unpacked_position() {
+                None => (self.bytes.get(place.0 as usize..), place.0),
+                Some(position) => self.unpacker.at(position),
+            };
+            // Every place was read before: this finds the same record again.
+            let Some(Ok((raw, _))) = bytes.map(|bytes| RawRecord::split(bytes, self.order)) else {
+                continue;
+            };
             visit(FileRecord {
                 offset,
                 raw,
@@ -466,6 +472,6 @@ impl Emitter<'_> {
                 time: Some(time),
             })?;
         }
-        ControlFlow::Continue(true)
+        ControlFlow::Continue(())
     }
 }

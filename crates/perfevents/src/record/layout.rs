@@ -1,5 +1,6 @@
 //! The layout of records, as an event's attr decides it.
 
+use super::head::Prefix;
 use super::{RawRecord, RecordType};
 use crate::attr::{Attr, AttrFlags, ReadFormat, SampleType};
 use crate::bytes::{ByteOrder, Cursor};
@@ -16,6 +17,8 @@ pub struct RecordLayout {
     sample_id_all: bool,
     /// Bytes of the ids at the end of a record that is no sample.
     trailer: usize,
+    /// The fields of one word each that samples begin with.
+    pub(super) prefix: Prefix,
 }
 
 /// Fields of the ids that end every record but samples (`struct sample_id`), where `sample_id_all` was set.
@@ -56,6 +59,7 @@ impl RecordLayout {
             regs_user: attr.sample_regs_user,
             regs_intr: attr.sample_regs_intr,
             sample_id_all,
+            prefix: Prefix::new(attr.sample_type),
             trailer: if sample_id_all {
                 8 * fields.bits().count_ones() as usize
             } else {

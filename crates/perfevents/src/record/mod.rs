@@ -5,10 +5,12 @@
 //!
 //! Source: `perf_event_open(2)`, section "MMAP layout", and the kernel's user-space header `linux/perf_event.h`.
 
+mod head;
 mod layout;
 mod sample;
 mod sideband;
 
+pub use head::SampleHead;
 pub use layout::{RecordLayout, SampleId};
 pub use sample::{Branch, BranchStack, ReadValue, ReadValues, Registers, Sample, UserStack};
 pub use sideband::{

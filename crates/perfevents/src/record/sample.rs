@@ -1,7 +1,8 @@
 //! Sample records.
 
+use super::head::cut;
 use super::layout::RecordLayout;
-use super::{Misc, RawRecord, RecordError, RecordType};
+use super::{Misc, RawRecord, RecordError};
 use crate::attr::{ReadFormat, SampleType};
 use crate::bytes::{Cursor, U64s};
 
@@ -9,6 +10,19 @@ use crate::bytes::{Cursor, U64s};
 const BRANCH_HW_INDEX: u64 = 1 << 17;
 /// `PERF_SAMPLE_BRANCH_COUNTERS`: a branch stack is followed by a word of counters for each branch.
 const BRANCH_COUNTERS: u64 = 1 << 19;
+
+/// The fields that [`RecordLayout::head_and_rest`] reads.
+const HEAD: SampleType = SampleType::IDENTIFIER
+    .union(SampleType::IP)
+    .union(SampleType::TID)
+    .union(SampleType::TIME)
+    .union(SampleType::ADDR)
+    .union(SampleType::ID)
+    .union(SampleType::STREAM_ID)
+    .union(SampleType::CPU)
+    .union(SampleType::PERIOD)
+    .union(SampleType::READ)
+    .union(SampleType::CALLCHAIN);
 
 /// A sample. A field that the attr did not ask for is `None`.
 #[derive(Clone, Debug, PartialEq)]
@@ -265,20 +279,26 @@ impl RecordLayout {
     ///
     /// # Errors
     /// [`RecordError::Field`] where the record is shorter than its attr says.
+    // Inlined, a caller pays for the fields that it uses, not for moving the whole struct.
+    #[inline]
     pub fn sample<'a>(&self, record: &RawRecord<'a>) -> Result<Sample<'a>, RecordError> {
-        let mut sample = Sample {
+        let (head, at) = match self.head_and_rest(record.body) {
+            Ok(parts) => parts,
+            Err(field) => return Err(cut(field, record)),
+        };
+        let sample = Sample {
             misc: record.misc,
-            id: None,
-            ip: None,
-            pid: None,
-            tid: None,
-            time: None,
-            addr: None,
-            stream_id: None,
-            cpu: None,
-            period: None,
-            read: None,
-            callchain: None,
+            id: head.id,
+            ip: head.ip,
+            pid: head.pid,
+            tid: head.tid,
+            time: head.time,
+            addr: head.addr,
+            stream_id: head.stream_id,
+            cpu: head.cpu,
+            period: head.period,
+            read: head.read,
+            callchain: head.callchain,
             raw: None,
             branches: None,
             regs_user: None,
@@ -293,69 +313,22 @@ impl RecordLayout {
             code_page_size: None,
             aux: None,
         };
-        let mut at = Cursor::new(record.body, self.order);
-        self.fill(&mut sample, &mut at)
-            .map_err(|field| RecordError::Field {
-                kind: RecordType::SAMPLE,
-                field,
-                length: record.body.len(),
-            })?;
-        Ok(sample)
+        if (self.sample_type - HEAD).is_empty() {
+            return Ok(sample);
+        }
+        match self.with_rest(sample, at) {
+            Ok(sample) => Ok(sample),
+            Err(field) => Err(cut(field, record)),
+        }
     }
 
-    /// Fills `sample` in the order of the fields; the error is the name of the field that is cut.
-    #[inline]
-    fn fill<'a>(&self, sample: &mut Sample<'a>, at: &mut Cursor<'a>) -> Result<(), &'static str> {
-        let has = |field| self.sample_type.contains(field);
-        if has(SampleType::IDENTIFIER) {
-            sample.id = Some(at.u64().ok_or("IDENTIFIER")?);
-        }
-        if has(SampleType::IP) {
-            sample.ip = Some(at.u64().ok_or("IP")?);
-        }
-        if has(SampleType::TID) {
-            sample.pid = Some(at.u32().ok_or("TID")?);
-            sample.tid = Some(at.u32().ok_or("TID")?);
-        }
-        if has(SampleType::TIME) {
-            sample.time = Some(at.u64().ok_or("TIME")?);
-        }
-        if has(SampleType::ADDR) {
-            sample.addr = Some(at.u64().ok_or("ADDR")?);
-        }
-        if has(SampleType::ID) {
-            let id = at.u64().ok_or("ID")?;
-            sample.id.get_or_insert(id);
-        }
-        if has(SampleType::STREAM_ID) {
-            sample.stream_id = Some(at.u64().ok_or("STREAM_ID")?);
-        }
-        if has(SampleType::CPU) {
-            sample.cpu = Some(at.u32().ok_or("CPU")?);
-            at.u32().ok_or("CPU")?;
-        }
-        if has(SampleType::PERIOD) {
-            sample.period = Some(at.u64().ok_or("PERIOD")?);
-        }
-        if has(SampleType::READ) {
-            sample.read = Some(ReadValues::parse(at, self.read_format).ok_or("READ")?);
-        }
-        if has(SampleType::CALLCHAIN) {
-            let count = at.u64().ok_or("CALLCHAIN")?;
-            sample.callchain = Some(at.u64s(count).ok_or("CALLCHAIN")?);
-        }
-        if self.sample_type.bits() >= SampleType::RAW.bits() {
-            self.fill_rest(sample, at)?;
-        }
-        Ok(())
-    }
-
-    /// The fields from RAW on, which most recordings lack.
-    fn fill_rest<'a>(
+    /// Adds the fields from RAW on, which most recordings lack; the error is the name of the field that is cut.
+    fn with_rest<'a>(
         &self,
-        sample: &mut Sample<'a>,
-        at: &mut Cursor<'a>,
-    ) -> Result<(), &'static str> {
+        mut sample: Sample<'a>,
+        mut at: Cursor<'a>,
+    ) -> Result<Sample<'a>, &'static str> {
+        let at = &mut at;
         let has = |field| self.sample_type.contains(field);
         let length = |length: u64| usize::try_from(length).ok();
         if has(SampleType::RAW) {
@@ -402,7 +375,7 @@ impl RecordLayout {
             let size = at.u64().and_then(length).ok_or("AUX")?;
             sample.aux = Some(at.take(size).ok_or("AUX")?);
         }
-        Ok(())
+        Ok(sample)
     }
 
     fn branch_stack<'a>(&self, at: &mut Cursor<'a>) -> Option<BranchStack<'a>> {
