@@ -91,6 +91,17 @@ pub enum WriteError {
         /// How many events there are.
         count: usize,
     },
+    /// Ids were added to an event of a pipe after its start.
+    #[error(
+        "{late} ids of event {index} came after the start of a pipe, which can't name them any more; write to a file, or \
+         start what is to be recorded before the recording"
+    )]
+    LateIds {
+        /// The event's index.
+        index: usize,
+        /// How many ids.
+        late: usize,
+    },
     /// Features were passed that do not fit the format.
     #[error("the {section} section would be larger than the format allows: {length} bytes")]
     TooLong {

@@ -3,14 +3,16 @@
 mod support;
 
 use dioptra_perfdata::{
-    BuildId, EventToWrite, FeaturesToWrite, PerfData, WriteError, WriteOptions, Writer, file_type,
-    is_file_type, tracing_data,
+    BuildId, EventToWrite, FeaturesToWrite, Format, PerfData, WriteError, WriteOptions, Writer,
+    file_type, is_file_type, tracing_data,
 };
+use dioptra_perfevents::Attr;
 use dioptra_perfevents::record::RawRecord;
 use std::fs::File;
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::process::Command;
 use support::{
     BUSY, has_perf, our_counts, our_samples, perf, perf_counts, perf_samples, record, text,
 };
@@ -58,11 +60,8 @@ fn features(recording: &PerfData) -> FeaturesToWrite {
     }
 }
 
-/// Writes the records of `from` into `to`, a round after every hundred of them.
-fn copy(from: &PerfData, to: &Path, options: WriteOptions, late_ids: bool) -> u64 {
-    let file = File::create(to).expect("a file");
-    let events = events_of(from, !late_ids);
-    let mut writer = Writer::create(file, &events, options).expect("a writer");
+/// Copies all records of the kernel, a round after every hundred of them. Returns how many they were.
+fn copy_records<W: Write>(from: &PerfData, writer: &mut Writer<W>) -> u64 {
     let mut count = 0;
     from.read(|record| {
         if !is_file_type(record.raw.kind) {
@@ -76,6 +75,15 @@ fn copy(from: &PerfData, to: &Path, options: WriteOptions, late_ids: bool) -> u6
         }
         ControlFlow::Continue(())
     });
+    count
+}
+
+/// Writes the records of `from` into `to`, a round after every hundred of them.
+fn copy(from: &PerfData, to: &Path, options: WriteOptions, late_ids: bool) -> u64 {
+    let file = File::create(to).expect("a file");
+    let events = events_of(from, !late_ids);
+    let mut writer = Writer::create(file, &events, options).expect("a writer");
+    let count = copy_records(from, &mut writer);
     if late_ids {
         for (index, event) in from.events().iter().enumerate() {
             writer.add_ids(index, &event.ids).expect("an event");
@@ -173,6 +181,93 @@ fn accepted(path: &Path, from: &PerfData, what: &str) {
     }
 }
 
+/// What perf prints of a recording that comes through a pipe.
+fn perf_of_stream(path: &Path, arguments: &str) -> String {
+    let command = format!("cat \"$0\" | perf {arguments} -i -");
+    let output = Command::new("sh").args(["-c", &command]).arg(path).output();
+    let output = output.expect("a shell runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn serial_perf_reads_pipes_that_are_written() {
+    if !has_perf() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let original = folder.path().join("perf.data");
+    let options = ["-e", "cpu-clock,page-faults", "-g"];
+    if record(&original, &options, BUSY).is_none() {
+        return;
+    }
+    let from = PerfData::open(&original).expect("a recording");
+    let script = "script --ns -G -F event,pid,tid,time,period,ip,sym";
+    let samples = perf(
+        &[
+            &script.split(' ').collect::<Vec<_>>()[..],
+            &["-i", text(&original)],
+        ]
+        .concat(),
+    );
+    let samples = String::from_utf8_lossy(&samples.stdout).into_owned();
+    assert!(samples.contains("page-faults"), "{samples}");
+    for compression in [None, Some(3)] {
+        let what = format!("compression {compression:?}");
+        let path = folder.path().join("written.pipe");
+        let file = File::create(&path).expect("a file");
+        // Only `Write` is asked for: no seeking.
+        let out: Box<dyn Write> = Box::new(file);
+        let mut features = features(&from);
+        let build_ids = std::mem::take(&mut features.build_ids);
+        let options = WriteOptions { compression };
+        let events = events_of(&from, true);
+        let mut writer = Writer::create_pipe(out, &events, &features, options).expect("a writer");
+        copy_records(&from, &mut writer);
+        features.build_ids = build_ids;
+        let size = writer.finish(&features).expect("an end");
+        assert_eq!(size, std::fs::metadata(&path).expect("the file").len());
+
+        let written = PerfData::open(&path).expect(&what);
+        assert_eq!(written.format(), Format::Pipe);
+        assert!(!written.salvaged());
+        assert_eq!(our_samples(&written), our_samples(&from), "{what}");
+        for (written, from) in written.events().iter().zip(from.events()) {
+            assert_eq!((&written.name, &written.ids), (&from.name, &from.ids));
+        }
+        assert_eq!(written.features().hostname, features.hostname);
+        assert_eq!(written.features().build_ids, features.build_ids);
+
+        assert_eq!(perf_of_stream(&path, script), samples, "{what}");
+        let report = perf_of_stream(&path, "report --stdio --header");
+        for line in [
+            "# hostname : the-machine",
+            "# cmdline : dioptra record a b",
+            "of event 'page-faults'",
+        ] {
+            assert!(report.contains(line), "{what}: no {line:?} in {report}");
+        }
+    }
+}
+
+#[test]
+fn pipes_take_no_late_ids() {
+    let attr = Attr::default();
+    let (name, ids) = (String::from("event"), vec![3, 4]);
+    let events = [EventToWrite { attr, name, ids }];
+    let features = FeaturesToWrite::default();
+    let options = WriteOptions::default();
+    let mut writer =
+        Writer::create_pipe(Vec::new(), &events, &features, options).expect("a writer");
+    writer.add_ids(0, &[4, 3]).expect("known ids");
+    let refused = writer.add_ids(0, &[4, 5]);
+    assert!(
+        matches!(refused, Err(WriteError::LateIds { index: 0, late: 1 })),
+        "{refused:?}"
+    );
+}
+
 #[test]
 fn serial_tracepoints_are_described() {
     if !has_perf() {
@@ -218,6 +313,17 @@ fn serial_tracepoints_are_described() {
         String::from_utf8_lossy(&original)
     );
     assert!(String::from_utf8_lossy(&written).contains("next_pid="));
+
+    // A pipe has the descriptions too.
+    let file = File::create(&path).expect("a file");
+    let events = events_of(&from, true);
+    let mut writer = Writer::create_pipe(file, &events, &features, options).expect("a writer");
+    copy_records(&from, &mut writer);
+    writer.finish(&features).expect("an end");
+    assert_eq!(
+        perf_of_stream(&path, "script"),
+        String::from_utf8_lossy(&original)
+    );
 }
 
 #[test]

@@ -299,6 +299,16 @@ fn encode_recording(
     Ok(())
 }
 
+/// Build ids as a pipe has them: the records of the section.
+pub(super) fn encode_build_ids(ids: &[BuildId]) -> Result<Vec<u8>, WriteError> {
+    let mut section = Section {
+        name: "BUILD_ID",
+        bytes: Vec::new(),
+    };
+    ids.iter().try_for_each(|id| build_id(&mut section, id))?;
+    Ok(section.bytes)
+}
+
 /// One module's build id: a record.
 fn build_id(section: &mut Section, id: &BuildId) -> Result<(), WriteError> {
     let path = (id.path.len() + 1).next_multiple_of(TEXT_ALIGN);

@@ -2,9 +2,11 @@
 //!
 //! The header goes first, without the size of the data: a file whose recorder was killed tells so and is read up to
 //! its last whole record. What is known only at the end (sizes, late ids, features) is written by [`Writer::finish`].
+//! A pipe has all of that in records, since nothing in it can be changed later: see [`Writer::create_pipe`].
 
 mod compress;
 mod features;
+mod pipe;
 mod tracing;
 
 pub use features::FeaturesToWrite;
@@ -12,14 +14,14 @@ pub use tracing::tracing_data;
 
 use crate::error::WriteError;
 use crate::events::{EventDescription, EventTable};
-use crate::features::Compression;
+use crate::features::{Compression, Feature};
 use crate::header::{FILE_HEADER_SIZE, SECTION_SIZE, Section};
 use crate::kind::{file_type, is_file_type};
 use crate::summary::RecordCounts;
 use compress::Compressor;
 use dioptra_perfevents::record::{HEADER_SIZE, RawRecord, RecordType};
 use dioptra_perfevents::{ATTR_SIZE_IN_FILES, Attr, ByteOrder};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 
 /// Bytes collected before they are written.
 const BUFFER: usize = 256 << 10;
@@ -48,10 +50,23 @@ pub struct WriteOptions {
     pub compression: Option<i32>,
 }
 
-/// Writes a recording into a file (or whatever can be written and sought in).
+/// Overwrites the first bytes of what was written.
+type Rewrite<W> = fn(&mut W, &[u8]) -> io::Result<()>;
+
+/// Where a recording goes.
 #[derive(Debug)]
-pub struct Writer<W: Write + Seek> {
+enum Form<W> {
+    /// A file: its header is completed at the end.
+    File(Rewrite<W>),
+    /// A pipe: what was written stays. These features were.
+    Pipe(Vec<Feature>),
+}
+
+/// Writes a recording into a file (or whatever can be written and sought in), or into a pipe.
+#[derive(Debug)]
+pub struct Writer<W: Write> {
     out: W,
+    form: Form<W>,
     buffer: Vec<u8>,
     /// Bytes of the file so far, those in `buffer` among them.
     position: u64,
@@ -77,6 +92,32 @@ impl<W: Write + Seek> Writer<W> {
         events: &[EventToWrite],
         options: WriteOptions,
     ) -> Result<Self, WriteError> {
+        let mut writer = Writer::new(out, Form::File(rewrite_start), events, options)?;
+        writer.put(&[0; FILE_HEADER_SIZE])?;
+        writer.put_ids()?;
+        let attrs = writer.put_attrs()?;
+        writer.data_start = writer.position;
+        writer.flush()?;
+        writer.rewrite_header(attrs, 0, [0; 4])?;
+        Ok(writer)
+    }
+}
+
+/// Overwrites the first bytes of a file, and goes back to its end.
+fn rewrite_start<W: Write + Seek>(out: &mut W, bytes: &[u8]) -> io::Result<()> {
+    out.seek(SeekFrom::Start(0))?;
+    out.write_all(bytes)?;
+    out.seek(SeekFrom::End(0))?;
+    Ok(())
+}
+
+impl<W: Write> Writer<W> {
+    fn new(
+        out: W,
+        form: Form<W>,
+        events: &[EventToWrite],
+        options: WriteOptions,
+    ) -> Result<Self, WriteError> {
         let described = events.iter().map(|event| {
             let ids = event.ids.clone();
             let mut described = EventDescription::new(event.attr.clone(), ids, ByteOrder::NATIVE);
@@ -84,8 +125,9 @@ impl<W: Write + Seek> Writer<W> {
             described
         });
         let compressor = options.compression.map(Compressor::new).transpose()?;
-        let mut writer = Writer {
+        Ok(Writer {
             out,
+            form,
             buffer: Vec::with_capacity(BUFFER),
             position: 0,
             data_start: 0,
@@ -95,14 +137,7 @@ impl<W: Write + Seek> Writer<W> {
             sample_time: None,
             records: RecordCounts::default(),
             compressor,
-        };
-        writer.put(&[0; FILE_HEADER_SIZE])?;
-        writer.put_ids()?;
-        let attrs = writer.put_attrs()?;
-        writer.data_start = writer.position;
-        writer.flush()?;
-        writer.rewrite_header(attrs, 0, [0; 4])?;
-        Ok(writer)
+        })
     }
 
     /// Writes a record as the kernel's ring has it, header and all.
@@ -156,13 +191,20 @@ impl<W: Write + Seek> Writer<W> {
     /// Adds ids of the event at `index` that were not known when the writer was created; known ones may be among them.
     ///
     /// # Errors
-    /// [`WriteError::NoSuchEvent`].
+    /// [`WriteError::NoSuchEvent`]; [`WriteError::LateIds`] for ids that are new to a pipe, which names ids only at its
+    /// start. Readers can't tell the event of records with such ids, unless it is the only one.
     pub fn add_ids(&mut self, index: usize, ids: &[u64]) -> Result<(), WriteError> {
         let count = self.table.events.len();
         if index >= count {
             return Err(WriteError::NoSuchEvent { index, count });
         }
-        if !ids.is_empty() {
+        if let Form::Pipe(_) = self.form {
+            let known = &self.table.events[index].ids;
+            let late = ids.iter().filter(|id| !known.contains(id)).count();
+            if late > 0 {
+                return Err(WriteError::LateIds { index, late });
+            }
+        } else if !ids.is_empty() {
             self.late_ids = true;
             self.table.add_ids(index, ids);
         }
@@ -179,12 +221,16 @@ impl<W: Write + Seek> Writer<W> {
         self.position
     }
 
-    /// Ends the recording: writes features and late ids, and completes the header. Returns the file's size in bytes.
+    /// Ends the recording: writes features and late ids, and completes the header. Into a pipe go build ids, and the
+    /// features that it does not have yet. Returns the recording's size in bytes.
     ///
     /// # Errors
     /// [`WriteError::Io`], [`WriteError::TooLong`] where a feature does not fit.
     pub fn finish(mut self, features: &FeaturesToWrite) -> Result<u64, WriteError> {
         self.put_compressed()?;
+        if let Form::Pipe(_) = self.form {
+            return self.finish_pipe(features);
+        }
         let data_end = self.position;
         self.table.remove_repeated_ids();
         let compression = self.compressor.as_ref().map(Compressor::describe);
@@ -205,10 +251,7 @@ impl<W: Write + Seek> Writer<W> {
     }
 
     /// Writes the table of sections and the sections, in the order of their bits.
-    fn put_features(
-        &mut self,
-        sections: &[(crate::Feature, Vec<u8>)],
-    ) -> Result<[u64; 4], WriteError> {
+    fn put_features(&mut self, sections: &[(Feature, Vec<u8>)]) -> Result<[u64; 4], WriteError> {
         let mut bits = [0; 4];
         let mut offset = self.position + (sections.len() * SECTION_SIZE) as u64;
         for (feature, bytes) in sections {
@@ -279,9 +322,9 @@ impl<W: Write + Seek> Writer<W> {
         for word in words.into_iter().chain(features) {
             header.extend_from_slice(&word.to_ne_bytes());
         }
-        self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&header)?;
-        self.out.seek(SeekFrom::End(0))?;
+        if let Form::File(rewrite) = self.form {
+            rewrite(&mut self.out, &header)?;
+        }
         Ok(())
     }
 
