@@ -4,7 +4,7 @@ use crate::error::{Damage, note};
 use crate::events::EventDescription;
 use crate::features::{DescribedEvent, Feature, Features, read_build_id, read_feature};
 use crate::kind::file_type;
-use crate::walk::step;
+use crate::walk::{Next, Walk};
 use dioptra_perfevents::record::RawRecord;
 use dioptra_perfevents::{Attr, ByteOrder, Cursor};
 use rustc_hash::FxHashMap;
@@ -35,8 +35,17 @@ pub(crate) fn scan(bytes: &[u8], range: Range<usize>, order: ByteOrder) -> PipeH
     let mut by_id = FxHashMap::default();
     let bytes = bytes.get(..range.end).unwrap_or(bytes);
     let mut at = range.start;
-    // Where reading stops is told by the reading itself.
-    while let Ok(found) = step(bytes, at, order) {
+    // Where records are missing is told by the reading itself.
+    let mut walk = Walk::new(bytes, range.start, order);
+    loop {
+        let found = match walk.next(at) {
+            Next::Record(found) => found,
+            Next::Gap { to } => {
+                at = to;
+                continue;
+            }
+            Next::Stop(_) => break,
+        };
         if found.raw.kind.0 >= file_type::HEADER_ATTR.0 {
             let understood = header.take(&found.raw, found.trailing, order, &mut by_id);
             if understood.is_none() {

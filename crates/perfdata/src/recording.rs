@@ -290,17 +290,20 @@ impl PerfData {
             salvaged: self.salvaged,
             ..ReadSummary::default()
         };
+        let level = self.features.compressed.map(|compressed| compressed.level);
         let main = Input {
             name: None,
             source: &self.source,
             bytes: self.source.get(..self.data.end).unwrap_or(&self.source),
             start: self.data.start,
+            level,
         };
         let members = self.members.iter().map(|(name, source)| Input {
             name: Some(name),
             source,
             bytes: source,
             start: 0,
+            level,
         });
         let inputs: Vec<_> = std::iter::once(main).chain(members).collect();
         read(&inputs, self.order, &self.table, &mut summary, &mut visit);

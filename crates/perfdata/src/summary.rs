@@ -81,6 +81,8 @@ pub struct ReadSummary {
     /// Records of types that this crate does not know (passed on all the same), and compressed ones that could not be
     /// unpacked.
     pub skipped: u64,
+    /// Bytes that are no records, among the records; each place is told in [`ReadSummary::damaged`].
+    pub skipped_bytes: u64,
     /// Records that came too late to be put into the order of time.
     pub out_of_order: u64,
     /// What is damaged, at most [`DAMAGE_LIMIT`] entries.

@@ -114,3 +114,23 @@ fn unknown_ids_are_counted() {
     assert_eq!(without, 18);
     assert_eq!(summary.samples, [0, 12]);
 }
+
+/// A small file may not make the decoder reserve 128 MiB, unless it was compressed at a level that needs it.
+#[test]
+fn windows_are_limited() {
+    let read = |window, level| {
+        let bytes = synthetic::wide_window_pipe(window, level);
+        let recording = PerfData::from_bytes(bytes).expect("a recording");
+        let summary = recording.read(|_| ControlFlow::Continue(()));
+        (
+            summary.records.get(RecordType::SAMPLE),
+            summary.damaged.first().map(|damage| damage.why.clone()),
+        )
+    };
+    assert_eq!(read(25, None), (30, None));
+    assert_eq!(read(27, Some(22)), (30, None));
+    let (samples, why) = read(27, None);
+    assert_eq!(samples, 0);
+    let why = why.expect("damage");
+    assert!(why.contains("cannot be unpacked"), "{why}");
+}

@@ -112,7 +112,7 @@ fn serial_perf_reads_what_is_written() {
         (None, false),
         (None, true),
         (Some(1), false),
-        (Some(9), true),
+        (Some(22), true),
     ] {
         let what = format!("compression {compression:?}, late ids {late_ids}");
         let path = folder.path().join("written.data");

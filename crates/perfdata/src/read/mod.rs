@@ -51,6 +51,8 @@ pub(crate) struct Input<'d> {
     pub bytes: &'d [u8],
     /// Where the data starts.
     pub start: usize,
+    /// At which level records were compressed, where that is known.
+    pub level: Option<u32>,
 }
 
 /// Reads all inputs as one recording.

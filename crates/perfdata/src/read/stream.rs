@@ -6,7 +6,7 @@ use crate::events::EventTable;
 use crate::kind::{file_type, is_file_type, record_name};
 use crate::source::Source;
 use crate::summary::ReadSummary;
-use crate::walk::{Step, Stop, step};
+use crate::walk::{Next, Step, Stop, Walk, step};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor};
 use std::ops::ControlFlow;
@@ -82,6 +82,8 @@ struct Queue {
     last_round: u64,
     /// The youngest time that was passed on.
     emitted: u64,
+    /// Whether the order starts anew when all is passed on.
+    restart: bool,
 }
 
 impl Queue {
@@ -97,6 +99,19 @@ impl Queue {
         self.waiting.drain(..self.passed);
         self.ready = 0;
         self.passed = 0;
+        if std::mem::take(&mut self.restart) {
+            (self.latest, self.last_round, self.emitted) = (0, 0, 0);
+        }
+    }
+
+    /// Makes everything ready, and starts anew behind it: damaged records may have had any time, against which all that
+    /// follow would seem too late.
+    fn break_off(&mut self) {
+        self.release(u64::MAX);
+        self.restart = true;
+        if self.waiting.is_empty() {
+            self.discard();
+        }
     }
 
     /// Makes everything up to `time` ready.
@@ -121,6 +136,7 @@ pub(super) struct Stream<'d> {
     source: &'d Source,
     bytes: &'d [u8],
     order: ByteOrder,
+    walk: Walk<'d>,
     at: usize,
     /// The file up to here was given back.
     released: usize,
@@ -136,6 +152,7 @@ impl<'d> Stream<'d> {
             source: input.source,
             bytes: input.bytes,
             order,
+            walk: Walk::new(input.bytes, input.start, order),
             at: input.start,
             released: 0,
             ended: false,
@@ -143,7 +160,7 @@ impl<'d> Stream<'d> {
                 sorted: true,
                 ..Queue::default()
             },
-            unpacker: Unpacker::new(input.bytes.len()),
+            unpacker: Unpacker::new(input.bytes.len(), input.level),
         }
     }
 
@@ -170,9 +187,18 @@ impl<'d> Stream<'d> {
             self.release();
         }
         while !self.ended {
-            match step(self.bytes, self.at, self.order) {
-                Ok(found) => self.take(&found, table, summary, visit)?,
-                Err(stop) => self.end(stop, summary),
+            match self.walk.next(self.at) {
+                Next::Record(found) => self.take(&found, table, summary, visit)?,
+                Next::Gap { to } => {
+                    let length = to - self.at;
+                    let why =
+                        format!("{length} bytes are no records; reading goes on at offset {to}");
+                    summary.damage(self.at as u64, self.tell(why));
+                    summary.skipped_bytes += length as u64;
+                    self.at = to;
+                    self.queue.break_off();
+                }
+                Next::Stop(stop) => self.end(stop, summary),
             }
             if self.queue.ready > 0 {
                 return ControlFlow::Continue(true);

@@ -4,7 +4,7 @@ use crate::kind::file_type;
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor};
 use std::collections::VecDeque;
-use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes unpacked at once.
 const CHUNK: usize = 128 << 10;
@@ -12,6 +12,11 @@ const CHUNK: usize = 128 << 10;
 const LEAST_LIMIT: usize = 32 << 20;
 /// How many times the file's size may wait unpacked.
 const LIMIT_RATIO: usize = 32;
+
+/// The largest window that zstd uses, as the logarithm of its bytes: that of level 22.
+const LARGEST_WINDOW: u32 = 27;
+/// The last level whose window fits into [`LEAST_LIMIT`].
+const LAST_MODEST_LEVEL: u32 = 20;
 
 /// Whether the record holds compressed ones.
 #[inline]
@@ -30,19 +35,29 @@ pub(super) struct Unpacker {
     /// For each compressed record: the position of its first byte, and its offset in the file.
     origins: VecDeque<(u64, u64)>,
     limit: usize,
+    /// How much the decoder may reserve to look back at, as the logarithm of the bytes.
+    window_log: u32,
     broken: bool,
 }
 
 impl Unpacker {
-    /// For a file of `length` bytes.
-    pub fn new(length: usize) -> Self {
+    /// For a file of `length` bytes that was compressed at `level`, where that is known.
+    ///
+    /// Only files that state an extreme level may ask for more memory than other limits are.
+    pub fn new(length: usize, level: Option<u32>) -> Self {
+        let limit = LEAST_LIMIT.max(length.saturating_mul(LIMIT_RATIO));
+        let window_log = match level {
+            Some(level) if level > LAST_MODEST_LEVEL => LARGEST_WINDOW,
+            _ => limit.ilog2().min(LARGEST_WINDOW),
+        };
         Unpacker {
             decoder: None,
             window: Vec::new(),
             base: 0,
             read: 0,
             origins: VecDeque::new(),
-            limit: LEAST_LIMIT.max(length.saturating_mul(LIMIT_RATIO)),
+            limit,
+            window_log,
             broken: false,
         }
     }
@@ -90,7 +105,12 @@ impl Unpacker {
         let failed = |error: std::io::Error| format!("compressed data cannot be unpacked: {error}");
         let decoder = match &mut self.decoder {
             Some(decoder) => decoder,
-            empty => empty.insert(Decoder::new().map_err(failed)?),
+            empty => {
+                let mut decoder = Decoder::new().map_err(failed)?;
+                let window = DParameter::WindowLogMax(self.window_log);
+                decoder.set_parameter(window).map_err(failed)?;
+                empty.insert(decoder)
+            }
         };
         let mut input = InBuffer::around(payload);
         loop {

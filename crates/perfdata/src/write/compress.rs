@@ -3,7 +3,7 @@
 use crate::error::WriteError;
 use dioptra_perfevents::record::HEADER_SIZE;
 use std::fmt;
-use zstd::stream::raw::{Encoder, InBuffer, Operation, OutBuffer};
+use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 
 /// Bytes of records that are compressed at once.
 const BATCH: usize = 512 << 10;
@@ -13,6 +13,11 @@ const PAYLOAD: usize = (u16::MAX as usize - HEADER_SIZE) & !7;
 pub(super) const MMAP_LENGTH: u32 = 1 << 20;
 
 const _: () = assert!(BATCH + u16::MAX as usize <= MMAP_LENGTH as usize);
+
+/// Levels above this look back farther than [`WINDOW`], for which readers would have to reserve up to 128 MiB.
+const LAST_MODEST_LEVEL: i32 = 20;
+/// How far compression looks back at most, as the logarithm of the bytes.
+const WINDOW: u32 = 25;
 
 pub(super) struct Compressor {
     encoder: Encoder<'static>,
@@ -33,8 +38,12 @@ impl fmt::Debug for Compressor {
 
 impl Compressor {
     pub fn new(level: i32) -> Result<Self, WriteError> {
+        let mut encoder = Encoder::new(level)?;
+        if level > LAST_MODEST_LEVEL {
+            encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
+        }
         Ok(Compressor {
-            encoder: Encoder::new(level)?,
+            encoder,
             level,
             batch: Vec::with_capacity(BATCH),
             output: vec![0; PAYLOAD],

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use dioptra_perfevents::ByteOrder;
+use std::io::Write;
 
 /// Bytes in one order.
 pub struct Bytes {
@@ -188,6 +189,35 @@ pub fn compressed_pipe(order: ByteOrder, cut: usize, second_version: bool) -> Ve
     let mut pipe = Bytes::new(order);
     pipe.raw(&plain[..header]);
     let packed = zstd::encode_all(&records(order).bytes[..], 3).expect("compressed");
+    push_packed(&mut pipe, &packed, cut, second_version);
+    pipe.bytes
+}
+
+/// A pipe whose compressed data has no known length and asks for a window of `1 << window` bytes; with the level, where
+/// one is given.
+pub fn wide_window_pipe(window: u32, level: Option<u32>) -> Vec<u8> {
+    let order = ByteOrder::NATIVE;
+    let plain = pipe(order);
+    let header = plain.len() - records(order).bytes.len();
+    let mut pipe = Bytes::new(order);
+    pipe.raw(&plain[..header]);
+    if let Some(level) = level {
+        let mut body = pipe.part();
+        body.u64(27).u32(1).u32(1).u32(level).u32(3).u32(1 << 20);
+        pipe.record(80, 0, &body.bytes);
+    }
+    let mut encoder = zstd::Encoder::new(Vec::new(), 3).expect("an encoder");
+    encoder.window_log(window).expect("a window");
+    encoder
+        .write_all(&records(order).bytes)
+        .and_then(|()| encoder.flush())
+        .expect("compressed");
+    let packed = encoder.finish().expect("compressed");
+    push_packed(&mut pipe, &packed, 1000, false);
+    pipe.bytes
+}
+
+fn push_packed(pipe: &mut Bytes, packed: &[u8], cut: usize, second_version: bool) {
     for part in packed.chunks(cut) {
         if second_version {
             let mut body = pipe.part();
@@ -199,7 +229,6 @@ pub fn compressed_pipe(order: ByteOrder, cut: usize, second_version: bool) -> Ve
             pipe.record(81, 0, part);
         }
     }
-    pipe.bytes
 }
 
 /// One recording of each kind, with a name.
