@@ -22,6 +22,8 @@ enum Command {
     Report(commands::report::Arguments),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(commands::info::Arguments),
+    /// Show every record of a profile in full, in time order
+    Dump(commands::dump::Arguments),
     /// Check what works on this machine, what does not, and how to mend it
     Doctor(commands::doctor::Arguments),
     /// List what this machine can count and sample
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => (125, commands::record::run(arguments)),
         Command::Report(arguments) => (1, commands::report::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
+        Command::Dump(arguments) => (1, commands::dump::run(arguments)),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),
         Command::List(arguments) => (1, commands::list::run(arguments)),
     };

@@ -5,6 +5,7 @@ use crate::modules::ModuleId;
 use crate::names::Names;
 use crate::profile::{EventProfile, Profile};
 use crate::stacks::Stacks;
+use std::collections::BTreeMap;
 
 /// What a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,12 @@ pub enum Dimension {
     Process,
     /// A thread.
     Thread,
+    /// A CPU.
+    Cpu,
+    /// A place in a module.
+    Address,
+    /// A line of a source file.
+    Line,
 }
 
 /// Counts at a place itself, and at it or anything it called.
@@ -33,7 +40,8 @@ pub struct SelfAndTotal {
 /// One row: what it stands for, and its counts for each event that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregateRow {
-    /// A function, module, process or thread id, as the dimension says.
+    /// A function, module, process, thread, frame or line id or a CPU's number (`u32::MAX` for samples that do not tell
+    /// theirs), as the dimension says.
     pub key: u32,
     /// In the order of the events asked for.
     pub counts: Vec<SelfAndTotal>,
@@ -42,7 +50,8 @@ pub struct AggregateRow {
 /// The rows of `profile` along `dimension` with counts of `events` (indices of [`Profile::events`]); rows without any
 /// count are left out. Rows are in the order of their keys.
 ///
-/// Processes and threads need [`crate::LoadOptions::threads`], else there are no rows.
+/// Processes and threads need [`crate::LoadOptions::threads`], CPUs [`crate::LoadPlan::cpus`], else there are no rows.
+/// Lines need [`Names::find_lines`].
 pub fn aggregate(
     profile: &Profile,
     names: &Names,
@@ -55,6 +64,9 @@ pub fn aggregate(
         Dimension::Module => profile.modules().len(),
         Dimension::Process => tasks.processes().len(),
         Dimension::Thread => tasks.threads().len(),
+        Dimension::Address => profile.frames().len(),
+        Dimension::Line => names.lines().len(),
+        Dimension::Cpu => return by_cpu(profile, events),
     };
     let columns: Vec<Vec<SelfAndTotal>> = events
         .iter()
@@ -70,6 +82,11 @@ pub fn aggregate(
                 tasks.threads()[thread as usize].process
             }),
             Dimension::Thread => by_thread_key(profile, event, keys, |thread| thread),
+            Dimension::Line => by_frame_key(profile, event, keys, |frame| names.line_of(frame)),
+            // CPUs went another way.
+            Dimension::Address | Dimension::Cpu => {
+                by_frame_key(profile, event, keys, |frame| frame)
+            }
         })
         .collect();
     (0..keys)
@@ -83,6 +100,26 @@ pub fn aggregate(
             key: u32::try_from(key).unwrap_or(u32::MAX),
             counts: columns.iter().map(|column| column[key]).collect(),
         })
+        .collect()
+}
+
+/// CPUs' numbers may have gaps, and those of a hostile file any size.
+fn by_cpu(profile: &Profile, events: &[usize]) -> Vec<AggregateRow> {
+    let mut rows: BTreeMap<u32, Vec<SelfAndTotal>> = BTreeMap::new();
+    for (column, event) in events.iter().enumerate() {
+        let Some(event) = profile.events().get(*event) else {
+            continue;
+        };
+        profile.cpus(event, |cpu, count| {
+            let cells = rows
+                .entry(cpu)
+                .or_insert_with(|| vec![SelfAndTotal::default(); events.len()]);
+            cells[column].own.add(count);
+            cells[column].total.add(count);
+        });
+    }
+    rows.into_iter()
+        .map(|(key, counts)| AggregateRow { key, counts })
         .collect()
 }
 

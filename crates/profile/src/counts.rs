@@ -20,6 +20,12 @@ impl Count {
         self.weight = self.weight.saturating_add(other.weight);
     }
 
+    /// Adds one sample.
+    #[inline]
+    pub(crate) fn add_sample(&mut self, weight: u64) {
+        self.add(Count { samples: 1, weight });
+    }
+
     /// Whether there is no sample.
     pub fn is_zero(&self) -> bool {
         self.samples == 0
@@ -31,6 +37,15 @@ impl Count {
 pub(crate) struct Dense(Vec<Count>);
 
 impl Dense {
+    /// Keeps the counts of those ids only; `keep` is not asked for others.
+    pub(crate) fn retain_counted(&mut self, keep: impl Fn(u32) -> bool) {
+        for (id, count) in (0_u32..).zip(&mut self.0) {
+            if !count.is_zero() && !keep(id) {
+                *count = Count::default();
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, id: u32, count: Count) {
         let index = id as usize;
@@ -62,6 +77,11 @@ impl Pairs {
             .into_mut()
             .1
             .add(count);
+    }
+
+    /// Keeps the counts of those pairs only.
+    pub(crate) fn retain(&mut self, keep: impl Fn((u32, u32)) -> bool) {
+        self.0.retain(|(pair, _)| keep(*pair));
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = ((u32, u32), Count)> + '_ {

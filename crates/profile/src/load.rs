@@ -6,12 +6,14 @@ use crate::frames::{Frame, FrameId, Frames};
 use crate::hash::FxBuildHasher;
 use crate::losses::Losses;
 use crate::modules::{self, ModuleId, Modules};
+use crate::plan::LoadPlan;
 use crate::profile::{EventProfile, Profile};
 use crate::shape::SampleShape;
 use crate::sideband::without_padding;
 use crate::space::{CopyBudget, Space};
 use crate::stacks::{StackId, Stacks};
 use crate::tasks::{ProcessId, Tasks, ThreadId};
+use crate::unwinding::Unwinding;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::{CpuMode, RecordLayout, RecordType};
@@ -31,7 +33,12 @@ pub struct LoadOptions {
 impl Profile {
     /// Reads a recording. This never fails: what is damaged or lost is counted in [`Profile::losses`].
     pub fn load(data: &PerfData, options: LoadOptions) -> Profile {
-        let mut loader = Loader::new(data, options);
+        Profile::load_with(data, &options.into())
+    }
+
+    /// Reads a recording as `plan` says. This never fails either.
+    pub fn load_with(data: &PerfData, plan: &LoadPlan) -> Profile {
+        let mut loader = Loader::new(data, plan);
         let summary = data.read(|record| {
             loader.record(&record);
             ControlFlow::Continue(())
@@ -47,14 +54,25 @@ pub(crate) struct EventState {
     pub(crate) layout: RecordLayout,
     total: Count,
     places: Dense,
-    threads: Pairs,
+    parts: Pairs,
     has_chains: bool,
     copies_stacks: bool,
+    /// Samples before any filter.
+    all: Count,
 }
 
 pub(crate) struct Loader<'a> {
     pub(crate) data: &'a PerfData,
+    pub(crate) plan: &'a LoadPlan,
     pub(crate) options: LoadOptions,
+    /// Whether there is a filter at all.
+    filtered: bool,
+    /// The time of the first sample.
+    first_time: Option<u64>,
+    /// There where stacks were copied.
+    pub(crate) unwinding: Option<Box<Unwinding>>,
+    /// Whether counts are kept apart by thread or CPU.
+    parted: bool,
     pub(crate) events: Vec<EventState>,
     /// The only event that samples, to which samples of unknown ids belong.
     pub(crate) only_sampler: Option<usize>,
@@ -83,7 +101,7 @@ pub(crate) struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    fn new(data: &'a PerfData, options: LoadOptions) -> Self {
+    fn new(data: &'a PerfData, plan: &'a LoadPlan) -> Self {
         let events: Vec<EventState> = data
             .events()
             .iter()
@@ -92,11 +110,20 @@ impl<'a> Loader<'a> {
                 layout: event.layout.clone(),
                 total: Count::default(),
                 places: Dense::default(),
-                threads: Pairs::default(),
+                parts: Pairs::default(),
                 has_chains: event.attr.sample_type.contains(SampleType::CALLCHAIN),
-                copies_stacks: event.attr.sample_type.contains(SampleType::STACK_USER),
+                copies_stacks: plan.options.call_chains
+                    && event
+                        .attr
+                        .sample_type
+                        .contains(SampleType::STACK_USER | SampleType::REGS_USER),
+                all: Count::default(),
             })
             .collect();
+        let unwinding = events.iter().any(|event| event.copies_stacks).then(|| {
+            let machine = data.features().arch.as_deref();
+            Box::new(Unwinding::new(machine, plan.symbols.clone()))
+        });
         let mut samplers = data
             .events()
             .iter()
@@ -121,7 +148,12 @@ impl<'a> Loader<'a> {
         ));
         Loader {
             data,
-            options,
+            plan,
+            options: plan.options,
+            filtered: !plan.filter.is_empty(),
+            first_time: None,
+            unwinding,
+            parted: plan.options.threads || plan.cpus,
             events,
             only_sampler,
             modules,
@@ -176,54 +208,69 @@ impl<'a> Loader<'a> {
             return;
         };
         let thread = self.tasks.thread(sample.pid, sample.tid);
-        let mode = record.raw.misc.cpu_mode();
+        if self.filtered {
+            let first = *self.first_time.get_or_insert(record.time.unwrap_or(0));
+            let elapsed = record.time.map(|time| time.saturating_sub(first));
+            let filter = &self.plan.filter;
+            if !filter.passes(&self.tasks, thread, sample.cpu, elapsed) {
+                if self.events[event].shape.reads_group() {
+                    self.group(event, record, None);
+                } else {
+                    self.events[event].all.add_sample(sample.weight);
+                }
+                return;
+            }
+        }
         let process = self.tasks.threads()[thread as usize].process;
         self.grow(process);
-        let place = match sample.chain {
-            None => {
+        let mode = record.raw.misc.cpu_mode();
+        let place = if self.options.call_chains {
+            let (stack, innermost) = self
+                .unwound(event, record, process, thread)
+                .or_else(|| {
+                    let chain = sample.chain?;
+                    Some((self.chain(process, thread, &chain), innermost(&chain)))
+                })
+                .unwrap_or((Stacks::ROOT, None));
+            if stack != Stacks::ROOT && innermost == Some(sample.ip) {
+                stack
+            } else {
                 let frame = self.resolve(process, mode, sample.ip);
-                self.count_unmapped(frame);
-                if self.options.call_chains {
-                    self.stacks.child(Stacks::ROOT, frame)
-                } else {
-                    frame
-                }
+                self.stacks.child(stack, frame)
             }
-            Some(chain) => {
-                let caller = self.chain(process, thread, &chain);
-                if caller != Stacks::ROOT && innermost(&chain) == Some(sample.ip) {
-                    let leaf = self.stacks.get(caller).frame;
-                    self.count_unmapped(leaf);
-                    caller
-                } else {
-                    let frame = self.resolve(process, mode, sample.ip);
-                    self.count_unmapped(frame);
-                    self.stacks.child(caller, frame)
-                }
-            }
+        } else {
+            self.resolve(process, mode, sample.ip)
+        };
+        self.count_unmapped(place);
+        let part = if self.options.threads {
+            thread
+        } else {
+            sample.cpu.unwrap_or(u32::MAX)
         };
         if self.events[event].shape.reads_group() {
-            self.group(event, record, thread, place);
+            self.group(event, record, Some((part, place)));
         } else {
-            self.count(event, thread, place, sample.weight);
+            self.count(event, part, place, sample.weight);
         }
     }
 
+    /// Counts a sample at a place; `part` is the thread or CPU by which counts are kept apart.
     #[inline]
-    fn count(&mut self, event: usize, thread: ThreadId, place: u32, weight: u64) {
+    fn count(&mut self, event: usize, part: u32, place: u32, weight: u64) {
         let count = Count { samples: 1, weight };
         let state = &mut self.events[event];
+        state.all.add(count);
         state.total.add(count);
-        if self.options.threads {
-            state.threads.add((thread, place), count);
+        if self.parted {
+            state.parts.add((part, place), count);
         } else {
             state.places.add(place, count);
         }
     }
 
     /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
-    /// group whose value has grown, by as much as it has grown.
-    fn group(&mut self, event: usize, record: &FileRecord<'_>, thread: ThreadId, place: u32) {
+    /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
+    fn group(&mut self, event: usize, record: &FileRecord<'_>, place: Option<(u32, u32)>) {
         let sample = self.events[event].layout.sample(&record.raw);
         let Some(values) = sample.ok().and_then(|sample| sample.read) else {
             self.losses.malformed += 1;
@@ -237,13 +284,49 @@ impl<'a> Loader<'a> {
             let grown = value.value.saturating_sub(*before);
             *before = value.value;
             let member = *member;
-            if grown > 0 {
-                self.count(member, thread, place, grown);
+            match place {
+                _ if grown == 0 => {}
+                Some((part, place)) => self.count(member, part, place, grown),
+                None => self.events[member].all.add_sample(grown),
             }
         }
     }
 
-    fn count_unmapped(&mut self, frame: FrameId) {
+    /// The stack that a copy of the user's tells, and its innermost address.
+    fn unwound(
+        &mut self,
+        event: usize,
+        record: &FileRecord<'_>,
+        process: ProcessId,
+        thread: ThreadId,
+    ) -> Option<(StackId, Option<u64>)> {
+        let state = &self.events[event];
+        if !state.copies_stacks {
+            return None;
+        }
+        let sample = state.layout.sample(&record.raw).ok()?;
+        let mut unwinding = self.unwinding.take()?;
+        let index = process as usize;
+        let result = unwinding
+            .chain(
+                index,
+                self.versions[index],
+                &self.spaces[index],
+                &self.modules,
+                &sample,
+            )
+            .map(|chain| (self.chain(process, thread, &chain), innermost(&chain)));
+        self.unwinding = Some(unwinding);
+        result
+    }
+
+    /// Counts a sample outside of all mappings.
+    fn count_unmapped(&mut self, place: u32) {
+        let frame = if self.options.call_chains {
+            self.stacks.get(place).frame
+        } else {
+            place
+        };
         if self.frames.get(frame).module == Modules::UNKNOWN {
             self.losses.unmapped += 1;
         }
@@ -296,6 +379,10 @@ impl<'a> Loader<'a> {
         self.frames.freeze();
         self.stacks.freeze();
         self.tasks.freeze();
+        if let Some(unwinding) = &self.unwinding {
+            self.losses.unwinding = unwinding.counts;
+            self.losses.unwinding_notes = unwinding.notes();
+        }
         self.losses.spaces_not_copied = self.budget.refused();
         let features = self.data.features();
         let recorded_kernel = RecordedKernel {
@@ -310,23 +397,21 @@ impl<'a> Loader<'a> {
             .events
             .into_iter()
             .zip(self.data.events())
-            .map(|(state, description)| {
-                if state.copies_stacks {
-                    self.losses.stacks_not_unwound += state.total.samples;
-                }
-                EventProfile {
-                    name: description.name.clone(),
-                    attr: description.attr.clone(),
-                    total: state.total,
-                    has_chains: state.has_chains,
-                    weighs_events: state.shape.weighs_events(&description.attr),
-                    places: state.places,
-                    threads: state.threads,
-                }
+            .map(|(state, description)| EventProfile {
+                name: description.name.clone(),
+                attr: description.attr.clone(),
+                all: state.all,
+                total: state.total,
+                has_chains: state.has_chains,
+                weighs_events: state.shape.weighs_events(&description.attr),
+                places: state.places,
+                parts: state.parts,
             })
             .collect();
         Profile {
             options: self.options,
+            by_thread: self.options.threads,
+            by_cpu: self.parted && !self.options.threads,
             events,
             modules: self.modules,
             frames: self.frames,

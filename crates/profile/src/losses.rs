@@ -1,6 +1,8 @@
 //! What is missing from the counts.
 
+use crate::unwinding::UnwindCounts;
 use dioptra_perfdata::ReadSummary;
+use dioptra_symbols::Note;
 
 /// What was lost, damaged or could not be told, all counted.
 #[derive(Clone, Debug, Default)]
@@ -18,8 +20,10 @@ pub struct Losses {
     pub unmapped: u64,
     /// Call chains with marks that do not exist; their samples count without callers.
     pub bad_chains: u64,
-    /// Samples with a copy of the user's stack, from which the callers were not found.
-    pub stacks_not_unwound: u64,
+    /// How the callers of samples with a copy of the user's stack were found, where call stacks were loaded.
+    pub unwinding: UnwindCounts,
+    /// What the unwinder told of modules: files that are not there or are other builds.
+    pub unwinding_notes: Vec<Note>,
     /// Processes whose mappings were given up because a hostile file asked for too many copies.
     pub spaces_not_copied: u64,
 }

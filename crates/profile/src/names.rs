@@ -7,6 +7,7 @@ use crate::profile::Profile;
 use dioptra_symbols::{ModuleKind, ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
 use hashbrown::HashMap;
 use rayon::prelude::*;
+use std::sync::Arc;
 
 /// The index of a [`FunctionName`] in [`Names`].
 pub type FunctionId = u32;
@@ -27,6 +28,20 @@ impl FunctionName {
     }
 }
 
+/// The index of a [`SourceLine`] in [`Names`].
+pub type LineId = u32;
+
+/// A line of a source file, in one module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// The module.
+    pub module: ModuleId,
+    /// The file with the directory it was compiled in; `None` for all places of the module whose line is not known.
+    pub file: Option<Arc<str>>,
+    /// The line, from 1; `None` where only the file is known.
+    pub line: Option<u32>,
+}
+
 /// What the symbolizer told of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleNote {
@@ -43,6 +58,9 @@ pub struct Names {
     /// By frame.
     of_frame: Vec<FunctionId>,
     notes: Vec<ModuleNote>,
+    lines: Vec<SourceLine>,
+    /// By frame; empty until lines were asked for.
+    line_of: Vec<LineId>,
 }
 
 /// How names are shown.
@@ -72,13 +90,7 @@ impl Names {
             .recorded_kernel
             .get_or_insert_with(|| profile.recorded_kernel().clone());
         let symbolizer = Symbolizer::new(options);
-        let mut by_module: Vec<Vec<(u64, FrameId)>> = vec![Vec::new(); profile.modules().len()];
-        for (id, frame) in (0_u32..).zip(profile.frames().iter()) {
-            if let Some(places) = by_module.get_mut(frame.module as usize) {
-                places.push((frame.address, id));
-            }
-        }
-        let named: Vec<Option<ModuleNames>> = by_module
+        let named: Vec<Option<ModuleNames>> = places_by_module(profile)
             .into_par_iter()
             .enumerate()
             .with_max_len(1)
@@ -134,10 +146,109 @@ impl Names {
         self.of_frame[frame as usize]
     }
 
+    /// Finds the source line of every place, on all cores. With inlining, a place is at the line of the inlined code.
+    pub fn find_lines(&mut self, profile: &Profile, options: SymbolOptions) {
+        let symbolizer = Symbolizer::new(options);
+        let found: Vec<_> = places_by_module(profile)
+            .into_par_iter()
+            .enumerate()
+            .with_max_len(1)
+            .filter_map(|(index, places)| {
+                let module = u32::try_from(index).ok()?;
+                (!places.is_empty())
+                    .then(|| (module, lines_of(profile, module, places, &symbolizer)))
+            })
+            .collect();
+        self.line_of = vec![0; profile.frames().len()];
+        let mut ids: HashMap<SourceLine, LineId, FxBuildHasher> = HashMap::default();
+        for (module, (places, notes)) in found {
+            for (frame, line) in places {
+                let id = *ids.entry(line).or_insert_with_key(|line| {
+                    self.lines.push(line.clone());
+                    // There are no more lines than frames, whose number fits.
+                    u32::try_from(self.lines.len() - 1).unwrap_or(u32::MAX)
+                });
+                self.line_of[frame as usize] = id;
+            }
+            let notes = notes.into_iter().map(|note| ModuleNote { module, note });
+            self.notes.extend(notes);
+        }
+    }
+
+    /// All lines in the order of their ids; none before [`Names::find_lines`].
+    pub fn lines(&self) -> &[SourceLine] {
+        &self.lines
+    }
+
+    /// The line of a place.
+    ///
+    /// # Panics
+    /// On a frame that is none of the profile for which lines were found.
+    #[inline]
+    pub fn line_of(&self, frame: FrameId) -> LineId {
+        self.line_of[frame as usize]
+    }
+
     /// What the symbolizer told of the modules that have places.
     pub fn notes(&self) -> &[ModuleNote] {
         &self.notes
     }
+}
+
+/// The address and id of each place, by module.
+fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
+    let mut by_module: Vec<Vec<(u64, FrameId)>> = vec![Vec::new(); profile.modules().len()];
+    for (id, frame) in (0_u32..).zip(profile.frames().iter()) {
+        if let Some(places) = by_module.get_mut(frame.module as usize) {
+            places.push((frame.address, id));
+        }
+    }
+    by_module
+}
+
+/// The line of each place of a module.
+fn lines_of(
+    profile: &Profile,
+    id: ModuleId,
+    mut places: Vec<(u64, FrameId)>,
+    symbolizer: &Symbolizer,
+) -> (Vec<(FrameId, SourceLine)>, Vec<Note>) {
+    let nowhere = SourceLine {
+        module: id,
+        file: None,
+        line: None,
+    };
+    let module = profile.modules().get(id);
+    if module.kind != ModuleKind::File {
+        let places = places
+            .into_iter()
+            .map(|(_, frame)| (frame, nowhere.clone()));
+        return (places.collect(), Vec::new());
+    }
+    let lines = symbolizer.lines(&ModuleRequest {
+        kind: module.kind,
+        path: module.path(),
+        build_id: module.build_id.as_deref(),
+    });
+    places.sort_unstable();
+    let reader = lines.reader();
+    let found = places
+        .into_iter()
+        .map(|(address, frame)| {
+            let line = reader
+                .frames(address)
+                .into_iter()
+                .next()
+                .filter(|place| place.file.is_some())
+                .map(|place| SourceLine {
+                    module: id,
+                    file: place.file,
+                    line: place.line,
+                });
+            (frame, line.unwrap_or_else(|| nowhere.clone()))
+        })
+        .collect();
+    (found, lines.notes())
 }
 
 fn name_module(

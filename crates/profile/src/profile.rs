@@ -15,6 +15,8 @@ use dioptra_symbols::RecordedKernel;
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub(crate) options: LoadOptions,
+    pub(crate) by_thread: bool,
+    pub(crate) by_cpu: bool,
     pub(crate) events: Vec<EventProfile>,
     pub(crate) modules: Modules,
     pub(crate) frames: Frames,
@@ -29,13 +31,15 @@ pub struct Profile {
 pub struct EventProfile {
     pub(crate) name: String,
     pub(crate) attr: Attr,
+    /// Before any filter.
+    pub(crate) all: Count,
     pub(crate) total: Count,
     pub(crate) has_chains: bool,
     pub(crate) weighs_events: bool,
-    /// By stack, or by frame where stacks were not asked for; empty where threads were.
+    /// By stack, or by frame where stacks were not asked for; empty where counts are kept apart.
     pub(crate) places: Dense,
-    /// By thread and stack or frame.
-    pub(crate) threads: Pairs,
+    /// By thread or CPU, and stack or frame.
+    pub(crate) parts: Pairs,
 }
 
 impl EventProfile {
@@ -49,7 +53,12 @@ impl EventProfile {
         &self.attr
     }
 
-    /// All its samples and their weight.
+    /// All its samples and their weight before any filter.
+    pub fn unfiltered(&self) -> Count {
+        self.all
+    }
+
+    /// Its samples and their weight, those that passed the filter.
     pub fn total(&self) -> Count {
         self.total
     }
@@ -134,17 +143,45 @@ impl Profile {
             .iter()
             .for_each(|(place, count)| visit(place, count));
         event
-            .threads
+            .parts
             .iter()
             .for_each(|((_, place), count)| visit(place, count));
     }
 
     /// Calls `visit` with every counted thread of an event; none without [`LoadOptions::threads`].
-    pub(crate) fn threads(&self, event: &EventProfile, mut visit: impl FnMut(ThreadId, Count)) {
+    pub(crate) fn threads(&self, event: &EventProfile, visit: impl FnMut(ThreadId, Count)) {
+        if self.by_thread {
+            self.parts(event, visit);
+        }
+    }
+
+    /// Calls `visit` with every counted CPU of an event (`u32::MAX` for samples that do not tell theirs); none
+    /// without [`crate::LoadPlan::cpus`].
+    pub(crate) fn cpus(&self, event: &EventProfile, visit: impl FnMut(u32, Count)) {
+        if self.by_cpu {
+            self.parts(event, visit);
+        }
+    }
+
+    fn parts(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event
-            .threads
+            .parts
             .iter()
-            .for_each(|((thread, _), count)| visit(thread, count));
+            .for_each(|((part, _), count)| visit(part, count));
+    }
+
+    /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
+    pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in &mut events {
+            let passes = |place| keep(self.leaf(place));
+            event.places.retain_counted(passes);
+            event.parts.retain(|(_, place)| passes(place));
+            let mut total = Count::default();
+            self.places(event, |_, count| total.add(count));
+            event.total = total;
+        }
+        self.events = events;
     }
 }
 

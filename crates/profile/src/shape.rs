@@ -9,6 +9,7 @@ pub(crate) struct Essence<'a> {
     pub ip: u64,
     pub pid: u32,
     pub tid: u32,
+    pub cpu: Option<u32>,
     pub weight: u64,
     pub chain: Option<U64s<'a>>,
 }
@@ -20,6 +21,7 @@ pub(crate) struct SampleShape {
     /// Bytes from the body's start; `None` where samples lack the field.
     ip: Option<usize>,
     task: Option<usize>,
+    cpu: Option<usize>,
     period: Option<usize>,
     chain: Option<usize>,
     /// The weight of a sample that does not tell its period.
@@ -40,17 +42,18 @@ impl SampleShape {
         };
         let before_ip = SampleType::IDENTIFIER;
         let before_task = before_ip | SampleType::IP;
-        let before_period = before_task
+        let before_cpu = before_task
             | SampleType::TID
             | SampleType::TIME
             | SampleType::ADDR
             | SampleType::ID
-            | SampleType::STREAM_ID
-            | SampleType::CPU;
+            | SampleType::STREAM_ID;
+        let before_period = before_cpu | SampleType::CPU;
         SampleShape {
             order: layout.order(),
             ip: offset(SampleType::IP, before_ip),
             task: offset(SampleType::TID, before_task),
+            cpu: offset(SampleType::CPU, before_cpu),
             period: offset(SampleType::PERIOD, before_period),
             chain: offset(SampleType::CALLCHAIN, before_period | SampleType::PERIOD),
             // A frequency is no period: without PERIOD such samples all weigh the same.
@@ -103,6 +106,10 @@ impl SampleShape {
             Some(offset) => (half(offset)?, half(offset + 4)?),
             None => (u32::MAX, u32::MAX),
         };
+        let cpu = match self.cpu {
+            Some(offset) => Some(half(offset)?),
+            None => None,
+        };
         let weight = match self.period {
             Some(offset) => word(offset)?,
             None => self.fixed_weight,
@@ -120,6 +127,7 @@ impl SampleShape {
             ip,
             pid,
             tid,
+            cpu,
             weight,
             chain,
         })
@@ -172,6 +180,7 @@ mod tests {
             assert_eq!(part.ip, whole.ip.unwrap_or(0), "{attr:?}");
             assert_eq!(part.pid, whole.pid.unwrap_or(u32::MAX), "{attr:?}");
             assert_eq!(part.tid, whole.tid.unwrap_or(u32::MAX), "{attr:?}");
+            assert_eq!(part.cpu, whole.cpu, "{attr:?}");
             assert_eq!(part.weight, whole.period.unwrap_or(5), "{attr:?}");
             assert_eq!(part.chain, whole.callchain, "{attr:?}");
         }

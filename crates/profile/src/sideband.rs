@@ -53,6 +53,12 @@ impl Loader<'_> {
                 if let Some(memo) = self.memos.get_mut(thread as usize) {
                     memo.forget();
                 }
+                if task.pid == task.tid
+                    && let Some(unwinding) = &mut self.unwinding
+                {
+                    let process = self.tasks.threads()[thread as usize].process;
+                    unwinding.forget(process as usize);
+                }
             }
             Ok(Record::Ksymbol(symbol, _)) => self.kernel_symbol(&symbol),
             Ok(_) => {}

@@ -157,6 +157,11 @@ impl Space {
         })
     }
 
+    /// All mappings by rising address.
+    pub(crate) fn mappings(&self) -> &[Mapping] {
+        &self.mappings.list
+    }
+
     /// The lowest address that is mapped.
     pub(crate) fn start(&self) -> Option<u64> {
         self.mappings.list.first().map(|mapping| mapping.start)

@@ -4,7 +4,7 @@ use crate::profile_facts::profile_facts;
 use crate::{Cell, Column, ColumnKind, Direction, Table, TableError, Unit};
 use dioptra_perfevents::{Attr, event_type};
 use dioptra_profile::{
-    AggregateRow, Dimension, EventProfile, Names, Profile, SelfAndTotal, aggregate,
+    AggregateRow, Dimension, EventProfile, Names, Profile, SelfAndTotal, UNKNOWN, aggregate,
 };
 
 /// Which table.
@@ -22,7 +22,7 @@ pub struct ByOptions {
 ///
 /// For each event there are the columns `total_percent` (with [`ByOptions::children`]), `self_percent`, `samples` and
 /// `weight`; with several events the second one's end in `_2`, and so on. Then come the names: `module`, `function`,
-/// `pid`, `process`, `tid`, `thread`, as the dimension asks.
+/// `pid`, `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, as the dimension asks.
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
@@ -68,7 +68,7 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 }
 
 /// The columns of one event.
-struct EventColumns {
+pub(crate) struct EventColumns {
     name: String,
     weight: u64,
     weight_unit: Option<Unit>,
@@ -76,7 +76,7 @@ struct EventColumns {
 }
 
 impl EventColumns {
-    fn new(event: &EventProfile, children: bool) -> Self {
+    pub(crate) fn new(event: &EventProfile, children: bool) -> Self {
         EventColumns {
             name: event.name().to_owned(),
             weight: event.total().weight,
@@ -85,7 +85,7 @@ impl EventColumns {
         }
     }
 
-    fn push_heads(&self, place: usize, heads: &mut Vec<Column>) {
+    pub(crate) fn push_heads(&self, place: usize, heads: &mut Vec<Column>) {
         let mut push = |id: &str, name: &str, kind, unit| {
             let id = match place {
                 0 => id.to_owned(),
@@ -108,7 +108,7 @@ impl EventColumns {
         }
     }
 
-    fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell>) {
+    pub(crate) fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell>) {
         if self.children {
             cells.push(Cell::ratio(count.total.weight, self.weight));
         }
@@ -137,12 +137,21 @@ fn name_heads(by: Dimension) -> Vec<Column> {
         Dimension::Module => &["module"],
         Dimension::Process => &["pid", "process"],
         Dimension::Thread => &["pid", "tid", "thread"],
+        Dimension::Cpu => &["cpu"],
+        Dimension::Address => &["module", "address", "function"],
+        Dimension::Line => &["module", "file", "line"],
         // The rest of a list that may grow has at least its key to show.
         _ => &["key"],
     };
     names
         .iter()
-        .map(|name| Column::new(*name, *name, ColumnKind::Name, Unit::None))
+        .map(|name| {
+            let kind = match *name {
+                "address" => ColumnKind::Address,
+                _ => ColumnKind::Name,
+            };
+            Column::new(*name, *name, kind, Unit::None)
+        })
         .collect()
 }
 
@@ -177,6 +186,24 @@ fn push_names(
             cells.push(number(process.map(|process| process.pid)));
             cells.push(number(thread.map(|thread| thread.tid)));
             cells.push(Cell::name(tasks.thread_name(row.key)));
+        }
+        Dimension::Cpu => cells.push(number(Some(row.key).filter(|cpu| *cpu != u32::MAX))),
+        Dimension::Address => {
+            let frame = profile.frames().get(row.key);
+            cells.push(module(frame.module));
+            cells.push(Cell::Address(frame.address));
+            let function = names.functions().get(names.of_frame(row.key) as usize);
+            cells.push(function.map_or(Cell::Empty, |function| Cell::name(&*function.name)));
+        }
+        Dimension::Line => {
+            if let Some(line) = names.lines().get(key) {
+                cells.push(module(line.module));
+                cells.push(match &line.file {
+                    Some(file) => Cell::name(&**file),
+                    None => Cell::name(UNKNOWN),
+                });
+                cells.push(number(line.line));
+            }
         }
         _ => cells.push(Cell::Count(row.key.into())),
     }

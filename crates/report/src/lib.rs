@@ -20,6 +20,7 @@ mod order;
 mod profile_facts;
 mod table;
 mod text;
+mod tree;
 
 pub use by::{ByOptions, by};
 pub use cell::Cell;
@@ -31,3 +32,4 @@ pub use machine::{write_csv, write_json};
 pub use order::LeftOut;
 pub use table::{Column, ColumnKind, Direction, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
+pub use tree::{TreeOptions, tree};

@@ -1,13 +1,13 @@
 //! What the reader of a profile's table has to know: totals, losses, missing names.
 
 use crate::by::weight_unit;
-use crate::{Facts, Severity, Unit};
+use crate::{Cell, Facts, Severity, Unit};
 use dioptra_profile::{Losses, ModuleId, Names, Profile, unresolved};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// How many modules without names are told one by one in text.
-const MODULES_TOLD: usize = 5;
+const MODULES_TOLD: usize = 3;
 
 /// The facts of `profile` as far as they concern `events` (indices of [`Profile::events`]). `names` may be empty
 /// where nothing was named.
@@ -23,12 +23,27 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
         facts.add(
             Severity::Info,
             "event",
-            format!("{}: {} samples{weight}", event.name(), total.samples),
+            format!("{}: {}{weight}", event.name(), samples(total.samples)),
             json!({"name": event.name(), "samples": total.samples, "weight": total.weight}),
         );
+        let all = event.unfiltered();
+        if all != total {
+            let share = Cell::ratio(total.weight, all.weight).value(Unit::Percent.scale());
+            facts.add(
+                Severity::Info,
+                "filtered",
+                format!(
+                    "{}: {} of {} samples passed the filter, {:.2} % of the weight; percentages are of these",
+                    event.name(),
+                    total.samples,
+                    all.samples,
+                    share.unwrap_or(0.0)
+                ),
+                json!({"event": event.name(), "samples": all.samples, "weight": all.weight}),
+            );
+        }
     }
     add_losses(&mut facts, profile.losses());
-    let stack_copies = profile.losses().stacks_not_unwound;
     if profile.options().call_chains {
         let without = |index: &usize| !profile.events()[*index].has_chains();
         if events.iter().all(without) && !events.is_empty() {
@@ -39,14 +54,7 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
                 true,
             );
         }
-        if stack_copies > 0 {
-            facts.add(
-                Severity::Loss,
-                "stacks_not_unwound",
-                format!("{stack_copies} samples hold copies of user stacks, which are not unwound: their totals lack user callers; record with --call-graph fp"),
-                stack_copies,
-            );
-        }
+        add_unwinding(&mut facts, profile.losses());
     }
     if !names.functions().is_empty() {
         add_missing_names(&mut facts, profile, names, events);
@@ -54,62 +62,131 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
     facts
 }
 
+/// `1 sample`, `2 samples`.
+fn samples(count: u64) -> String {
+    format!("{count} sample{}", if count == 1 { "" } else { "s" })
+}
+
+/// Tells for how many samples the callers could not be found from their copies of the stack, and why.
+fn add_unwinding(facts: &mut Facts, losses: &Losses) {
+    let counts = &losses.unwinding;
+    let reasons = [
+        (
+            "cut",
+            counts.cut,
+            "the stack goes on above the copy; record with --call-graph dwarf,SIZE for a larger one",
+        ),
+        ("no_table", counts.no_table, "code without unwind tables"),
+        ("broken", counts.broken, "the tables lead to no stack"),
+        (
+            "not_tried",
+            counts.not_tried,
+            "registers of a machine that is not unwound",
+        ),
+    ];
+    let told: Vec<String> = reasons
+        .iter()
+        .filter(|(_, count, _)| *count > 0)
+        .map(|(_, count, why)| format!("{count}: {why}"))
+        .collect();
+    if counts.incomplete() == 0 {
+        return;
+    }
+    let mut value = serde_json::Map::new();
+    value.insert("complete".to_owned(), counts.complete.into());
+    value.extend(reasons.map(|(id, count, _)| (id.to_owned(), count.into())));
+    let notes: Vec<String> = losses
+        .unwinding_notes
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    value.insert("notes".to_owned(), notes.into());
+    facts.add(
+        Severity::Loss,
+        "incomplete_stacks",
+        format!(
+            "the outer callers of {} were not found ({})",
+            samples(counts.incomplete()),
+            told.join("; ")
+        ),
+        Value::Object(value),
+    );
+}
+
 fn add_losses(facts: &mut Facts, losses: &Losses) {
     let summary = &losses.summary;
-    let mut loss = |id: &str, count: u64, text: &str| {
+    // What was lost, and what to say of one and of several.
+    let mut loss = |id: &str, count: u64, (one, several): (&str, &str), text: &str| {
         if count > 0 {
-            facts.add(Severity::Loss, id, format!("{count} {text}"), count);
+            let what = if count == 1 { one } else { several };
+            facts.add(Severity::Loss, id, format!("{count} {what}{text}"), count);
         }
     };
     loss(
         "lost_records",
         summary.lost,
-        "records were lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
+        ("record was", "records were"),
+        " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
     );
     loss(
         "lost_samples",
         summary.lost_samples,
-        "samples were lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
+        ("sample was", "samples were"),
+        " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
     );
     loss(
         "throttled",
         summary.throttled,
-        "times the kernel throttled an event; use a lower frequency (-F)",
+        ("time", "times"),
+        " the kernel throttled an event; use a lower frequency (-F)",
     );
     loss(
         "unknown_events",
         losses.unknown_event,
-        "samples are of events that the recording does not describe; they are in no count",
+        ("sample is of an event", "samples are of events"),
+        " that the recording does not describe, and in no count",
     );
     loss(
         "malformed_records",
         losses.malformed,
-        "records are shorter than their events say; they are in no count",
+        (
+            "record is shorter than its event says",
+            "records are shorter than their events say",
+        ),
+        ", and in no count",
     );
     loss(
         "bad_call_chains",
         losses.bad_chains,
-        "call chains are corrupt; their samples count without callers",
+        ("call chain is", "call chains are"),
+        " corrupt; such samples count without callers",
     );
     loss(
         "spaces_not_copied",
         losses.spaces_not_copied,
-        "processes have more mappings than make sense; theirs were dropped",
+        ("process has", "processes have"),
+        " more mappings than make sense; they were dropped",
     );
     loss(
         "unmapped_samples",
         losses.unmapped,
-        "samples lie outside of all known mappings",
+        ("sample lies", "samples lie"),
+        " outside of all known mappings",
     );
     loss(
         "skipped_records",
         summary.skipped,
-        "records are of unknown types or could not be unpacked; they were skipped",
+        (
+            "record is of an unknown type",
+            "records are of unknown types",
+        ),
+        " or could not be unpacked, and skipped",
     );
     loss(
         "late_records",
         summary.out_of_order,
-        "records came too late for the order of time; the mappings at their time may be others",
+        ("record", "records"),
+        " came too late for the order of time; the mappings at that time may be others",
     );
     if summary.damages > 0 {
         let list: Vec<Value> = summary
@@ -147,7 +224,10 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         facts.add(
             Severity::Fallback,
             "unknown_ids",
-            format!("{} samples have ids that the recording does not tell; they count for its only sampling event", losses.adopted),
+            format!(
+                "{} of ids that the recording does not tell; counted for its only sampling event",
+                samples(losses.adopted)
+            ),
             losses.adopted,
         );
     }
@@ -168,8 +248,8 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
         .map(|(module, count)| (module, count.samples))
         .collect();
     modules.sort_by_key(|(module, samples)| (std::cmp::Reverse(*samples), *module));
-    let samples: u64 = modules.iter().map(|(_, samples)| samples).sum();
-    if samples == 0 {
+    let unnamed: u64 = modules.iter().map(|(_, samples)| samples).sum();
+    if unnamed == 0 {
         return;
     }
     let list: Vec<Value> = modules
@@ -188,18 +268,34 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
     facts.add(
         Severity::Loss,
         "unnamed_samples",
-        format!("{samples} samples lie in {count} {plural} where no name was found for them"),
+        format!(
+            "{} in {count} {plural} where no name was found",
+            samples(unnamed)
+        ),
         list,
     );
-    for (module, samples) in modules.iter().take(MODULES_TOLD) {
+    let mut told = modules
+        .iter()
+        .filter_map(|(module, count)| Some((module, count, notes.get(module)?)));
+    for (module, count, notes) in told.by_ref().take(MODULES_TOLD) {
         let label = &profile.modules().get(*module).label;
-        for note in notes.get(module).into_iter().flatten() {
+        for note in notes {
             facts.add(
                 Severity::Loss,
                 "names",
-                format!("{samples} samples of {label}: {note}"),
+                format!("{} of {label}: {note}", samples(*count)),
                 note.as_str(),
             );
         }
+    }
+    let more = told.count();
+    if more > 0 {
+        let plural = if more == 1 { "module" } else { "modules" };
+        facts.add(
+            Severity::Loss,
+            "names_left_out",
+            format!("{more} more {plural} without names; --format json tells of each"),
+            more,
+        );
     }
 }

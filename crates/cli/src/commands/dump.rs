@@ -1,0 +1,147 @@
+//! `dioptra dump`: every record in full, in time order.
+
+mod fields;
+mod json;
+mod registers;
+mod text;
+
+use anyhow::bail;
+use clap::ValueEnum;
+use dioptra_perfdata::{FileRecord, PerfData};
+use fields::Fields;
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra dump`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra dump | less                        all records of perf.data
+  dioptra dump --type SAMPLE -i other.data   its samples only
+  dioptra dump --format json | jq -c 'select(.type == \"COMM\")'")]
+pub struct Arguments {
+    /// The profile; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// How to show the records
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    format: Shape,
+    /// Show records of this type only, such as SAMPLE or MMAP2; may be given several times
+    #[arg(long = "type", value_name = "TYPE")]
+    kinds: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// A line for each record; what has many parts, such as a call chain, on indented lines below it
+    Text,
+    /// An object for each record, one a line
+    Json,
+}
+
+/// Where records go: one after the other, each as fields.
+trait Sink {
+    /// Starts a record.
+    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()>;
+    /// Adds a field to it.
+    fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()>;
+    /// Ends it.
+    fn end(&mut self) -> io::Result<()>;
+}
+
+/// A field's value.
+enum Value<'a> {
+    Number(u64),
+    /// A process's or thread's number; -1 is nobody's.
+    Task(u32),
+    Address(u64),
+    Flag(bool),
+    Word(&'a str),
+    /// Text of any encoding.
+    Text(&'a [u8]),
+    /// Opaque bytes.
+    Bytes(&'a [u8]),
+    /// Addresses and words among them.
+    Chain(&'a [Link]),
+    /// Named numbers.
+    Registers(&'a [(String, u64)]),
+    /// Equal things, each of fields.
+    List(&'a [Vec<(&'static str, Value<'a>)>]),
+}
+
+/// An entry of a call chain.
+enum Link {
+    Address(u64),
+    /// What the addresses after it are of.
+    Mark(String),
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let data = super::report::open(&arguments.input)?;
+    let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let summary = match arguments.format {
+        Shape::Text => dump(&data, &arguments.kinds, text::Text::new(out)),
+        Shape::Json => dump(&data, &arguments.kinds, json::Json::new(out)),
+    }?;
+    let mut notes = io::stderr().lock();
+    if summary.damages > 0 {
+        writeln!(
+            notes,
+            "# loss: damage in the profile: {} time(s); damaged records were skipped",
+            summary.damages
+        )?;
+    }
+    if summary.skipped > 0 {
+        writeln!(
+            notes,
+            "# loss: {} records are of unknown types or could not be unpacked",
+            summary.skipped
+        )?;
+    }
+    if let Some(offset) = summary.stopped_at {
+        bail!(
+            "{}: damaged at byte {offset}, where reading stopped; what lies before is shown. Copy or record it again",
+            arguments.input.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes all records of `kinds`, or of all types where there are none.
+fn dump(
+    data: &PerfData,
+    kinds: &[String],
+    mut sink: impl Sink,
+) -> io::Result<dioptra_perfdata::ReadSummary> {
+    let fields = Fields::new(data);
+    let mut result = Ok(());
+    let summary = data.read(|record| {
+        let kind = kind_name(&record);
+        if !kinds.is_empty()
+            && !kinds
+                .iter()
+                .any(|wanted| wanted.eq_ignore_ascii_case(&kind))
+        {
+            return ControlFlow::Continue(());
+        }
+        result = sink
+            .begin(&record, &kind)
+            .and_then(|()| fields.push(&record, &mut sink))
+            .and_then(|()| sink.end());
+        match result {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    });
+    result.map(|()| summary)
+}
+
+/// perf's name of the record's type, or its number.
+fn kind_name(record: &FileRecord<'_>) -> std::borrow::Cow<'static, str> {
+    match dioptra_perfdata::record_name(record.raw.kind) {
+        Some(name) => name.into(),
+        None => format!("{}", record.raw.kind.0).into(),
+    }
+}

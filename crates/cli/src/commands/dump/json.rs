@@ -1,0 +1,103 @@
+//! Records as JSON: an object for each, one a line.
+//!
+//! Addresses are hexadecimal text, since the numbers of many JSON readers are too short for them; opaque bytes are
+//! hexadecimal digits.
+
+use super::{Link, Sink, Value};
+use dioptra_perfdata::FileRecord;
+use std::io::{self, Write};
+
+pub struct Json<W: Write> {
+    out: W,
+}
+
+impl<W: Write> Json<W> {
+    pub fn new(out: W) -> Self {
+        Json { out }
+    }
+
+    fn string(&mut self, text: &str) -> io::Result<()> {
+        Ok(serde_json::to_writer(&mut self.out, text)?)
+    }
+
+    fn value(&mut self, value: &Value<'_>) -> io::Result<()> {
+        match value {
+            Value::Number(number) => write!(self.out, "{number}"),
+            Value::Task(id) => write!(self.out, "{}", id.cast_signed()),
+            Value::Address(address) => write!(self.out, "\"{address:#x}\""),
+            Value::Flag(flag) => write!(self.out, "{flag}"),
+            Value::Word(word) => self.string(word),
+            Value::Text(text) => self.string(&String::from_utf8_lossy(text)),
+            Value::Bytes(bytes) => {
+                write!(self.out, "\"")?;
+                for byte in *bytes {
+                    write!(self.out, "{byte:02x}")?;
+                }
+                write!(self.out, "\"")
+            }
+            Value::Chain(links) => {
+                write!(self.out, "[")?;
+                for (index, link) in links.iter().enumerate() {
+                    self.comma(index)?;
+                    match link {
+                        Link::Address(address) => write!(self.out, "\"{address:#x}\"")?,
+                        Link::Mark(mark) => self.string(mark)?,
+                    }
+                }
+                write!(self.out, "]")
+            }
+            Value::Registers(registers) => {
+                write!(self.out, "{{")?;
+                for (index, (name, value)) in registers.iter().enumerate() {
+                    self.comma(index)?;
+                    self.string(name)?;
+                    write!(self.out, ":\"{value:#x}\"")?;
+                }
+                write!(self.out, "}}")
+            }
+            Value::List(list) => {
+                write!(self.out, "[")?;
+                for (index, fields) in list.iter().enumerate() {
+                    self.comma(index)?;
+                    write!(self.out, "{{")?;
+                    for (index, (name, value)) in fields.iter().enumerate() {
+                        self.comma(index)?;
+                        self.string(name)?;
+                        write!(self.out, ":")?;
+                        self.value(value)?;
+                    }
+                    write!(self.out, "}}")?;
+                }
+                write!(self.out, "]")
+            }
+        }
+    }
+
+    fn comma(&mut self, index: usize) -> io::Result<()> {
+        if index > 0 {
+            write!(self.out, ",")?;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink for Json<W> {
+    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()> {
+        write!(self.out, "{{\"offset\":{},\"type\":", record.offset)?;
+        self.string(kind)?;
+        write!(self.out, ",\"time\":")?;
+        match record.time {
+            Some(time) => write!(self.out, "{time}"),
+            None => write!(self.out, "null"),
+        }
+    }
+
+    fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()> {
+        write!(self.out, ",\"{name}\":")?;
+        self.value(&value)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        writeln!(self.out, "}}")
+    }
+}

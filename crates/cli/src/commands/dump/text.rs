@@ -1,0 +1,108 @@
+//! Records as text: a line each, with indented lines below it for what has many parts.
+
+use super::{Link, Sink, Value};
+use dioptra_perfdata::FileRecord;
+use dioptra_report::escape;
+use std::io::{self, Write};
+
+/// How many opaque bytes are shown; their number is always told.
+const BYTES_SHOWN: usize = 64;
+
+pub struct Text<W: Write> {
+    out: W,
+    /// Lines that come after the record's own.
+    below: Vec<u8>,
+}
+
+impl<W: Write> Text<W> {
+    pub fn new(out: W) -> Self {
+        Text {
+            out,
+            below: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Sink for Text<W> {
+    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()> {
+        match record.time {
+            Some(time) => write!(
+                self.out,
+                "{:>6}.{:09}",
+                time / 1_000_000_000,
+                time % 1_000_000_000
+            )?,
+            None => write!(self.out, "{:>16}", "-")?,
+        }
+        write!(self.out, " {:#010x} {kind:<12}", record.offset)
+    }
+
+    fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()> {
+        match value {
+            Value::Chain(links) => {
+                writeln!(self.below, "    {name}:")?;
+                for link in links {
+                    match link {
+                        Link::Address(address) => writeln!(self.below, "        {address:#x}")?,
+                        Link::Mark(mark) => writeln!(self.below, "      [{mark}]")?,
+                    }
+                }
+                Ok(())
+            }
+            Value::Registers(registers) => {
+                write!(self.below, "    {name}:")?;
+                for (register, value) in registers {
+                    write!(self.below, " {register}={value:#x}")?;
+                }
+                writeln!(self.below)
+            }
+            Value::List(list) => {
+                writeln!(self.below, "    {name}:")?;
+                for fields in list {
+                    write!(self.below, "       ")?;
+                    for (name, value) in fields {
+                        write!(self.below, " {name}=")?;
+                        write_simple(&mut self.below, value)?;
+                    }
+                    writeln!(self.below)?;
+                }
+                Ok(())
+            }
+            value => {
+                write!(self.out, " {name}=")?;
+                write_simple(&mut self.out, &value)
+            }
+        }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        writeln!(self.out)?;
+        self.out.write_all(&self.below)?;
+        self.below.clear();
+        Ok(())
+    }
+}
+
+/// Writes a value of one part.
+fn write_simple(out: &mut impl Write, value: &Value<'_>) -> io::Result<()> {
+    match value {
+        Value::Number(number) => write!(out, "{number}"),
+        Value::Task(id) => write!(out, "{}", id.cast_signed()),
+        Value::Address(address) => write!(out, "{address:#x}"),
+        Value::Flag(flag) => write!(out, "{flag}"),
+        Value::Word(word) => write!(out, "{}", escape(word)),
+        Value::Text(text) => write!(out, "{}", escape(&String::from_utf8_lossy(text))),
+        Value::Bytes(bytes) => {
+            write!(out, "{}:", bytes.len())?;
+            for byte in bytes.iter().take(BYTES_SHOWN) {
+                write!(out, "{byte:02x}")?;
+            }
+            if bytes.len() > BYTES_SHOWN {
+                write!(out, "…")?;
+            }
+            Ok(())
+        }
+        // Only fields of the record itself have several parts.
+        Value::Chain(_) | Value::Registers(_) | Value::List(_) => write!(out, "…"),
+    }
+}

@@ -1,0 +1,104 @@
+//! What to read of a recording, and which of its samples to count.
+
+use crate::load::LoadOptions;
+use crate::tasks::{Tasks, ThreadId};
+use dioptra_symbols::SymbolOptions;
+use std::ops::RangeInclusive;
+
+/// How a recording is read: what is kept, which samples count, and where the modules lie.
+#[derive(Clone, Debug, Default)]
+pub struct LoadPlan {
+    /// What to keep.
+    pub options: LoadOptions,
+    /// Keep counts apart by CPU; not together with [`LoadOptions::threads`], which wins.
+    pub cpus: bool,
+    /// Which samples count.
+    pub filter: SampleFilter,
+    /// Where the modules lie whose tables unwind copies of user stacks.
+    pub symbols: SymbolOptions,
+}
+
+impl From<LoadOptions> for LoadPlan {
+    fn from(options: LoadOptions) -> Self {
+        LoadPlan {
+            options,
+            ..LoadPlan::default()
+        }
+    }
+}
+
+/// Which samples count, by what they tell of themselves. An empty list lets all pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleFilter {
+    /// Names that the thread had when it was sampled.
+    pub comms: Vec<String>,
+    /// Numbers of threads.
+    pub tids: Vec<u32>,
+    /// CPUs. Samples that do not tell theirs do not pass.
+    pub cpus: Vec<RangeInclusive<u32>>,
+    /// Nanoseconds since the recording's first sample: from this one on, up to before that one. Samples without a
+    /// time do not pass unless both are `None`.
+    pub time: (Option<u64>, Option<u64>),
+}
+
+impl SampleFilter {
+    /// Whether every sample passes.
+    pub fn is_empty(&self) -> bool {
+        *self == SampleFilter::default()
+    }
+
+    /// Whether a sample passes that was taken `elapsed` nanoseconds after the first one.
+    pub(crate) fn passes(
+        &self,
+        tasks: &Tasks,
+        thread: ThreadId,
+        cpu: Option<u32>,
+        elapsed: Option<u64>,
+    ) -> bool {
+        let of_task = || {
+            let known = tasks.threads().get(thread as usize);
+            (self.tids.is_empty() || known.is_some_and(|known| self.tids.contains(&known.tid)))
+                && (self.comms.is_empty() || self.comms.contains(&tasks.thread_name(thread)))
+        };
+        let of_cpu = || {
+            self.cpus.is_empty()
+                || cpu.is_some_and(|cpu| self.cpus.iter().any(|range| range.contains(&cpu)))
+        };
+        let in_time = || match (self.time, elapsed) {
+            ((None, None), _) => true,
+            (_, None) => false,
+            ((from, to), Some(elapsed)) => {
+                from.is_none_or(|from| from <= elapsed) && to.is_none_or(|to| elapsed < to)
+            }
+        };
+        in_time() && of_cpu() && of_task()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_condition_must_hold() {
+        let mut tasks = Tasks::default();
+        let thread = tasks.thread(10, 11);
+        tasks.rename(thread, b"worker");
+        let filter = SampleFilter {
+            comms: vec!["other".into(), "worker".into()],
+            tids: vec![11],
+            cpus: vec![0..=0, 2..=5],
+            time: (Some(100), Some(200)),
+        };
+        let passes = |cpu, elapsed| filter.passes(&tasks, thread, cpu, elapsed);
+        assert!(passes(Some(3), Some(100)));
+        assert!(!passes(Some(3), Some(200)), "the end is not within");
+        assert!(!passes(Some(3), Some(99)));
+        assert!(!passes(Some(1), Some(150)));
+        assert!(!passes(None, Some(150)));
+        assert!(!passes(Some(3), None));
+        let stranger = tasks.thread(12, 12);
+        assert!(!filter.passes(&tasks, stranger, Some(3), Some(150)));
+        assert!(SampleFilter::default().passes(&tasks, stranger, None, None));
+    }
+}

@@ -1,0 +1,74 @@
+//! A profile's call tree as a table.
+
+use crate::by::EventColumns;
+use crate::profile_facts::profile_facts;
+use crate::{Cell, Column, ColumnKind, Severity, Table, TableError, Unit};
+use dioptra_profile::{Names, Profile, TreeDirection, TreeLimits, call_tree};
+
+/// Which tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// What stands below a function.
+    pub direction: TreeDirection,
+    /// What is shown of it.
+    pub limits: TreeLimits,
+    /// Which events, as indices of [`Profile::events`]; `None` for all that sampled.
+    pub events: Option<Vec<usize>>,
+}
+
+/// Builds the call tree of `profile`, which must have been loaded with call chains, as a table whose rows have parents.
+///
+/// Columns are those of [`crate::by()`] with children, by function. In a tree of callees a row's total is what this
+/// path through the functions above it took, and self the part of it in the function itself. In a tree of callers a
+/// top row is a function with its self count, and the totals of the rows below say which callers these samples have.
+///
+/// # Errors
+/// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
+pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<Table, TableError> {
+    let mut events = options
+        .events
+        .clone()
+        .unwrap_or_else(|| profile.sampled_events());
+    events.retain(|index| *index < profile.events().len());
+    let columns: Vec<EventColumns> = events
+        .iter()
+        .map(|index| EventColumns::new(&profile.events()[*index], true))
+        .collect();
+    let mut heads = Vec::new();
+    for (place, event) in columns.iter().enumerate() {
+        event.push_heads(place, &mut heads);
+    }
+    for name in ["module", "function"] {
+        heads.push(Column::new(name, name, ColumnKind::Name, Unit::None));
+    }
+    let mut table = Table::new(heads);
+    let tree = call_tree(profile, names, &events, options.direction, options.limits);
+    let mut ids: Vec<u32> = Vec::with_capacity(tree.rows.len());
+    for row in &tree.rows {
+        let mut cells = Vec::with_capacity(table.columns.len());
+        for (event, count) in columns.iter().zip(&row.counts) {
+            event.push_cells(*count, &mut cells);
+        }
+        // Functions are those of these names.
+        let function = &names.functions()[row.function as usize];
+        let module = profile.modules().get(function.module);
+        cells.push(Cell::name(&*module.label));
+        cells.push(Cell::name(&*function.name));
+        let parent = row.parent.and_then(|parent| ids.get(parent).copied());
+        ids.push(table.push(parent, cells)?);
+    }
+    table.facts = profile_facts(profile, names, &events);
+    if tree.left_out > 0 {
+        table.facts.add(
+            Severity::Info,
+            "tree_rows_left_out",
+            format!(
+                "{} rows of the tree are too light to be shown (less than {} % of the weight) or beyond --limit",
+                tree.left_out,
+                f64::from(options.limits.least) / 100.0
+            ),
+            tree.left_out,
+        );
+    }
+    Ok(table)
+}
