@@ -58,7 +58,7 @@ const TYPES: u32 = 128;
 
 /// Whether the kernel or perf would write such a header. All records but some of perf's fill whole words.
 #[inline]
-fn is_ordinary(raw: &RawRecord<'_>) -> bool {
+pub(crate) fn is_ordinary(raw: &RawRecord<'_>) -> bool {
     let kind = raw.kind.0;
     kind != 0 && kind < TYPES && (raw.body.len().is_multiple_of(WORD) || is_file_type(raw.kind))
 }

@@ -6,7 +6,7 @@ use crate::events::EventTable;
 use crate::kind::{file_type, is_file_type, record_name};
 use crate::source::Source;
 use crate::summary::ReadSummary;
-use crate::walk::{Next, Step, Stop, Walk, step};
+use crate::walk::{Next, Step, Stop, Walk, is_ordinary, step};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor};
 use std::ops::ControlFlow;
@@ -187,18 +187,11 @@ impl<'d> Stream<'d> {
             self.release();
         }
         while !self.ended {
-            match self.walk.next(self.at) {
-                Next::Record(found) => self.take(&found, table, summary, visit)?,
-                Next::Gap { to } => {
-                    let length = to - self.at;
-                    let why =
-                        format!("{length} bytes are no records; reading goes on at offset {to}");
-                    summary.damage(self.at as u64, self.tell(why));
-                    summary.skipped_bytes += length as u64;
-                    self.at = to;
-                    self.queue.break_off();
+            match step(self.bytes, self.at, self.order) {
+                Ok(found) if is_ordinary(&found.raw) => {
+                    self.take(&found, table, summary, visit)?;
                 }
-                Next::Stop(stop) => self.end(stop, summary),
+                _ => self.take_doubtful(table, summary, visit)?,
             }
             if self.queue.ready > 0 {
                 return ControlFlow::Continue(true);
@@ -206,6 +199,32 @@ impl<'d> Stream<'d> {
         }
         self.queue.release(u64::MAX);
         ControlFlow::Continue(self.queue.ready > 0)
+    }
+
+    /// Takes a record as few are, passes over bytes that are none, or ends.
+    #[cold]
+    fn take_doubtful<F>(
+        &mut self,
+        table: &EventTable,
+        summary: &mut ReadSummary,
+        visit: &mut F,
+    ) -> ControlFlow<()>
+    where
+        F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
+    {
+        match self.walk.next(self.at) {
+            Next::Record(found) => self.take(&found, table, summary, visit)?,
+            Next::Gap { to } => {
+                let length = to - self.at;
+                let why = format!("{length} bytes are no records; reading goes on at offset {to}");
+                summary.damage(self.at as u64, self.tell(why));
+                summary.skipped_bytes += length as u64;
+                self.at = to;
+                self.queue.break_off();
+            }
+            Next::Stop(stop) => self.end(stop, summary),
+        }
+        ControlFlow::Continue(())
     }
 
     /// Takes one record of the file.

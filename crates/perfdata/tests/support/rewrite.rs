@@ -35,8 +35,9 @@ pub fn rewrite(bytes: &[u8]) {
     while let Ok((raw, rest)) = RawRecord::split(records, ByteOrder::NATIVE) {
         let record = &records[..records.len() - rest.len()];
         records = rest;
-        // perf's own types have data behind them, or are read as compressed: the recorder writes none of those.
-        if is_file_type(raw.kind) {
+        // perf's own types have data behind them, or are read as compressed: the recorder writes none of those. The
+        // kernel's have a type and fill whole words; what does not may be taken for damage.
+        if is_file_type(raw.kind) || raw.kind.0 == 0 || record.len() % 8 != 0 {
             continue;
         }
         writer.write(record).expect("a record");
