@@ -15,11 +15,22 @@ use crate::table::{Recording, Row, Table, UNKNOWN};
 ///   functions chosen at load time (which it calls `@plt`), and none for the vdso without its cache. Such
 ///   rows count as unnamed. See also [`name_less`].
 pub fn assert_equal(recording: &Recording) -> Table {
+    assert_equal_with(recording, &[true, false], None, &[], &[])
+}
+
+/// As [`assert_equal`] with a key (see [`Recording::perfs`]) and options for both tools, with and without children; returns the last table.
+pub fn assert_equal_with(
+    recording: &Recording,
+    with_children: &[bool],
+    key: Option<&str>,
+    perfs_options: &[&str],
+    our_options: &[&str],
+) -> Table {
     let mut aliases = Aliases::new(recording.module_paths());
     let mut flat = Table::new();
-    for children in [true, false] {
-        let perfs = recording.perfs(children);
-        flat = recording.ours(children);
+    for children in with_children.iter().copied() {
+        let perfs = recording.perfs(children, key, perfs_options);
+        flat = recording.ours(children, our_options);
         assert!(
             !perfs.is_empty(),
             "perf reads no event of {:?}",

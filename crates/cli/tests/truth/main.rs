@@ -5,7 +5,10 @@
 
 mod alias;
 mod compare;
+mod filters;
+mod lines;
 mod table;
+mod trees;
 
 use compare::assert_equal;
 use dioptra_testprograms::{self as programs, Skip, or_skip};

@@ -41,14 +41,16 @@ fn run(command: &mut Command) -> String {
 }
 
 impl Recording {
-    /// perf's table of functions.
-    pub fn perfs(&self, children: bool) -> Table {
+    /// perf's table of functions, `more` being options of `perf report`. With a filter by comm or thread that must be
+    /// a `key` of the rows too (`comm`, `pid`): perf's filters pass or drop rows, not samples.
+    pub fn perfs(&self, children: bool, key: Option<&str>, more: &[&str]) -> Table {
+        let sort = key.map_or("dso,sym".to_owned(), |key| format!("{key},dso,sym"));
         let mut command = Command::new("perf");
         command
             .arg("--buildid-dir")
             .arg(&self.cache)
             .args(["report", "--stdio", "-g", "none"])
-            .args(["--no-inline", "--no-demangle", "--sort", "dso,sym"])
+            .args(["--no-inline", "--no-demangle", "--sort", &sort])
             .arg(if children {
                 "--children"
             } else {
@@ -56,22 +58,73 @@ impl Recording {
             })
             // Exact sums beside the percentages, and columns that can be told apart.
             .args(["--show-nr-samples", "--show-total-period"])
-            .args(["--field-separator", "|", "-i"])
+            .args(["--field-separator", "|"])
+            .args(more)
+            .arg("-i")
             .arg(&self.file);
         parse_perfs(&run(&mut command))
     }
 
-    /// Our table of functions.
-    pub fn ours(&self, children: bool) -> Table {
+    /// Our table of functions, `more` being options of `dioptra report`.
+    pub fn ours(&self, children: bool, more: &[&str]) -> Table {
+        let mut arguments = more.to_vec();
+        if children {
+            arguments.push("--children");
+        }
+        parse_ours(&self.ours_json(&arguments))
+    }
+
+    /// Our report as JSON.
+    pub fn ours_json(&self, arguments: &[&str]) -> serde_json::Value {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
         command
             .args(["report", "--no-demangle", "--format", "json", "-i"])
+            .arg(&self.file)
+            .args(arguments);
+        serde_json::from_str(&run(&mut command)).expect("valid JSON")
+    }
+
+    /// perf's stacks of functions, innermost first, with their weights.
+    pub fn perfs_folded(&self) -> BTreeMap<Vec<String>, u64> {
+        let mut command = Command::new("perf");
+        command
+            .arg("--buildid-dir")
+            .arg(&self.cache)
+            .args(["report", "--stdio", "--no-children"])
+            .args(["-g", "folded,0,callee,function,period"])
+            .args(["--no-inline", "--no-demangle", "--sort", "dso,sym", "-i"])
             .arg(&self.file);
-        if children {
-            command.arg("--children");
+        let mut folded = BTreeMap::new();
+        for line in run(&mut command).lines() {
+            let Some((weight, stack)) = line.split_once(' ') else {
+                continue;
+            };
+            let Ok(weight) = weight.parse::<u64>() else {
+                continue;
+            };
+            let path = stack.split(';').map(|name| {
+                let digits = name.strip_prefix("0x").unwrap_or(name);
+                let is_address = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                if is_address { UNKNOWN } else { name }.to_owned()
+            });
+            *folded.entry(path.collect()).or_default() += weight;
         }
-        let json = serde_json::from_str(&run(&mut command)).expect("valid JSON");
-        parse_ours(&json)
+        folded
+    }
+
+    /// The times of all samples in nanoseconds, in order.
+    pub fn times(&self) -> Vec<u64> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+        command
+            .args(["dump", "--format", "json", "--type", "SAMPLE", "-i"])
+            .arg(&self.file);
+        run(&mut command)
+            .lines()
+            .map(|line| {
+                let record: serde_json::Value = serde_json::from_str(line).expect("valid JSON");
+                record["time"].as_u64().expect("a time")
+            })
+            .collect()
     }
 
     /// The sums of weights of perf's rows by `key` (a sort key such as `pid`), as `perf report` prints that key.
@@ -156,6 +209,7 @@ fn parse_perfs(text: &str) -> Table {
     let mut table = Table::new();
     let mut event = String::new();
     let mut two_percentages = false;
+    let mut has_key = false;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# Samples: ") {
             // `1K of event 'cpu-clock'`, sometimes followed by more.
@@ -166,11 +220,16 @@ fn parse_perfs(text: &str) -> Table {
         } else if line.starts_with("# Overhead") {
             two_percentages = false;
         }
+        if line.contains("|Shared Object") {
+            // perf leaves a key out that has but one value.
+            let columns = line.matches('|').count() + 1;
+            has_key = columns > 5 + usize::from(two_percentages);
+        }
         if line.starts_with('#') || line.trim().is_empty() {
             continue;
         }
         let mut cells = line
-            .splitn(if two_percentages { 6 } else { 5 }, '|')
+            .splitn(5 + usize::from(two_percentages) + usize::from(has_key), '|')
             .map(str::trim);
         let mut next = || {
             cells
@@ -186,6 +245,9 @@ fn parse_perfs(text: &str) -> Table {
         let number = |text: &str| -> u64 { text.parse().unwrap_or_else(|_| panic!("{line}")) };
         let samples = number(next());
         let weight = number(next());
+        if has_key {
+            next();
+        }
         let module = next().to_owned();
         // `[.] name`, or `[.] 0x00007f…` where there is no name.
         let symbol = next();
@@ -249,10 +311,10 @@ fn parse_ours(json: &serde_json::Value) -> Table {
     table
 }
 
-fn array(value: &serde_json::Value) -> &[serde_json::Value] {
+pub fn array(value: &serde_json::Value) -> &[serde_json::Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn string(value: &serde_json::Value) -> String {
+pub fn string(value: &serde_json::Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
