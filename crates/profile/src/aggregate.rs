@@ -1,6 +1,7 @@
 //! Rows of tables: counts by function, module, process or thread.
 
 use crate::counts::Count;
+use crate::frames::FrameId;
 use crate::modules::ModuleId;
 use crate::names::Names;
 use crate::profile::{EventProfile, Profile};
@@ -178,6 +179,25 @@ fn by_frame_key(
 ///
 /// `names` must be those of `profile`.
 pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
+    by_module_where(profile, events, |frame| {
+        names.functions()[names.of_frame(frame) as usize].is_unknown()
+    })
+}
+
+/// How much of each module has no source line: modules with such samples, by their ids.
+///
+/// `names` must be those of `profile`, with lines.
+pub fn without_line(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
+    by_module_where(profile, events, |frame| {
+        names.lines()[names.line_of(frame) as usize].file.is_none()
+    })
+}
+
+fn by_module_where(
+    profile: &Profile,
+    events: &[usize],
+    wanted: impl Fn(FrameId) -> bool,
+) -> Vec<(ModuleId, Count)> {
     let mut modules = vec![Count::default(); profile.modules().len()];
     for event in events
         .iter()
@@ -185,9 +205,8 @@ pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(Mo
     {
         profile.places(event, |place, count| {
             let frame = profile.leaf(place);
-            let function = &names.functions()[names.of_frame(frame) as usize];
-            if function.is_unknown() {
-                modules[function.module as usize].add(count);
+            if wanted(frame) {
+                modules[profile.frames().get(frame).module as usize].add(count);
             }
         });
     }

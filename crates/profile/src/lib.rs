@@ -24,7 +24,7 @@ mod tasks;
 mod tree;
 mod unwinding;
 
-pub use aggregate::{AggregateRow, Dimension, SelfAndTotal, aggregate, unresolved};
+pub use aggregate::{AggregateRow, Dimension, SelfAndTotal, aggregate, unresolved, without_line};
 pub use counts::Count;
 pub use frames::{Frame, FrameId, Frames};
 pub use load::LoadOptions;

@@ -2,7 +2,10 @@
 
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
 use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
-use dioptra_profile::{Dimension, LoadOptions, Names, Profile, SelfAndTotal, UNKNOWN, aggregate};
+use dioptra_profile::{
+    CallTree, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, SelfAndTotal,
+    TreeDirection, TreeLimits, UNKNOWN, aggregate, call_tree,
+};
 use std::collections::BTreeMap;
 use std::io::Cursor;
 
@@ -91,13 +94,17 @@ impl Records {
     }
 
     fn load(&self, events: &[EventToWrite], options: LoadOptions) -> Profile {
+        self.load_with(events, &options.into())
+    }
+
+    fn load_with(&self, events: &[EventToWrite], plan: &LoadPlan) -> Profile {
         let mut file = Cursor::new(Vec::new());
         let mut writer = Writer::create(&mut file, events, WriteOptions::default()).unwrap();
         for record in &self.list {
             writer.write(record).unwrap();
         }
         writer.finish(&FeaturesToWrite::default()).unwrap();
-        Profile::load(&PerfData::from_bytes(file.into_inner()).unwrap(), options)
+        Profile::load_with(&PerfData::from_bytes(file.into_inner()).unwrap(), plan)
     }
 }
 
@@ -353,4 +360,132 @@ fn a_group_s_sample_counts_for_each_member_that_has_grown() {
         .collect();
     assert_eq!(totals, [(3, 37), (1, 3)]);
     assert_eq!(profile.sampled_events(), [0, 1]);
+}
+
+#[test]
+fn filters_leave_samples_out_and_tell_of_all() {
+    let mut records = Records::default();
+    records.comm(5, 5, false, "before");
+    records.map(5, 0x1000, 0x1000, 0, "/bin/it");
+    records.sample(ID, (5, 5), 0x1800, 1, &[]);
+    records.comm(5, 5, false, "after");
+    records.sample(ID, (5, 5), 0x1800, 10, &[]);
+    records.sample(ID, (5, 6), 0x9000, 100, &[]);
+    let left = |filter: SampleFilter| {
+        let plan = LoadPlan {
+            filter,
+            ..LoadPlan::default()
+        };
+        let profile = records.load_with(&flat(), &plan);
+        let event = &profile.events()[0];
+        assert_eq!(event.unfiltered().weight, 111);
+        event.total().weight
+    };
+    assert_eq!(left(SampleFilter::default()), 111);
+    let comm = |name: &str| SampleFilter {
+        comms: vec![name.to_owned()],
+        ..SampleFilter::default()
+    };
+    // The name is that at the sample's time.
+    assert_eq!(left(comm("before")), 1);
+    assert_eq!(left(comm("after")), 110);
+    assert_eq!(left(comm("it")), 0);
+    let of_thread = SampleFilter {
+        tids: vec![6],
+        ..SampleFilter::default()
+    };
+    assert_eq!(left(of_thread), 100);
+    let since = |from, to| SampleFilter {
+        time: (from, to),
+        ..SampleFilter::default()
+    };
+    assert_eq!(left(since(Some(0), None)), 111);
+    assert_eq!(left(since(Some(1), None)), 110);
+    assert_eq!(left(since(None, Some(1))), 1);
+
+    let mut profile = records.load(&flat(), LoadOptions::default());
+    let known: Vec<bool> = profile
+        .frames()
+        .iter()
+        .map(|frame| !profile.modules().get(frame.module).is_unknown())
+        .collect();
+    profile.retain_samples(|frame| known[frame as usize]);
+    assert_eq!(profile.events()[0].total().weight, 11);
+    assert_eq!(profile.events()[0].unfiltered().weight, 111);
+    assert_eq!(own_weights(&profile), named(&[("it", 11)]));
+}
+
+/// Each row's path of modules (functions have no names here) with its own and total weight.
+fn paths(profile: &Profile, tree: &CallTree, names: &Names) -> Vec<(String, u64, u64)> {
+    let mut paths: Vec<(String, u64, u64)> = Vec::new();
+    for row in &tree.rows {
+        let module = names.functions()[row.function as usize].module;
+        let label = &profile.modules().get(module).label;
+        let path = match row.parent {
+            Some(parent) => format!("{} {label}", paths[parent].0),
+            None => label.clone(),
+        };
+        let count = row.counts[0];
+        paths.push((path, count.own.weight, count.total.weight));
+    }
+    paths
+}
+
+#[test]
+fn trees_keep_recursion_apart() {
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/nonexistent/a");
+    records.map(5, 0x5000, 0x1000, 0, "/nonexistent/b");
+    let (a, b) = (0x1010, 0x5010);
+    // Innermost first: a called by b called by a; a alone; b called by a.
+    records.sample(ID, (5, 5), a, 1, &[4, USER, a, b, a]);
+    records.sample(ID, (5, 5), a, 10, &[2, USER, a]);
+    records.sample(ID, (5, 5), b, 100, &[3, USER, b, a + 4]);
+    let options = LoadOptions {
+        call_chains: true,
+        ..LoadOptions::default()
+    };
+    let events = [event("cpu-clock", attr(SampleType::CALLCHAIN), &[ID])];
+    let profile = records.load(&events, options);
+    let names = Names::find(&profile, dioptra_symbols::SymbolOptions::default());
+    let tree = |direction, least, width| {
+        let limits = TreeLimits { least, width };
+        let tree = call_tree(&profile, &names, &[0], direction, limits);
+        (paths(&profile, &tree, &names), tree.left_out)
+    };
+    let rows = |rows: &[(&str, u64, u64)]| -> Vec<(String, u64, u64)> {
+        rows.iter()
+            .map(|(path, own, total)| ((*path).to_owned(), *own, *total))
+            .collect()
+    };
+    let all = usize::MAX;
+    assert_eq!(
+        tree(TreeDirection::Callees, 0, all),
+        (
+            rows(&[("a", 10, 111), ("a b", 100, 101), ("a b a", 1, 1)]),
+            0
+        )
+    );
+    assert_eq!(
+        tree(TreeDirection::Callers, 0, all),
+        (
+            rows(&[
+                ("b", 100, 100),
+                ("b a", 0, 100),
+                ("a", 11, 11),
+                ("a b", 0, 1),
+                ("a b a", 0, 1)
+            ]),
+            0
+        )
+    );
+    // Five hundredths of the weight, and one row below each.
+    assert_eq!(
+        tree(TreeDirection::Callees, 500, all),
+        (rows(&[("a", 10, 111), ("a b", 100, 101)]), 1)
+    );
+    assert_eq!(
+        tree(TreeDirection::Callers, 0, 1),
+        (rows(&[("b", 100, 100), ("b a", 0, 100)]), 3)
+    );
 }

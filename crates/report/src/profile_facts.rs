@@ -2,7 +2,7 @@
 
 use crate::by::weight_unit;
 use crate::{Cell, Facts, Severity, Unit};
-use dioptra_profile::{Losses, ModuleId, Names, Profile, unresolved};
+use dioptra_profile::{Count, Losses, ModuleId, Names, Profile, unresolved, without_line};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -57,7 +57,12 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
         add_unwinding(&mut facts, profile.losses());
     }
     if !names.functions().is_empty() {
-        add_missing_names(&mut facts, profile, names, events);
+        let modules = unresolved(profile, names, events);
+        add_missing(&mut facts, profile, names, modules, &Missing::NAMES);
+    }
+    if !names.lines().is_empty() {
+        let modules = without_line(profile, names, events);
+        add_missing(&mut facts, profile, names, modules, &Missing::LINES);
     }
     facts
 }
@@ -128,9 +133,14 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         ("record was", "records were"),
         " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
     );
+    // perf writes LOST_SAMPLES records at its end with what LOST records have told already.
     loss(
         "lost_samples",
-        summary.lost_samples,
+        if summary.lost_samples <= summary.lost {
+            0
+        } else {
+            summary.lost_samples
+        },
         ("sample was", "samples were"),
         " lost while recording; use a larger buffer (-m) or a lower frequency (-F)",
     );
@@ -171,7 +181,11 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         "unmapped_samples",
         losses.unmapped,
         ("sample lies", "samples lie"),
-        " outside of all known mappings",
+        if summary.lost > 0 {
+            " outside of all known mappings; their mappings are probably among the lost records"
+        } else {
+            " outside of all known mappings"
+        },
     );
     loss(
         "skipped_records",
@@ -195,12 +209,20 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
             .map(|damage| json!({"offset": damage.offset, "why": damage.why.as_str()}))
             .collect();
         let first = summary.damaged.first().map_or_else(String::new, |damage| {
-            format!(" time(s), first at byte {}: {}", damage.offset, damage.why)
+            format!(", first at byte {}: {}", damage.offset, damage.why)
         });
+        let places = if summary.damages == 1 {
+            "place"
+        } else {
+            "places"
+        };
         facts.add(
             Severity::Loss,
             "damaged",
-            format!("damage in the profile: {} time(s){first}", summary.damages),
+            format!(
+                "the profile is damaged in {} {places} ({} bytes passed over){first}",
+                summary.damages, summary.skipped_bytes
+            ),
             list,
         );
     }
@@ -233,8 +255,33 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
     }
 }
 
-/// Tells which modules have samples that could not be named, and why.
-fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events: &[usize]) {
+/// What is missing of samples, and how it is told.
+struct Missing {
+    /// What was not found.
+    what: &'static str,
+    /// Ids of the facts: all of it, one module's, how many more modules.
+    ids: [&'static str; 3],
+}
+
+impl Missing {
+    const NAMES: Missing = Missing {
+        what: "name",
+        ids: ["unnamed_samples", "names", "names_left_out"],
+    };
+    const LINES: Missing = Missing {
+        what: "source line",
+        ids: ["samples_without_line", "lines", "lines_left_out"],
+    };
+}
+
+/// Tells which modules have samples that lack something, and why.
+fn add_missing(
+    facts: &mut Facts,
+    profile: &Profile,
+    names: &Names,
+    modules: Vec<(ModuleId, Count)>,
+    missing: &Missing,
+) {
     let mut notes: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
     for note in names.notes() {
         notes
@@ -242,7 +289,7 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
             .or_default()
             .push(note.note.to_string());
     }
-    let mut modules: Vec<(ModuleId, u64)> = unresolved(profile, names, events)
+    let mut modules: Vec<(ModuleId, u64)> = modules
         .into_iter()
         .filter(|(module, _)| !profile.modules().get(*module).is_unknown())
         .map(|(module, count)| (module, count.samples))
@@ -267,10 +314,11 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
     let plural = if count == 1 { "module" } else { "modules" };
     facts.add(
         Severity::Loss,
-        "unnamed_samples",
+        missing.ids[0],
         format!(
-            "{} in {count} {plural} where no name was found",
-            samples(unnamed)
+            "{} in {count} {plural} where no {} was found",
+            samples(unnamed),
+            missing.what
         ),
         list,
     );
@@ -282,7 +330,7 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
         for note in notes {
             facts.add(
                 Severity::Loss,
-                "names",
+                missing.ids[1],
                 format!("{} of {label}: {note}", samples(*count)),
                 note.as_str(),
             );
@@ -293,8 +341,11 @@ fn add_missing_names(facts: &mut Facts, profile: &Profile, names: &Names, events
         let plural = if more == 1 { "module" } else { "modules" };
         facts.add(
             Severity::Loss,
-            "names_left_out",
-            format!("{more} more {plural} without names; --format json tells of each"),
+            missing.ids[2],
+            format!(
+                "{more} more {plural} without {}s; --format json tells of each",
+                missing.what
+            ),
             more,
         );
     }
