@@ -334,9 +334,27 @@ fn text_has_every_record() {
 }
 
 #[test]
-fn a_closed_pipe_and_a_missing_file() {
+fn a_missing_file_is_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = dump(&[], &folder.path().join("none.data"));
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("none.data"));
+}
+
+#[test]
+fn a_reader_may_leave() {
+    let Some(folder) = programs::shared_data("perfdata") else {
+        return programs::skip("the shared recordings are not there");
+    };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["dump", "-i"])
+        .arg(folder.join("with-callchain.perf.data"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dioptra runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
 }

@@ -283,7 +283,8 @@ fn add_missing(
     missing: &Missing,
 ) {
     let mut notes: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
-    for note in names.notes() {
+    // A note that is no problem, such as where names came from, does not explain why there are none.
+    for note in names.notes().iter().filter(|note| note.note.is_problem()) {
         notes
             .entry(note.module)
             .or_default()

@@ -63,8 +63,12 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
             Severity::Info,
             "tree_rows_left_out",
             format!(
-                "{} rows of the tree are too light to be shown (less than {} % of the weight) or beyond --limit",
-                tree.left_out,
+                "{} of the tree not shown: less than {} % of the weight, or beyond --limit",
+                if tree.left_out == 1 {
+                    "1 row".to_owned()
+                } else {
+                    format!("{} rows", tree.left_out)
+                },
                 f64::from(options.limits.least) / 100.0
             ),
             tree.left_out,
