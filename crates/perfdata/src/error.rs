@@ -25,6 +25,19 @@ pub enum OpenError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A long stream could not be kept in a temporary file while it is read.
+    #[error(
+        "cannot keep {name} in the temporary directory {}: {source}; set TMPDIR to one with room, or save it to a file",
+        folder.display()
+    )]
+    Spool {
+        /// The stream, such as "standard input".
+        name: String,
+        /// The temporary directory.
+        folder: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// There is nothing in it.
     #[error(
         "{name} is empty: the recording wrote nothing, so it was killed at once or its disk was full; record again"

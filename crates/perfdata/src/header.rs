@@ -71,13 +71,7 @@ const HOSTNAME: u64 = 1 << 3;
 impl Header {
     /// Reads the header at the start of `bytes`; `name` is for messages.
     pub fn read(bytes: &[u8], name: &str) -> Result<Header, OpenError> {
-        if bytes.is_empty() {
-            return Err(OpenError::Empty { name: name.into() });
-        }
-        let order = byte_order(bytes).ok_or_else(|| OpenError::NotPerfData {
-            name: name.into(),
-            begins: describe_beginning(bytes),
-        })?;
+        let order = check_magic(bytes, name)?;
         let damaged = |offset: usize, what| OpenError::Header {
             name: name.into(),
             offset: offset as u64,
@@ -118,6 +112,20 @@ impl Header {
 }
 
 /// The byte order that the magic tells, `None` where it is none of perf's.
+/// How many bytes at the start of a recording [`check_magic`] looks at.
+pub(crate) const MAGIC_SIZE: u64 = 16;
+
+/// The byte order of the recording that starts with `bytes`; `name` is for messages.
+pub(crate) fn check_magic(bytes: &[u8], name: &str) -> Result<ByteOrder, OpenError> {
+    if bytes.is_empty() {
+        return Err(OpenError::Empty { name: name.into() });
+    }
+    byte_order(bytes).ok_or_else(|| OpenError::NotPerfData {
+        name: name.into(),
+        begins: describe_beginning(bytes),
+    })
+}
+
 fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
     match bytes.first_chunk::<8>()? {
         b"PERFILE2" => Some(ByteOrder::Little),

@@ -1,6 +1,7 @@
 //! Where a recording's bytes are: mapped files, or memory.
 
 use crate::error::OpenError;
+use crate::header::{MAGIC_SIZE, check_magic};
 use memmap2::{Advice, Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -81,7 +82,8 @@ impl Source {
         }
     }
 
-    /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name.
+    /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name. A stream
+    /// that is no recording is refused by its first bytes: it may have no end.
     pub fn spool(mut stream: impl Read, name: &str) -> Result<Source, OpenError> {
         let failed = |source| OpenError::Io {
             name: name.into(),
@@ -89,10 +91,15 @@ impl Source {
         };
         let mut bytes = Vec::new();
         (&mut stream)
+            .take(MAGIC_SIZE)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        check_magic(&bytes, name)?;
+        (&mut stream)
             .take(SPOOL_LIMIT)
             .read_to_end(&mut bytes)
             .map_err(failed)?;
-        if (bytes.len() as u64) < SPOOL_LIMIT {
+        if (bytes.len() as u64) < SPOOL_LIMIT + MAGIC_SIZE {
             return Ok(Source::Memory(bytes));
         }
         let mut to_file = || {
@@ -102,6 +109,10 @@ impl Source {
             file.seek(SeekFrom::Start(0))?;
             Source::map(&file)
         };
-        to_file().map_err(failed)
+        to_file().map_err(|source| OpenError::Spool {
+            name: name.into(),
+            folder: std::env::temp_dir(),
+            source,
+        })
     }
 }

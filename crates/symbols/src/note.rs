@@ -232,7 +232,7 @@ impl fmt::Display for Note {
             ),
             Self::KernelRestricted { path } => write!(
                 f,
-                "{}: the kernel hides its addresses; no kernel names. Run as root, or `sysctl kernel.kptr_restrict=0`",
+                "{}: the kernel hides its addresses; no kernel names. Run as root, or set kernel.kptr_restrict=0 and kernel.perf_event_paranoid=1 with sysctl (either hides them)",
                 path.display()
             ),
             Self::KernelReleaseDiffers { recorded, running } => write!(
