@@ -11,6 +11,10 @@ use crate::session::AttachedEvent;
 use crate::signals::SignalSource;
 use crate::summary::{EventSummary, Summary};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::time::Instant;
+
+/// Records read between two looks at the clock.
+const RECORDS_PER_LOOK: u32 = 64;
 
 /// What is known about each event, and what was seen of it.
 #[derive(Debug, Default)]
@@ -100,15 +104,30 @@ impl Delivery {
         self.spill
     }
 
-    /// Drains every ring once.
+    /// Drains every ring once. At `deadline` the events are disabled, even in the middle of it.
     pub(crate) fn round(
         &mut self,
         attachment: &mut Attachment,
+        mut deadline: Option<Instant>,
         listener: &mut dyn RecordListener,
     ) -> Drained {
         let parsed = listener.wants_parsed();
         let (records, bytes) = (self.totals.records, self.totals.bytes);
-        for ring in &mut attachment.rings {
+        let mut until_look = RECORDS_PER_LOOK;
+        // Aside, so that the attachment can be told to stop while they are read.
+        let mut rings = std::mem::take(&mut attachment.rings);
+        let mut look = |attachment: &mut Attachment| {
+            until_look -= 1;
+            if until_look == 0 {
+                until_look = RECORDS_PER_LOOK;
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    deadline = None;
+                    // The end of the session disables once more, and tells what goes wrong.
+                    let _ = attachment.disable();
+                }
+            }
+        };
+        for ring in &mut rings {
             let cpu = ring.cpu;
             if self.spill {
                 let mut rest = std::mem::take(&mut ring.spill);
@@ -116,14 +135,17 @@ impl Delivery {
                 while let Ok((record, after)) = RawRecord::split(at, ByteOrder::NATIVE) {
                     let length = at.len() - after.len();
                     self.one(cpu, &at[..length], &record, parsed, listener);
+                    look(attachment);
                     at = after;
                 }
             }
-            let drained = ring
-                .ring
-                .drain(|bytes, record| self.one(cpu, bytes, record, parsed, listener));
+            let drained = ring.ring.drain(|bytes, record| {
+                self.one(cpu, bytes, record, parsed, listener);
+                look(attachment);
+            });
             self.totals.damaged_bytes += drained.damaged;
         }
+        attachment.rings = rings;
         if let Some(signals) = attachment.signals.take() {
             self.signalled(&signals, attachment, parsed, listener);
             attachment.signals = Some(signals);

@@ -48,7 +48,7 @@ pub enum Refusal {
     NoSyscall,
     /// `ENOENT`: no such event or PMU.
     #[error(
-        "this machine does not have the event; virtual machines often have no hardware counters (see `list events`)"
+        "this machine does not have the event; virtual machines often have no hardware counters (see `dioptra list events`)"
     )]
     NotSupported,
     /// `EOPNOTSUPP`: the PMU lacks something that was asked for.
@@ -57,6 +57,12 @@ pub enum Refusal {
          modifier out or use another event"
     )]
     CannotSample,
+    /// `EOPNOTSUPP`: there are no branch records, in virtual machines most often.
+    #[error(
+        "no branch stacks here, as in most virtual machines; record without them, call chains with --call-graph fp or \
+         dwarf"
+    )]
+    NoBranchStacks,
     /// `ESRCH`: the thread ended.
     #[error("the thread has ended, or is a zombie")]
     NoThread,
@@ -154,6 +160,9 @@ impl Refusal {
             }
             Some(libc::ENOSYS) => Refusal::NoSyscall,
             Some(libc::ENOENT) => Refusal::NotSupported,
+            Some(libc::EOPNOTSUPP) if request.attr.branch_sample_type != 0 => {
+                Refusal::NoBranchStacks
+            }
             Some(libc::EOPNOTSUPP) => Refusal::CannotSample,
             Some(libc::ESRCH) => Refusal::NoThread,
             Some(libc::ENODEV | libc::ENXIO) => Refusal::CpuOffline,
@@ -336,7 +345,7 @@ mod tests {
     fn every_error_number_has_its_cause_and_remedy() {
         for (number, says) in [
             (libc::ENOSYS, "CONFIG_PERF_EVENTS"),
-            (libc::ENOENT, "list events"),
+            (libc::ENOENT, "dioptra list events"),
             (libc::EOPNOTSUPP, "modifier"),
             (libc::ESRCH, "ended"),
             (libc::ENODEV, "offline"),

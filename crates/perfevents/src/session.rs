@@ -109,6 +109,20 @@ impl Session {
         self
     }
 
+    /// Sets or removes the time at which sampling ends. From then on events are disabled, even in the middle of a
+    /// round, however long the listener takes for the rest of it; [`Session::run`] returns. For callers of
+    /// [`Session::read_once`], who call [`Session::finish`] then.
+    pub fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// When the events were disabled: by [`Session::disable`], the deadline or the end. `None` while they run.
+    pub fn disabled_at(&self) -> Option<Instant> {
+        self.attachment
+            .as_ref()
+            .and_then(|attachment| attachment.disabled_at)
+    }
+
     /// The settings.
     pub fn spec(&self) -> &SessionSpec {
         &self.spec
@@ -170,8 +184,12 @@ impl Session {
     /// The kernel's refusal.
     pub fn enable(&mut self) -> Result<(), EventError> {
         self.at_rest = false;
-        match &self.attachment {
-            Some(attachment) => attachment.leaders(|_, event| event.enable()),
+        match &mut self.attachment {
+            Some(attachment) => {
+                attachment.running = true;
+                attachment.disabled_at = None;
+                attachment.leaders(|_, event| event.enable())
+            }
             None => Ok(()),
         }
     }
@@ -182,14 +200,8 @@ impl Session {
     /// # Errors
     /// The kernel's refusal.
     pub fn disable(&mut self) -> Result<(), EventError> {
-        match &self.attachment {
-            Some(attachment) => attachment.leaders(|planned, event| {
-                if planned.spec.is_some() {
-                    event.disable()
-                } else {
-                    Ok(())
-                }
-            }),
+        match &mut self.attachment {
+            Some(attachment) => attachment.disable(),
             None => Ok(()),
         }
     }
@@ -254,7 +266,7 @@ impl Session {
             return Err(RunError::NotAttached);
         };
         if self.stop.take() {
-            let drained = self.delivery.round(attachment, listener);
+            let drained = self.delivery.round(attachment, self.deadline, listener);
             return Ok(Progress {
                 records: drained.records,
                 bytes: drained.bytes,
@@ -271,7 +283,7 @@ impl Session {
             .reader
             .wait(timeout, attachment, &self.stop, wake)
             .map_err(RunError::Poll)?;
-        let drained = self.delivery.round(attachment, listener);
+        let drained = self.delivery.round(attachment, self.deadline, listener);
         if let Some(ended) = self
             .reader
             .ended_threads(attachment)
@@ -316,8 +328,8 @@ impl Session {
             return Err(RunError::NotAttached);
         };
         // Twice: the first round may have found a ring full, into which nothing but the second's could be written.
-        self.delivery.round(attachment, listener);
-        self.delivery.round(attachment, listener);
+        self.delivery.round(attachment, None, listener);
+        self.delivery.round(attachment, None, listener);
         self.summary = self.delivery.sum_up(attachment);
         Ok(())
     }

@@ -126,6 +126,8 @@ fn terms_fill_the_bits_that_sysfs_names() {
     assert_eq!(machine.one("odd/config=0x123,config2=7/").attr.config2, 7);
     // An event of the CPU's PMU needs no PMU.
     assert_eq!(machine.one("mem-stores").attr.config, 0x82d0);
+    assert_eq!(machine.one("cpu-clock/freq=99,name=beat/u").name, "beat");
+    assert_eq!(machine.one("cpu-clock/freq=99/u").name, "cpu-clock/freq=99/u");
     let event = machine.one("cpu-clock/freq=99/");
     assert!(event.attr.flags.contains(AttrFlags::FREQ) && event.attr.sample_period == 99);
     let mut event = machine.one("cpu-clock/period=5/");
@@ -198,6 +200,7 @@ fn faults_point_at_their_column() {
         ("odd/open/", 5, "split=VALUE"),
         ("cpu-clock/freq=0/", 16, "zero"),
         ("cpu-clock/umask=1/", 11, "term"),
+        ("cpu-clock/name=/", 11, "name=NAME"),
         ("{cycles,instructions", 1, "closed"),
         ("cycles}", 7, "opened"),
         ("{a,{b}}", 4, "nest"),

@@ -108,9 +108,15 @@ impl HeldCommand {
     /// The program is searched in `PATH` unless it holds a slash. `mask` is the signal mask that the command gets;
     /// signals that we ignore or block (see [`crate::signals`]) are back at their defaults there.
     ///
+    /// With `stdout_to_stderr` what it writes to its standard output goes to ours for errors.
+    ///
     /// # Errors
     /// [`CommandError`], but not that the program is missing: only the exec tells.
-    pub fn hold(command: &[OsString], mask: &libc::sigset_t) -> Result<HeldCommand, CommandError> {
+    pub fn hold(
+        command: &[OsString],
+        mask: &libc::sigset_t,
+        stdout_to_stderr: bool,
+    ) -> Result<HeldCommand, CommandError> {
         let program = PathBuf::from(command.first().ok_or(CommandError::Empty)?);
         let system = |call| {
             let program = program.clone();
@@ -129,6 +135,7 @@ impl HeldCommand {
             go: go_read.as_raw_fd(),
             go_write: go_write.as_raw_fd(),
             failure: failure_write.as_raw_fd(),
+            stdout_to_stderr,
         };
         // SAFETY: the child calls only async-signal-safe functions, on memory prepared before the fork, and ends in
         // exec or _exit.
@@ -355,6 +362,7 @@ struct Child<'a> {
     go: RawFd,
     go_write: RawFd,
     failure: RawFd,
+    stdout_to_stderr: bool,
 }
 
 impl Child<'_> {
@@ -365,6 +373,9 @@ impl Child<'_> {
         unsafe {
             // Or the parent's death would not close the pipe.
             libc::close(self.go_write);
+            if self.stdout_to_stderr {
+                libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO);
+            }
             let mut word = 0_u8;
             let got = loop {
                 let got = libc::read(self.go, ptr::from_mut(&mut word).cast(), 1);
@@ -415,7 +426,7 @@ mod tests {
 
     fn hold(words: &[&str]) -> Result<HeldCommand, CommandError> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        HeldCommand::hold(&words, &no_signals())
+        HeldCommand::hold(&words, &no_signals(), false)
     }
 
     fn run(words: &[&str]) -> Result<CommandStatus, CommandError> {

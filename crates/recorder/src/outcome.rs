@@ -28,6 +28,8 @@ pub struct EventOutcome {
     pub lost: Option<u64>,
     /// How often the kernel throttled it.
     pub throttled: u64,
+    /// Whether it occurs whenever the target runs, as cycles and clocks do.
+    pub passes_with_time: bool,
 }
 
 /// What came of a recording. Its file is complete.
@@ -45,6 +47,8 @@ pub struct Outcome {
     pub unknown_samples: u64,
     /// Records that were lost in all, of samples and of anything else.
     pub lost: u64,
+    /// Whether mappings, threads' names and the like may be among them.
+    pub mappings_may_be_lost: bool,
     /// From the first moment in which samples could be taken to the last.
     pub duration: Duration,
     /// Why it ended.
@@ -62,6 +66,7 @@ impl Outcome {
             events,
             unknown_samples: 0,
             lost: 0,
+            mappings_may_be_lost: false,
             duration: Duration::ZERO,
             ending: Ending::CommandEnded,
             command: None,

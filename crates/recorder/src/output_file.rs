@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,14 @@ pub fn create(path: &Path) -> io::Result<(File, Undo)> {
             replaced,
         },
     ))
+}
+
+/// Standard output as a file, to be written from where it stands.
+///
+/// # Errors
+/// Of the system call.
+pub fn stdout() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 /// The way back from a creation.

@@ -18,7 +18,9 @@ use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
-use dioptra_perfevents::{AttachSummary, AttrFlags, ByteOrder, Running, Session, Start};
+use dioptra_perfevents::{
+    AttachSummary, AttachedEvent, Attr, AttrFlags, ByteOrder, Running, Session, Start, event_type,
+};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -53,7 +55,11 @@ pub trait Observer {
 pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
     let mut signals = Signals::new().map_err(RecordError::Signals)?;
     let mut command = match &spec.command {
-        Some(words) => Some(HeldCommand::hold(words, signals.mask_before())?),
+        Some(words) => Some(HeldCommand::hold(
+            words,
+            signals.mask_before(),
+            spec.to_stdout(),
+        )?),
         None => None,
     };
     let recorded = Recording::start(spec, command.as_ref(), observer)
@@ -106,9 +112,11 @@ struct Recording<'a> {
     ids_known: usize,
     /// Notes of the session that the observer knows.
     notes_told: usize,
-    /// Whether samples may be taken by now.
-    enabled: bool,
+    /// Since when samples may be taken.
+    enabled_at: Option<Instant>,
     clocks: features::Clocks,
+    /// Whether the observer knows of ids that a pipe can't name.
+    late_ids_told: bool,
     /// Removes the file if the command can't be executed.
     undo: Option<Undo>,
 }
@@ -123,6 +131,7 @@ impl<'a> Recording<'a> {
         let session_spec = session_spec(spec, command)?;
         let starts = session_spec.start;
         let mut session = Session::new(session_spec)?;
+        let before = Instant::now();
         let attached = session.attach()?;
         for note in &attached.notes {
             observer.note(note);
@@ -134,11 +143,6 @@ impl<'a> Recording<'a> {
             ));
         }
         observer.attached(&attached);
-        let (file, undo) =
-            output_file::create(&spec.output).map_err(|source| RecordError::Create {
-                path: spec.output.clone(),
-                source,
-            })?;
         let events: Vec<EventToWrite> = session
             .events()
             .iter()
@@ -148,11 +152,28 @@ impl<'a> Recording<'a> {
                 ids: event.ids.clone(),
             })
             .collect();
+        let (machine, clocks) = (Machine::running(), features::Clocks::now());
         let options = WriteOptions {
             compression: spec.compression,
         };
-        let writer = Writer::create(file, &events, options)
-            .map_err(|source| SinkError::Write(source).of(&spec.output))?;
+        let not_created = |source| RecordError::Create {
+            path: spec.output.clone(),
+            source,
+        };
+        let mut undo = None;
+        let writer = if spec.to_stdout() {
+            let file = output_file::stdout().map_err(not_created)?;
+            let attached = session.events();
+            let tracing_data = told_tracing_data(attached, observer);
+            let features =
+                features::to_write(&machine, spec, attached, Vec::new(), &clocks, tracing_data);
+            Writer::create_pipe(file, &events, &features, options)
+        } else {
+            let (file, way_back) = output_file::create(&spec.output).map_err(not_created)?;
+            undo = Some(way_back);
+            Writer::create(file, &events, options)
+        };
+        let writer = writer.map_err(|source| SinkError::Write(source).of(&spec.output))?;
         let first = events
             .first()
             .map(|event| event.attr.clone())
@@ -160,14 +181,15 @@ impl<'a> Recording<'a> {
         let modules = Modules::new(RecordLayout::new(&first, ByteOrder::NATIVE));
         let mut recording = Recording {
             spec,
-            machine: Machine::running(),
+            machine,
             ids_known: session.new_ids_since(0).len(),
             session,
             sink: Sink::new(writer, modules),
             notes_told: attached.notes.len(),
-            enabled: starts == Start::AtAttach,
-            clocks: features::Clocks::now(),
-            undo: Some(undo),
+            enabled_at: (starts == Start::AtAttach).then_some(before),
+            clocks,
+            late_ids_told: false,
+            undo,
         };
         recording.describe_existing(observer)?;
         Ok(recording)
@@ -227,10 +249,10 @@ impl<'a> Recording<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, RecordError> {
         let delayed = !self.spec.delay.is_zero();
-        if !delayed && !self.enabled && self.spec.target != RecordTarget::Command {
-            self.session.enable()?;
-            self.enabled = true;
+        if !delayed && self.enabled_at.is_none() && self.spec.target != RecordTarget::Command {
+            self.enable()?;
         }
+        let released_at = Instant::now();
         if let Some(command) = command.as_deref_mut() {
             if let Err(error) = command.release() {
                 if let Some(undo) = self.undo.take() {
@@ -239,7 +261,9 @@ impl<'a> Recording<'a> {
                 return Err(error.into());
             }
             // Its exec has enabled the events.
-            self.enabled |= !delayed && self.spec.target == RecordTarget::Command;
+            if !delayed && self.spec.target == RecordTarget::Command {
+                self.enabled_at = Some(released_at);
+            }
         }
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
@@ -249,7 +273,10 @@ impl<'a> Recording<'a> {
             Err(error) => (Ending::TargetsEnded, Some(error)),
         };
         let finished = self.session.finish(&mut self.sink);
-        let sampled_for = begin.elapsed().saturating_sub(self.spec.delay);
+        let disabled_at = self.session.disabled_at().unwrap_or_else(Instant::now);
+        let sampled_for = self.enabled_at.map_or(Duration::ZERO, |enabled| {
+            disabled_at.saturating_duration_since(enabled)
+        });
         self.tell_new_notes(observer);
         let outcome = self.complete(ending, sampled_for, observer);
         match failure {
@@ -261,6 +288,12 @@ impl<'a> Recording<'a> {
         }
     }
 
+    fn enable(&mut self) -> Result<(), RecordError> {
+        // Before: with many threads it takes a while, in which the first are sampled.
+        self.enabled_at = Some(Instant::now());
+        Ok(self.session.enable()?)
+    }
+
     /// The loop: until the command or all targets end, a signal comes, or the time is over.
     fn follow(
         &mut self,
@@ -270,14 +303,18 @@ impl<'a> Recording<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Ending, RecordError> {
         let enable_at = begin + self.spec.delay;
-        let end_at = self.spec.duration.map(|duration| enable_at + duration);
         let mut next_tick = begin + TICK;
         loop {
-            let now = Instant::now();
-            if !self.enabled && now >= enable_at {
-                self.session.enable()?;
-                self.enabled = true;
+            let mut now = Instant::now();
+            if self.enabled_at.is_none() && now >= enable_at {
+                self.enable()?;
+                now = Instant::now();
             }
+            let end_at = self
+                .enabled_at
+                .zip(self.spec.duration)
+                .and_then(|(enabled, duration)| enabled.checked_add(duration));
+            self.session.set_deadline(end_at);
             if now >= next_tick {
                 next_tick = now + TICK;
                 observer.progress(Progress {
@@ -289,13 +326,15 @@ impl<'a> Recording<'a> {
                 self.tell_new_notes(observer);
             }
             if end_at.is_some_and(|end| now >= end) {
+                // At once: what is left to be read may take a while.
+                self.session.disable()?;
                 if let Some(command) = command {
                     command.signal(libc::SIGTERM);
                 }
                 return Ok(Ending::Duration);
             }
             let mut until = next_tick;
-            if !self.enabled {
+            if self.enabled_at.is_none() {
                 until = until.min(enable_at);
             }
             if let Some(end) = end_at {
@@ -305,7 +344,7 @@ impl<'a> Recording<'a> {
             let progress =
                 self.session
                     .read_once_with(timeout, &[signals.as_fd()], &mut self.sink)?;
-            self.take_in_new_ids()?;
+            self.take_in_new_ids(observer)?;
             if let Some(source) = self.sink.take_error() {
                 return Err(self.write_error(source));
             }
@@ -342,16 +381,24 @@ impl<'a> Recording<'a> {
 
     /// Takes in the ids of events that were opened while recording: those of a CPU that came back. What was started
     /// there in between was told by nobody, so it is described.
-    fn take_in_new_ids(&mut self) -> Result<(), RecordError> {
+    fn take_in_new_ids(&mut self, observer: &mut dyn Observer) -> Result<(), RecordError> {
         let new = self.session.new_ids_since(self.ids_known);
         if new.is_empty() {
             return Ok(());
         }
         for (index, id) in new {
-            self.sink
-                .writer
-                .add_ids(*index, &[*id])
-                .map_err(|source| self.write_error(source))?;
+            match self.sink.writer.add_ids(*index, &[*id]) {
+                // The samples are worth more than their event's name.
+                Err(WriteError::LateIds { .. }) if !self.late_ids_told => {
+                    self.late_ids_told = true;
+                    observer.note(
+                        "events were opened after the start: a pipe cannot say which their samples belong to; \
+                         record to a file",
+                    );
+                }
+                Err(WriteError::LateIds { .. }) => {}
+                other => other.map_err(|source| self.write_error(source))?,
+            }
         }
         self.ids_known += new.len();
         match self.spec.target {
@@ -375,7 +422,7 @@ impl<'a> Recording<'a> {
         observer: &mut dyn Observer,
     ) -> Result<Outcome, RecordError> {
         let spec = self.spec;
-        self.take_in_new_ids()?;
+        self.take_in_new_ids(observer)?;
         let summary = self.session.summary().clone();
         let untold = summary.lost_untold();
         if untold > 0 {
@@ -387,15 +434,11 @@ impl<'a> Recording<'a> {
             return Err(self.write_error(source));
         }
         let attached = self.session.events();
-        let tracing_data = match features::tracing_data(attached) {
-            Some(Err(error)) => {
-                observer.note(&format!(
-                    "tracepoints are not described in the file, so that perf cannot read it: {error}"
-                ));
-                None
-            }
-            Some(Ok(bytes)) => Some(bytes),
-            None => None,
+        let tracing_data = if spec.to_stdout() {
+            // Told at the start.
+            None
+        } else {
+            told_tracing_data(attached, observer)
         };
         let to_write = features::to_write(
             &self.machine,
@@ -406,6 +449,12 @@ impl<'a> Recording<'a> {
             tracing_data,
         );
         let lost = self.sink.lost;
+        // A carrier of its own tells whether it lost anything.
+        let carrier = attached
+            .iter()
+            .zip(&summary.events)
+            .find(|(event, _)| event.spec.is_none());
+        let side_band_is_whole = carrier.is_some_and(|(_, total)| total.lost == Some(0));
         let size = self
             .sink
             .writer
@@ -424,15 +473,37 @@ impl<'a> Recording<'a> {
                     samples: total.samples,
                     lost: total.lost,
                     throttled: total.throttled,
+                    passes_with_time: passes_with_time(&event.attr),
                 })
                 .collect(),
             unknown_samples: summary.unknown_samples,
             lost,
+            mappings_may_be_lost: lost > 0 && !side_band_is_whole,
             duration,
             ending,
             command: None,
         })
     }
+}
+
+/// Descriptions of tracepoints; the observer is told where there are none for some.
+fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> Option<Vec<u8>> {
+    match features::tracing_data(events)? {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            observer.note(&format!(
+                "tracepoints are not described in the file, so that perf cannot read it: {error}"
+            ));
+            None
+        }
+    }
+}
+
+/// Whether an event occurs whenever its target runs.
+fn passes_with_time(attr: &Attr) -> bool {
+    // PERF_COUNT_HW_CPU_CYCLES; PERF_COUNT_SW_CPU_CLOCK and _TASK_CLOCK.
+    (attr.kind == event_type::HARDWARE && attr.config == 0)
+        || (attr.kind == event_type::SOFTWARE && attr.config <= 1)
 }
 
 /// Passes a signal on to the command, unless the terminal has sent it to the whole process group.

@@ -5,6 +5,9 @@ use crate::error::RecordError;
 use crate::spec::{RecordSpec, RecordTarget};
 use dioptra_perfevents::{Inherit, SessionSpec, SideBand, Start, Target};
 
+/// Targets of more threads than this are sampled only when the events of all are open.
+const MANY_THREADS: usize = 16;
+
 /// What the session is asked for.
 pub(crate) fn session_spec(
     spec: &RecordSpec,
@@ -23,6 +26,10 @@ pub(crate) fn session_spec(
     let start = match &spec.target {
         _ if !spec.delay.is_zero() => Start::Manual,
         RecordTarget::Command => Start::OnExec,
+        // Opening the events of many threads takes long, and longer with each thread that is sampled meanwhile: all
+        // start together, at the cost of one more event for each, which tells of new threads until then.
+        RecordTarget::Processes(pids) if threads_of(pids) > MANY_THREADS => Start::Manual,
+        RecordTarget::Threads(tids) if tids.len() > MANY_THREADS => Start::Manual,
         RecordTarget::Processes(_) | RecordTarget::Threads(_) => Start::AtAttach,
         // Or the description of all that runs would be a large part of the recording.
         RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => Start::Manual,
@@ -50,6 +57,14 @@ pub(crate) fn session_spec(
         })
         .ring_pages(spec.ring_pages)
         .side_band(side_band))
+}
+
+/// Threads of these processes.
+fn threads_of(pids: &[u32]) -> usize {
+    let count = |pid: &u32| {
+        std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |threads| threads.count())
+    };
+    pids.iter().map(count).sum()
 }
 
 fn target_has_cpus(target: &RecordTarget) -> bool {

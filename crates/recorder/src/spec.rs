@@ -52,13 +52,18 @@ pub struct RecordSpec {
     pub duration: Option<Duration>,
     /// zstd level to compress the file's records with; `None` for no compression.
     pub compression: Option<i32>,
-    /// The file. An older one is renamed, see [`crate::output_file::create`].
+    /// The file; `-` is standard output, as a pipe. An older file is renamed, see [`crate::output_file::create`].
     pub output: PathBuf,
     /// The command line that the file states.
     pub command_line: Vec<OsString>,
 }
 
 impl RecordSpec {
+    /// Whether the recording goes to standard output. The command's own output goes to standard error then.
+    pub fn to_stdout(&self) -> bool {
+        self.output.as_os_str() == "-"
+    }
+
     /// Records `target` with `groups` of events into `perf.data`, following all that it starts.
     pub fn new(target: RecordTarget, groups: Vec<EventGroup>) -> RecordSpec {
         RecordSpec {

@@ -10,16 +10,13 @@ use crate::commands::record::progress::Terminal;
 use dioptra_recorder::record;
 use std::process::ExitCode;
 
-/// The status for arguments that ask for nothing that can be done.
-const WRONG_ARGUMENTS: u8 = 2;
-
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut terminal = Terminal::new(&arguments);
     let spec = match arguments.to_spec() {
         Ok(spec) => spec,
         Err(error) => {
             terminal.say(&error.to_string());
-            return Ok(ExitCode::from(WRONG_ARGUMENTS));
+            return Ok(ExitCode::from(error.exit_code()));
         }
     };
     let outcome = match record(&spec, &mut terminal) {
@@ -30,7 +27,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
     };
     terminal.clear();
-    if !arguments.quiet {
+    if arguments.quiet {
+        if let Some(warning) = summary::losses(&outcome) {
+            terminal.say(&warning);
+        }
+    } else {
         summary::write(&outcome);
     }
     Ok(ExitCode::from(outcome.exit_code()))

@@ -1,5 +1,6 @@
 //! `dioptra record`: what it passes on, how it ends, and what others make of its files.
 
+mod forms;
 mod support;
 
 use dioptra_perfdata::PerfData;
@@ -61,7 +62,6 @@ fn wrong_arguments_are_2_and_say_what_to_do() {
         (&["-a", "-p", "1"], "cannot be used with"),
         (&["--call-graph", "magic", "true"], "dwarf"),
         (&["-C", "x", "true"], "0-3,8"),
-        (&["-o", "-", "true"], "-o FILE"),
     ] {
         let (status, text) = code(arguments);
         assert_eq!(status, Some(2), "{arguments:?}: {text}");

@@ -75,7 +75,9 @@ impl Attachment {
         });
         if pages < self.ring_pages {
             self.note(format!(
-                "no more memory may be locked (kernel.perf_event_mlock_kb, `ulimit -l`): ring buffers of {pages} pages"
+                "no more memory may be locked for ring buffers (kernel.perf_event_mlock_kb, `ulimit -l`): asked for {} \
+                 pages, using {pages}",
+                spec.ring_pages.unwrap_or(self.ring_pages)
             ));
             self.ring_pages = pages;
         }

@@ -141,7 +141,7 @@ impl Attachment {
     /// As for attaching; the CPU is left out then.
     pub(crate) fn reopen_cpu(&mut self, cpu: u32, spec: &SessionSpec) -> Result<(), AttachError> {
         let result = open_cpu(cpu, spec, self, &mut true).and_then(|()| {
-            if spec.start == Start::Manual {
+            if !self.running {
                 return Ok(());
             }
             for (index, event) in self

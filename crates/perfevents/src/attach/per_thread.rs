@@ -4,7 +4,7 @@ use super::per_core::{is_about_the_thread, list, named_by_events, resolve};
 use super::state::{Attachment, FailedThread};
 use super::{AttachmentStrategy, Shape};
 use crate::errors::AttachError;
-use crate::spec::{SessionSpec, Start, Target};
+use crate::spec::{SessionSpec, Target};
 
 /// Opens each event once per thread. On a machine of many CPUs this takes a fraction of the descriptors of
 /// [`PerCoreAttachmentStrategy`](super::PerCoreAttachmentStrategy), but nothing is inherited: threads created later
@@ -89,7 +89,7 @@ pub(crate) fn rescan(
         match result {
             Ok(()) => {
                 added += 1;
-                if spec.start == Start::AtAttach {
+                if attachment.running {
                     attachment.enable_groups_of(tid)?;
                 }
             }

@@ -272,7 +272,9 @@ impl Plan {
         self.owner.flags |= AttrFlags::WATERMARK;
         let mut carrier = features::dummy();
         carrier.flags = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV | flags;
-        carrier.sample_type = common;
+        // It takes no samples, and the kernel refuses registers and stacks without their masks and sizes.
+        carrier.sample_type = common
+            .difference(SampleType::REGS_USER | SampleType::REGS_INTR | SampleType::STACK_USER);
         carrier.read_format = ReadFormat::ID;
         if features.read_lost {
             carrier.read_format |= ReadFormat::LOST;

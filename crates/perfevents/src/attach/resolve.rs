@@ -55,6 +55,7 @@ impl Plan {
             error.refusal,
             Refusal::NotSupported
                 | Refusal::CannotSample
+                | Refusal::NoBranchStacks
                 | Refusal::Invalid { .. }
                 | Refusal::CpuOffline
         );
@@ -68,7 +69,10 @@ impl Plan {
         }
         let no_counter = matches!(
             error.refusal,
-            Refusal::NotSupported | Refusal::CannotSample | Refusal::CpuOffline
+            Refusal::NotSupported
+                | Refusal::CannotSample
+                | Refusal::NoBranchStacks
+                | Refusal::CpuOffline
         );
         if no_counter && event.clock_can_replace && allowed.contains(Fallbacks::CPU_CLOCK) {
             if !attr.flags.contains(AttrFlags::FREQ) && attr.sample_period > 0 {

@@ -7,10 +7,11 @@ use crate::limits;
 use crate::record::{RawRecord, Record, RecordLayout, RecordType, Task};
 use crate::ring::Ring;
 use crate::signals::SignalSource;
-use crate::spec::{Fallbacks, SessionSpec};
+use crate::spec::{Fallbacks, SessionSpec, Start};
 use crate::sys;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 
 /// A CPU's ring and the dummy event that owns it.
 #[derive(Debug)]
@@ -90,6 +91,10 @@ pub struct Attachment {
     /// Samples lost and events counted by what is closed already, for each event.
     pub(crate) closed: Vec<Count>,
     pub(crate) summary: AttachSummary,
+    /// Whether events that are opened now have to be enabled.
+    pub(crate) running: bool,
+    /// When the events were last disabled.
+    pub(crate) disabled_at: Option<Instant>,
     /// The thread that attaches and reads.
     pub(crate) reader: u32,
     pub(crate) ring_pages: usize,
@@ -141,6 +146,8 @@ impl Attachment {
             shape,
             duplicate_ids: FxHashSet::default(),
             closed: vec![Count::default(); count],
+            running: spec.start != Start::Manual,
+            disabled_at: None,
             reader: sys::thread_id(),
             ring_pages: pages.next_power_of_two(),
             budget: Budget {
@@ -225,6 +232,20 @@ impl Attachment {
             }
         }
         Ok(())
+    }
+
+    /// Disables all events but the carriers, those in threads that inherited them included.
+    pub(crate) fn disable(&mut self) -> Result<(), EventError> {
+        self.running = false;
+        let result = self.leaders(|planned, event| {
+            if planned.spec.is_some() {
+                event.disable()
+            } else {
+                Ok(())
+            }
+        });
+        self.disabled_at.get_or_insert_with(Instant::now);
+        result
     }
 
     /// Enables the leaders that wait for it.

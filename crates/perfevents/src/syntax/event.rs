@@ -33,8 +33,18 @@ pub(super) fn parse(
     if let Some((letters, start)) = letters {
         sample = modifiers::apply(letters, at + start, &mut spec.attr)?;
     }
-    spec.name = text.to_owned();
+    spec.name = given_name(&text[..rest]).unwrap_or(text).to_owned();
     Ok((spec, sample))
+}
+
+/// The name that a term `name=NAME` gives the event.
+fn given_name(text: &str) -> Option<&str> {
+    let (_, terms) = text.strip_suffix('/')?.split_once('/')?;
+    terms
+        .split(',')
+        .filter_map(|term| term.trim().strip_prefix("name="))
+        .map(str::trim)
+        .next_back()
 }
 
 /// Reads the event without its modifiers; where they start.
@@ -120,7 +130,7 @@ fn unknown(name: &str, at: usize) -> Fault {
         .filter(|(distance, _)| *distance <= 3);
     let remedy = match nearest {
         Some((_, candidate)) => format!("did you mean {candidate}?"),
-        None => "see `list events`".to_owned(),
+        None => "see `dioptra list events`".to_owned(),
     };
     Fault::new(at, format!("there is no event `{name}`"), remedy)
 }
@@ -229,8 +239,12 @@ fn set_term(
             spec.attr.sample_max_stack = u16::try_from(value)
                 .map_err(|_| Fault::new(value_at, "too many frames", "at most 65535"))?;
         }
-        // A name is for display; the text as typed is shown.
-        "name" => {}
+        "name" => {
+            // It replaces the text as typed when the event is complete.
+            if text.is_none_or(str::is_empty) {
+                return Err(Fault::new(at, "`name` needs a value", "write name=NAME"));
+            }
+        }
         "config" if pmu.is_some() => spec.attr.config = needed()?,
         "config1" if pmu.is_some() => spec.attr.config1 = needed()?,
         "config2" if pmu.is_some() => spec.attr.config2 = needed()?,
@@ -240,12 +254,12 @@ fn set_term(
                 return Err(Fault::new(
                     at,
                     format!("`{key}` is no term of a named event"),
-                    "terms are period, freq and max-stack",
+                    "terms are period, freq, max-stack and name",
                 ));
             };
             let value = text.map(number).transpose()?;
             pmus.set_term(&mut spec.attr, pmu, key, value)
-                .map_err(|error| Fault::new(at, error.to_string(), "see `list events`"))?;
+                .map_err(|error| Fault::new(at, error.to_string(), "see `dioptra list events`"))?;
         }
     }
     Ok(())
@@ -259,13 +273,14 @@ fn tracepoint_event(system: &str, name: &str, at: usize) -> Result<EventSpec, Fa
                 at,
                 format!("the tracepoint `{system}:{name}` cannot be looked up: only root may read tracefs"),
                 "run as root, or as root: mount -o remount,mode=755 /sys/kernel/tracing",
-            ),
+            )
+            .denied(),
             (_, Err(_)) => Fault::new(
                 at,
                 format!("{what}, or tracefs is not mounted"),
                 "as root: mount -t tracefs tracefs /sys/kernel/tracing",
             ),
-            _ => Fault::new(at, what, "see `list events`"),
+            _ => Fault::new(at, what, "see `dioptra list events`"),
         }
     })?;
     let attr = Attr {
@@ -374,7 +389,7 @@ fn uprobe(
     };
     if returns {
         pmus.set_term(&mut attr, "uprobe", "retprobe", Some(1))
-            .map_err(|error| Fault::new(at, error.to_string(), "see `list events`"))?;
+            .map_err(|error| Fault::new(at, error.to_string(), "see `dioptra list events`"))?;
     }
     let mut spec = EventSpec::new("uprobe", attr);
     spec.probed_file = Some(path.into());

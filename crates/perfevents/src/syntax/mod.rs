@@ -32,6 +32,8 @@ pub struct EventSyntaxError {
     pub what: String,
     /// What to do.
     pub remedy: String,
+    /// Whether the text may be right, but who asks may not look it up.
+    pub denied: bool,
 }
 
 /// A fault at a byte of the text.
@@ -40,6 +42,7 @@ pub(crate) struct Fault {
     pub(crate) at: usize,
     pub(crate) what: String,
     pub(crate) remedy: String,
+    pub(crate) denied: bool,
 }
 
 impl Fault {
@@ -48,6 +51,15 @@ impl Fault {
             at,
             what: what.into(),
             remedy: remedy.into(),
+            denied: false,
+        }
+    }
+
+    /// The same for want of a permission.
+    pub(crate) fn denied(self) -> Fault {
+        Fault {
+            denied: true,
+            ..self
         }
     }
 }
@@ -76,6 +88,7 @@ pub fn parse_events_with(
         text: text.to_owned(),
         what: fault.what,
         remedy: fault.remedy,
+        denied: fault.denied,
     })
 }
 

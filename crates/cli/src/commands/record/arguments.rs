@@ -6,6 +6,7 @@ use dioptra_recorder::sample_options::{
 };
 use dioptra_recorder::spec::{RecordSpec, RecordTarget};
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,7 +112,8 @@ pub struct Arguments {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
 
-    /// The file; an old one becomes FILE.old
+    /// The file; an old one becomes FILE.old. `-` is a pipe on standard output, as in
+    /// `dioptra record -o - ./program | perf report -i -`; the command's own output goes to standard error then
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub output: PathBuf,
 
@@ -142,15 +144,27 @@ pub enum ArgumentError {
         text: String,
         error: dioptra_perfevents::EventSyntaxError,
     },
-    #[error("`-o -` (a recording to standard output) is not supported; give a file with -o FILE")]
-    Pipe,
+    #[error(
+        "`-o -` would write the recording to the terminal; pipe it on, or give a file with -o FILE"
+    )]
+    Terminal,
+}
+
+impl ArgumentError {
+    /// The exit status for it: 125 where only a permission is missing, else 2.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ArgumentError::Events { error, .. } if error.denied => 125,
+            _ => 2,
+        }
+    }
 }
 
 impl Arguments {
     /// The recording that the arguments ask for.
     pub fn to_spec(&self) -> Result<RecordSpec, ArgumentError> {
-        if self.output.as_os_str() == "-" {
-            return Err(ArgumentError::Pipe);
+        if self.output.as_os_str() == "-" && io::stdout().is_terminal() {
+            return Err(ArgumentError::Terminal);
         }
         let mut spec = RecordSpec::new(self.target()?, self.groups()?);
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
@@ -399,9 +413,5 @@ mod tests {
             .err()
             .unwrap();
         assert!(matches!(error, ArgumentError::Events { .. }));
-        assert!(matches!(
-            parse(&["-o", "-", "ls"]).unwrap().to_spec(),
-            Err(ArgumentError::Pipe)
-        ));
     }
 }

@@ -20,11 +20,14 @@ pub fn write(outcome: &Outcome) {
     let mut out = io::stderr().lock();
     // Nobody may be listening any more.
     let _ = writeln!(out, "{}", figures(outcome));
+    if let Some(warning) = losses(outcome) {
+        let _ = writeln!(out, "dioptra: {warning}");
+    }
     if outcome.samples() == 0 {
-        let _ = writeln!(
-            out,
-            "dioptra: no samples: the target did not run, or too briefly"
-        );
+        let _ = writeln!(out, "dioptra: no samples: {}", why_none(outcome));
+        return;
+    }
+    if outcome.path.as_os_str() == "-" {
         return;
     }
     if outcome.size > READ_AT_ONCE {
@@ -40,6 +43,39 @@ pub fn write(outcome: &Outcome) {
             out,
             "dioptra: the hottest functions cannot be shown: {error:#}"
         );
+    }
+}
+
+/// What was lost or throttled, and what to do about it; `None` where nothing was.
+pub fn losses(outcome: &Outcome) -> Option<String> {
+    let mut parts = Vec::new();
+    if outcome.lost > 0 {
+        let what = if outcome.mappings_may_be_lost {
+            ", mappings and names of threads may be among them"
+        } else {
+            ""
+        };
+        let lost = outcome.lost;
+        parts.push(format!(
+            "{lost} records were lost{what}: raise -m or lower -F"
+        ));
+    }
+    if outcome.throttled() > 0 {
+        let times = outcome.throttled();
+        parts.push(format!(
+            "the kernel held back samples {times} times, for taking too much time: lower -F"
+        ));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Why there may be no samples.
+fn why_none(outcome: &Outcome) -> &'static str {
+    let any_ran = outcome.events.iter().any(|event| event.passes_with_time);
+    if any_ran {
+        "the target did not run, or too briefly"
+    } else {
+        "the events did not occur, or only where they may not be watched (in the kernel, for `:u`)"
     }
 }
 
@@ -120,6 +156,7 @@ mod tests {
             samples,
             lost: Some(0),
             throttled: 1,
+            passes_with_time: true,
         };
         let outcome = |events| Outcome::new("perf.data", 2048, events);
         let one = figures(&outcome(vec![event("cpu-clock", 7)]));

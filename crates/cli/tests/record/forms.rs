@@ -1,0 +1,91 @@
+//! Recordings that go to a pipe, carriers beside events with stacks, and what is told of losses.
+
+use super::support::Recording;
+use dioptra_testprograms as programs;
+use programs::or_skip;
+use std::process::{Command, Stdio};
+
+/// `dioptra record -o -`, to be continued.
+fn to_pipe(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+    command
+        .args(["record", "-q", "-o", "-"])
+        .args(arguments)
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn serial_perf_reads_the_samples_of_a_pipe() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_tool("perf"));
+    let spin = or_skip!(programs::c("spin", &[]));
+    let script = format!("echo words; {} 0.2", spin.display());
+    let mut recorder = to_pipe(&["-e", "cpu-clock:u", "--", "sh", "-c", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stream = recorder.stdout.take().unwrap();
+    let perf = Command::new("perf")
+        .args(["script", "-i", "-", "-F", "comm,event,ip"])
+        .stdin(stream)
+        .output()
+        .unwrap();
+    let recorder = recorder.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&recorder.stderr);
+    assert!(recorder.status.success(), "{said}");
+    assert!(said.contains("words"), "the command's own output: {said}");
+    let found = String::from_utf8_lossy(&perf.stdout);
+    let samples = found
+        .lines()
+        .filter(|line| line.contains("spin") && line.contains("cpu-clock:u:"));
+    assert!(samples.count() > 0, "{found} {perf:?}");
+}
+
+#[test]
+fn serial_stacks_are_recorded_beside_an_event_that_tells_of_mappings() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_root());
+    let spin = or_skip!(programs::c("spin", &[]));
+    let spin = spin.to_str().unwrap();
+    for wait in [&["-D", "1"][..], &["-a"]] {
+        let recording = Recording::new();
+        let options = ["-e", "cpu-clock:u", "--call-graph", "dwarf,4096"];
+        let words = [wait, &options, &["--", spin, "0.3"]].concat();
+        recording.record(words);
+        let content = recording.content();
+        assert!(content.stacks > 0, "{wait:?}: {:?}", content.summary);
+    }
+}
+
+#[test]
+fn serial_a_term_names_the_event() {
+    or_skip!(programs::need_sampling());
+    let spin = or_skip!(programs::c("spin", &[]));
+    let recording = Recording::new();
+    let event = "cpu-clock/freq=100,name=heartbeat/u";
+    let output = recording.record(["-e", event, spin.to_str().unwrap(), "0.1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("of heartbeat in"), "{said}");
+}
+
+#[test]
+fn serial_quiet_recordings_tell_of_losses_and_only_of_these() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_root());
+    let spin = or_skip!(programs::c("spin", &[]));
+    let spin = spin.to_str().unwrap();
+    let recording = Recording::new();
+    let event = ["-q", "-e", "cpu-clock:u"];
+    let output = recording.record(event.iter().chain(&[spin, "0.1"]));
+    let content = recording.content();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(content.lost() > 0 || !said.contains("lost"), "{said}");
+    // One page holds no sample with a stack of this size.
+    let deep = ["-F", "4000", "-m", "1", "--call-graph", "dwarf,8192"];
+    let output = recording.record(event.iter().chain(&deep).chain(&[spin, "0.3"]));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let content = recording.content();
+    assert_eq!(content.lost() > 0, said.contains("were lost"), "{said}");
+}
