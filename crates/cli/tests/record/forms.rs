@@ -89,3 +89,25 @@ fn serial_quiet_recordings_tell_of_losses_and_only_of_these() {
     let content = recording.content();
     assert_eq!(content.lost() > 0, said.contains("were lost"), "{said}");
 }
+
+#[test]
+fn serial_no_sample_is_outside_of_the_time_that_is_stated() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_root());
+    for options in [&["-z=22"][..], &["-g"]] {
+        let recording = Recording::new();
+        let all = ["-a", "-e", "cpu-clock", "--duration", "0.2"];
+        let output = recording.record(all.iter().chain(options));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let stated = said
+            .split_once(" of cpu-clock in ")
+            .and_then(|(_, rest)| rest.split(' ').next()?.parse::<f64>().ok());
+        let times = recording.times();
+        let span = times.iter().max().unwrap_or(&0) - times.iter().min().unwrap_or(&0);
+        // Two decimals are stated.
+        assert!(
+            span as f64 / 1e9 <= stated.expect("a time") + 0.01,
+            "{span} ns: {said}"
+        );
+    }
+}

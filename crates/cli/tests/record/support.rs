@@ -103,6 +103,21 @@ impl Recording {
             .expect("dioptra runs")
     }
 
+    /// Times of all samples, in nanoseconds.
+    pub fn times(&self) -> Vec<u64> {
+        let data = PerfData::open(&self.path()).expect("a recording");
+        let mut times = Vec::new();
+        data.read(|record| {
+            let layout = data.layout(record.event);
+            let parsed = layout.map(|layout| layout.parse(&record.raw));
+            if let Some(Ok(Record::Sample(sample))) = parsed {
+                times.extend(sample.time);
+            }
+            ControlFlow::Continue(())
+        });
+        times
+    }
+
     /// Reads the recording.
     pub fn content(&self) -> Content {
         let data = PerfData::open(&self.path()).expect("a recording");
