@@ -127,7 +127,10 @@ fn terms_fill_the_bits_that_sysfs_names() {
     // An event of the CPU's PMU needs no PMU.
     assert_eq!(machine.one("mem-stores").attr.config, 0x82d0);
     assert_eq!(machine.one("cpu-clock/freq=99,name=beat/u").name, "beat");
-    assert_eq!(machine.one("cpu-clock/freq=99/u").name, "cpu-clock/freq=99/u");
+    assert_eq!(
+        machine.one("cpu-clock/freq=99/u").name,
+        "cpu-clock/freq=99/u"
+    );
     let event = machine.one("cpu-clock/freq=99/");
     assert!(event.attr.flags.contains(AttrFlags::FREQ) && event.attr.sample_period == 99);
     let mut event = machine.one("cpu-clock/period=5/");
