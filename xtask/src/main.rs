@@ -1,6 +1,7 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask bench`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`.
 
 mod bench;
+mod fuzz;
 mod test;
 mod tools;
 
@@ -30,12 +31,23 @@ enum Chore {
         #[command(subcommand)]
         bench: bench::Bench,
     },
+    /// Run the fuzz targets, each for a while
+    Fuzz {
+        /// This target only
+        target: Option<String>,
+        /// How long each runs
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Test { no_install } => test::run(!no_install),
         Chore::Bench { bench } => bench::run(&bench).map(|()| ExitCode::SUCCESS),
+        Chore::Fuzz { target, seconds } => {
+            fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
+        }
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
