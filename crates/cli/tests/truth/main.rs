@@ -118,6 +118,25 @@ fn python() {
     }
 }
 
+/// Checks our table by `dimension` ("process" or "thread"), whose numbers are in the column `number`, against perf's.
+fn assert_tasks_equal(recording: &Recording, dimension: &str, number: &str) {
+    let perfs = recording.perfs_by("pid");
+    let ours = recording.ours_by(dimension, |cells| {
+        format!("{}:{}", cells[number], cells[dimension])
+    });
+    // perf prints `pid:comm` with the number right-aligned, and the last name a process had.
+    let close = |name: &str| name.split_whitespace().collect::<String>();
+    let perfs: Vec<_> = perfs
+        .iter()
+        .map(|(name, weight)| (close(name), weight))
+        .collect();
+    let ours: Vec<_> = ours
+        .iter()
+        .map(|(name, weight)| (close(name), weight))
+        .collect();
+    assert_eq!(perfs, ours);
+}
+
 #[test]
 fn a_compiler_and_its_children() {
     or_skip!(programs::need_tool("gcc"));
@@ -130,21 +149,7 @@ fn a_compiler_and_its_children() {
         ));
         let recording = &recorded.recording;
         assert_equal(recording);
-        // perf prints `pid:comm` with the number right-aligned, and the last name a process had.
-        let perfs = recording.perfs_by("pid");
-        let ours = recording.ours_by("process", |cells| {
-            format!("{}:{}", cells["pid"], cells["process"])
-        });
-        let names = |name: &str| name.split_whitespace().collect::<String>();
-        let perfs: Vec<_> = perfs
-            .iter()
-            .map(|(name, weight)| (names(name), weight))
-            .collect();
-        let ours: Vec<_> = ours
-            .iter()
-            .map(|(name, weight)| (names(name), weight))
-            .collect();
-        assert_eq!(perfs, ours);
+        assert_tasks_equal(recording, "process", "pid");
     }
 }
 
@@ -156,20 +161,7 @@ fn rust_threads() {
         let recorded = or_skip!(record(recorder, &["-F", "2000", "-g"], &command));
         let recording = &recorded.recording;
         assert_equal(recording);
-        let perfs = recording.perfs_by("pid");
-        let ours = recording.ours_by("thread", |cells| {
-            format!("{}:{}", cells["tid"], cells["thread"])
-        });
-        let names = |name: &str| name.split_whitespace().collect::<String>();
-        let perfs: Vec<_> = perfs
-            .iter()
-            .map(|(name, weight)| (names(name), weight))
-            .collect();
-        let ours: Vec<_> = ours
-            .iter()
-            .map(|(name, weight)| (names(name), weight))
-            .collect();
-        assert_eq!(perfs, ours);
+        assert_tasks_equal(recording, "thread", "tid");
     }
 }
 
