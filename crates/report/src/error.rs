@@ -89,7 +89,7 @@ pub enum RenderError {
     #[error(transparent)]
     Table(#[from] TableError),
     /// The output could not be written.
-    #[error("cannot write the table: {0}")]
+    #[error("cannot write the table")]
     Io(#[from] std::io::Error),
 }
 

@@ -183,8 +183,22 @@ fn seconds(nanoseconds: u64) -> String {
     )
 }
 
-/// The words, quoted where a shell would split them.
+/// The words, quoted where a shell would split them; of a long line the beginning.
 fn shown_command(words: &[String]) -> String {
+    /// Some lines of a terminal: a linker is called with thousands of words.
+    const LETTERS: usize = 500;
+    let whole = quoted(words);
+    match whole.char_indices().nth(LETTERS) {
+        None => whole,
+        Some((end, _)) => format!(
+            "{}… ({} words; --format json has them all)",
+            &whole[..end],
+            words.len()
+        ),
+    }
+}
+
+fn quoted(words: &[String]) -> String {
     let quoted = words.iter().map(|word| {
         let plain = |letter: char| letter.is_alphanumeric() || "-_./,:=+@%{}".contains(letter);
         if !word.is_empty() && word.chars().all(plain) {
