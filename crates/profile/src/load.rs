@@ -1,11 +1,13 @@
 //! Reading a recording once, in time order, into the model.
 
 use crate::chain::{ChainMemo, Parts, innermost};
-use crate::counts::{Count, Dense, Pairs};
+use crate::counts::{Count, Counter, Hit, Keep};
 use crate::frames::{Frame, FrameId, Frames};
 use crate::hash::FxBuildHasher;
 use crate::losses::Losses;
 use crate::modules::{self, ModuleId, Modules};
+use crate::multiplex::Running;
+use crate::parts::{self, PartId};
 use crate::plan::LoadPlan;
 use crate::profile::{EventProfile, Profile};
 use crate::shape::SampleShape;
@@ -15,18 +17,19 @@ use crate::stacks::{StackId, Stacks};
 use crate::tasks::{ProcessId, Tasks, ThreadId};
 use crate::unwinding::Unwinding;
 use dioptra_perfdata::{FileRecord, PerfData};
-use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::{CpuMode, RecordLayout, RecordType};
+use dioptra_perfevents::{AttrFlags, SampleType};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 /// What to keep of a recording; the less, the faster and smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Keep call stacks, so that totals can be computed.
     pub call_chains: bool,
-    /// Keep counts apart by thread.
+    /// Keep counts apart by thread, and by what its process ran and its name at the time.
     pub threads: bool,
 }
 
@@ -53,8 +56,9 @@ pub(crate) struct EventState {
     shape: SampleShape,
     pub(crate) layout: RecordLayout,
     total: Count,
-    places: Dense,
-    parts: Pairs,
+    counter: Counter,
+    /// Whether samples tell for how long their counter ran.
+    tells_times: bool,
     has_chains: bool,
     copies_stacks: bool,
     /// Samples before any filter.
@@ -71,8 +75,10 @@ pub(crate) struct Loader<'a> {
     first_time: Option<u64>,
     /// There where stacks were copied.
     pub(crate) unwinding: Option<Box<Unwinding>>,
-    /// Whether counts are kept apart by thread or CPU.
-    parted: bool,
+    /// How long each counter ran, as its samples tell.
+    running: Running,
+    /// Who ran the samples, where counts are kept apart by that.
+    who: parts::Parts,
     pub(crate) events: Vec<EventState>,
     /// The only event that samples, to which samples of unknown ids belong.
     pub(crate) only_sampler: Option<usize>,
@@ -105,12 +111,17 @@ impl<'a> Loader<'a> {
         let events: Vec<EventState> = data
             .events()
             .iter()
-            .map(|event| EventState {
+            .map(|event| (event, crate::multiplex::tells_times(&event.attr)))
+            .map(|(event, tells_times)| EventState {
                 shape: SampleShape::new(&event.attr, &event.layout),
                 layout: event.layout.clone(),
                 total: Count::default(),
-                places: Dense::default(),
-                parts: Pairs::default(),
+                counter: Counter::new(Keep {
+                    parts: plan.options.threads || plan.cpus,
+                    spread: plan.errors || tells_times,
+                    log: plan.log,
+                }),
+                tells_times,
                 has_chains: event.attr.sample_type.contains(SampleType::CALLCHAIN),
                 copies_stacks: plan.options.call_chains
                     && event
@@ -153,13 +164,18 @@ impl<'a> Loader<'a> {
             filtered: !plan.filter.is_empty(),
             first_time: None,
             unwinding,
-            parted: plan.options.threads || plan.cpus,
+            running: Running::default(),
+            who: parts::Parts::default(),
             events,
             only_sampler,
             modules,
             frames: Frames::default(),
             stacks: Stacks::default(),
-            tasks: Tasks::default(),
+            tasks: Tasks::new(
+                data.events()
+                    .iter()
+                    .any(|event| event.attr.flags.contains(AttrFlags::COMM_EXEC)),
+            ),
             spaces: Vec::new(),
             versions: Vec::new(),
             changes: 0,
@@ -185,6 +201,7 @@ impl<'a> Loader<'a> {
             | RecordType::COMM
             | RecordType::FORK
             | RecordType::EXIT
+            | RecordType::NAMESPACES
             | RecordType::KSYMBOL => self.sideband(record),
             _ => {}
         }
@@ -208,13 +225,24 @@ impl<'a> Loader<'a> {
             return;
         };
         let thread = self.tasks.thread(sample.pid, sample.tid);
+        let first = *self.first_time.get_or_insert(record.time.unwrap_or(0));
+        let elapsed = record.time.map(|time| time.saturating_sub(first));
+        let factor = if state.tells_times {
+            let attr = &self.data.events()[event].attr;
+            self.running.factor(event, attr, &state.layout, &record.raw)
+        } else {
+            1.0
+        };
+        let hit = Hit {
+            weight: sample.weight,
+            elapsed,
+            factor,
+        };
         if self.filtered {
-            let first = *self.first_time.get_or_insert(record.time.unwrap_or(0));
-            let elapsed = record.time.map(|time| time.saturating_sub(first));
             let filter = &self.plan.filter;
             if !filter.passes(&self.tasks, thread, sample.cpu, elapsed) {
                 if self.events[event].shape.reads_group() {
-                    self.group(event, record, None);
+                    self.group(event, record, hit, None);
                 } else {
                     self.events[event].all.add_sample(sample.weight);
                 }
@@ -243,34 +271,45 @@ impl<'a> Loader<'a> {
         };
         self.count_unmapped(place);
         let part = if self.options.threads {
-            thread
+            let cpu = sample.cpu.filter(|_| self.plan.cpus);
+            self.who.of_thread(&self.tasks, thread, cpu)
+        } else if self.plan.cpus {
+            self.who.of_cpu(sample.cpu)
         } else {
-            sample.cpu.unwrap_or(u32::MAX)
+            parts::WHOLE
         };
         if self.events[event].shape.reads_group() {
-            self.group(event, record, Some((part, place)));
+            self.group(event, record, hit, Some((part, place)));
         } else {
-            self.count(event, part, place, sample.weight);
+            self.count(event, part, place, hit);
         }
     }
 
-    /// Counts a sample at a place; `part` is the thread or CPU by which counts are kept apart.
+    /// Counts a sample of a part at a place.
     #[inline]
-    fn count(&mut self, event: usize, part: u32, place: u32, weight: u64) {
-        let count = Count { samples: 1, weight };
+    fn count(&mut self, event: usize, part: PartId, place: u32, hit: Hit) {
+        let count = Count {
+            samples: 1,
+            weight: hit.weight,
+        };
         let state = &mut self.events[event];
         state.all.add(count);
         state.total.add(count);
-        if self.parted {
-            state.parts.add((part, place), count);
-        } else {
-            state.places.add(place, count);
+        state.counter.add(part, place, hit);
+        if state.tells_times {
+            self.running.count(event);
         }
     }
 
     /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
     /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
-    fn group(&mut self, event: usize, record: &FileRecord<'_>, place: Option<(u32, u32)>) {
+    fn group(
+        &mut self,
+        event: usize,
+        record: &FileRecord<'_>,
+        hit: Hit,
+        place: Option<(PartId, u32)>,
+    ) {
         let sample = self.events[event].layout.sample(&record.raw);
         let Some(values) = sample.ok().and_then(|sample| sample.read) else {
             self.losses.malformed += 1;
@@ -286,7 +325,10 @@ impl<'a> Loader<'a> {
             let member = *member;
             match place {
                 _ if grown == 0 => {}
-                Some((part, place)) => self.count(member, part, place, grown),
+                Some((part, place)) => {
+                    let weight = grown;
+                    self.count(member, part, place, Hit { weight, ..hit });
+                }
                 None => self.events[member].all.add_sample(grown),
             }
         }
@@ -378,7 +420,8 @@ impl<'a> Loader<'a> {
     fn finish(mut self) -> Profile {
         self.frames.freeze();
         self.stacks.freeze();
-        self.tasks.freeze();
+        self.tasks.freeze(&self.modules);
+        self.who.freeze();
         if let Some(unwinding) = &self.unwinding {
             self.losses.unwinding = unwinding.counts;
             self.losses.unwinding_notes = unwinding.notes();
@@ -397,30 +440,40 @@ impl<'a> Loader<'a> {
             .events
             .into_iter()
             .zip(self.data.events())
-            .map(|(state, description)| EventProfile {
+            .enumerate()
+            .map(|(index, (state, description))| EventProfile {
                 name: description.name.clone(),
                 attr: description.attr.clone(),
                 all: state.all,
                 total: state.total,
                 has_chains: state.has_chains,
                 weighs_events: state.shape.weighs_events(&description.attr),
-                places: state.places,
-                parts: state.parts,
+                running: self.running.of_event(index),
+                counts: state.counter.freeze(),
             })
             .collect();
         Profile {
             options: self.options,
-            by_thread: self.options.threads,
-            by_cpu: self.parted && !self.options.threads,
+            by_cpu: self.plan.cpus,
             events,
-            modules: self.modules,
-            frames: self.frames,
-            stacks: self.stacks,
-            tasks: self.tasks,
+            modules: Arc::new(self.modules),
+            frames: Arc::new(self.frames),
+            stacks: Arc::new(self.stacks),
+            tasks: Arc::new(self.tasks),
+            parts: Arc::new(self.who),
+            sockets: sockets(self.data),
+            start: self.first_time,
             recorded_kernel,
             losses: self.losses,
         }
     }
+}
+
+/// The socket of each CPU, as far as the recording tells.
+fn sockets(data: &PerfData) -> Arc<[u32]> {
+    let topology = data.features().cpu_topology.as_ref();
+    let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
+    cpus.iter().map(|(_, socket)| *socket).collect()
 }
 
 /// The frame of an address. What lies in no mapping belongs to the unknown module.

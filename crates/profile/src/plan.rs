@@ -10,8 +10,14 @@ use std::ops::RangeInclusive;
 pub struct LoadPlan {
     /// What to keep.
     pub options: LoadOptions,
-    /// Keep counts apart by CPU; not together with [`LoadOptions::threads`], which wins.
+    /// Keep counts apart by CPU; together with [`LoadOptions::threads`] by thread and CPU.
     pub cpus: bool,
+    /// Keep every sample with its time, so that [`crate::Profile::select`] can count any range of time: 8 bytes a
+    /// sample, 12 where their weights differ.
+    pub log: bool,
+    /// Keep what the statistical errors of counts need where the samples' weights differ; see
+    /// [`crate::EventProfile::total_estimate`].
+    pub errors: bool,
     /// Which samples count.
     pub filter: SampleFilter,
     /// Where the modules lie whose tables unwind copies of user stacks.

@@ -1,27 +1,34 @@
 //! The model of one recording.
 
-use crate::counts::{Count, Dense, Pairs};
+use crate::counts::{Cell, Count, Counts};
 use crate::frames::{FrameId, Frames};
 use crate::load::LoadOptions;
 use crate::losses::Losses;
 use crate::modules::Modules;
+use crate::multiplex::Multiplexing;
+use crate::parts::{Part, PartId, Parts};
+use crate::spread::Estimate;
 use crate::stacks::Stacks;
 use crate::tasks::{Tasks, ThreadId};
 use dioptra_perfevents::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
+use std::sync::Arc;
 
 /// A recording: who ran, where the samples lie, and how much each place counts. Nothing has a name yet; see
 /// [`crate::Names`].
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub(crate) options: LoadOptions,
-    pub(crate) by_thread: bool,
     pub(crate) by_cpu: bool,
     pub(crate) events: Vec<EventProfile>,
-    pub(crate) modules: Modules,
-    pub(crate) frames: Frames,
-    pub(crate) stacks: Stacks,
-    pub(crate) tasks: Tasks,
+    pub(crate) modules: Arc<Modules>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) stacks: Arc<Stacks>,
+    pub(crate) tasks: Arc<Tasks>,
+    pub(crate) parts: Arc<Parts>,
+    /// By CPU.
+    pub(crate) sockets: Arc<[u32]>,
+    pub(crate) start: Option<u64>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) losses: Losses,
 }
@@ -36,10 +43,24 @@ pub struct EventProfile {
     pub(crate) total: Count,
     pub(crate) has_chains: bool,
     pub(crate) weighs_events: bool,
-    /// By stack, or by frame where stacks were not asked for; empty where counts are kept apart.
-    pub(crate) places: Dense,
-    /// By thread or CPU, and stack or frame.
-    pub(crate) parts: Pairs,
+    pub(crate) running: Option<Multiplexing>,
+    /// By stack, or by frame where stacks were not asked for; and by part.
+    pub(crate) counts: Counts,
+}
+
+/// A sample that is kept with its time; see [`crate::LoadPlan::log`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LoggedSample {
+    /// Nanoseconds since the recording's first sample.
+    pub elapsed: Option<u64>,
+    /// Who ran it, in [`Profile::parts`].
+    pub part: PartId,
+    /// The stack, or the frame where stacks were not asked for.
+    pub place: u32,
+    /// Its period.
+    pub weight: u64,
+    /// For how many events each one of the period stands; 1 unless the counter shared a hardware counter.
+    pub factor: f64,
 }
 
 impl EventProfile {
@@ -61,6 +82,48 @@ impl EventProfile {
     /// Its samples and their weight, those that passed the filter.
     pub fn total(&self) -> Count {
         self.total
+    }
+
+    /// What the counted samples stand for and its error: scaled where counters took turns. Exact where
+    /// [`crate::LoadPlan::errors`] was asked for or samples tell their counter's times; else the error is that of
+    /// samples which all weigh the same, and so too small where they do not.
+    pub fn total_estimate(&self) -> Estimate {
+        let mut total = Estimate::default();
+        for (cell, _) in self.counts.iter() {
+            total.add(self.counts.estimate(cell.id));
+        }
+        total
+    }
+
+    /// Whether each sample's weight is known to its statistical errors.
+    pub fn knows_errors(&self) -> bool {
+        self.counts.knows_spread()
+    }
+
+    /// Whether weights are scaled in its estimates, because its counters did not run all the time. Counts are never
+    /// scaled.
+    pub fn is_scaled(&self) -> bool {
+        self.counts.is_scaled()
+    }
+
+    /// For how long its counters ran, where its samples tell; of all samples that passed the filter at loading.
+    pub fn multiplexing(&self) -> Option<Multiplexing> {
+        self.running
+    }
+
+    /// Calls `visit` with every counted sample in the order of the recording; with none unless
+    /// [`crate::LoadPlan::log`] was asked for.
+    pub fn samples(&self, mut visit: impl FnMut(LoggedSample)) {
+        self.counts.samples(|cell, hit| {
+            let cell = self.counts.cell(cell);
+            visit(LoggedSample {
+                elapsed: hit.elapsed,
+                part: cell.part,
+                place: cell.place,
+                weight: hit.weight,
+                factor: hit.factor,
+            });
+        });
     }
 
     /// Whether its samples hold call chains.
@@ -116,6 +179,26 @@ impl Profile {
         &self.tasks
     }
 
+    /// All parts into which counts are kept apart; see [`Part`].
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// The socket of a CPU, as far as the recording tells.
+    pub fn socket(&self, cpu: u32) -> Option<u32> {
+        self.sockets.get(cpu as usize).copied()
+    }
+
+    /// Nanoseconds of the recording's clock at its first sample.
+    pub fn first_time(&self) -> Option<u64> {
+        self.start
+    }
+
+    /// Whether samples are kept with their times; see [`crate::LoadPlan::log`].
+    pub fn has_times(&self) -> bool {
+        self.events.iter().all(|event| event.counts.has_log())
+    }
+
     /// Which kernel was running, as far as the recording tells.
     pub fn recorded_kernel(&self) -> &RecordedKernel {
         &self.recorded_kernel
@@ -136,50 +219,50 @@ impl Profile {
         }
     }
 
-    /// Calls `visit` with every counted place of an event.
+    /// Calls `visit` with every counted place of an event; with counts kept apart, several times with the same place.
     pub(crate) fn places(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event
-            .places
+            .counts
             .iter()
-            .for_each(|(place, count)| visit(place, count));
-        event
-            .parts
-            .iter()
-            .for_each(|((_, place), count)| visit(place, count));
+            .for_each(|(cell, count)| visit(cell.place, count));
     }
 
     /// Calls `visit` with every counted thread of an event; none without [`LoadOptions::threads`].
-    pub(crate) fn threads(&self, event: &EventProfile, visit: impl FnMut(ThreadId, Count)) {
-        if self.by_thread {
-            self.parts(event, visit);
+    pub(crate) fn threads(&self, event: &EventProfile, mut visit: impl FnMut(ThreadId, Count)) {
+        if self.options.threads {
+            self.of_parts(event, |part, count| {
+                if let Some(thread) = part.thread {
+                    visit(thread, count);
+                }
+            });
         }
     }
 
     /// Calls `visit` with every counted CPU of an event (`u32::MAX` for samples that do not tell theirs); none
     /// without [`crate::LoadPlan::cpus`].
-    pub(crate) fn cpus(&self, event: &EventProfile, visit: impl FnMut(u32, Count)) {
+    pub(crate) fn cpus(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         if self.by_cpu {
-            self.parts(event, visit);
+            self.of_parts(event, |part, count| {
+                visit(part.cpu.unwrap_or(u32::MAX), count)
+            });
         }
     }
 
-    fn parts(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
+    fn of_parts(&self, event: &EventProfile, mut visit: impl FnMut(Part, Count)) {
         event
-            .parts
+            .counts
             .iter()
-            .for_each(|((part, _), count)| visit(part, count));
+            .for_each(|(cell, count)| visit(self.parts.get(cell.part), count));
     }
 
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
     pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
-            let passes = |place| keep(self.leaf(place));
-            event.places.retain_counted(passes);
-            event.parts.retain(|(_, place)| passes(place));
-            let mut total = Count::default();
-            self.places(event, |_, count| total.add(count));
-            event.total = total;
+            event
+                .counts
+                .retain(|cell: Cell| keep(self.leaf(cell.place)));
+            event.total = event.counts.total();
         }
         self.events = events;
     }

@@ -11,6 +11,9 @@ use dioptra_symbols::ModuleKind;
 /// FORK: written by perf for a process that was there before; its mappings follow and are not its parent's.
 const FORK_EXEC: u16 = 1 << 13;
 
+/// MMAP: of data, not of code.
+const MMAP_DATA: u16 = 1 << 13;
+
 /// The pid of the kernel's mappings.
 const KERNEL_PID: u32 = u32::MAX;
 
@@ -38,6 +41,11 @@ impl Loader<'_> {
             Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap),
             Ok(Record::Comm(comm, _)) => {
                 let thread = self.tasks.thread(comm.pid, comm.tid);
+                if comm.exec {
+                    self.tasks.exec(thread, record.time);
+                } else {
+                    self.tasks.perhaps_exec(thread, record.time);
+                }
                 self.tasks.rename(thread, comm.name);
                 if comm.exec {
                     let process = self.tasks.threads()[thread as usize].process;
@@ -59,6 +67,12 @@ impl Loader<'_> {
                     let process = self.tasks.threads()[thread as usize].process;
                     unwinding.forget(process as usize);
                 }
+            }
+            Ok(Record::Namespaces(namespaces, _)) => {
+                let thread = self.tasks.thread(namespaces.pid, namespaces.tid);
+                let words: Vec<u64> = namespaces.links.iter().collect();
+                let links = words.chunks_exact(2).map(|link| (link[0], link[1]));
+                self.tasks.set_namespaces(thread, links.collect());
             }
             Ok(Record::Ksymbol(symbol, _)) => self.kernel_symbol(&symbol),
             Ok(_) => {}
@@ -83,6 +97,9 @@ impl Loader<'_> {
         };
         let process = self.tasks.start_process(task.pid, start);
         self.tasks.inherit_name(process, parent);
+        if !existed_before {
+            self.tasks.inherit_image(process, parent_process);
+        }
         self.tasks.start_thread(process, task.tid, start);
         self.grow(process);
         self.spaces[process as usize] = space;
@@ -142,6 +159,11 @@ impl Loader<'_> {
         };
         self.spaces[process as usize].insert(mapping, &self.budget);
         self.change(process);
+        const EXECUTE: u32 = 4;
+        let runs = mmap.protection.is_none_or(|(bits, _)| bits & EXECUTE != 0);
+        if runs && !mmap.misc.has(MMAP_DATA) {
+            self.tasks.mapped(process, module, &self.modules);
+        }
     }
 
     /// `[kernel.kallsyms]_text` at a page offset: where the symbol `_text` was.

@@ -1,6 +1,9 @@
 //! Processes and threads in time order: both numbers are reused, so each is told apart by number and start.
 
 use crate::hash::FxBuildHasher;
+use crate::images::{self, Awaits, Image, ImageId, Program};
+use crate::modules::{ModuleId, Modules};
+use crate::parts::Part;
 use hashbrown::HashMap;
 
 /// The index of a [`Process`] in [`Tasks`].
@@ -19,6 +22,8 @@ pub struct Process {
     pub end: Option<u64>,
     /// The last name of its main thread.
     pub comm: Option<String>,
+    /// Device and inode of each of its namespaces in the kernel's order, where they were recorded.
+    pub namespaces: Vec<(u64, u64)>,
 }
 
 /// A thread, from its start to its end.
@@ -41,6 +46,17 @@ pub struct Thread {
 pub struct Tasks {
     processes: Vec<Process>,
     threads: Vec<Thread>,
+    images: Vec<Image>,
+    programs: Vec<Program>,
+    /// Names of threads, each once.
+    comms: Vec<String>,
+    comm_ids: HashMap<String, u32, FxBuildHasher>,
+    /// By thread: its name now, as an index of `comms`.
+    comm_now: Vec<Option<u32>>,
+    /// By process: what it runs now.
+    image_now: Vec<ImageId>,
+    /// Whether names that change because of an exec are marked in this recording.
+    execs_are_marked: bool,
     /// Which process and thread have a number now, while reading.
     by_pid: HashMap<u32, ProcessId, FxBuildHasher>,
     by_tid: HashMap<u32, ThreadId, FxBuildHasher>,
@@ -49,6 +65,14 @@ pub struct Tasks {
 }
 
 impl Tasks {
+    /// No tasks, of a recording that marks names which change because of an exec, or not.
+    pub(crate) fn new(execs_are_marked: bool) -> Self {
+        Tasks {
+            execs_are_marked,
+            ..Tasks::default()
+        }
+    }
+
     /// All processes in the order of their ids.
     pub fn processes(&self) -> &[Process] {
         &self.processes
@@ -57,6 +81,45 @@ impl Tasks {
     /// All threads in the order of their ids.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
+    }
+
+    /// What all processes ran, in the order of their ids.
+    pub fn images(&self) -> &[Image] {
+        &self.images
+    }
+
+    /// All programs in the order of their ids.
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
+    /// All names that threads had, each once; see [`crate::Part::comm`].
+    pub fn comms(&self) -> &[String] {
+        &self.comms
+    }
+
+    /// The name of a part's thread when it was sampled, as [`Tasks::thread_name`].
+    pub fn comm_of(&self, part: Part) -> String {
+        match (part.comm, part.thread) {
+            (Some(comm), _) => self.comms[comm as usize].clone(),
+            (None, Some(thread)) => match self.threads.get(thread as usize) {
+                Some(thread) => name(None, thread.tid),
+                None => crate::modules::UNKNOWN.to_owned(),
+            },
+            (None, None) => crate::modules::UNKNOWN.to_owned(),
+        }
+    }
+
+    /// What the thread's process runs now.
+    #[inline]
+    pub(crate) fn image_now(&self, thread: ThreadId) -> ImageId {
+        self.image_now[self.threads[thread as usize].process as usize]
+    }
+
+    /// The thread's name now.
+    #[inline]
+    pub(crate) fn comm_now(&self, thread: ThreadId) -> Option<u32> {
+        self.comm_now[thread as usize]
     }
 
     /// A process's name for tables: its main thread's last name, as perf `:PID` where none was recorded.
@@ -118,10 +181,64 @@ impl Tasks {
             start,
             end: None,
             comm: (pid == 0).then(|| "swapper".to_owned()),
+            namespaces: Vec::new(),
         });
+        let image = self.start_image(Image::new(id, start));
+        self.image_now.push(image);
         self.by_pid.insert(pid, id);
         self.last = None;
         id
+    }
+
+    fn start_image(&mut self, image: Image) -> ImageId {
+        let id = next_id(self.images.len());
+        self.images.push(image);
+        id
+    }
+
+    /// A thread's process runs something new from now on.
+    pub(crate) fn exec(&mut self, thread: ThreadId, time: Option<u64>) {
+        let process = self.threads[thread as usize].process;
+        self.replace_image(process, Image::new(process, time), time);
+    }
+
+    fn replace_image(&mut self, process: ProcessId, new: Image, time: Option<u64>) {
+        let old = &mut self.images[self.image_now[process as usize] as usize];
+        old.end = time;
+        let mut new = new;
+        new.comm = self.processes[process as usize].comm.clone();
+        self.image_now[process as usize] = self.start_image(new);
+    }
+
+    /// A process mapped a module.
+    pub(crate) fn mapped(&mut self, process: ProcessId, module: ModuleId, modules: &Modules) {
+        let image = self.image_now[process as usize];
+        self.images[image as usize].mapped(module, modules);
+    }
+
+    /// A forked process runs what its parent does.
+    pub(crate) fn inherit_image(&mut self, child: ProcessId, parent: ProcessId) {
+        let from = self.image_now[parent as usize];
+        let image = &mut self.images[self.image_now[child as usize] as usize];
+        image.from = Some(from);
+        image.awaits = Awaits::Nothing;
+    }
+
+    /// The namespaces of a thread's process.
+    pub(crate) fn set_namespaces(&mut self, thread: ThreadId, links: Vec<(u64, u64)>) {
+        let process = self.threads[thread as usize].process;
+        self.processes[process as usize].namespaces = links;
+    }
+
+    fn comm_id(&mut self, comm: Option<&str>) -> Option<u32> {
+        let comm = comm?;
+        if let Some(id) = self.comm_ids.get(comm) {
+            return Some(*id);
+        }
+        let id = next_id(self.comms.len());
+        self.comms.push(comm.to_owned());
+        self.comm_ids.insert(comm.to_owned(), id);
+        Some(id)
     }
 
     /// A new thread that takes over its number.
@@ -137,6 +254,8 @@ impl Tasks {
             .processes
             .get(process as usize)
             .and_then(|process| process.comm.clone());
+        let comm_id = self.comm_id(comm.as_deref());
+        self.comm_now.push(comm_id);
         self.threads.push(Thread {
             tid,
             process,
@@ -156,6 +275,7 @@ impl Tasks {
             .get(parent as usize)
             .and_then(|thread| thread.comm.clone());
         if let Some(process) = self.processes.get_mut(child as usize) {
+            self.images[self.image_now[child as usize] as usize].comm = comm.clone();
             process.comm = comm;
         }
     }
@@ -163,15 +283,50 @@ impl Tasks {
     /// A thread's new name, also its process's if it is the main thread.
     pub(crate) fn rename(&mut self, id: ThreadId, name: &[u8]) {
         let name = String::from_utf8_lossy(name);
+        let comm_id = self.comm_id(Some(&name));
         let Some(thread) = self.threads.get_mut(id as usize) else {
             return;
         };
         if let Some(process) = self.processes.get_mut(thread.process as usize)
             && process.pid == thread.tid
         {
+            self.images[self.image_now[thread.process as usize] as usize].comm =
+                Some(name.clone().into_owned());
             process.comm = Some(name.clone().into_owned());
         }
+        self.comm_now[id as usize] = comm_id;
         thread.comm = Some(name.into_owned());
+    }
+
+    /// A main thread's new name in a recording that does not mark execs: perhaps there was one.
+    pub(crate) fn perhaps_exec(&mut self, id: ThreadId, time: Option<u64>) {
+        if self.execs_are_marked {
+            return;
+        }
+        let thread = &self.threads[id as usize];
+        let process = thread.process;
+        if self.processes[process as usize].pid != thread.tid {
+            return;
+        }
+        let now = self.image_now[process as usize];
+        let old = &self.images[now as usize];
+        if old.awaits == Awaits::AnyFile {
+            // It was there before the recording, and its mappings are still to come.
+            return;
+        }
+        // A forked process that gets a name is most often about to run something else.
+        let forked = old.from.is_some() && old.executable.is_none();
+        let awaits = if forked {
+            Awaits::AnyFile
+        } else {
+            Awaits::FileOfItsName
+        };
+        let new = Image {
+            from: Some(now),
+            awaits,
+            ..Image::new(process, time)
+        };
+        self.replace_image(process, new, time);
     }
 
     /// A thread's end, and with the main thread's its process's. Both keep their numbers: the kernel may sample them
@@ -186,11 +341,18 @@ impl Tasks {
             && process.pid == thread.tid
         {
             process.end = Some(time);
+            self.images[self.image_now[thread.process as usize] as usize].end = Some(time);
         }
     }
 
-    /// Drops what only reading needs.
-    pub(crate) fn freeze(&mut self) {
+    /// Finds the programs, and drops what only reading needs.
+    pub(crate) fn freeze(&mut self, modules: &Modules) {
+        let mut images = std::mem::take(&mut self.images);
+        self.programs = images::programs(self, modules, &mut images);
+        self.images = images;
+        self.comm_ids = HashMap::default();
+        self.comm_now = Vec::new();
+        self.image_now = Vec::new();
         self.by_pid = HashMap::default();
         self.by_tid = HashMap::default();
         self.last = None;

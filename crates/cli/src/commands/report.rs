@@ -185,6 +185,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 time: arguments.time.unwrap_or_default(),
             },
             symbols: symbols.clone(),
+            ..LoadPlan::default()
         },
     );
     let events = match arguments.event.as_slice() {

@@ -1,0 +1,98 @@
+//! Counters that shared a hardware counter: for how much of each interval they ran.
+//!
+//! Samples with `READ` and both times tell how long their counter was enabled and how long it ran. Between two samples
+//! of a counter both grow; the quotient says for how many events each counted one of this interval stands.
+
+use crate::hash::FxBuildHasher;
+use dioptra_perfevents::record::{RawRecord, RecordLayout};
+use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType};
+use hashbrown::HashMap;
+
+/// For how long an event's counters ran, summed over the intervals that end with its samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Multiplexing {
+    /// Nanoseconds enabled.
+    pub enabled: u64,
+    /// Nanoseconds running; less than enabled where counters took turns.
+    pub running: u64,
+    /// Samples whose weight was scaled.
+    pub scaled: u64,
+    /// Samples whose times make no sense; their weight was not scaled.
+    pub unknown: u64,
+}
+
+/// Whether samples tell for how long their counter ran.
+pub(crate) fn tells_times(attr: &Attr) -> bool {
+    let times = ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING;
+    attr.sample_type.contains(SampleType::READ) && attr.read_format.contains(times)
+}
+
+/// The times of all counters while reading.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    /// By counter: its times at its last sample.
+    last: HashMap<(u64, u32), (u64, u64), FxBuildHasher>,
+    /// What the last sample added.
+    interval: Multiplexing,
+    /// By event.
+    sums: Vec<Multiplexing>,
+}
+
+impl Running {
+    /// For how many events each one stands that this sample's counter counted since its sample before.
+    pub(crate) fn factor(
+        &mut self,
+        event: usize,
+        attr: &Attr,
+        layout: &RecordLayout,
+        record: &RawRecord<'_>,
+    ) -> f64 {
+        self.interval = Multiplexing {
+            unknown: 1,
+            ..Multiplexing::default()
+        };
+        let mut factor = 1.0;
+        if let Ok(sample) = layout.sample(record)
+            && let Some(read) = &sample.read
+            && let (Some(enabled), Some(running)) = (read.time_enabled, read.time_running)
+        {
+            // Inherited counters have their own times, and may share their id.
+            let inherited = attr.flags.contains(AttrFlags::INHERIT) && sample.stream_id.is_none();
+            let thread = sample.tid.filter(|_| inherited).unwrap_or(0);
+            let id = sample.stream_id.or(sample.id).unwrap_or(0);
+            // An event without ids has one counter only, or its counters cannot be told apart.
+            let id = if id == 0 { event as u64 } else { id };
+            let before = self.last.entry((id, thread)).or_default();
+            let grown = |now: u64, before: u64| now.checked_sub(before);
+            let interval = (grown(enabled, before.0), grown(running, before.1));
+            *before = (enabled, running);
+            if let (Some(enabled), Some(running @ 1..)) = interval {
+                factor = (enabled as f64 / running as f64).max(1.0);
+                self.interval = Multiplexing {
+                    enabled,
+                    running: running.min(enabled),
+                    scaled: u64::from(factor != 1.0),
+                    unknown: 0,
+                };
+            }
+        }
+        factor
+    }
+
+    /// Counts the last sample's interval for an event.
+    pub(crate) fn count(&mut self, event: usize) {
+        if event >= self.sums.len() {
+            self.sums.resize(event + 1, Multiplexing::default());
+        }
+        let sum = &mut self.sums[event];
+        sum.enabled = sum.enabled.saturating_add(self.interval.enabled);
+        sum.running = sum.running.saturating_add(self.interval.running);
+        sum.scaled += self.interval.scaled;
+        sum.unknown += self.interval.unknown;
+    }
+
+    /// The sums of an event.
+    pub(crate) fn of_event(&self, event: usize) -> Option<Multiplexing> {
+        self.sums.get(event).copied()
+    }
+}
