@@ -5,77 +5,11 @@ mod support;
 use dioptra_perfdata::{Format, PerfData, file_type};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use support::compare::{CLOCK, compare, compare_order, folder, variant, variant_with};
 use support::{
-    BUSY, has_perf, linux_perf_data_counts, our_counts, our_dump, our_kernel_counts, our_samples,
-    perf_counts, perf_dump, perf_samples, perf_samples_of_stream, record, text,
+    BUSY, has_perf, linux_perf_data_counts, our_counts, our_kernel_counts, our_samples,
+    perf_counts, perf_samples_of_stream, record, text,
 };
-use tempfile::TempDir;
-
-const CLOCK: [&str; 4] = ["-e", "cpu-clock", "-F", "2000"];
-
-/// Compares what we read with what perf reads.
-#[track_caller]
-fn compare(path: &Path, what: &str) {
-    compare_counts(path, what);
-    let recording = PerfData::open(path).expect(what);
-    let (ours, perfs) = (our_samples(&recording), perf_samples(path, &recording));
-    assert_eq!(ours.len(), perfs.len(), "{what}: samples");
-    let differs = ours.iter().zip(&perfs).position(|(a, b)| a != b);
-    if let Some(at) = differs {
-        panic!(
-            "{what}: sample {at} is {} and perf says {}",
-            ours[at], perfs[at]
-        );
-    }
-}
-
-/// Compares every record with its place, its time and its call chain, in their order.
-#[track_caller]
-fn compare_order(path: &Path, what: &str) {
-    compare(path, what);
-    let recording = PerfData::open(path).expect(what);
-    let (ours, perfs) = (our_dump(&recording), perf_dump(path));
-    assert_eq!(ours.len(), perfs.len(), "{what}");
-    for (ours, perfs) in ours.iter().zip(&perfs) {
-        assert_eq!(ours, perfs, "{what}");
-    }
-}
-
-/// Compares the counts of every type of record.
-#[track_caller]
-fn compare_counts(path: &Path, what: &str) {
-    let recording = PerfData::open(path).expect(what);
-    let mut ours = our_counts(&recording);
-    let mut perfs = perf_counts(path);
-    assert!(!perfs.is_empty(), "{what}: perf reads nothing");
-    // perf counts a compressed record once for itself and does not tell its name in every version.
-    ours.remove("COMPRESSED");
-    perfs.remove("COMPRESSED");
-    assert_eq!(ours, perfs, "{what}");
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
-}
-
-/// Records with `options` behind those of a clock, and compares.
-#[track_caller]
-fn variant(options: &[&str]) {
-    variant_with(options, compare);
-}
-
-#[track_caller]
-fn variant_with(options: &[&str], compare: impl Fn(&Path, &str)) {
-    if !has_perf() {
-        return;
-    }
-    let folder = folder();
-    let path = folder.path().join("perf.data");
-    let options = [&CLOCK[..], options].concat();
-    if record(&path, &options, BUSY).is_some() {
-        compare(&path, &options.join(" "));
-    }
-}
 
 #[test]
 fn serial_plain() {
@@ -105,12 +39,6 @@ fn serial_system_wide() {
 #[test]
 fn serial_several_events() {
     variant(&["-e", "page-faults,context-switches,task-clock"]);
-}
-
-#[test]
-fn serial_group() {
-    // perf makes a sample for each member of the group: only the records can be compared.
-    variant_with(&["-e", "{task-clock,page-faults}:S"], compare_counts);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! What the tests share: finding recordings and perf, and reading what perf says about a recording.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod compare;
+
 use dioptra_perfdata::{PerfData, is_file_type, record_name};
 use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::RecordType;
+use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -122,6 +125,64 @@ pub fn linux_perf_data_counts(path: &Path) -> BTreeMap<u32, u64> {
         }
     }
     counts
+}
+
+/// The samples in order as linux-perf-data reads them: process, thread, CPU, time, period, address.
+pub fn linux_perf_data_samples(path: &Path) -> Vec<SampleFields> {
+    let open = || BufReader::new(File::open(path).expect("a file"));
+    let reader = PerfFileReader::parse_file(open());
+    let reader = reader.or_else(|_| PerfFileReader::parse_pipe(open()));
+    let PerfFileReader {
+        mut perf_file,
+        mut record_iter,
+    } = reader.expect("a file or a pipe");
+    let mut samples = Vec::new();
+    while let Ok(Some(record)) = record_iter.next_record(&mut perf_file) {
+        if let PerfFileRecord::EventRecord { record, .. } = record
+            && let Ok(EventRecord::Sample(sample)) = record.parse()
+        {
+            samples.push((
+                sample.pid.map(i32::cast_unsigned),
+                sample.tid.map(i32::cast_unsigned),
+                sample.cpu,
+                sample.timestamp,
+                sample.period,
+                sample.ip,
+            ));
+        }
+    }
+    samples
+}
+
+/// Process, thread, CPU, time, period, address.
+pub type SampleFields = (
+    Option<u32>,
+    Option<u32>,
+    Option<u32>,
+    Option<u64>,
+    Option<u64>,
+    Option<u64>,
+);
+
+/// The same as we read them.
+pub fn our_sample_fields(recording: &PerfData) -> Vec<SampleFields> {
+    let mut samples = Vec::new();
+    recording.read(|record| {
+        if record.raw.kind == RecordType::SAMPLE {
+            let layout = recording.layout(record.event).expect("a layout");
+            let sample = layout.sample(&record.raw).expect("a sample");
+            samples.push((
+                sample.pid,
+                sample.tid,
+                sample.cpu,
+                sample.time,
+                sample.period,
+                sample.ip,
+            ));
+        }
+        ControlFlow::Continue(())
+    });
+    samples
 }
 
 /// The kernel's records by type number, as we read them.
