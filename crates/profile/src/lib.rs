@@ -6,13 +6,16 @@
 //! Weights are exact sums of the samples' periods; ratios are left to whoever shows them.
 
 mod aggregate;
+pub mod branches;
 mod chain;
 mod counts;
+mod details;
 mod frames;
 mod hash;
 mod images;
 mod load;
 mod losses;
+pub mod memory;
 mod modules;
 mod multiplex;
 mod names;

@@ -2,6 +2,7 @@
 
 use crate::chain::{ChainMemo, Parts, innermost};
 use crate::counts::{Count, Counter, Hit, Keep};
+use crate::details::Collectors;
 use crate::frames::{Frame, FrameId, Frames};
 use crate::hash::FxBuildHasher;
 use crate::losses::Losses;
@@ -103,6 +104,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) memos: Vec<ChainMemo>,
     pub(crate) parts: Parts,
     pub(crate) budget: CopyBudget,
+    /// There where branches or memory accesses were asked for and recorded.
+    pub(crate) collectors: Option<Box<Collectors>>,
     pub(crate) losses: Losses,
 }
 
@@ -188,6 +191,7 @@ impl<'a> Loader<'a> {
             memos: Vec::new(),
             parts: Parts::default(),
             budget: CopyBudget::default(),
+            collectors: Collectors::new(data, plan),
             losses: Losses::default(),
         }
     }
@@ -203,6 +207,11 @@ impl<'a> Loader<'a> {
             | RecordType::EXIT
             | RecordType::NAMESPACES
             | RecordType::KSYMBOL => self.sideband(record),
+            RecordType::LOST | RecordType::LOST_SAMPLES | RecordType::THROTTLE => {
+                if let Some(collectors) = &mut self.collectors {
+                    collectors.lost();
+                }
+            }
             _ => {}
         }
     }
@@ -251,6 +260,9 @@ impl<'a> Loader<'a> {
         }
         let process = self.tasks.threads()[thread as usize].process;
         self.grow(process);
+        if self.collectors.is_some() {
+            self.detail(event, record, (process, thread), sample.weight);
+        }
         let mode = record.raw.misc.cpu_mode();
         let place = if self.options.call_chains {
             let (stack, innermost) = self
@@ -418,6 +430,8 @@ impl<'a> Loader<'a> {
     }
 
     fn finish(mut self) -> Profile {
+        let details = self.collectors.take();
+        let details = details.map(|all| all.finish()).unwrap_or_default();
         self.frames.freeze();
         self.stacks.freeze();
         self.tasks.freeze(&self.modules);
@@ -464,6 +478,7 @@ impl<'a> Loader<'a> {
             sockets: sockets(self.data),
             start: self.first_time,
             recorded_kernel,
+            details: Arc::new(details),
             losses: self.losses,
         }
     }
@@ -478,7 +493,7 @@ fn sockets(data: &PerfData) -> Arc<[u32]> {
 
 /// The frame of an address. What lies in no mapping belongs to the unknown module.
 #[inline]
-fn resolve(
+pub(crate) fn resolve(
     kernel: &mut Space,
     kernel_image: ModuleId,
     user: &mut Space,

@@ -18,6 +18,10 @@ pub struct LoadPlan {
     /// Keep what the statistical errors of counts need where the samples' weights differ; see
     /// [`crate::EventProfile::total_estimate`].
     pub errors: bool,
+    /// Add up branch stacks (LBR); see [`crate::Profile::branches`].
+    pub branches: bool,
+    /// Add up memory samples; see [`crate::Profile::memory`].
+    pub memory: bool,
     /// Which samples count.
     pub filter: SampleFilter,
     /// Where the modules lie whose tables unwind copies of user stacks.

@@ -1,6 +1,7 @@
 //! The model of one recording.
 
 use crate::counts::{Cell, Count, Counts};
+use crate::details::Details;
 use crate::frames::{FrameId, Frames};
 use crate::load::LoadOptions;
 use crate::losses::Losses;
@@ -30,6 +31,7 @@ pub struct Profile {
     pub(crate) sockets: Arc<[u32]>,
     pub(crate) start: Option<u64>,
     pub(crate) recorded_kernel: RecordedKernel,
+    pub(crate) details: Arc<Details>,
     pub(crate) losses: Losses,
 }
 
@@ -257,6 +259,7 @@ impl Profile {
 
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
     pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
+        self.details = Arc::default();
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
             event

@@ -7,6 +7,7 @@ use crate::profile::Profile;
 use crate::sample_log::is_bounded;
 use crate::tasks::{ProcessId, ThreadId};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// Which samples of a loaded profile count. An empty list lets all pass; each condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,6 +138,8 @@ impl Profile {
                 })
         };
         let mut selected = self.clone();
+        // They cannot be told apart by sample any more.
+        selected.details = Arc::default();
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
             event.total = event.counts.total();

@@ -1,0 +1,111 @@
+//! Whole stacks, a bounded number of them: what happened one after the other cannot be told from sums.
+
+/// How many stacks are kept.
+const KEPT: usize = 1 << 14;
+
+/// Some of an event's stacks, each as likely to be kept as any other; all of them where there are few.
+#[derive(Clone, Debug)]
+pub(super) struct Sequences {
+    list: Vec<Sequence>,
+    /// How many there were.
+    seen: u64,
+    random: u64,
+}
+
+/// One stack.
+#[derive(Clone, Debug)]
+pub(super) struct Sequence {
+    /// The thread, and which of its stacks this is, where they follow on each other.
+    pub place: (u32, u32),
+    /// Whether it goes on where the thread's stack before ended.
+    pub stitched: bool,
+    /// Edges, the oldest first; [`Sequences::GAP`] where something is missing.
+    pub edges: Box<[u32]>,
+}
+
+impl Default for Sequences {
+    fn default() -> Self {
+        Sequences {
+            list: Vec::new(),
+            seen: 0,
+            // Any number but 0; a fixed one, so that a file always gives the same result.
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
+    }
+}
+
+impl Sequences {
+    /// Stands for missing branches.
+    pub const GAP: u32 = u32::MAX;
+
+    pub fn add(&mut self, place: (u32, u32), stitched: bool, edges: &[u32]) {
+        self.seen += 1;
+        let sequence = || Sequence {
+            place,
+            stitched,
+            edges: edges.into(),
+        };
+        if self.list.len() < KEPT {
+            self.list.push(sequence());
+            return;
+        }
+        // Reservoir sampling: the newest is kept with a chance of KEPT in `seen`.
+        let index = self.random() % self.seen;
+        if let Ok(index) = usize::try_from(index)
+            && index < KEPT
+        {
+            self.list[index] = sequence();
+        }
+    }
+
+    /// Xorshift.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+
+    /// How many stacks there were.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// The stacks that were kept; in the order of [`Sequence::place`] after reading.
+    pub fn list(&self) -> &[Sequence] {
+        &self.list
+    }
+
+    pub fn freeze(&mut self) {
+        self.list.sort_by_key(|sequence| sequence.place);
+        self.list.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stack_has_the_same_chance() {
+        let mut sequences = Sequences::default();
+        let all = 8 * KEPT as u32;
+        for number in 0..all {
+            sequences.add((0, number), false, &[number]);
+        }
+        sequences.freeze();
+        assert_eq!(
+            (sequences.list().len(), sequences.seen()),
+            (KEPT, u64::from(all))
+        );
+        // An eighth of each part, give or take six standard deviations.
+        let part = all / 4;
+        for start in (0..all).step_by(part as usize) {
+            let range = start..start + part;
+            let numbers = sequences.list().iter().map(|sequence| sequence.place.1);
+            let count = numbers.filter(|number| range.contains(number)).count() as f64;
+            let expected = KEPT as f64 / 4.0;
+            assert!((count - expected).abs() < 6.0 * expected.sqrt(), "{count}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! How many distinct things there are, in bounded memory.
+
+use crate::hash::mix;
+
+/// How many hashes are kept at most: 1 KiB.
+const KEPT: usize = 128;
+
+/// Counts distinct values: exactly up to 127, beyond that estimated from the smallest hashes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sketch {
+    /// The smallest hashes, rising.
+    smallest: Vec<u64>,
+}
+
+/// A number of distinct things.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distinct {
+    /// How many.
+    pub count: f64,
+    /// Standard error; 0 where the count is exact.
+    pub error: f64,
+}
+
+impl Sketch {
+    #[inline]
+    pub fn add(&mut self, space: u64, value: u64) {
+        let hash = mix(space, value);
+        if self.smallest.len() == KEPT && self.smallest[KEPT - 1] <= hash {
+            return;
+        }
+        if let Err(place) = self.smallest.binary_search(&hash) {
+            self.smallest.insert(place, hash);
+            self.smallest.truncate(KEPT);
+        }
+    }
+
+    pub fn distinct(&self) -> Distinct {
+        match self.smallest.last() {
+            // The k-th smallest of n even hashes lies at k / (n + 1); (k - 1) / that has no bias.
+            Some(last) if self.smallest.len() == KEPT => {
+                let share = *last as f64 / u64::MAX as f64;
+                let count = (KEPT - 1) as f64 / share;
+                let error = count / ((KEPT - 2) as f64).sqrt();
+                Distinct { count, error }
+            }
+            _ => Distinct {
+                count: self.smallest.len() as f64,
+                error: 0.0,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_counted_and_many_estimated() {
+        for (values, step) in [(0, 1), (1, 64), (127, 64), (1000, 4096), (100_000, 64)] {
+            let mut sketch = Sketch::default();
+            for _ in 0..2 {
+                for value in 0..values {
+                    sketch.add(7, 0x7fff_0000_0000 + value * step);
+                }
+            }
+            let found = sketch.distinct();
+            if values < KEPT as u64 {
+                assert_eq!((found.count, found.error), (values as f64, 0.0));
+            } else {
+                let off = (found.count - values as f64).abs();
+                assert!(off < 4.0 * found.error, "{found:?} of {values}");
+                assert!(found.error < 0.1 * found.count);
+            }
+        }
+    }
+}
