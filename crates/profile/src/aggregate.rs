@@ -2,6 +2,7 @@
 
 use crate::counts::Count;
 use crate::frames::FrameId;
+use crate::hierarchy::{HierarchyOptions, hierarchy};
 use crate::modules::ModuleId;
 use crate::names::Names;
 use crate::profile::{EventProfile, Profile};
@@ -16,12 +17,22 @@ pub enum Dimension {
     Function,
     /// A module over all processes.
     Module,
+    /// A program: all processes of one executable, each while it ran that.
+    Program,
     /// A process.
     Process,
     /// A thread.
     Thread,
+    /// A name of threads at the time of their samples; `u32::MAX` for threads without one.
+    Comm,
     /// A CPU.
     Cpu,
+    /// A socket; `u32::MAX` where a CPU's is not known.
+    Socket,
+    /// A basic block, as the caller tells; see [`crate::HierarchyOptions::blocks`].
+    Block,
+    /// A slice of time; see [`crate::HierarchyOptions::slices`].
+    Time,
     /// A place in a module.
     Address,
     /// A line of a source file.
@@ -51,7 +62,8 @@ pub struct AggregateRow {
 /// The rows of `profile` along `dimension` with counts of `events` (indices of [`Profile::events`]); rows without any
 /// count are left out. Rows are in the order of their keys.
 ///
-/// Processes and threads need [`crate::LoadOptions::threads`], CPUs [`crate::LoadPlan::cpus`], else there are no rows.
+/// Programs, processes, names and threads need [`crate::LoadOptions::threads`], CPUs and sockets
+/// [`crate::LoadPlan::cpus`], else there are no rows; blocks and time go with [`hierarchy`] only.
 /// Lines need [`Names::find_lines`].
 pub fn aggregate(
     profile: &Profile,
@@ -68,6 +80,11 @@ pub fn aggregate(
         Dimension::Address => profile.frames().len(),
         Dimension::Line => names.lines().len(),
         Dimension::Cpu => return by_cpu(profile, events),
+        Dimension::Program
+        | Dimension::Comm
+        | Dimension::Socket
+        | Dimension::Block
+        | Dimension::Time => return one_level(profile, names, dimension, events),
     };
     let columns: Vec<Vec<SelfAndTotal>> = events
         .iter()
@@ -84,10 +101,8 @@ pub fn aggregate(
             }),
             Dimension::Thread => by_thread_key(profile, event, keys, |thread| thread),
             Dimension::Line => by_frame_key(profile, event, keys, |frame| names.line_of(frame)),
-            // CPUs went another way.
-            Dimension::Address | Dimension::Cpu => {
-                by_frame_key(profile, event, keys, |frame| frame)
-            }
+            // The others went another way.
+            _ => by_frame_key(profile, event, keys, |frame| frame),
         })
         .collect();
     (0..keys)
@@ -100,6 +115,28 @@ pub fn aggregate(
             // Keys are ids, which fit.
             key: u32::try_from(key).unwrap_or(u32::MAX),
             counts: columns.iter().map(|column| column[key]).collect(),
+        })
+        .collect()
+}
+
+fn one_level(
+    profile: &Profile,
+    names: &Names,
+    dimension: Dimension,
+    events: &[usize],
+) -> Vec<AggregateRow> {
+    let rows = hierarchy(
+        profile,
+        names,
+        &[dimension],
+        events,
+        &HierarchyOptions::default(),
+    );
+    rows.unwrap_or_default()
+        .into_iter()
+        .map(|row| AggregateRow {
+            key: row.key,
+            counts: row.counts,
         })
         .collect()
 }

@@ -253,6 +253,11 @@ impl Counts {
         self.spread.is_some()
     }
 
+    /// To which time the counts are restricted.
+    pub(crate) fn span(&self) -> Span {
+        self.span
+    }
+
     /// Whether each sample is known with its time.
     pub(crate) fn has_log(&self) -> bool {
         self.log.is_some()

@@ -1,138 +1,14 @@
 //! Recordings made of single records: who owns an address at which time.
 
-use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+mod support;
+
+use dioptra_perfevents::{Attr, ReadFormat, SampleType};
 use dioptra_profile::{
     CallTree, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, SelfAndTotal,
     TreeDirection, TreeLimits, UNKNOWN, aggregate, call_tree,
 };
 use std::collections::BTreeMap;
-use std::io::Cursor;
-
-const KERNEL: u64 = -128_i64 as u64;
-const USER: u64 = -512_i64 as u64;
-const ID: u64 = 77;
-
-fn attr(more: SampleType) -> Attr {
-    Attr {
-        kind: event_type::SOFTWARE,
-        sample_period: 10,
-        sample_type: SampleType::IDENTIFIER
-            | SampleType::IP
-            | SampleType::TID
-            | SampleType::TIME
-            | SampleType::PERIOD
-            | more,
-        flags: AttrFlags::SAMPLE_ID_ALL | AttrFlags::COMM_EXEC | AttrFlags::MMAP2,
-        ..Attr::default()
-    }
-}
-
-/// Records in the order of their times, which are counted up.
-#[derive(Default)]
-struct Records {
-    list: Vec<Vec<u8>>,
-    time: u64,
-}
-
-impl Records {
-    fn push(&mut self, kind: u32, misc: u16, words: &[&[u8]]) {
-        let body: Vec<u8> = words.concat();
-        let size = u16::try_from(body.len() + 8).unwrap();
-        let mut record = kind.to_ne_bytes().to_vec();
-        record.extend(misc.to_ne_bytes());
-        record.extend(size.to_ne_bytes());
-        record.extend(body);
-        self.list.push(record);
-    }
-
-    /// The ids at the end of a record that is no sample.
-    fn trailer(&mut self, pid: u32) -> Vec<u8> {
-        self.time += 1;
-        [two(pid, pid), word(self.time), word(ID)].concat()
-    }
-
-    fn map(&mut self, pid: u32, start: u64, length: u64, offset: u64, name: &str) {
-        let trailer = self.trailer(pid);
-        let words = [word(start), word(length), word(offset)].concat();
-        let misc = if pid == u32::MAX { 1 } else { 2 };
-        self.push(1, misc, &[&two(pid, pid), &words, &text(name), &trailer]);
-    }
-
-    fn comm(&mut self, pid: u32, tid: u32, exec: bool, name: &str) {
-        let trailer = self.trailer(pid);
-        let misc = u16::from(exec) << 13;
-        self.push(3, misc, &[&two(pid, tid), &text(name), &trailer]);
-    }
-
-    fn fork(&mut self, child: (u32, u32), parent: (u32, u32)) {
-        let trailer = self.trailer(parent.0);
-        let pids = two(child.0, parent.0);
-        let tids = two(child.1, parent.1);
-        let time = word(self.time);
-        self.push(7, 0, &[&pids, &tids, &time, &trailer]);
-    }
-
-    fn exit(&mut self, pid: u32) {
-        let trailer = self.trailer(pid);
-        let time = word(self.time);
-        self.push(4, 0, &[&two(pid, 1), &two(pid, 1), &time, &trailer]);
-    }
-
-    fn sample(&mut self, id: u64, task: (u32, u32), ip: u64, period: u64, rest: &[u64]) {
-        self.time += 1;
-        let misc = if ip >> 63 == 1 { 1 } else { 2 };
-        let head = [
-            word(id),
-            word(ip),
-            two(task.0, task.1),
-            word(self.time),
-            word(period),
-        ];
-        let rest: Vec<u8> = rest.iter().flat_map(|value| word(*value)).collect();
-        self.push(9, misc, &[&head.concat(), &rest]);
-    }
-
-    fn load(&self, events: &[EventToWrite], options: LoadOptions) -> Profile {
-        self.load_with(events, &options.into())
-    }
-
-    fn load_with(&self, events: &[EventToWrite], plan: &LoadPlan) -> Profile {
-        let mut file = Cursor::new(Vec::new());
-        let mut writer = Writer::create(&mut file, events, WriteOptions::default()).unwrap();
-        for record in &self.list {
-            writer.write(record).unwrap();
-        }
-        writer.finish(&FeaturesToWrite::default()).unwrap();
-        Profile::load_with(&PerfData::from_bytes(file.into_inner()).unwrap(), plan)
-    }
-}
-
-fn word(value: u64) -> Vec<u8> {
-    value.to_ne_bytes().to_vec()
-}
-
-fn two(one: u32, other: u32) -> Vec<u8> {
-    [one.to_ne_bytes(), other.to_ne_bytes()].concat()
-}
-
-fn text(text: &str) -> Vec<u8> {
-    let mut bytes = text.as_bytes().to_vec();
-    bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
-    bytes
-}
-
-fn event(name: &str, attr: Attr, ids: &[u64]) -> EventToWrite {
-    EventToWrite {
-        attr,
-        name: name.into(),
-        ids: ids.to_vec(),
-    }
-}
-
-fn flat() -> Vec<EventToWrite> {
-    vec![event("cpu-clock", attr(SampleType::empty()), &[ID])]
-}
+use support::{ID, KERNEL, Records, USER, attr, event, flat};
 
 /// Weights by module.
 fn modules(profile: &Profile) -> BTreeMap<String, SelfAndTotal> {

@@ -1,0 +1,376 @@
+//! Counts along several dimensions at once: processes, in each its modules, in each its functions, in any order.
+
+mod keys;
+mod slices;
+mod totals;
+
+use crate::aggregate::{Dimension, SelfAndTotal};
+use crate::counts::Count;
+use crate::frames::FrameId;
+use crate::hash::{FxBuildHasher, mix};
+use crate::names::Names;
+use crate::profile::{EventProfile, Profile};
+use crate::select::SelectError;
+use crate::spread::Estimate;
+use hashbrown::{HashMap, HashTable};
+use keys::Keys;
+pub use slices::{Slices, TimeSlices};
+
+/// How many levels a hierarchy may have.
+const LEVELS: usize = 16;
+
+/// What to compute beside self counts, and what some dimensions need.
+#[derive(Clone, Copy, Default)]
+pub struct HierarchyOptions<'a> {
+    /// Totals of what was called too; needs [`crate::LoadOptions::call_chains`], else totals equal self counts.
+    pub children: bool,
+    /// Estimates with errors too.
+    pub estimates: bool,
+    /// The block of a place, for [`Dimension::Block`]: any numbers, of which equal ones are one block.
+    pub blocks: Option<&'a dyn Fn(FrameId) -> u32>,
+    /// How [`Dimension::Time`] is sliced; see [`Profile::time_slices`].
+    pub slices: TimeSlices,
+}
+
+/// One row of a hierarchy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HierarchyRow {
+    /// The row above it; always an earlier one.
+    pub parent: Option<usize>,
+    /// Which of the levels it belongs to, from 0.
+    pub level: usize,
+    /// As [`crate::AggregateRow::key`], for the level's dimension.
+    pub key: u32,
+    /// In the order of the events asked for. `own` is exactly the sum of the rows below; `total` is what was counted
+    /// at any place that this row stands for or anything it called, each sample once.
+    pub counts: Vec<SelfAndTotal>,
+    /// What `own` stands for and its error, in the order of the events; empty unless asked for.
+    pub estimates: Vec<Estimate>,
+}
+
+/// The counts of `profile` along all `levels`, the first one outermost, for `events` (indices of
+/// [`Profile::events`]). Each row comes before those below it, the rows below one by rising key. Only combinations that
+/// count anything have rows, so memory grows with what was seen.
+///
+/// Functions need `names`, lines [`Names::find_lines`].
+///
+/// # Errors
+/// [`SelectError`] where the profile was not loaded with what a level needs: [`crate::LoadOptions::threads`] for
+/// programs, processes, names and threads, [`crate::LoadPlan::cpus`] for CPUs and sockets, [`crate::LoadPlan::log`] for
+/// time slices; or where there are no levels or too many.
+pub fn hierarchy(
+    profile: &Profile,
+    names: &Names,
+    levels: &[Dimension],
+    events: &[usize],
+    options: &HierarchyOptions<'_>,
+) -> Result<Vec<HierarchyRow>, SelectError> {
+    if levels.is_empty() || levels.len() > LEVELS {
+        return Err(SelectError::Levels);
+    }
+    let keys = Keys::new(profile, names, levels, options)?;
+    let mut growing = Growing::new(levels.len());
+    let repeats = (options.children && profile.options().call_chains && keys.places() > 0)
+        .then(|| totals::Repeats::find(profile.stacks(), &keys));
+    let mut columns = Vec::new();
+    for index in events {
+        let Some(event) = profile.events().get(*index) else {
+            continue;
+        };
+        let hits = Hits::new(event, &keys, &mut growing, options);
+        let mut column = own(profile, &keys, &mut growing, &hits);
+        if let Some(repeats) = &repeats {
+            totals::add(profile, &keys, &mut growing, &hits, repeats, &mut column);
+        }
+        columns.push(column);
+    }
+    for column in &mut columns {
+        column
+            .counts
+            .resize(growing.nodes.len(), SelfAndTotal::default());
+        if options.estimates {
+            column
+                .estimates
+                .resize(growing.nodes.len(), Estimate::default());
+        }
+        column.sum_up(&growing, |level| {
+            repeats.is_none() || keys.depth(level) == 0
+        });
+    }
+    Ok(rows(&growing, &columns))
+}
+
+/// A row while the hierarchy grows.
+#[derive(Clone, Copy)]
+struct Node {
+    /// The row above; node 0 is above all.
+    parent: u32,
+    key: u32,
+    /// From 1; 0 is node 0.
+    level: u8,
+}
+
+/// The rows that were seen.
+struct Growing {
+    nodes: Vec<Node>,
+    ids: HashTable<u32>,
+    levels: usize,
+    /// Of a group and a branch of places: its row on the last level.
+    ends: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// The keys of a group that do not depend on the place, and the slice of time.
+    groups: Vec<Group>,
+    group_ids: HashMap<Group, u32, FxBuildHasher>,
+}
+
+/// Samples with the same keys on all levels that do not depend on their places.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Group {
+    /// What their parts have in common.
+    part: u32,
+    slice: u32,
+}
+
+impl Growing {
+    fn new(levels: usize) -> Self {
+        Growing {
+            nodes: vec![Node {
+                parent: 0,
+                key: 0,
+                level: 0,
+            }],
+            ids: HashTable::new(),
+            levels,
+            ends: HashMap::default(),
+            groups: Vec::new(),
+            group_ids: HashMap::default(),
+        }
+    }
+
+    fn group(&mut self, group: Group) -> u32 {
+        *self.group_ids.entry(group).or_insert_with(|| {
+            self.groups.push(group);
+            // No more groups than samples.
+            u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+
+    fn child(&mut self, parent: u32, key: u32) -> u32 {
+        let hash = |node: &Node| mix(u64::from(node.parent), u64::from(node.key));
+        let level = self.nodes[parent as usize].level + 1;
+        let node = Node { parent, key, level };
+        let nodes = &self.nodes;
+        let known = self.ids.find(hash(&node), |id| {
+            let known = nodes[*id as usize];
+            (known.parent, known.key) == (parent, key)
+        });
+        if let Some(id) = known {
+            return *id;
+        }
+        // No more rows than samples and levels; past 32 bits the last ones share a row.
+        let Ok(id) = u32::try_from(self.nodes.len()) else {
+            return u32::MAX;
+        };
+        self.ids
+            .insert_unique(hash(&node), id, |id| hash(&nodes[*id as usize]));
+        self.nodes.push(node);
+        id
+    }
+
+    /// The row on the last level of a group's samples on a branch of places.
+    fn end(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
+        if let Some(node) = self.ends.get(&(group, branch)) {
+            return *node;
+        }
+        let mut node = 0;
+        for level in 0..self.levels {
+            let key = keys.key(level, self.groups[group as usize], branch);
+            node = self.child(node, key);
+        }
+        self.ends.insert((group, branch), node);
+        node
+    }
+}
+
+/// Samples of one event that share a group and a place.
+struct Hits {
+    list: Vec<Hit>,
+    /// By hit; empty unless asked for.
+    estimates: Vec<Estimate>,
+}
+
+#[derive(Clone, Copy)]
+struct Hit {
+    group: u32,
+    place: u32,
+    count: Count,
+}
+
+impl Hits {
+    fn new(
+        event: &EventProfile,
+        keys: &Keys,
+        growing: &mut Growing,
+        options: &HierarchyOptions<'_>,
+    ) -> Hits {
+        let mut hits = Hits {
+            list: Vec::new(),
+            estimates: Vec::new(),
+        };
+        if keys.of_time() {
+            hits.slice(event, keys, growing, options);
+            return hits;
+        }
+        for (cell, count) in event.counts.iter() {
+            let group = growing.group(Group {
+                part: keys.part(cell.part),
+                slice: 0,
+            });
+            hits.list.push(Hit {
+                group,
+                place: cell.place,
+                count,
+            });
+            if options.estimates {
+                hits.estimates.push(event.counts.estimate(cell.id));
+            }
+        }
+        hits
+    }
+
+    /// Samples of the same cell come in runs of the same slice.
+    fn slice(
+        &mut self,
+        event: &EventProfile,
+        keys: &Keys,
+        growing: &mut Growing,
+        options: &HierarchyOptions<'_>,
+    ) {
+        // By cell: its last slice, and its hit there.
+        let mut last: Vec<(u32, usize)> = Vec::new();
+        event.counts.samples(|id, sample| {
+            let slice = options.slices.of(sample.elapsed);
+            let index = id as usize;
+            if index >= last.len() {
+                last.resize(index + 1, (0, usize::MAX));
+            }
+            if last[index].1 == usize::MAX || last[index].0 != slice {
+                let cell = event.counts.cell(id);
+                let group = growing.group(Group {
+                    part: keys.part(cell.part),
+                    slice,
+                });
+                last[index] = (slice, self.list.len());
+                self.list.push(Hit {
+                    group,
+                    place: cell.place,
+                    count: Count::default(),
+                });
+                if options.estimates {
+                    self.estimates.push(Estimate::default());
+                }
+            }
+            let at = last[index].1;
+            self.list[at].count.add_sample(sample.weight);
+            if options.estimates {
+                let value = sample.weight as f64 * sample.factor;
+                self.estimates[at].add(Estimate {
+                    value,
+                    variance: value * value,
+                });
+            }
+        });
+    }
+}
+
+/// One event's counts, by node.
+#[derive(Default)]
+struct ColumnOfNodes {
+    counts: Vec<SelfAndTotal>,
+    estimates: Vec<Estimate>,
+}
+
+impl ColumnOfNodes {
+    fn at(&mut self, node: u32) -> &mut SelfAndTotal {
+        let index = node as usize;
+        if index >= self.counts.len() {
+            self.counts.resize(index + 1, SelfAndTotal::default());
+        }
+        &mut self.counts[index]
+    }
+
+    /// Adds each row's counts to the row above. Where `as_own` says so of a level, totals are self counts.
+    fn sum_up(&mut self, growing: &Growing, as_own: impl Fn(usize) -> bool) {
+        for id in (1..growing.nodes.len()).rev() {
+            let node = growing.nodes[id];
+            let count = self.counts[id].own;
+            if as_own(usize::from(node.level) - 1) {
+                self.counts[id].total = count;
+            }
+            self.counts[node.parent as usize].own.add(count);
+            if let Some(estimate) = self.estimates.get(id).copied() {
+                self.estimates[node.parent as usize].add(estimate);
+            }
+        }
+    }
+}
+
+fn own(profile: &Profile, keys: &Keys, growing: &mut Growing, hits: &Hits) -> ColumnOfNodes {
+    let mut column = ColumnOfNodes::default();
+    for (index, hit) in hits.list.iter().enumerate() {
+        let branch = keys.innermost(profile.leaf(hit.place));
+        let node = growing.end(keys, hit.group, branch);
+        column.at(node).own.add(hit.count);
+        if let Some(estimate) = hits.estimates.get(index) {
+            let index = node as usize;
+            if index >= column.estimates.len() {
+                column.estimates.resize(index + 1, Estimate::default());
+            }
+            column.estimates[index].add(*estimate);
+        }
+    }
+    column
+}
+
+fn rows(growing: &Growing, columns: &[ColumnOfNodes]) -> Vec<HierarchyRow> {
+    let counted = |id: usize| {
+        columns.iter().any(|column| {
+            let count = column.counts[id];
+            !count.own.is_zero() || !count.total.is_zero()
+        })
+    };
+    // The order of the nodes below each one.
+    let mut order: Vec<u32> = (1..growing.nodes.len())
+        .filter(|id| counted(*id))
+        // Ids fit, since they were given.
+        .map(|id| u32::try_from(id).unwrap_or(u32::MAX))
+        .collect();
+    order.sort_unstable_by_key(|id| {
+        let node = growing.nodes[*id as usize];
+        (node.parent, node.key)
+    });
+    let below = |parent: u32| {
+        let first = order.partition_point(|id| growing.nodes[*id as usize].parent < parent);
+        let after = order.partition_point(|id| growing.nodes[*id as usize].parent <= parent);
+        &order[first..after]
+    };
+    let mut rows: Vec<HierarchyRow> = Vec::with_capacity(order.len());
+    let mut waiting: Vec<(u32, Option<usize>)> = Vec::new();
+    waiting.extend(below(0).iter().rev().map(|id| (*id, None)));
+    while let Some((id, parent)) = waiting.pop() {
+        let node = growing.nodes[id as usize];
+        let index = id as usize;
+        let this = Some(rows.len());
+        waiting.extend(below(id).iter().rev().map(|id| (*id, this)));
+        rows.push(HierarchyRow {
+            parent,
+            level: usize::from(node.level) - 1,
+            key: node.key,
+            counts: columns.iter().map(|column| column.counts[index]).collect(),
+            estimates: columns
+                .iter()
+                .filter_map(|column| column.estimates.get(index).copied())
+                .collect(),
+        });
+    }
+    rows
+}
