@@ -1,0 +1,309 @@
+//! A metric set: the columns for one family of CPUs, as a tree, and the events they need.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::expr::{Expr, Function};
+use crate::unit::Unit;
+
+/// An event that a set's formulas use.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NeededEvent {
+    /// As the formulas name it.
+    pub name: String,
+    /// What to ask the kernel for, in perf's words: `cpu/event=0xd3,umask=0x1/`, `cycles`. `None`: not known.
+    pub encoding: Option<String>,
+    /// Other spellings by which a recorded event is known to be this one.
+    pub aka: Vec<String>,
+    /// The period to sample it with.
+    pub period: Option<u64>,
+    /// How exact the sampled address must be: perf's number of `p`s.
+    pub precise: u8,
+    /// It has a counter of its own, or none (software events): it takes no place in a group.
+    pub fixed: bool,
+    /// It cannot be sampled, only read beside a leader.
+    pub read_only: bool,
+    /// What it counts.
+    pub description: String,
+}
+
+/// Where a column's number comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ColumnKind {
+    /// One event, as it is or at its penalty.
+    Event,
+    /// The sum of the columns that add to it: a branch or sub-branch.
+    Sum,
+    /// A formula.
+    Formula,
+}
+
+/// A derived column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Unique in the set.
+    pub name: String,
+    /// For a heading; the name where the maker gives no other.
+    pub title: String,
+    /// Of the value.
+    pub unit: Unit,
+    /// How it is made.
+    pub kind: ColumnKind,
+    /// Its expression.
+    pub formula: Expr,
+    /// The column under which it folds.
+    pub parent: Option<usize>,
+    /// The columns that fold under it, in order.
+    pub children: Vec<usize>,
+    /// The event, for a column of kind [`ColumnKind::Event`].
+    pub event: Option<String>,
+    /// Cycles that one of the event costs.
+    pub penalty: Option<f64>,
+    /// The maker's group, where there is one.
+    pub group: String,
+    /// What it means.
+    pub description: String,
+}
+
+/// Columns and the events they need.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MetricSet {
+    /// Short, for `--metrics NAME`.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// More about it.
+    pub description: String,
+    /// Where formulas and numbers come from.
+    pub sources: Vec<String>,
+    /// Patterns of CPUs, see [`CpuId::matches`](crate::CpuId::matches). Empty: any.
+    pub cpus: Vec<String>,
+    /// What the set's writer did not know, in sentences to show.
+    pub unknown: Vec<String>,
+    /// General counters that the CPU has for one hardware thread, where the set says so.
+    pub counters: Option<usize>,
+    /// The event whose samples are the unit of Gooda's mode.
+    pub reference: Option<String>,
+    pub(crate) events: Vec<NeededEvent>,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) constants: BTreeMap<String, f64>,
+    pub(crate) event_index: HashMap<String, usize>,
+    pub(crate) column_index: HashMap<String, usize>,
+}
+
+impl MetricSet {
+    /// All columns; a parent stands before its children.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The columns without parent.
+    pub fn roots(&self) -> impl Iterator<Item = usize> {
+        self.columns
+            .iter()
+            .enumerate()
+            .filter(|(_, c)| c.parent.is_none())
+            .map(|(i, _)| i)
+    }
+
+    /// The column of this name, in any case of letters.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.column_index.get(&name.to_ascii_lowercase()).copied()
+    }
+
+    /// The event that the set declares under this name.
+    pub fn event(&self, name: &str) -> Option<&NeededEvent> {
+        let i = *self.event_index.get(&name.to_ascii_lowercase())?;
+        self.events.get(i)
+    }
+
+    /// What to record for all columns: each event once, in the file's order. An event that a formula names and the
+    /// set does not declare comes last, without encoding.
+    pub fn needed_events(&self) -> Vec<NeededEvent> {
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        self.needed_events_of(&all)
+    }
+
+    /// What to record for some columns.
+    pub fn needed_events_of(&self, columns: &[usize]) -> Vec<NeededEvent> {
+        let mut declared = vec![false; self.events.len()];
+        let mut others = Vec::new();
+        for &column in columns {
+            for name in self.inputs(column) {
+                match self.event_index.get(&name.to_ascii_lowercase()) {
+                    Some(&i) => declared[i] = true,
+                    None if !others.contains(&name) => others.push(name),
+                    None => {}
+                }
+            }
+        }
+        let known = self.events.iter().zip(declared).filter(|(_, d)| *d);
+        known
+            .map(|(e, _)| e.clone())
+            .chain(others.into_iter().map(|name| NeededEvent {
+                name,
+                ..NeededEvent::default()
+            }))
+            .collect()
+    }
+
+    /// The names of the events behind a column, through the columns it refers to; each once.
+    pub fn inputs(&self, column: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut seen = vec![false; self.columns.len()];
+        let mut open = vec![column];
+        while let Some(c) = open.pop() {
+            let Some(column) = self.columns.get(c) else {
+                continue;
+            };
+            if std::mem::replace(&mut seen[c], true) {
+                continue;
+            }
+            let mut found = Vec::new();
+            column.formula.visit_names(&mut |name| found.push(name));
+            for name in found {
+                match self.resolve(name) {
+                    Resolved::Column(i) => open.push(i),
+                    Resolved::Constant => {}
+                    Resolved::Event => {
+                        if !names.iter().any(|n| n == name) {
+                            names.push(name.to_owned());
+                        }
+                    }
+                }
+            }
+        }
+        names
+    }
+
+    /// What a name in a formula stands for: a declared event, a constant, another column, else an event.
+    pub(crate) fn resolve(&self, name: &str) -> Resolved {
+        let lower = name.to_ascii_lowercase();
+        if self.event_index.contains_key(&lower) {
+            Resolved::Event
+        } else if name.starts_with('#')
+            || self.constants.contains_key(&lower)
+            || is_constant(&lower)
+        {
+            Resolved::Constant
+        } else if let Some(&column) = self.column_index.get(&lower) {
+            Resolved::Column(column)
+        } else {
+            Resolved::Event
+        }
+    }
+
+    /// All columns, each after those that its formula names; or one that needs its own value. Without recursion: a
+    /// chain of references may be as long as the set.
+    pub(crate) fn reference_order(&self) -> Result<Vec<usize>, usize> {
+        let refers = |column: usize| {
+            let mut to = Vec::new();
+            self.columns[column].formula.visit_names(&mut |name| {
+                if let Resolved::Column(i) = self.resolve(name) {
+                    to.push(i);
+                }
+            });
+            to
+        };
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            OnTheWay,
+            Done,
+        }
+        let mut state = vec![State::New; self.columns.len()];
+        let mut order = Vec::with_capacity(state.len());
+        for start in 0..state.len() {
+            let mut way = vec![(start, false)];
+            while let Some((column, leaving)) = way.pop() {
+                if leaving {
+                    state[column] = State::Done;
+                    order.push(column);
+                } else if state[column] == State::New {
+                    state[column] = State::OnTheWay;
+                    way.push((column, true));
+                    for to in refers(column) {
+                        match state[to] {
+                            State::New => way.push((to, false)),
+                            State::OnTheWay => return Err(to),
+                            State::Done => {}
+                        }
+                    }
+                }
+            }
+        }
+        Ok(order)
+    }
+
+    pub(crate) fn push_event(&mut self, event: NeededEvent) {
+        let i = self.events.len();
+        self.event_index
+            .entry(event.name.to_ascii_lowercase())
+            .or_insert(i);
+        self.events.push(event);
+    }
+
+    /// Adds a column; `false` if the name is taken.
+    pub(crate) fn push_column(&mut self, column: Column) -> bool {
+        let i = self.columns.len();
+        let key = column.name.to_ascii_lowercase();
+        if self.column_index.contains_key(&key) {
+            return false;
+        }
+        self.column_index.insert(key, i);
+        if let Some(parent) = column.parent.and_then(|p| self.columns.get_mut(p)) {
+            parent.children.push(i);
+        }
+        self.columns.push(column);
+        true
+    }
+
+    /// A column for each of the set's own, without those for which `keep` says no. Sums are not touched.
+    pub fn retain_columns(&mut self, keep: impl Fn(&Column) -> bool) {
+        let old = std::mem::take(&mut self.columns);
+        self.column_index.clear();
+        let mut moved = vec![None; old.len()];
+        for (i, mut column) in old.into_iter().enumerate() {
+            if !keep(&column) {
+                continue;
+            }
+            column.parent = column.parent.and_then(|p| moved[p]);
+            column.children.clear();
+            moved[i] = Some(self.columns.len());
+            self.push_column(column);
+        }
+    }
+}
+
+/// What a name means in a set.
+pub(crate) enum Resolved {
+    Event,
+    Constant,
+    Column(usize),
+}
+
+/// Names that makers use for what the machine has, not for events.
+fn is_constant(lower: &str) -> bool {
+    matches!(
+        lower,
+        "duration_time" | "system_tsc_freq" | "threads_per_core" | "smt_on" | "num_packages"
+    )
+}
+
+/// The expression of a column that shows one event: the count, or its cost.
+pub(crate) fn event_formula(event: &str, penalty: Option<f64>) -> Expr {
+    match penalty {
+        Some(penalty) if penalty > 0.0 => {
+            let cost = if penalty == 1.0 {
+                Expr::name(event)
+            } else {
+                Expr::Binary(
+                    crate::expr::BinaryOp::Mul,
+                    Box::new(Expr::Number(penalty)),
+                    Box::new(Expr::name(event)),
+                )
+            };
+            Expr::Call(Function::Cycles, vec![cost])
+        }
+        _ => Expr::name(event),
+    }
+}
