@@ -274,6 +274,22 @@ impl PerfData {
         events.get(event.unwrap_or(0)).map(|event| &event.layout)
     }
 
+    /// How much of a mapped file stays in memory behind the record that was passed on last, in bytes.
+    pub const LASTING_IN_MEMORY: usize = crate::read::KEPT;
+
+    /// Bytes of a record, borrowed for as long as the recording is: for who wants to look at records after `visit` has
+    /// returned, without a copy. Of a mapped file, what lies farther back than [`Self::LASTING_IN_MEMORY`] is read from
+    /// the file again. `None` for bytes that lie in no file, such as those of compressed records.
+    pub fn lasting(&self, bytes: &[u8]) -> Option<&[u8]> {
+        let members = self.members.iter().map(|(_, source)| source);
+        std::iter::once(&self.source)
+            .chain(members)
+            .find_map(|source| {
+                let start = (bytes.as_ptr() as usize).checked_sub(source.as_ptr() as usize)?;
+                source.get(start..start.checked_add(bytes.len())?)
+            })
+    }
+
     /// Passes all records to `visit`, in the order of time across CPUs, until it breaks.
     ///
     /// Records without a time (those that the recorder made up, and perf's own such as FINISHED_ROUND) come where the

@@ -75,7 +75,14 @@ impl Loader<'_> {
         let (kernel, space) = (&mut self.kernel, &mut self.spaces[process as usize]);
         let kernel_image = self.kernel_image;
         let mut resolve = |mode, address, frames: &mut _| {
-            resolve(kernel, kernel_image, space, frames, mode, address)
+            resolve(
+                kernel,
+                kernel_image,
+                (&mut *space, None),
+                frames,
+                mode,
+                address,
+            )
         };
         if let Some(memory) = &mut collectors.memory {
             let mode = record.raw.misc.cpu_mode();

@@ -16,10 +16,10 @@ use crate::sideband::without_padding;
 use crate::space::{CopyBudget, Space};
 use crate::stacks::{StackId, Stacks};
 use crate::tasks::{ProcessId, Tasks, ThreadId};
-use crate::unwinding::Unwinding;
+use crate::unwinding::{Batch, MemoryState, Splitting, Unwinding};
 use dioptra_perfdata::{FileRecord, PerfData};
-use dioptra_perfevents::record::{CpuMode, RecordLayout, RecordType};
-use dioptra_perfevents::{AttrFlags, SampleType};
+use dioptra_perfevents::record::{CpuMode, RawRecord, RecordLayout, RecordType};
+use dioptra_perfevents::{AttrFlags, SampleType, U64s};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -42,13 +42,25 @@ impl Profile {
 
     /// Reads a recording as `plan` says. This never fails either.
     pub fn load_with(data: &PerfData, plan: &LoadPlan) -> Profile {
-        let mut loader = Loader::new(data, plan);
-        let summary = data.read(|record| {
-            loader.record(&record);
-            ControlFlow::Continue(())
-        });
-        loader.losses.summary = summary;
-        loader.finish()
+        Profile::load_split(data, plan, Splitting::for_this_machine())
+    }
+
+    /// Reads a recording; copies of stacks are unwound as `splitting` says, which the result must not show.
+    pub(crate) fn load_split(data: &PerfData, plan: &LoadPlan, splitting: Splitting) -> Profile {
+        std::thread::scope(|scope| {
+            let mut loader = Loader::new(data, plan);
+            if loader.events.iter().any(|event| event.copies_stacks) {
+                let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);
+                loader.unwinding = Some(Box::new(unwinding));
+            }
+            let summary = data.read(|record| {
+                loader.record(&record);
+                ControlFlow::Continue(())
+            });
+            loader.settle_all();
+            loader.losses.summary = summary;
+            loader.finish()
+        })
     }
 }
 
@@ -66,6 +78,21 @@ pub(crate) struct EventState {
     all: Count,
 }
 
+/// Whose sample it is, as far as that depends on the records before it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampledTask {
+    pub event: usize,
+    pub process: ProcessId,
+    pub thread: ThreadId,
+    /// Whether it passed the filter.
+    pub passes: bool,
+    /// The part of the counts that it belongs to.
+    pub part: PartId,
+    pub weight: u64,
+    /// Nanoseconds since the first sample.
+    pub elapsed: Option<u64>,
+}
+
 pub(crate) struct Loader<'a> {
     pub(crate) data: &'a PerfData,
     pub(crate) plan: &'a LoadPlan,
@@ -75,7 +102,7 @@ pub(crate) struct Loader<'a> {
     /// The time of the first sample.
     first_time: Option<u64>,
     /// There where stacks were copied.
-    pub(crate) unwinding: Option<Box<Unwinding>>,
+    pub(crate) unwinding: Option<Box<Unwinding<'a>>>,
     /// How long each counter ran, as its samples tell.
     running: Running,
     /// Who ran the samples, where counts are kept apart by that.
@@ -134,10 +161,6 @@ impl<'a> Loader<'a> {
                 all: Count::default(),
             })
             .collect();
-        let unwinding = events.iter().any(|event| event.copies_stacks).then(|| {
-            let machine = data.features().arch.as_deref();
-            Box::new(Unwinding::new(machine, plan.symbols.clone()))
-        });
         let mut samplers = data
             .events()
             .iter()
@@ -166,7 +189,7 @@ impl<'a> Loader<'a> {
             options: plan.options,
             filtered: !plan.filter.is_empty(),
             first_time: None,
-            unwinding,
+            unwinding: None,
             running: Running::default(),
             who: parts::Parts::default(),
             events,
@@ -206,7 +229,13 @@ impl<'a> Loader<'a> {
             | RecordType::FORK
             | RecordType::EXIT
             | RecordType::NAMESPACES
-            | RecordType::KSYMBOL => self.sideband(record),
+            | RecordType::KSYMBOL => {
+                if may_map_kernel(&record.raw) {
+                    // Samples that wait are of the kernel as it was.
+                    self.settle_all();
+                }
+                self.sideband(record);
+            }
             RecordType::LOST | RecordType::LOST_SAMPLES | RecordType::THROTTLE => {
                 if let Some(collectors) = &mut self.collectors {
                     collectors.lost();
@@ -236,53 +265,16 @@ impl<'a> Loader<'a> {
         let thread = self.tasks.thread(sample.pid, sample.tid);
         let first = *self.first_time.get_or_insert(record.time.unwrap_or(0));
         let elapsed = record.time.map(|time| time.saturating_sub(first));
-        let factor = if state.tells_times {
-            let attr = &self.data.events()[event].attr;
-            self.running.factor(event, attr, &state.layout, &record.raw)
-        } else {
-            1.0
-        };
-        let hit = Hit {
-            weight: sample.weight,
-            elapsed,
-            factor,
-        };
-        if self.filtered {
-            let filter = &self.plan.filter;
-            if !filter.passes(&self.tasks, thread, sample.cpu, elapsed) {
-                if self.events[event].shape.reads_group() {
-                    self.group(event, record, hit, None);
-                } else {
-                    self.events[event].all.add_sample(sample.weight);
-                }
-                return;
-            }
-        }
+        let filter = &self.plan.filter;
+        let passes = !self.filtered || filter.passes(&self.tasks, thread, sample.cpu, elapsed);
         let process = self.tasks.threads()[thread as usize].process;
         self.grow(process);
-        if self.collectors.is_some() {
+        if passes && self.collectors.is_some() {
             self.detail(event, record, (process, thread), sample.weight);
         }
-        let mode = record.raw.misc.cpu_mode();
-        let place = if self.options.call_chains {
-            let (stack, innermost) = self
-                .unwound(event, record, process, thread)
-                .or_else(|| {
-                    let chain = sample.chain?;
-                    Some((self.chain(process, thread, &chain), innermost(&chain)))
-                })
-                .unwrap_or((Stacks::ROOT, None));
-            if stack != Stacks::ROOT && innermost == Some(sample.ip) {
-                stack
-            } else {
-                let frame = self.resolve(process, mode, sample.ip);
-                self.stacks.child(stack, frame)
-            }
-        } else {
-            self.resolve(process, mode, sample.ip)
-        };
-        self.count_unmapped(place);
-        let part = if self.options.threads {
+        let part = if !passes {
+            parts::WHOLE
+        } else if self.options.threads {
             let cpu = sample.cpu.filter(|_| self.plan.cpus);
             self.who.of_thread(&self.tasks, thread, cpu)
         } else if self.plan.cpus {
@@ -290,10 +282,117 @@ impl<'a> Loader<'a> {
         } else {
             parts::WHOLE
         };
-        if self.events[event].shape.reads_group() {
-            self.group(event, record, hit, Some((part, place)));
+        let task = SampledTask {
+            event,
+            process,
+            thread,
+            passes,
+            part,
+            weight: sample.weight,
+            elapsed,
+        };
+        if self.unwinding.is_some() {
+            self.settle_later(task, record);
         } else {
-            self.count(event, part, place, hit);
+            self.settle(task, &record.raw, (sample.ip, sample.chain), None);
+        }
+    }
+
+    /// Counts a sample, with the address and the call chain that it tells. `then` is the memory of its process at its
+    /// time where that is not the one of now.
+    #[inline]
+    fn settle(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        (ip, chain): (u64, Option<U64s<'_>>),
+        then: Option<&MemoryState>,
+    ) {
+        let event = task.event;
+        let state = &self.events[event];
+        let reads_group = state.shape.reads_group();
+        let factor = if state.tells_times {
+            let attr = &self.data.events()[event].attr;
+            self.running.factor(event, attr, &state.layout, raw)
+        } else {
+            1.0
+        };
+        let hit = Hit {
+            weight: task.weight,
+            elapsed: task.elapsed,
+            factor,
+        };
+        if !task.passes {
+            if reads_group {
+                self.group(event, raw, hit, None);
+            } else {
+                self.events[event].all.add_sample(task.weight);
+            }
+            return;
+        }
+        let mode = raw.misc.cpu_mode();
+        let place = if self.options.call_chains {
+            let (stack, innermost) = match chain {
+                Some(chain) => (self.chain(task, then, &chain), innermost(&chain)),
+                None => (Stacks::ROOT, None),
+            };
+            if stack != Stacks::ROOT && innermost == Some(ip) {
+                stack
+            } else {
+                let frame = self.resolve(task.process, then, mode, ip);
+                self.stacks.child(stack, frame)
+            }
+        } else {
+            self.resolve(task.process, then, mode, ip)
+        };
+        self.count_unmapped(place);
+        if reads_group {
+            self.group(event, raw, hit, Some((task.part, place)));
+        } else {
+            self.count(event, task.part, place, hit);
+        }
+    }
+
+    /// Has a sample's stack unwound, and counts samples that waited for that. In recordings with copied stacks all
+    /// samples wait, so that they are counted in the order of the file.
+    fn settle_later(&mut self, task: SampledTask, record: &FileRecord<'_>) {
+        let index = task.process as usize;
+        if let Some(unwinding) = &mut self.unwinding {
+            let (version, space) = (self.versions[index], &self.spaces[index]);
+            let unwind = self.events[task.event].copies_stacks && task.passes;
+            unwinding.push(task, unwind, &record.raw, version, space, &self.modules);
+        }
+        while let Some(batch) = self
+            .unwinding
+            .as_mut()
+            .and_then(|unwinding| unwinding.next())
+        {
+            self.settle_batch(batch);
+        }
+    }
+
+    /// Counts all samples that wait.
+    fn settle_all(&mut self) {
+        while let Some(batch) = self
+            .unwinding
+            .as_mut()
+            .and_then(|unwinding| unwinding.last())
+        {
+            self.settle_batch(batch);
+        }
+    }
+
+    fn settle_batch(&mut self, batch: Batch<'a>) {
+        for (task, raw, memory, chain) in batch.samples() {
+            let sample = self.events[task.event].shape.essence(&raw, true);
+            // It was read before: this reads the same again.
+            if let Some(sample) = sample {
+                let chain = chain.or(sample.chain);
+                self.settle(task, &raw, (sample.ip, chain), Some(memory));
+            }
+        }
+        if let Some(unwinding) = &mut self.unwinding {
+            unwinding.settled(batch);
         }
     }
 
@@ -315,14 +414,8 @@ impl<'a> Loader<'a> {
 
     /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
     /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
-    fn group(
-        &mut self,
-        event: usize,
-        record: &FileRecord<'_>,
-        hit: Hit,
-        place: Option<(PartId, u32)>,
-    ) {
-        let sample = self.events[event].layout.sample(&record.raw);
+    fn group(&mut self, event: usize, raw: &RawRecord<'_>, hit: Hit, place: Option<(PartId, u32)>) {
+        let sample = self.events[event].layout.sample(raw);
         let Some(values) = sample.ok().and_then(|sample| sample.read) else {
             self.losses.malformed += 1;
             return;
@@ -346,34 +439,6 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// The stack that a copy of the user's tells, and its innermost address.
-    fn unwound(
-        &mut self,
-        event: usize,
-        record: &FileRecord<'_>,
-        process: ProcessId,
-        thread: ThreadId,
-    ) -> Option<(StackId, Option<u64>)> {
-        let state = &self.events[event];
-        if !state.copies_stacks {
-            return None;
-        }
-        let sample = state.layout.sample(&record.raw).ok()?;
-        let mut unwinding = self.unwinding.take()?;
-        let index = process as usize;
-        let result = unwinding
-            .chain(
-                index,
-                self.versions[index],
-                &self.spaces[index],
-                &self.modules,
-                &sample,
-            )
-            .map(|chain| (self.chain(process, thread, &chain), innermost(&chain)));
-        self.unwinding = Some(unwinding);
-        result
-    }
-
     /// Counts a sample outside of all mappings.
     fn count_unmapped(&mut self, place: u32) {
         let frame = if self.options.call_chains {
@@ -390,27 +455,28 @@ impl<'a> Loader<'a> {
     #[inline]
     fn chain(
         &mut self,
-        process: ProcessId,
-        thread: ThreadId,
-        chain: &dioptra_perfevents::U64s<'_>,
+        task: SampledTask,
+        then: Option<&MemoryState>,
+        chain: &U64s<'_>,
     ) -> StackId {
-        let index = thread as usize;
+        let index = task.thread as usize;
         if index >= self.memos.len() {
             self.memos.resize_with(index + 1, ChainMemo::default);
         }
-        let version = (self.versions[process as usize], self.kernel_version);
+        let process = task.process as usize;
+        let version = then.map_or(self.versions[process], |memory| memory.version);
         let (kernel, space, frames) = (
             &mut self.kernel,
-            &mut self.spaces[process as usize],
+            &mut self.spaces[process],
             &mut self.frames,
         );
         let kernel_image = self.kernel_image;
         let stack = self.memos[index].stack(
             chain,
-            version,
+            (version, self.kernel_version),
             &mut self.parts,
             &mut self.stacks,
-            |mode, address| resolve(kernel, kernel_image, space, frames, mode, address),
+            |mode, address| resolve(kernel, kernel_image, (space, then), frames, mode, address),
         );
         stack.unwrap_or_else(|| {
             self.losses.bad_chains += 1;
@@ -418,11 +484,17 @@ impl<'a> Loader<'a> {
         })
     }
 
-    fn resolve(&mut self, process: ProcessId, mode: CpuMode, address: u64) -> FrameId {
+    fn resolve(
+        &mut self,
+        process: ProcessId,
+        then: Option<&MemoryState>,
+        mode: CpuMode,
+        address: u64,
+    ) -> FrameId {
         resolve(
             &mut self.kernel,
             self.kernel_image,
-            &mut self.spaces[process as usize],
+            (&mut self.spaces[process as usize], then),
             &mut self.frames,
             mode,
             address,
@@ -491,18 +563,33 @@ fn sockets(data: &PerfData) -> Arc<[u32]> {
     cpus.iter().map(|(_, socket)| *socket).collect()
 }
 
+/// Whether a record that is no sample may change what is known of the kernel.
+fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
+    match raw.kind {
+        RecordType::KSYMBOL => true,
+        RecordType::MMAP | RecordType::MMAP2 => {
+            // The kernel's pid is all ones, whatever the order of the bytes.
+            raw.misc.cpu_mode() == CpuMode::Kernel || raw.body.starts_with(&[u8::MAX; 4])
+        }
+        _ => false,
+    }
+}
+
 /// The frame of an address. What lies in no mapping belongs to the unknown module.
 #[inline]
 pub(crate) fn resolve(
     kernel: &mut Space,
     kernel_image: ModuleId,
-    user: &mut Space,
+    (now, then): (&mut Space, Option<&MemoryState>),
     frames: &mut Frames,
     mode: CpuMode,
     address: u64,
 ) -> FrameId {
     let frame = match mode {
-        CpuMode::User => user.frame(address),
+        CpuMode::User => match then {
+            Some(memory) => memory.frame(address),
+            None => now.frame(address),
+        },
         CpuMode::Kernel => kernel.frame(address).or_else(|| {
             // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings
             // was made by a user from whom they are hidden.

@@ -77,5 +77,6 @@ pub use note::Note;
 pub use options::{ModuleKind, ModuleRequest, RecordedKernel, SymbolOptions};
 pub use symbolizer::Symbolizer;
 pub use unwind::{
-    AddressSpace, StackEnd, StackUnwinder, UnwindCache, UnwindMachine, UnwindMapping, UserRegisters,
+    AddressSpace, StackEnd, StackUnwinder, UnwindCache, UnwindMachine, UnwindMapping, UnwindModule,
+    UserRegisters,
 };

@@ -270,6 +270,204 @@ fn python_stacks_are_perfs() {
     assert!(same * 10 >= all * 8, "{same} of {all}");
 }
 
+/// Exceptions through several threads.
+const THROWING: &str = r#"
+#include <stdexcept>
+#include <thread>
+#include <vector>
+__attribute__((noinline)) long thrower(long n) {
+  volatile long s = 0;
+  for (long i = 0; i < 3000; i++) s += i;
+  if (n % 3) throw std::runtime_error("no");
+  return s;
+}
+struct Guard { long *at; ~Guard() { for (volatile int i = 0; i < 500; i++) ++*at; } };
+__attribute__((noinline)) long catcher(long n, int depth) {
+  long count = 0;
+  Guard guard{&count};
+  if (depth) return catcher(n, depth - 1) + 1;
+  try { return thrower(n); } catch (const std::exception &) { return count; }
+}
+int main() {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; t++) threads.emplace_back([t] {
+    volatile long s = 0;
+    for (long i = 0; i < 15000; i++) s += catcher(i + t, 6);
+  });
+  for (auto &thread : threads) thread.join();
+}
+"#;
+
+/// A handler that works on signals which interrupt a function between any two instructions.
+const SIGNALS: &str = r#"
+#include <csignal>
+#include <cstdio>
+#include <sys/time.h>
+#include <time.h>
+volatile long handled, worked;
+__attribute__((noinline)) void handle_deep(int depth) {
+  if (depth) { handle_deep(depth - 1); handled++; return; }
+  for (volatile int i = 0; i < 200000; i++) handled++;
+}
+extern "C" void handler(int) { handle_deep(3); worked++; }
+__attribute__((noinline)) void interrupted(int depth) {
+  if (depth) { interrupted(depth - 1); worked++; return; }
+  timespec now;
+  for (int i = 0; i < 20000; i++) { worked++; clock_gettime(CLOCK_MONOTONIC, &now); worked += now.tv_nsec; }
+}
+int main() {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  sigaction(SIGALRM, &action, nullptr);
+  itimerval every{{0, 2000}, {0, 2000}};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  for (int i = 0; i < 300; i++) interrupted(5);
+  printf("%ld\n", handled + worked);
+}
+"#;
+
+/// Opens one library after the other, and works in each.
+const OPENING: &str = r#"
+#include <cstdio>
+#include <dlfcn.h>
+int main(int count, char **names) {
+  volatile long sum = 0;
+  for (int i = 1; i < count; i++) {
+    void *library = dlopen(names[i], RTLD_NOW);
+    if (!library) { puts(dlerror()); return 1; }
+    auto work = (long (*)(long))dlsym(library, "work");
+    sum += work(300000);
+  }
+}
+"#;
+
+const LIBRARY: &str = r#"
+static __attribute__((noinline)) long deep(long n, int depth) {
+  volatile long s = 0;
+  if (depth) { s = deep(n, depth - 1); return s + 1; }
+  for (long i = 0; i < n; i++) s += i;
+  return s;
+}
+extern "C" long work(long n) { return deep(n, 12) + 1; }
+"#;
+
+const RUST: &str = r#"
+use std::collections::BTreeMap;
+fn add(tree: &mut BTreeMap<String, u64>, depth: u32, seed: u64) {
+    if depth > 0 { return add(tree, depth - 1, seed.wrapping_mul(6364136223846793005).wrapping_add(1)); }
+    *tree.entry(format!("{seed:x}")).or_default() += seed;
+}
+fn main() {
+    let mut tree = BTreeMap::new();
+    for seed in 0..150_000 { add(&mut tree, 8, seed); }
+    let caught = std::panic::catch_unwind(|| tree.values().fold(0u64, |a, b| a ^ b));
+    println!("{caught:?}");
+}
+"#;
+
+/// Writes a program and compiles it.
+fn compile(dir: &Path, name: &str, source: &str, compiler: &[&str]) -> Option<PathBuf> {
+    let input = dir
+        .join(name)
+        .with_extension(if compiler[0] == "rustc" { "rs" } else { "cc" });
+    std::fs::write(&input, source).unwrap();
+    let output = dir.join(name);
+    let mut command = Command::new(compiler[0]);
+    command
+        .args(&compiler[1..])
+        .arg(&input)
+        .arg("-o")
+        .arg(&output);
+    output_of(&mut command).map(|_| output)
+}
+
+/// Records a program; at least `part` of a hundred of its stacks must be perf's. What else there is was looked at, and
+/// each caller of this says why it may differ.
+fn same_as_perf(dir: &Path, command: &[&str], part: usize) -> Option<Ours> {
+    let file = record(dir, 16384, command)?;
+    let (same, all, ours) = compare(&file)?;
+    if all < 10 {
+        eprintln!("skipped: perf took {all} samples");
+        return None;
+    }
+    assert!(same * 100 >= all * part, "{command:?}: {same} of {all}");
+    Some(ours)
+}
+
+#[test]
+fn stacks_of_exceptions_and_threads_are_perfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["g++", "-O2", "-pthread"];
+    let Some(program) = compile(dir.path(), "throwing", THROWING, &flags) else {
+        return;
+    };
+    if let Some(ours) = same_as_perf(dir.path(), &[program.to_str().unwrap()], 90) {
+        let within = |name: &str| {
+            let holds = |stack: &&Stack| stack.iter().any(|(module, _)| module.contains(name));
+            ours.stacks.values().filter(holds).count()
+        };
+        assert!(
+            within("libgcc_s") > 0,
+            "the search for a handler was sampled"
+        );
+    }
+}
+
+#[test]
+fn rust_stacks_are_perfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["rustc", "--edition", "2021", "-O"];
+    let Some(program) = compile(dir.path(), "rusty", RUST, &flags) else {
+        return;
+    };
+    same_as_perf(dir.path(), &[program.to_str().unwrap()], 90);
+}
+
+#[test]
+fn stacks_within_signal_handlers_are_perfs() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compile(dir.path(), "signals", SIGNALS, &["g++", "-O1"]) else {
+        return;
+    };
+    // Where the signal came within the vdso, perf has the vdso's frame between the handler's return and the C library's
+    // `clock_gettime`, and we don't: perf is right, since the frame that a signal interrupted is one of its own.
+    let Some(ours) = same_as_perf(dir.path(), &[program.to_str().unwrap()], 80) else {
+        return;
+    };
+    // Handler, its callers and what it interrupted, all the way: twelve frames of the program's own.
+    let own = |stack: &&Stack| {
+        let of_program = |(module, _): &&(String, u64)| module.ends_with("signals");
+        stack.iter().filter(of_program).count() >= 10
+    };
+    assert!(ours.stacks.values().filter(own).count() > 0);
+}
+
+#[test]
+fn libraries_that_are_opened_one_by_one_are_unwound() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(program) = compile(dir.path(), "opening", OPENING, &["g++", "-O1"]) else {
+        return;
+    };
+    let flags = ["g++", "-O1", "-shared", "-fPIC"];
+    let Some(library) = compile(dir.path(), "library", LIBRARY, &flags) else {
+        return;
+    };
+    let mut command = vec![program.to_str().unwrap().to_owned()];
+    for number in 0..80 {
+        let copy = dir.path().join(format!("library{number}.so"));
+        std::fs::copy(&library, &copy).unwrap();
+        command.push(copy.to_str().unwrap().to_owned());
+    }
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    if let Some(ours) = same_as_perf(dir.path(), &command, 90) {
+        let in_libraries = ours.stacks.values().filter(|stack| {
+            let in_library = |(module, _): &&(String, u64)| module.contains("/library");
+            stack.iter().filter(in_library).count() >= 14
+        });
+        assert!(in_libraries.count() > 0);
+    }
+}
+
 #[test]
 fn a_small_copy_says_so() {
     let dir = tempfile::tempdir().unwrap();

@@ -23,6 +23,7 @@ use dioptra_perfevents::record::RawRecord;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
+pub(crate) use stream::KEPT;
 use stream::Stream;
 
 /// A record of a recording.

@@ -48,6 +48,8 @@ const AHEAD: usize = 6;
 const AHEAD_BYTES: usize = 1536;
 /// Bytes of a mapped file that are passed before their memory is given back.
 const RELEASE: usize = 16 << 20;
+/// Bytes of a mapped file whose memory is kept behind what was passed on, for who still looks at it.
+pub(crate) const KEPT: usize = 12 << 20;
 
 /// Asks the CPU to fetch the start of a record of the file.
 #[inline]
@@ -183,7 +185,7 @@ impl<'d> Stream<'d> {
     {
         self.queue.discard();
         self.unpacker.discard_before(self.oldest_unpacked());
-        if self.at - self.released >= RELEASE {
+        if self.at - self.released >= RELEASE + KEPT {
             self.release();
         }
         while !self.ended {
@@ -313,7 +315,7 @@ impl<'d> Stream<'d> {
         let waiting = self.queue.waiting.iter();
         let in_file = waiting.filter(|waiting| waiting.place.unpacked_position().is_none());
         let oldest = in_file.map(|waiting| waiting.place.0 as usize).min();
-        let until = oldest.unwrap_or(self.at);
+        let until = oldest.unwrap_or(self.at).saturating_sub(KEPT);
         if until > self.released {
             self.source.release(self.released..until);
             self.released = until;

@@ -2,7 +2,7 @@
 //!
 //! A [`StackUnwinder`] reads the unwind tables of modules, each once. An [`AddressSpace`] knows which
 //! module lies where in one process, and unwinds. An [`UnwindCache`] belongs to a thread and remembers
-//! what the tables said of an address, whichever process it is of.
+//! what the tables said of an address in a module, whichever processes map it.
 
 mod space;
 mod tables;
@@ -144,11 +144,23 @@ pub enum StackEnd {
     WrongMachine,
 }
 
+/// A module's unwind tables, to be mapped into any number of address spaces. Clones share them.
+#[derive(Clone)]
+pub struct UnwindModule(Arc<UnwindTables>);
+
+impl std::fmt::Debug for UnwindModule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UnwindModule")
+            .field("note", &self.0.note)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Reads the unwind tables of modules and keeps them. May be shared by threads.
 #[derive(Debug, Default)]
 pub struct StackUnwinder {
     symbolizer: Symbolizer,
-    modules: Mutex<FxHashMap<ModuleKey, Arc<UnwindTables>>>,
+    modules: Mutex<FxHashMap<ModuleKey, UnwindModule>>,
 }
 
 type ModuleKey = (ModuleKind, PathBuf, Option<Vec<u8>>);
@@ -169,7 +181,7 @@ impl StackUnwinder {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let mut notes: Vec<Note> = modules
             .values()
-            .filter_map(|tables| tables.note.clone())
+            .filter_map(|module| module.0.note.clone())
             .collect();
         notes.sort_by_cached_key(ToString::to_string);
         notes.dedup();
@@ -180,10 +192,13 @@ impl StackUnwinder {
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        modules.values().map(|tables| tables.heap_bytes()).sum()
+        modules.values().map(|module| module.0.heap_bytes()).sum()
     }
 
-    fn tables(&self, request: &ModuleRequest<'_>) -> Arc<UnwindTables> {
+    /// The unwind tables of a module, read when it is first asked for (a millisecond for a few megabytes). One
+    /// without tables is a module too: [`notes`](Self::notes) tells why where that is worth telling.
+    #[must_use]
+    pub fn module(&self, request: &ModuleRequest<'_>) -> UnwindModule {
         let key = |path: &Path| {
             let build_id = request.build_id.map(<[u8]>::to_vec);
             (request.kind, path.to_path_buf(), build_id)
@@ -194,7 +209,9 @@ impl StackUnwinder {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         modules
             .entry(key)
-            .or_insert_with(|| Arc::new(UnwindTables::read(&self.symbolizer, request)))
+            .or_insert_with(|| {
+                UnwindModule(Arc::new(UnwindTables::read(&self.symbolizer, request)))
+            })
             .clone()
     }
 }

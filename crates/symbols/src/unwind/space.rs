@@ -1,55 +1,51 @@
 //! One process's modules, and the walk up a stack.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use framehop::aarch64::{CacheAarch64, PtrAuthMask, UnwindRegsAarch64, UnwinderAarch64};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{Error, FrameAddress, Unwinder};
-use object::elf;
 
-use super::tables::UnwindTables;
-use super::{StackEnd, StackUnwinder, UnwindMachine, UnwindMapping, UserRegisters};
+use super::tables::{HIGHEST, MachineUnwinder, ModuleUnwinder, UnwindTables};
+use super::{StackEnd, StackUnwinder, UnwindMachine, UnwindMapping, UnwindModule, UserRegisters};
 
 /// Frames kept of one stack; perf keeps 127.
 const MOST_FRAMES: usize = 1024;
 /// Stacks lie between these on every machine; sums of what is between can't overflow.
 const STACKS: Range<u64> = 4096..1 << 62;
 
-/// How many different lists of modules a cache may know. framehop tells them apart by a number of 16
-/// bits that counts changes to any list, so an old entry could be taken for a new one after 65536
-/// changes. Some room is left for threads that change lists at the same time.
+/// How many editions the modules of a cache may span. framehop tells them apart by a number of 16 bits
+/// that counts all changes, so an old entry could be taken for a new one after 65536 changes. Some room
+/// is left for threads that read modules at the same time.
 const MOST_EDITIONS: u64 = 60_000;
 
-/// Counts changes to lists of modules, at least as fast as framehop's own counter.
-static EDITION: AtomicU64 = AtomicU64::new(0);
+type X86_64 = UnwinderX86_64<Arc<[u8]>>;
+type Aarch64 = UnwinderAarch64<Arc<[u8]>>;
 
-type Module = framehop::Module<Arc<[u8]>>;
+/// What unwinds where no tables are. There is but one of each, or the editions would run out.
+static NO_TABLES_X86_64: LazyLock<ModuleUnwinder<X86_64>> =
+    LazyLock::new(ModuleUnwinder::without_tables);
+static NO_TABLES_AARCH64: LazyLock<ModuleUnwinder<Aarch64>> =
+    LazyLock::new(ModuleUnwinder::without_tables);
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Placed {
     range: Range<u64>,
     file_offset: u64,
+    /// What to take from an address for that in the file; `None` where the tables tell nothing of the mapping.
+    bias: Option<u64>,
     tables: Arc<UnwindTables>,
-}
-
-#[derive(Clone)]
-enum Machine {
-    X86_64(UnwinderX86_64<Arc<[u8]>>),
-    Aarch64(UnwinderAarch64<Arc<[u8]>>),
 }
 
 /// Which module lies where in one process.
 ///
-/// A clone is the address space of a forked process, and shares what caches know of the original until
-/// one of them changes.
+/// Cheap to clone and to make anew: it refers to modules, whose tables are shared by all.
 #[derive(Clone)]
 pub struct AddressSpace {
-    machine: Machine,
+    machine: UnwindMachine,
     /// Sorted; none overlaps another.
     placed: Vec<Placed>,
-    edition: u64,
 }
 
 impl std::fmt::Debug for AddressSpace {
@@ -65,12 +61,8 @@ impl AddressSpace {
     #[must_use]
     pub fn new(machine: UnwindMachine) -> Self {
         Self {
-            machine: match machine {
-                UnwindMachine::X86_64 => Machine::X86_64(UnwinderX86_64::new()),
-                UnwindMachine::Aarch64 => Machine::Aarch64(UnwinderAarch64::new()),
-            },
+            machine,
             placed: Vec::new(),
-            edition: 0,
         }
     }
 
@@ -79,15 +71,19 @@ impl AddressSpace {
     ///
     /// For a mapping of data call [`unmap`](Self::unmap) instead: it too replaces what was there.
     pub fn map(&mut self, unwinder: &StackUnwinder, mapping: &UnwindMapping<'_>) {
-        if mapping.start >= mapping.end {
-            return;
+        if mapping.start < mapping.end {
+            let module = unwinder.module(&mapping.module);
+            self.map_module(mapping.start..mapping.end, mapping.file_offset, &module);
         }
-        self.unmap(mapping.start, mapping.end);
-        self.place(Placed {
-            range: mapping.start..mapping.end,
-            file_offset: mapping.file_offset,
-            tables: unwinder.tables(&mapping.module),
-        });
+    }
+
+    /// Maps a module from `file_offset` on at a range of addresses, which replaces what was mapped there. Takes no
+    /// longer than adding to a list where mappings come by rising address.
+    pub fn map_module(&mut self, range: Range<u64>, file_offset: u64, module: &UnwindModule) {
+        if range.start < range.end {
+            self.unmap(range.start, range.end);
+            self.place(range, file_offset, module.0.clone());
+        }
     }
 
     /// Takes away what is mapped from `start` up to `end`; of mappings that reach beyond, what is
@@ -104,20 +100,14 @@ impl AddressSpace {
         }
         let removed: Vec<Placed> = self.placed.drain(first..last).collect();
         for placed in removed {
-            let range = placed.range.clone();
-            self.change(|machine| machine.remove(range.start));
+            let range = placed.range;
             if range.start < start {
-                self.place(Placed {
-                    range: range.start..start,
-                    ..placed.clone()
-                });
+                let tables = placed.tables.clone();
+                self.place(range.start..start, placed.file_offset, tables);
             }
             if end < range.end {
-                self.place(Placed {
-                    range: end..range.end,
-                    file_offset: placed.file_offset.wrapping_add(end - range.start),
-                    tables: placed.tables,
-                });
+                let file_offset = placed.file_offset.wrapping_add(end - range.start);
+                self.place(end..range.end, file_offset, placed.tables);
             }
         }
     }
@@ -135,35 +125,117 @@ impl AddressSpace {
         frames: &mut Vec<u64>,
     ) -> StackEnd {
         frames.clear();
-        cache.enter(self.edition);
-        let dump = Dump {
+        let stack = Dump {
             start: registers.stack_pointer(),
             bytes: stack,
         };
-        let result = match (&self.machine, *registers) {
-            (Machine::X86_64(unwinder), UserRegisters::X86_64 { ip, sp, bp }) => {
+        let result = match (self.machine, *registers) {
+            (UnwindMachine::X86_64, UserRegisters::X86_64 { ip, sp, bp }) => {
+                frames.push(ip);
                 if !STACKS.contains(&sp) {
-                    frames.push(ip);
                     return StackEnd::Broken;
                 }
                 let registers = UnwindRegsX86_64::new(ip, sp, bp);
-                walk(unwinder, ip, registers, &mut cache.x86_64, dump, frames)
+                self.walk::<X86_64>(registers, &mut cache.x86_64, stack, frames)
             }
-            (Machine::Aarch64(unwinder), UserRegisters::Aarch64 { pc, sp, fp, lr }) => {
+            (UnwindMachine::Aarch64, UserRegisters::Aarch64 { pc, sp, fp, lr }) => {
+                frames.push(pc);
                 if !STACKS.contains(&sp) {
-                    frames.push(pc);
                     return StackEnd::Broken;
                 }
-                let mask = PtrAuthMask::from_max_known_address(unwinder.max_known_code_address());
+                // Without mappings all bits are those of addresses; framehop can't do with none.
+                let highest = self
+                    .placed
+                    .last()
+                    .map_or(u64::MAX, |placed| placed.range.end);
+                let mask = PtrAuthMask::from_max_known_address(highest);
                 let registers = UnwindRegsAarch64::new_with_ptr_auth_mask(mask, lr, sp, fp);
-                walk(unwinder, pc, registers, &mut cache.aarch64, dump, frames)
+                self.walk::<Aarch64>(registers, &mut cache.aarch64, stack, frames)
             }
             _ => return StackEnd::WrongMachine,
         };
         match result {
             Ok(end) => end,
-            Err(error) => self.failed(error, dump, frames),
+            Err(error) => self.failed(error, stack, frames),
         }
+    }
+
+    /// Follows a stack from the first of `frames` on; an error when it didn't end well.
+    fn walk<U: OfModule>(
+        &self,
+        mut registers: U::UnwindRegs,
+        caches: &mut Caches<U::Cache>,
+        stack: Dump<'_>,
+        frames: &mut Vec<u64>,
+    ) -> Result<StackEnd, Error>
+    where
+        U::Cache: Default,
+        U::UnwindRegs: Clone,
+    {
+        let mut unread = false;
+        caches.know(U::without_tables().edition);
+        let mut address = frames.first().copied().unwrap_or_default();
+        // Frames of the same module often follow each other.
+        let mut last = 0;
+        loop {
+            let is_return = frames.len() > 1;
+            // A return address may be the first behind its module.
+            let within = address.wrapping_sub(u64::from(is_return));
+            let in_module = self.find(within, &mut last).and_then(|placed| {
+                let relative = address.wrapping_sub(placed.bias?);
+                let unwinder = U::of(placed.tables.unwinder()?)?;
+                (1..HIGHEST)
+                    .contains(&relative)
+                    .then_some((unwinder, relative))
+            });
+            let (of_module, relative) = in_module.unwrap_or_else(|| (U::without_tables(), address));
+            let frame = if is_return {
+                FrameAddress::from_return_address(relative).ok_or(Error::ReturnAddressIsNull)?
+            } else {
+                FrameAddress::from_instruction_pointer(relative)
+            };
+            let cache = caches.of(of_module.edition, frame.address());
+            let unwinder = &of_module.unwinder;
+            let caller = unwinder.unwind_frame(frame, &mut registers, cache, &mut |address| {
+                let word = stack.word(address);
+                unread |= word.is_err();
+                word
+            });
+            if std::mem::take(&mut unread) {
+                // Where the copy of the stack lacks a word that the tables ask for, framehop follows the frame pointer,
+                // and remembers to do so for all stacks that come here. What it remembers at the same place of the
+                // cache for code without tables puts an end to that.
+                let address = FrameAddress::from_instruction_pointer(frame.address_for_lookup());
+                let nowhere = &U::without_tables().unwinder;
+                let none = &mut |_| Err(());
+                let _ = nowhere.unwind_frame(address, &mut registers.clone(), cache, none);
+            }
+            let Some(caller) = caller? else {
+                return Ok(StackEnd::Complete);
+            };
+            if frames.len() == MOST_FRAMES {
+                return Ok(StackEnd::TooDeep);
+            }
+            if caller == 0 {
+                return Err(Error::ReturnAddressIsNull);
+            }
+            address = caller;
+            frames.push(address);
+        }
+    }
+
+    /// The mapping that holds an address; `last` is where the one before was found.
+    fn find(&self, address: u64, last: &mut usize) -> Option<&Placed> {
+        let holds = |placed: &&Placed| placed.range.contains(&address);
+        if let Some(placed) = self.placed.get(*last).filter(holds) {
+            return Some(placed);
+        }
+        let at = self
+            .placed
+            .partition_point(|placed| placed.range.end <= address);
+        let placed = self.placed.get(at).filter(holds)?;
+        *last = at;
+        Some(placed)
     }
 
     /// How the stack ended that couldn't be followed beyond its last frame.
@@ -172,11 +244,7 @@ impl AddressSpace {
             return StackEnd::Broken;
         };
         let address = last.wrapping_sub(u64::from(!before.is_empty()));
-        let at = self
-            .placed
-            .partition_point(|placed| placed.range.end <= address);
-        let placed = self.placed.get(at);
-        let Some(placed) = placed.filter(|placed| placed.range.contains(&address)) else {
+        let Some(placed) = self.find(address, &mut 0) else {
             return StackEnd::NoUnwindTable;
         };
         let offset = (address - placed.range.start).wrapping_add(placed.file_offset);
@@ -189,75 +257,65 @@ impl AddressSpace {
         }
     }
 
-    fn place(&mut self, placed: Placed) {
-        let machine = match &self.machine {
-            Machine::X86_64(_) => elf::EM_X86_64,
-            Machine::Aarch64(_) => elf::EM_AARCH64,
-        };
-        let module = placed
-            .tables
-            .module(placed.range.clone(), placed.file_offset, machine);
-        if let Some(module) = module {
-            self.change(|machine| machine.add(module));
-        }
+    fn place(&mut self, range: Range<u64>, file_offset: u64, tables: Arc<UnwindTables>) {
         let at = self
             .placed
-            .partition_point(|other| other.range.start < placed.range.start);
+            .partition_point(|other| other.range.start < range.start);
+        let bias = tables.bias(&range, file_offset);
+        let placed = Placed {
+            range,
+            file_offset,
+            bias,
+            tables,
+        };
         self.placed.insert(at, placed);
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Machine)) {
-        change(&mut self.machine);
-        self.edition = 1 + EDITION.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Machine {
-    fn add(&mut self, module: Module) {
-        match self {
-            Self::X86_64(unwinder) => unwinder.add_module(module),
-            Self::Aarch64(unwinder) => unwinder.add_module(module),
+/// A machine's unwinder, as modules have it.
+trait OfModule: Unwinder + Sized + 'static {
+    /// That of a module, if it is of this machine.
+    fn of(unwinder: &MachineUnwinder) -> Option<&ModuleUnwinder<Self>>;
+    /// That of code without tables.
+    fn without_tables() -> &'static ModuleUnwinder<Self>;
+}
+
+impl OfModule for X86_64 {
+    fn of(unwinder: &MachineUnwinder) -> Option<&ModuleUnwinder<Self>> {
+        match unwinder {
+            MachineUnwinder::X86_64(unwinder) => Some(unwinder),
+            MachineUnwinder::Aarch64(_) => None,
         }
     }
 
-    fn remove(&mut self, start: u64) {
-        match self {
-            Self::X86_64(unwinder) => unwinder.remove_module(start),
-            Self::Aarch64(unwinder) => unwinder.remove_module(start),
+    fn without_tables() -> &'static ModuleUnwinder<Self> {
+        &NO_TABLES_X86_64
+    }
+}
+
+impl OfModule for Aarch64 {
+    fn of(unwinder: &MachineUnwinder) -> Option<&ModuleUnwinder<Self>> {
+        match unwinder {
+            MachineUnwinder::Aarch64(unwinder) => Some(unwinder),
+            MachineUnwinder::X86_64(_) => None,
         }
+    }
+
+    fn without_tables() -> &'static ModuleUnwinder<Self> {
+        &NO_TABLES_AARCH64
     }
 }
 
 /// What unwinding found out about addresses; for one thread, and for any number of processes.
 #[derive(Default)]
 pub struct UnwindCache {
-    x86_64: Shards<CacheX86_64>,
-    aarch64: Shards<CacheAarch64>,
-    /// The oldest and newest list of modules it knows addresses of.
-    editions: Option<(u64, u64)>,
+    x86_64: Caches<CacheX86_64>,
+    aarch64: Caches<CacheAarch64>,
 }
 
 impl std::fmt::Debug for UnwindCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UnwindCache")
-            .field("editions", &self.editions)
-            .finish_non_exhaustive()
-    }
-}
-
-impl UnwindCache {
-    /// Forgets everything if what is known could be taken for something newer.
-    fn enter(&mut self, edition: u64) {
-        let (oldest, newest) = self.editions.unwrap_or((edition, edition));
-        let (oldest, newest) = (oldest.min(edition), newest.max(edition));
-        if newest - oldest < MOST_EDITIONS {
-            self.editions = Some((oldest, newest));
-        } else {
-            *self = Self {
-                editions: Some((edition, edition)),
-                ..Self::default()
-            };
-        }
+        f.debug_struct("UnwindCache").finish_non_exhaustive()
     }
 }
 
@@ -290,57 +348,57 @@ impl Dump<'_> {
 
 /// Several of framehop's caches, since one has but 509 places: a compiler or an interpreter runs through
 /// thousands of call sites.
-struct Shards<C> {
+struct Caches<C> {
     /// Empty until first used.
-    caches: Vec<C>,
+    list: Vec<C>,
+    /// The oldest edition among what they know.
+    oldest: u64,
+    /// The newest.
+    newest: u64,
 }
 
-impl<C> Default for Shards<C> {
+impl<C> Default for Caches<C> {
     fn default() -> Self {
-        Self { caches: Vec::new() }
+        Self {
+            list: Vec::new(),
+            oldest: u64::MAX,
+            newest: 0,
+        }
     }
 }
 
-impl<C: Default> Shards<C> {
+impl<C: Default> Caches<C> {
     /// A power of two; 16 hold 8144 addresses in some 400 KiB.
     const COUNT: usize = 16;
 
-    fn of(&mut self, address: u64) -> &mut C {
-        if self.caches.is_empty() {
-            self.caches.resize_with(Self::COUNT, C::default);
+    /// Makes room for an edition.
+    #[inline]
+    fn know(&mut self, edition: u64) {
+        if self.list.is_empty() || !(self.oldest..=self.newest).contains(&edition) {
+            self.enter(edition);
         }
-        // The topmost bits of a product depend on all bits of the address.
-        let hash = address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
-        &mut self.caches[hash as usize % Self::COUNT]
     }
-}
 
-/// Follows a stack; an error when it didn't end well.
-fn walk<U>(
-    unwinder: &U,
-    ip: u64,
-    mut registers: U::UnwindRegs,
-    caches: &mut Shards<U::Cache>,
-    dump: Dump<'_>,
-    frames: &mut Vec<u64>,
-) -> Result<StackEnd, Error>
-where
-    U: Unwinder,
-    U::Cache: Default,
-{
-    let mut read = |address| dump.word(address);
-    let mut frame = FrameAddress::from_instruction_pointer(ip);
-    frames.push(ip);
-    loop {
-        let cache = caches.of(frame.address());
-        let caller = unwinder.unwind_frame(frame, &mut registers, cache, &mut read)?;
-        let Some(caller) = caller else {
-            return Ok(StackEnd::Complete);
-        };
-        if frames.len() == MOST_FRAMES {
-            return Ok(StackEnd::TooDeep);
+    /// The one for an address of a module.
+    #[inline]
+    fn of(&mut self, edition: u64, address: u64) -> &mut C {
+        self.know(edition);
+        // The topmost bits of a product depend on all bits of the address.
+        let hash = (address ^ edition << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60;
+        &mut self.list[hash as usize % Self::COUNT]
+    }
+
+    /// Takes in an edition; forgets everything if what is known could be taken for something newer.
+    #[cold]
+    fn enter(&mut self, edition: u64) {
+        self.oldest = self.oldest.min(edition);
+        self.newest = self.newest.max(edition);
+        if self.newest - self.oldest >= MOST_EDITIONS {
+            self.list.clear();
+            (self.oldest, self.newest) = (edition, edition);
         }
-        frame = FrameAddress::from_return_address(caller).ok_or(Error::ReturnAddressIsNull)?;
-        frames.push(frame.address());
+        if self.list.is_empty() {
+            self.list.resize_with(Self::COUNT, C::default);
+        }
     }
 }

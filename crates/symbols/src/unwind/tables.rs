@@ -4,8 +4,12 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use framehop::ExplicitModuleSectionInfo;
+use framehop::Unwinder;
+use framehop::aarch64::UnwinderAarch64;
+use framehop::x86_64::UnwinderX86_64;
 use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection};
 use object::elf;
 use object::read::ReadRef;
@@ -19,12 +23,63 @@ use crate::symbolizer::{Symbolizer, damaged, open, recorded_image};
 use crate::vdso;
 
 /// Addresses above are the kernel's on every machine; sums of what is below can't overflow.
-const HIGHEST: u64 = 1 << 62;
+pub(super) const HIGHEST: u64 = 1 << 62;
+
+/// Counts changes to framehop's unwinders, at least as fast as framehop's own counter.
+static EDITION: AtomicU64 = AtomicU64::new(0);
+
+/// framehop's unwinder of one module, or of code without tables.
+///
+/// It knows the module at the addresses that the file states, wherever processes map it: so what caches know of it
+/// serves all processes, and a mapping more or less changes nothing for the other modules.
+pub(super) struct ModuleUnwinder<U> {
+    pub unwinder: U,
+    /// Tells it from others in caches; a larger one is younger.
+    pub edition: u64,
+}
+
+impl<U> ModuleUnwinder<U>
+where
+    U: Unwinder<Module = framehop::Module<Arc<[u8]>>> + Default,
+{
+    /// One of code without tables: follows frame pointers.
+    pub(super) fn without_tables() -> Self {
+        ModuleUnwinder {
+            unwinder: U::default(),
+            edition: EDITION.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    fn of(sections: &ExplicitModuleSectionInfo<Arc<[u8]>>) -> Self {
+        // The name would only serve debugging.
+        let module = framehop::Module::new(
+            String::new(),
+            0..HIGHEST,
+            sections.base_svma,
+            sections.clone(),
+        );
+        let mut unwinder = U::default();
+        unwinder.add_module(module);
+        ModuleUnwinder {
+            unwinder,
+            // framehop counts the new unwinder and its module.
+            edition: 1 + EDITION.fetch_add(2, Ordering::Relaxed),
+        }
+    }
+}
+
+/// By the module's machine.
+pub(super) enum MachineUnwinder {
+    X86_64(ModuleUnwinder<UnwinderX86_64<Arc<[u8]>>>),
+    Aarch64(ModuleUnwinder<UnwinderAarch64<Arc<[u8]>>>),
+}
 
 /// What framehop needs of a module, shared by all places it is mapped at.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct UnwindTables {
     sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
+    /// `None` without tables, or for a machine that is not known.
+    unwinder: Option<MachineUnwinder>,
     segments: Vec<Segment>,
     machine: Option<elf::Machine>,
     /// Where execution starts, if it does in this file.
@@ -43,6 +98,17 @@ impl UnwindTables {
             ModuleKind::Kernel | ModuleKind::NotAFile => Ok(()),
         };
         tables.note = result.err();
+        if tables.has_tables() {
+            tables.unwinder = match tables.machine {
+                Some(elf::EM_X86_64) => Some(MachineUnwinder::X86_64(ModuleUnwinder::of(
+                    &tables.sections,
+                ))),
+                Some(elf::EM_AARCH64) => Some(MachineUnwinder::Aarch64(ModuleUnwinder::of(
+                    &tables.sections,
+                ))),
+                _ => None,
+            };
+        }
         tables
     }
 
@@ -188,17 +254,14 @@ impl UnwindTables {
             .find_map(|segment| segment.address_of(offset))
     }
 
-    /// framehop's module for the tables mapped at an address; `None` when the mapping isn't of code of
-    /// this file, or the file is of another machine.
-    pub(super) fn module(
-        &self,
-        mapped: Range<u64>,
-        file_offset: u64,
-        machine: elf::Machine,
-    ) -> Option<framehop::Module<Arc<[u8]>>> {
-        if self.machine != Some(machine) || !self.has_tables() {
-            return None;
-        }
+    /// What unwinds in this module.
+    pub(super) fn unwinder(&self) -> Option<&MachineUnwinder> {
+        self.unwinder.as_ref()
+    }
+
+    /// What to take from an address of a mapping for the address that the file states; `None` when the mapping isn't
+    /// of code of this file.
+    pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<u64> {
         // A mapping starts on a page, perhaps before its segment.
         let size = mapped.end.checked_sub(mapped.start)?;
         let last = file_offset.checked_add(size)?;
@@ -206,19 +269,13 @@ impl UnwindTables {
             .segments
             .iter()
             .find(|segment| segment.offset < last && file_offset < segment.end())?;
-        let bias = mapped
-            .start
-            .wrapping_sub(file_offset)
-            .wrapping_add(segment.offset)
-            .wrapping_sub(segment.address);
-        let base = bias.wrapping_add(self.sections.base_svma);
-        // The name would only serve debugging, and is copied with each process.
-        Some(framehop::Module::new(
-            String::new(),
-            mapped,
-            base,
-            self.sections.clone(),
-        ))
+        Some(
+            mapped
+                .start
+                .wrapping_sub(file_offset)
+                .wrapping_add(segment.offset)
+                .wrapping_sub(segment.address),
+        )
     }
 
     /// Heap memory held, in bytes.
