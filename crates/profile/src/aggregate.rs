@@ -35,8 +35,10 @@ pub enum Dimension {
     Time,
     /// A place in a module.
     Address,
-    /// A line of a source file.
+    /// A line of a source file: of inlined code its own.
     Line,
+    /// A line of a source file: of inlined code that of the call which it replaced, in the function whose code it is.
+    OutermostLine,
 }
 
 /// Counts at a place itself, and at it or anything it called.
@@ -45,7 +47,7 @@ pub struct SelfAndTotal {
     /// At the place itself.
     pub own: Count,
     /// At it or anything it called; of a recursive function each sample once. Equals `own` where stacks were not
-    /// loaded.
+    /// loaded, but for what was inlined into the function.
     pub total: Count,
 }
 
@@ -64,7 +66,8 @@ pub struct AggregateRow {
 ///
 /// Programs, processes, names and threads need [`crate::LoadOptions::threads`], CPUs and sockets
 /// [`crate::LoadPlan::cpus`], else there are no rows; blocks and time go with [`hierarchy`] only.
-/// Lines need [`Names::find_lines`].
+/// Lines need [`Names::find_lines`]. Functions that were inlined have rows of their own where
+/// [`Names::find_debug_info`] was asked for them: then a function's own count is what is left without them.
 pub fn aggregate(
     profile: &Profile,
     names: &Names,
@@ -78,7 +81,7 @@ pub fn aggregate(
         Dimension::Process => tasks.processes().len(),
         Dimension::Thread => tasks.threads().len(),
         Dimension::Address => profile.frames().len(),
-        Dimension::Line => names.lines().len(),
+        Dimension::Line | Dimension::OutermostLine => names.lines().len(),
         Dimension::Cpu => return by_cpu(profile, events),
         Dimension::Program
         | Dimension::Comm
@@ -90,19 +93,24 @@ pub fn aggregate(
         .iter()
         .filter_map(|index| profile.events().get(*index))
         .map(|event| match dimension {
-            Dimension::Function => {
-                by_frame_key(profile, event, keys, |frame| names.of_frame(frame))
+            Dimension::Function => by_frame_key(profile, event, keys, &Functions(names)),
+            Dimension::Module => {
+                let module = |frame| profile.frames().get(frame).module;
+                by_frame_key(profile, event, keys, &One(module))
             }
-            Dimension::Module => by_frame_key(profile, event, keys, |frame| {
-                profile.frames().get(frame).module
-            }),
             Dimension::Process => by_thread_key(profile, event, keys, |thread| {
                 tasks.threads()[thread as usize].process
             }),
             Dimension::Thread => by_thread_key(profile, event, keys, |thread| thread),
-            Dimension::Line => by_frame_key(profile, event, keys, |frame| names.line_of(frame)),
+            Dimension::Line => {
+                by_frame_key(profile, event, keys, &One(|frame| names.line_of(frame)))
+            }
+            Dimension::OutermostLine => {
+                let line = |frame| names.outermost_line_of(frame);
+                by_frame_key(profile, event, keys, &One(line))
+            }
             // The others went another way.
-            _ => by_frame_key(profile, event, keys, |frame| frame),
+            _ => by_frame_key(profile, event, keys, &One(|frame| frame)),
         })
         .collect();
     (0..keys)
@@ -176,36 +184,83 @@ fn by_thread_key(
     column
 }
 
+/// The rows to which a frame belongs.
+trait FrameKeys {
+    /// The row of samples taken at a frame.
+    fn own(&self, frame: FrameId) -> u32;
+    /// Calls `visit` with each row of a frame, innermost first, which executes itself or has called `callee`.
+    fn each(&self, frame: FrameId, callee: Option<FrameId>, visit: impl FnMut(u32));
+}
+
+/// One row for each frame.
+struct One<F>(F);
+
+impl<F: Fn(FrameId) -> u32> FrameKeys for One<F> {
+    #[inline]
+    fn own(&self, frame: FrameId) -> u32 {
+        (self.0)(frame)
+    }
+
+    #[inline]
+    fn each(&self, frame: FrameId, _callee: Option<FrameId>, mut visit: impl FnMut(u32)) {
+        visit((self.0)(frame));
+    }
+}
+
+/// The functions at a frame, inlined ones too where they are known.
+struct Functions<'a>(&'a Names);
+
+impl FrameKeys for Functions<'_> {
+    #[inline]
+    fn own(&self, frame: FrameId) -> u32 {
+        self.0.chain_of(frame, None)[0]
+    }
+
+    #[inline]
+    fn each(&self, frame: FrameId, callee: Option<FrameId>, mut visit: impl FnMut(u32)) {
+        for function in self.0.chain_of(frame, callee) {
+            visit(*function);
+        }
+    }
+}
+
 fn by_frame_key(
     profile: &Profile,
     event: &EventProfile,
     keys: usize,
-    key_of: impl Fn(u32) -> u32,
+    keys_of: &impl FrameKeys,
 ) -> Vec<SelfAndTotal> {
     let mut column = vec![SelfAndTotal::default(); keys];
-    if !profile.options().call_chains {
-        profile.places(event, |frame, count| {
-            let cell = &mut column[key_of(frame) as usize];
-            cell.own.add(count);
-            cell.total.add(count);
-        });
-        return column;
-    }
     // Which visit saw a key last: a function that calls itself counts once in its stack.
     let mut seen = vec![u32::MAX; keys];
     let mut visit = 0;
+    let mut add_total = |column: &mut [SelfAndTotal], key: u32, visit: u32, count| {
+        let key = key as usize;
+        if seen[key] != visit {
+            seen[key] = visit;
+            column[key].total.add(count);
+        }
+    };
+    if !profile.options().call_chains {
+        profile.places(event, |frame, count| {
+            visit += 1;
+            column[keys_of.own(frame) as usize].own.add(count);
+            keys_of.each(frame, None, |key| add_total(&mut column, key, visit, count));
+        });
+        return column;
+    }
     profile.places(event, |stack, count| {
         visit += 1;
         let leaf = profile.leaf(stack);
-        column[key_of(leaf) as usize].own.add(count);
+        column[keys_of.own(leaf) as usize].own.add(count);
+        let mut callee = None;
         let mut at = stack;
         while at != Stacks::ROOT {
             let node = profile.stacks().get(at);
-            let key = key_of(node.frame) as usize;
-            if seen[key] != visit {
-                seen[key] = visit;
-                column[key].total.add(count);
-            }
+            keys_of.each(node.frame, callee, |key| {
+                add_total(&mut column, key, visit, count);
+            });
+            callee = Some(node.frame);
             at = node.parent;
         }
     });
@@ -228,6 +283,14 @@ pub fn without_line(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(
     by_module_where(profile, events, |frame| {
         names.lines()[names.line_of(frame) as usize].file.is_none()
     })
+}
+
+/// How much of each module has no debug information, so that its inlined functions are not known: modules with such
+/// samples, by their ids. Empty unless they were asked for.
+///
+/// `names` must be those of `profile`.
+pub fn undescribed(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
+    by_module_where(profile, events, |frame| names.is_undescribed(frame))
 }
 
 fn by_module_where(

@@ -9,11 +9,14 @@ mod aggregate;
 pub mod branches;
 mod chain;
 mod counts;
+mod debug_info;
 mod details;
 mod frames;
 mod hash;
 mod hierarchy;
 mod images;
+mod inlined;
+mod jit;
 mod load;
 mod losses;
 pub mod memory;
@@ -34,8 +37,11 @@ mod tasks;
 mod tree;
 mod unwinding;
 
-pub use aggregate::{AggregateRow, Dimension, SelfAndTotal, aggregate, unresolved, without_line};
+pub use aggregate::{
+    AggregateRow, Dimension, SelfAndTotal, aggregate, undescribed, unresolved, without_line,
+};
 pub use counts::Count;
+pub use debug_info::DebugInfoWanted;
 pub use frames::{Frame, FrameId, Frames};
 pub use hierarchy::{HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy};
 pub use images::{Image, ImageId, Program, ProgramId};

@@ -5,6 +5,7 @@ use crate::counts::{Count, Counter, Hit, Keep};
 use crate::details::Collectors;
 use crate::frames::{Frame, FrameId, Frames};
 use crate::hash::FxBuildHasher;
+use crate::jit::Jit;
 use crate::losses::Losses;
 use crate::modules::{self, ModuleId, Modules};
 use crate::multiplex::Running;
@@ -133,6 +134,7 @@ pub(crate) struct Loader<'a> {
     pub(crate) budget: CopyBudget,
     /// There where branches or memory accesses were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
+    pub(crate) jit: Jit,
     pub(crate) losses: Losses,
 }
 
@@ -215,6 +217,7 @@ impl<'a> Loader<'a> {
             parts: Parts::default(),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
+            jit: Jit::new(data, plan.symbols.clone()),
             losses: Losses::default(),
         }
     }
@@ -267,6 +270,9 @@ impl<'a> Loader<'a> {
         let elapsed = record.time.map(|time| time.saturating_sub(first));
         let filter = &self.plan.filter;
         let passes = !self.filtered || filter.passes(&self.tasks, thread, sample.cpu, elapsed);
+        if record.time.is_some_and(|time| self.jit.next <= time) {
+            self.place_jit_code(record.time.unwrap_or(0));
+        }
         let process = self.tasks.threads()[thread as usize].process;
         self.grow(process);
         if passes && self.collectors.is_some() {
@@ -513,6 +519,8 @@ impl<'a> Loader<'a> {
             self.losses.unwinding_notes = unwinding.notes();
         }
         self.losses.spaces_not_copied = self.budget.refused();
+        self.losses.jit_dumps_without_times = self.jit.untimed;
+        self.losses.jit_dumps_refused = self.jit.refused;
         let features = self.data.features();
         let recorded_kernel = RecordedKernel {
             release: features.os_release.clone(),

@@ -26,4 +26,9 @@ pub struct Losses {
     pub unwinding_notes: Vec<Note>,
     /// Processes whose mappings were given up because a hostile file asked for too many copies.
     pub spaces_not_copied: u64,
+    /// jitdump files whose times could not be compared with the recording's, so that of code which replaced other code
+    /// only the last is known.
+    pub jit_dumps_without_times: u64,
+    /// jitdump files that were not read because a hostile recording names too many.
+    pub jit_dumps_refused: u64,
 }

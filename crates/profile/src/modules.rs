@@ -13,6 +13,9 @@ pub type ModuleId = u32;
 /// What names a module in a table that could not be found.
 pub const UNKNOWN: &str = "[unknown]";
 
+/// How the names of modules begin in tables that are a process's memory without a file; its number follows.
+pub(crate) const JIT_LABEL: &str = "[JIT] tid ";
+
 /// The kernel's name in tables.
 pub const KERNEL: &str = "[kernel.kallsyms]";
 
@@ -114,7 +117,7 @@ pub(crate) fn user_module(name: &[u8], build_id: Option<&[u8]>, pid: u32) -> Mod
             kind: ModuleKind::NotAFile,
             path: format!("/tmp/perf-{pid}.map").into_bytes(),
             build_id: None,
-            label: format!("[JIT] tid {pid}"),
+            label: format!("{JIT_LABEL}{pid}"),
         };
     }
     let base = if name.starts_with(b"[") {

@@ -1,7 +1,10 @@
 //! Names for places, found once for each after reading.
 
+use crate::debug_info::DebugInfoWanted;
 use crate::frames::FrameId;
 use crate::hash::FxBuildHasher;
+use crate::inlined::Inlined;
+use crate::jit::JitNames;
 use crate::modules::{Module, ModuleId, Modules, UNKNOWN};
 use crate::profile::Profile;
 use dioptra_symbols::{ModuleKind, ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
@@ -19,6 +22,9 @@ pub struct FunctionName {
     pub module: ModuleId,
     /// The name, or [`UNKNOWN`] for all places of the module that have none.
     pub name: String,
+    /// Whether it stands for the function's code inside of others, into which the compiler put it; what it has of its
+    /// own is another function.
+    pub is_inlined: bool,
 }
 
 impl FunctionName {
@@ -54,13 +60,16 @@ pub struct ModuleNote {
 /// The functions of all places of a [`Profile`].
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    functions: Vec<FunctionName>,
+    pub(crate) functions: Vec<FunctionName>,
     /// By frame.
-    of_frame: Vec<FunctionId>,
-    notes: Vec<ModuleNote>,
-    lines: Vec<SourceLine>,
+    pub(crate) of_frame: Vec<FunctionId>,
+    pub(crate) notes: Vec<ModuleNote>,
+    pub(crate) lines: Vec<SourceLine>,
     /// By frame; empty until lines were asked for.
-    line_of: Vec<LineId>,
+    pub(crate) line_of: Vec<LineId>,
+    pub(crate) outermost_line_of: Vec<LineId>,
+    /// There once inlined functions were asked for.
+    pub(crate) inlined: Option<Inlined>,
 }
 
 /// How names are shown.
@@ -115,12 +124,12 @@ impl Names {
     fn append(&mut self, module: ModuleId, named: ModuleNames) {
         // There are no more functions than frames, whose number fits.
         let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
-        self.functions.extend(
-            named
-                .names
-                .into_iter()
-                .map(|name| FunctionName { module, name }),
-        );
+        self.functions
+            .extend(named.names.into_iter().map(|name| FunctionName {
+                module,
+                name,
+                is_inlined: false,
+            }));
         for (frame, name) in named.places {
             self.of_frame[frame as usize] = base.saturating_add(name);
         }
@@ -146,47 +155,103 @@ impl Names {
         self.of_frame[frame as usize]
     }
 
-    /// Finds the source line of every place, on all cores. With inlining, a place is at the line of the inlined code.
-    pub fn find_lines(&mut self, profile: &Profile, options: SymbolOptions) {
-        let symbolizer = Symbolizer::new(options);
-        let found: Vec<_> = places_by_module(profile)
-            .into_par_iter()
-            .enumerate()
-            .with_max_len(1)
-            .filter_map(|(index, places)| {
-                let module = u32::try_from(index).ok()?;
-                (!places.is_empty())
-                    .then(|| (module, lines_of(profile, module, places, &symbolizer)))
-            })
-            .collect();
-        self.line_of = vec![0; profile.frames().len()];
-        let mut ids: HashMap<SourceLine, LineId, FxBuildHasher> = HashMap::default();
-        for (module, (places, notes)) in found {
-            for (frame, line) in places {
-                let id = *ids.entry(line).or_insert_with_key(|line| {
-                    self.lines.push(line.clone());
-                    // There are no more lines than frames, whose number fits.
-                    u32::try_from(self.lines.len() - 1).unwrap_or(u32::MAX)
-                });
-                self.line_of[frame as usize] = id;
+    /// The functions at a place, innermost first: those that were put into others there, and last the one whose code
+    /// it is, [`Names::of_frame`]. The place executes itself, or has called `callee`. Only the last one unless inlined
+    /// functions were asked for ([`Names::find_debug_info`]).
+    ///
+    /// # Panics
+    /// On frames that are none of the profile for which the names were found.
+    #[inline]
+    pub fn chain_of(&self, frame: FrameId, callee: Option<FrameId>) -> &[FunctionId] {
+        if let Some(inlined) = &self.inlined {
+            let functions = inlined.of(frame, callee).functions(frame);
+            if !functions.is_empty() {
+                return functions;
             }
-            let notes = notes.into_iter().map(|note| ModuleNote { module, note });
-            self.notes.extend(notes);
         }
+        std::slice::from_ref(&self.of_frame[frame as usize])
     }
 
-    /// All lines in the order of their ids; none before [`Names::find_lines`].
+    /// [`Names::chain_of`] where the frame has called another than the kernel that interrupted it.
+    #[inline]
+    pub(crate) fn chain_of_caller(&self, frame: FrameId) -> &[FunctionId] {
+        // No frame interrupts itself.
+        self.chain_of(frame, Some(frame))
+    }
+
+    /// Whether the kernel interrupted a frame, so that it executes although it has called a frame; only told where
+    /// inlined functions were asked for.
+    #[inline]
+    pub(crate) fn is_interrupted(&self, caller: FrameId, callee: FrameId) -> bool {
+        let inlined = self.inlined.as_ref();
+        inlined.is_some_and(|inlined| inlined.is_interrupted(caller, callee))
+    }
+
+    /// The lines that go with [`Names::chain_of`]: the first is where the place lies, each of the others where the
+    /// call stands that the compiler replaced. Empty where the place has only one function; see [`Names::line_of`].
+    ///
+    /// # Panics
+    /// As [`Names::chain_of`].
+    pub fn chain_lines(&self, frame: FrameId, callee: Option<FrameId>) -> &[LineId] {
+        self.inlined
+            .as_ref()
+            .map_or(&[], |inlined| inlined.of(frame, callee).lines(frame))
+    }
+
+    /// Whether inlined functions were asked for.
+    pub fn has_inlined(&self) -> bool {
+        self.inlined.is_some()
+    }
+
+    /// What the symbolizer told of debug information that was read for inlined functions only.
+    pub fn inlined_notes(&self) -> &[ModuleNote] {
+        self.inlined
+            .as_ref()
+            .map_or(&[], |inlined| inlined.notes.as_slice())
+    }
+
+    /// Whether the debug information, asked for inlined functions, tells nothing of a place where samples were taken.
+    pub(crate) fn is_undescribed(&self, frame: FrameId) -> bool {
+        let inlined = self.inlined.as_ref();
+        inlined.is_some_and(|inlined| inlined.undescribed[frame as usize])
+    }
+
+    /// Finds the source line of every place, on all cores.
+    pub fn find_lines(&mut self, profile: &Profile, options: SymbolOptions) {
+        let wanted = DebugInfoWanted {
+            lines: true,
+            inlined: false,
+        };
+        self.find_debug_info(profile, options, wanted);
+    }
+
+    /// All lines in the order of their ids; none before [`Names::find_debug_info`].
     pub fn lines(&self) -> &[SourceLine] {
         &self.lines
     }
 
-    /// The line of a place.
+    /// Whether the lines of places were asked for.
+    pub fn has_lines(&self) -> bool {
+        !self.line_of.is_empty()
+    }
+
+    /// The line of a place: of several functions there the innermost one's.
     ///
     /// # Panics
     /// On a frame that is none of the profile for which lines were found.
     #[inline]
     pub fn line_of(&self, frame: FrameId) -> LineId {
         self.line_of[frame as usize]
+    }
+
+    /// The line at which the function is whose code the place is: of inlined code, that of the call which the compiler
+    /// replaced.
+    ///
+    /// # Panics
+    /// As [`Names::line_of`].
+    #[inline]
+    pub fn outermost_line_of(&self, frame: FrameId) -> LineId {
+        self.outermost_line_of[frame as usize]
     }
 
     /// What the symbolizer told of the modules that have places.
@@ -196,7 +261,7 @@ impl Names {
 }
 
 /// The address and id of each place, by module.
-fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
+pub(crate) fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
     let mut by_module: Vec<Vec<(u64, FrameId)>> = vec![Vec::new(); profile.modules().len()];
     for (id, frame) in (0_u32..).zip(profile.frames().iter()) {
         if let Some(places) = by_module.get_mut(frame.module as usize) {
@@ -204,51 +269,6 @@ fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
         }
     }
     by_module
-}
-
-/// The line of each place of a module.
-fn lines_of(
-    profile: &Profile,
-    id: ModuleId,
-    mut places: Vec<(u64, FrameId)>,
-    symbolizer: &Symbolizer,
-) -> (Vec<(FrameId, SourceLine)>, Vec<Note>) {
-    let nowhere = SourceLine {
-        module: id,
-        file: None,
-        line: None,
-    };
-    let module = profile.modules().get(id);
-    if module.kind != ModuleKind::File {
-        let places = places
-            .into_iter()
-            .map(|(_, frame)| (frame, nowhere.clone()));
-        return (places.collect(), Vec::new());
-    }
-    let lines = symbolizer.lines(&ModuleRequest {
-        kind: module.kind,
-        path: module.path(),
-        build_id: module.build_id.as_deref(),
-    });
-    places.sort_unstable();
-    let reader = lines.reader();
-    let found = places
-        .into_iter()
-        .map(|(address, frame)| {
-            let line = reader
-                .frames(address)
-                .into_iter()
-                .next()
-                .filter(|place| place.file.is_some())
-                .map(|place| SourceLine {
-                    module: id,
-                    file: place.file,
-                    line: place.line,
-                });
-            (frame, line.unwrap_or_else(|| nowhere.clone()))
-        })
-        .collect();
-    (found, lines.notes())
 }
 
 fn name_module(
@@ -267,6 +287,10 @@ fn name_module(
         result
             .places
             .extend(places.iter().map(|(_, frame)| (*frame, 0)));
+        return result;
+    }
+    if let Some(symbols) = crate::jit::symbols_of(module, symbolizer) {
+        name_jit_module(symbols, &places, shown, &mut result);
         return result;
     }
     let request = ModuleRequest {
@@ -296,6 +320,30 @@ fn name_module(
         result.places.push((frame, id));
     }
     result
+}
+
+/// Names code that was made at run time.
+fn name_jit_module(
+    symbols: JitNames,
+    places: &[(u64, FrameId)],
+    shown: Shown,
+    result: &mut ModuleNames,
+) {
+    result.notes = symbols.notes().to_vec();
+    let mut ids: HashMap<String, u32, FxBuildHasher> = HashMap::default();
+    for (address, frame) in places {
+        // A function that was made again is the same function.
+        let name = match symbols.function(*address) {
+            Some(function) if shown.demangled => demangle(&function.name).into_owned(),
+            Some(function) => function.name.into_owned(),
+            None => UNKNOWN.to_owned(),
+        };
+        let id = *ids.entry(name).or_insert_with_key(|name| {
+            result.names.push(name.clone());
+            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
+        });
+        result.places.push((*frame, id));
+    }
 }
 
 impl Modules {

@@ -1,12 +1,15 @@
 //! Reading what is no sample: threads, names, mappings.
 
 use crate::load::Loader;
-use crate::modules;
+use crate::modules::{self, JIT_LABEL};
 use crate::space::{Mapping, Space};
 use crate::tasks::ProcessId;
 use dioptra_perfdata::FileRecord;
 use dioptra_perfevents::record::{CpuMode, Ksymbol, MappedFile, Mmap, Record, Task};
-use dioptra_symbols::ModuleKind;
+use dioptra_symbols::{ModuleKind, is_jit_dump};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// FORK: written by perf for a process that was there before; its mappings follow and are not its parent's.
 const FORK_EXEC: u16 = 1 << 13;
@@ -27,7 +30,7 @@ impl Loader<'_> {
         }
     }
 
-    fn change(&mut self, process: ProcessId) {
+    pub(crate) fn change(&mut self, process: ProcessId) {
         self.changes += 1;
         self.versions[process as usize] = self.changes;
     }
@@ -51,6 +54,7 @@ impl Loader<'_> {
                     let process = self.tasks.threads()[thread as usize].process;
                     self.grow(process);
                     self.spaces[process as usize].exec(&self.budget);
+                    self.jit.forget(process);
                     self.change(process);
                 }
             }
@@ -143,9 +147,11 @@ impl Loader<'_> {
             return;
         }
         let module = modules::user_module(mmap.name, build_id, mmap.pid);
-        let bias = match module.kind {
-            ModuleKind::NotAFile if module.label.starts_with("[JIT]") => 0,
-            _ => mmap.start.wrapping_sub(mmap.page_offset),
+        let is_jit = module.kind == ModuleKind::NotAFile && module.label.starts_with(JIT_LABEL);
+        let bias = if is_jit {
+            0
+        } else {
+            mmap.start.wrapping_sub(mmap.page_offset)
         };
         let module = self.modules.intern(module);
         let process = self.tasks.process(mmap.pid);
@@ -158,11 +164,17 @@ impl Loader<'_> {
             image: 0,
         };
         self.spaces[process as usize].insert(mapping, &self.budget);
+        if is_jit {
+            self.show_jit_code(process, mmap.start, end);
+        }
         self.change(process);
         const EXECUTE: u32 = 4;
         let runs = mmap.protection.is_none_or(|(bits, _)| bits & EXECUTE != 0);
         if runs && !mmap.misc.has(MMAP_DATA) {
             self.tasks.mapped(process, module, &self.modules);
+        }
+        if is_jit_dump(Path::new(OsStr::from_bytes(mmap.name))) {
+            self.jit_dump(process, mmap.name);
         }
     }
 

@@ -5,7 +5,7 @@ use crate::counts::Count;
 use crate::hash::FxBuildHasher;
 use crate::names::{FunctionId, Names};
 use crate::profile::{EventProfile, Profile};
-use crate::stacks::Stacks;
+use crate::stacks::{StackNode, Stacks};
 use hashbrown::HashMap;
 
 /// What stands below a function.
@@ -33,6 +33,9 @@ pub struct TreeRow {
     pub parent: Option<usize>,
     /// The function.
     pub function: FunctionId,
+    /// How many frames the row stands for at most: more than one for addresses without a name that follow each other
+    /// in the same module, as wrong frame pointers leave them.
+    pub frames: u32,
     /// For each event: `total` is the weight of the samples with this path. `own` is the part of it at the function
     /// itself: in a tree of callees what is not in the rows below, in one of callers all of it at the top and nothing
     /// below.
@@ -53,6 +56,8 @@ pub struct CallTree {
 struct Node {
     parent: u32,
     function: FunctionId,
+    /// See [`TreeRow::frames`].
+    frames: u32,
 }
 
 /// The functions' prefix tree; node 0 is its root.
@@ -65,9 +70,37 @@ impl Growing {
     fn child(&mut self, parent: u32, function: FunctionId) -> u32 {
         *self.ids.entry((parent, function)).or_insert_with(|| {
             let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
-            self.nodes.push(Node { parent, function });
+            self.nodes.push(Node {
+                parent,
+                function,
+                frames: 1,
+            });
             id
         })
+    }
+}
+
+/// A path downwards from the root.
+#[derive(Clone, Copy, Default)]
+struct Path {
+    node: u32,
+    /// How many frames in a row its last node stands for.
+    frames: u32,
+}
+
+impl Path {
+    /// One function further; the same node where it is one more address without a name.
+    fn child(self, growing: &mut Growing, names: &Names, function: FunctionId) -> Path {
+        let last = &mut growing.nodes[self.node as usize];
+        if last.function == function && names.functions()[function as usize].is_unknown() {
+            let frames = self.frames.saturating_add(1);
+            last.frames = last.frames.max(frames);
+            return Path { frames, ..self };
+        }
+        Path {
+            node: growing.child(self.node, function),
+            frames: 1,
+        }
     }
 }
 
@@ -93,6 +126,7 @@ pub fn call_tree(
         nodes: vec![Node {
             parent: 0,
             function: FunctionId::MAX,
+            frames: 0,
         }],
         ids: HashMap::default(),
     };
@@ -120,20 +154,41 @@ fn callees(
     growing: &mut Growing,
 ) -> Vec<Vec<SelfAndTotal>> {
     let stacks = profile.stacks();
-    // The node of each stack: callers' stacks have smaller ids.
-    let mut of_stack = vec![0_u32; stacks.len()];
+    // The path of each stack whose last frame executes: callers' stacks have smaller ids.
+    let mut executing = vec![Path::default(); stacks.len()];
+    // The same where it has called a frame: other functions may be inlined there.
+    let mut calling = match names.has_inlined() {
+        true => vec![Path::default(); stacks.len()],
+        false => Vec::new(),
+    };
     for id in 1..stacks.len() {
         // Ids fit, since the stacks gave them.
-        let stack = stacks.get(u32::try_from(id).unwrap_or(u32::MAX));
-        let parent = of_stack[stack.parent as usize];
-        of_stack[id] = growing.child(parent, names.of_frame(stack.frame));
+        let StackNode { parent, frame } = stacks.get(u32::try_from(id).unwrap_or(u32::MAX));
+        let is_called = names.has_inlined()
+            && parent != Stacks::ROOT
+            && !names.is_interrupted(stacks.get(parent).frame, frame);
+        let start = if is_called {
+            calling[parent as usize]
+        } else {
+            executing[parent as usize]
+        };
+        let mut below = |functions: &[FunctionId]| {
+            let outermost_first = functions.iter().rev();
+            outermost_first.fold(start, |path, function| {
+                path.child(growing, names, *function)
+            })
+        };
+        executing[id] = below(names.chain_of(frame, None));
+        if names.has_inlined() {
+            calling[id] = below(names.chain_of_caller(frame));
+        }
     }
     events
         .iter()
         .map(|event| {
             let mut column = vec![SelfAndTotal::default(); growing.nodes.len()];
             profile.places(event, |stack, count| {
-                add(&mut column, of_stack[stack as usize], count, count);
+                add(&mut column, executing[stack as usize].node, count, count);
             });
             // Callees have larger ids than their callers.
             for id in (1..growing.nodes.len()).rev() {
@@ -158,7 +213,7 @@ fn callers(
     for event in events {
         let mut own = vec![Count::default(); names.functions().len()];
         profile.places(event, |stack, count| {
-            own[names.of_frame(profile.leaf(stack)) as usize].add(count);
+            own[names.chain_of(profile.leaf(stack), None)[0] as usize].add(count);
         });
         for (heavy, own) in heavy.iter_mut().zip(own) {
             *heavy |= passes(own.weight, event.total().weight, limits);
@@ -169,18 +224,25 @@ fn callers(
         .map(|event| {
             let mut column = Vec::new();
             profile.places(event, |stack, count| {
-                let function = names.of_frame(profile.leaf(stack));
-                let mut node = growing.child(0, function);
-                add(&mut column, node, count, count);
-                if !heavy[function as usize] {
-                    return;
-                }
-                let mut at = stacks.get(stack).parent;
+                let mut path = Path::default();
+                let mut callee = None;
+                let mut at = stack;
                 while at != Stacks::ROOT {
-                    let caller = stacks.get(at);
-                    node = growing.child(node, names.of_frame(caller.frame));
-                    add(&mut column, node, Count::default(), count);
-                    at = caller.parent;
+                    let StackNode { parent, frame } = stacks.get(at);
+                    for function in names.chain_of(frame, callee) {
+                        let next = path.child(growing, names, *function);
+                        let is_top = path.node == 0;
+                        if next.node != path.node {
+                            let own = if is_top { count } else { Count::default() };
+                            add(&mut column, next.node, own, count);
+                        }
+                        path = next;
+                        if is_top && !heavy[*function as usize] {
+                            return;
+                        }
+                    }
+                    callee = Some(frame);
+                    at = parent;
                 }
             });
             column
@@ -227,6 +289,7 @@ fn shown(
             tree.rows.push(TreeRow {
                 parent,
                 function: nodes[id as usize].function,
+                frames: nodes[id as usize].frames,
                 counts: (0..events.len())
                     .map(|event| count(event, id as usize))
                     .collect(),

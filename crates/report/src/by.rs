@@ -4,7 +4,8 @@ use crate::profile_facts::profile_facts;
 use crate::{Cell, Column, ColumnKind, Direction, Table, TableError, Unit};
 use dioptra_perfevents::{Attr, event_type};
 use dioptra_profile::{
-    AggregateRow, Dimension, EventProfile, Names, Profile, SelfAndTotal, UNKNOWN, aggregate,
+    AggregateRow, Dimension, EventProfile, FunctionName, Names, Profile, SelfAndTotal, UNKNOWN,
+    aggregate,
 };
 
 /// Which table.
@@ -22,7 +23,8 @@ pub struct ByOptions {
 ///
 /// For each event there are the columns `total_percent` (with [`ByOptions::children`]), `self_percent`, `samples` and
 /// `weight`; with several events the second one's end in `_2`, and so on. Then come the names: `module`, `function`,
-/// `pid`, `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, as the dimension asks.
+/// `pid`, `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, as the dimension asks; where
+/// inlined functions are known, `inlined` tells which rows are theirs.
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
@@ -44,7 +46,7 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
         event.push_heads(place, &mut heads);
     }
     let numbers = heads.len();
-    heads.extend(name_heads(options.by));
+    heads.extend(name_heads(options.by, names.has_inlined()));
     let mut table = Table::new(heads);
     for row in aggregate(profile, names, options.by, &events) {
         let mut cells = Vec::with_capacity(table.columns.len());
@@ -131,15 +133,33 @@ pub(crate) fn weight_unit(attr: &Attr) -> Unit {
     }
 }
 
-fn name_heads(by: Dimension) -> Vec<Column> {
+/// The columns that name a function: with inlined functions one more tells which ones are.
+pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
+    if has_inlined {
+        &["module", "inlined", "function"]
+    } else {
+        &["module", "function"]
+    }
+}
+
+/// The cell that tells whether a function's row is of its code inside of others.
+pub(crate) fn inlined_cell(function: &FunctionName) -> Cell {
+    if function.is_inlined {
+        Cell::name("inlined")
+    } else {
+        Cell::Empty
+    }
+}
+
+fn name_heads(by: Dimension, has_inlined: bool) -> Vec<Column> {
     let names: &[&str] = match by {
-        Dimension::Function => &["module", "function"],
+        Dimension::Function => function_heads(has_inlined),
         Dimension::Module => &["module"],
         Dimension::Process => &["pid", "process"],
         Dimension::Thread => &["pid", "tid", "thread"],
         Dimension::Cpu => &["cpu"],
         Dimension::Address => &["module", "address", "function"],
-        Dimension::Line => &["module", "file", "line"],
+        Dimension::Line | Dimension::OutermostLine => &["module", "file", "line"],
         // The rest of a list that may grow has at least its key to show.
         _ => &["key"],
     };
@@ -170,6 +190,9 @@ fn push_names(
         Dimension::Function => {
             if let Some(function) = names.functions().get(key) {
                 cells.push(module(function.module));
+                if names.has_inlined() {
+                    cells.push(inlined_cell(function));
+                }
                 cells.push(Cell::name(function.name.as_str()));
             }
         }
@@ -195,7 +218,7 @@ fn push_names(
             let function = names.functions().get(names.of_frame(row.key) as usize);
             cells.push(function.map_or(Cell::Empty, |function| Cell::name(&*function.name)));
         }
-        Dimension::Line => {
+        Dimension::Line | Dimension::OutermostLine => {
             if let Some(line) = names.lines().get(key) {
                 cells.push(module(line.module));
                 cells.push(match &line.file {

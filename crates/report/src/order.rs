@@ -22,8 +22,9 @@ pub struct LeftOut {
     pub rows: usize,
     /// How many rows below those.
     pub below: usize,
-    /// Their exact share: numerator and denominator. It comes from the first percent column in which the top rows
-    /// are parts of one whole (one denominator, and together no more than it), so that adding them up is right.
+    /// Their exact share: numerator and denominator. It comes from the first percent column, by which tables are sorted
+    /// as a rule, if the top rows are parts of one whole there (one denominator, and together no more than it), so that
+    /// adding them up is right.
     pub share: Option<(u64, u64)>,
 }
 
@@ -153,15 +154,16 @@ impl Table {
         Some(LeftOut {
             rows,
             below: rest.len() - rows,
-            share: (0..self.columns.len()).find_map(|column| self.share(column, order, kept)),
+            share: self
+                .columns
+                .iter()
+                .position(|column| column.unit == Unit::Percent)
+                .and_then(|column| self.share(column, order, kept)),
         })
     }
 
     /// The share of `order[kept..]` in one column, if the column's top rows are parts of one whole.
     fn share(&self, column: usize, order: &[Place], kept: usize) -> Option<(u64, u64)> {
-        if self.columns[column].unit != Unit::Percent {
-            return None;
-        }
         let (mut whole, mut all, mut rest) = (None, 0_u64, 0_u64);
         for (index, place) in order
             .iter()

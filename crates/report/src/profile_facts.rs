@@ -2,7 +2,9 @@
 
 use crate::by::weight_unit;
 use crate::{Cell, Facts, Severity, Unit};
-use dioptra_profile::{Count, Losses, ModuleId, Names, Profile, unresolved, without_line};
+use dioptra_profile::{
+    Count, Losses, ModuleId, Names, Profile, undescribed, unresolved, without_line,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -60,7 +62,10 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
         let modules = unresolved(profile, names, events);
         add_missing(&mut facts, profile, names, modules, &Missing::NAMES);
     }
-    if !names.lines().is_empty() {
+    if names.has_inlined() {
+        add_undescribed(&mut facts, profile, names, events);
+    }
+    if names.has_lines() {
         let modules = without_line(profile, names, events);
         add_missing(&mut facts, profile, names, modules, &Missing::LINES);
     }
@@ -178,6 +183,18 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
         " more mappings than make sense; they were dropped",
     );
     loss(
+        "jit_dumps_without_times",
+        losses.jit_dumps_without_times,
+        ("jitdump file has", "jitdump files have"),
+        " times of another clock than the recording, so that code which was replaced has the name of what came last; record with -k mono",
+    );
+    loss(
+        "jit_dumps_refused",
+        losses.jit_dumps_refused,
+        ("jitdump file was", "jitdump files were"),
+        " not read, since the recording names more than make sense",
+    );
+    loss(
         "unmapped_samples",
         losses.unmapped,
         ("sample lies", "samples lie"),
@@ -253,6 +270,41 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
             losses.adopted,
         );
     }
+}
+
+/// Tells of how many samples the inlined functions are not known.
+fn add_undescribed(facts: &mut Facts, profile: &Profile, names: &Names, events: &[usize]) {
+    let mut modules = undescribed(profile, names, events);
+    modules.sort_by_key(|(module, count)| (std::cmp::Reverse(count.samples), *module));
+    let Some((most, _)) = modules.first() else {
+        return;
+    };
+    let without: u64 = modules.iter().map(|(_, count)| count.samples).sum();
+    let list: Vec<Value> = modules
+        .iter()
+        .map(|(module, count)| {
+            let path = profile.modules().get(*module).path();
+            let notes: Vec<String> = names
+                .inlined_notes()
+                .iter()
+                .filter(|note| note.module == *module && note.note.is_problem())
+                .map(|note| note.note.to_string())
+                .collect();
+            json!({"module": path.to_string_lossy(), "samples": count.samples, "notes": notes})
+        })
+        .collect();
+    let plural = if list.len() == 1 { "module" } else { "modules" };
+    facts.add(
+        Severity::Fallback,
+        "no_inline_info",
+        format!(
+            "{} in {} {plural} lie in code without debug information (most of them in {}): what was inlined there is not told apart",
+            samples(without),
+            list.len(),
+            profile.modules().get(*most).label
+        ),
+        list,
+    );
 }
 
 /// What is missing of samples, and how it is told.

@@ -1,6 +1,6 @@
 //! A profile's call tree as a table.
 
-use crate::by::EventColumns;
+use crate::by::{EventColumns, function_heads, inlined_cell};
 use crate::profile_facts::profile_facts;
 use crate::{Cell, Column, ColumnKind, Severity, Table, TableError, Unit};
 use dioptra_profile::{Names, Profile, TreeDirection, TreeLimits, call_tree};
@@ -21,6 +21,7 @@ pub struct TreeOptions {
 /// Columns are those of [`crate::by()`] with children, by function. In a tree of callees a row's total is what this
 /// path through the functions above it took, and self the part of it in the function itself. In a tree of callers a
 /// top row is a function with its self count, and the totals of the rows below say which callers these samples have.
+/// Addresses without a name that follow each other in one module are one row, which tells how many there are at most.
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
@@ -38,8 +39,8 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
     for (place, event) in columns.iter().enumerate() {
         event.push_heads(place, &mut heads);
     }
-    for name in ["module", "function"] {
-        heads.push(Column::new(name, name, ColumnKind::Name, Unit::None));
+    for name in function_heads(names.has_inlined()) {
+        heads.push(Column::new(*name, *name, ColumnKind::Name, Unit::None));
     }
     let mut table = Table::new(heads);
     let tree = call_tree(profile, names, &events, options.direction, options.limits);
@@ -53,7 +54,14 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
         let function = &names.functions()[row.function as usize];
         let module = profile.modules().get(function.module);
         cells.push(Cell::name(&*module.label));
-        cells.push(Cell::name(&*function.name));
+        if names.has_inlined() {
+            cells.push(inlined_cell(function));
+        }
+        cells.push(if row.frames > 1 {
+            Cell::name(format!("{} (up to {} frames)", function.name, row.frames))
+        } else {
+            Cell::name(&*function.name)
+        });
         let parent = row.parent.and_then(|parent| ids.get(parent).copied());
         ids.push(table.push(parent, cells)?);
     }

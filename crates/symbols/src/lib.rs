@@ -70,7 +70,7 @@ mod vdso;
 pub use build_id::build_id;
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
-pub use jit::{JitFunction, JitSymbols, is_jit_dump};
+pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};
 pub use lines::{Frame, LineRange, LineReader, ModuleLines};
 pub use module::{Function, ModuleSymbols};
 pub use note::Note;

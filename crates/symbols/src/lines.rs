@@ -249,9 +249,16 @@ impl LineReader<'_> {
     /// For a return address ask for the byte before it, which lies in the call.
     #[must_use]
     pub fn frames(&self, address: u64) -> Vec<Frame> {
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames = Vec::new();
+        self.frames_into(address, &mut frames);
+        frames
+    }
+
+    /// As [`LineReader::frames`], into a list that is emptied first.
+    pub fn frames_into(&self, address: u64, frames: &mut Vec<Frame>) {
+        frames.clear();
         let (Some(context), Some(probe)) = (&self.context, self.lines.address_of(address)) else {
-            return frames;
+            return;
         };
         let mut lookup = context.find_frames(probe);
         let found = loop {
@@ -265,7 +272,7 @@ impl LineReader<'_> {
         };
         // What is damaged inside a unit ends the list; the frames before it hold.
         let Ok(mut found) = found else {
-            return frames;
+            return;
         };
         while let Ok(Some(frame)) = found.next() {
             if let Some(inner) = frames.last_mut() {
@@ -286,7 +293,6 @@ impl LineReader<'_> {
                 break;
             }
         }
-        frames
     }
 
     /// The source lines of a range of addresses (file offsets), by rising address. Addresses the debug

@@ -95,6 +95,18 @@ pub enum Note {
         /// What went wrong.
         why: String,
     },
+    /// A process made code while it ran and left no list of it.
+    NoJitMap {
+        /// Where the list would be.
+        path: PathBuf,
+    },
+    /// The list of a process's code may be anybody's.
+    JitMapRefused {
+        /// The list.
+        path: PathBuf,
+        /// The number of the user to whom it belongs.
+        owner: u32,
+    },
     /// The kernel hides its addresses from this user.
     KernelRestricted {
         /// The file that should have told them.
@@ -181,6 +193,16 @@ impl fmt::Display for Note {
                     None => Ok(()),
                 }
             }
+            Self::NoJitMap { path } => write!(
+                f,
+                "{}: there is none, so code made at run time has no names. Record the program so that it writes one (node --perf-basic-prof, python3 -X perf)",
+                path.display()
+            ),
+            Self::JitMapRefused { path, owner } => write!(
+                f,
+                "{}: not used, since it belongs to user {owner}, neither to you nor to root. If you trust it, make it yours (chown)",
+                path.display()
+            ),
             Self::NotElf { path } => {
                 write!(
                     f,

@@ -108,12 +108,15 @@ fn example(is_big: bool, flags: u64) -> DumpFile {
     dump
 }
 
-fn load(dir: &Path, dumps: &[&Path]) -> JitSymbols {
-    let options = SymbolOptions {
+fn options_in(dir: &Path) -> SymbolOptions {
+    SymbolOptions {
         symfs: Some(dir.to_path_buf()),
         ..SymbolOptions::default()
-    };
-    Symbolizer::new(options).jit(77, dumps)
+    }
+}
+
+fn load(dir: &Path, dumps: &[&Path]) -> JitSymbols {
+    Symbolizer::new(options_in(dir)).jit(77, dumps)
 }
 
 fn name(symbols: &JitSymbols, address: u64, time: u64) -> Option<String> {
@@ -149,6 +152,29 @@ fn a_dump_tells_functions_over_time() {
         assert_eq!(symbols.line(0x1007, Some(2000)), Some(("b.js", 7)));
         assert_eq!(symbols.line(0x103f, Some(2000)), Some(("a.js", 12)));
         assert_eq!(symbols.line(0x1003, Some(3000)), None);
+        // Each function's code lies once in the file, wherever it was in memory.
+        let placements = symbols.placements();
+        let code = |start: u64| -> Vec<(u64, u64)> {
+            let of = placements.iter().filter(|placed| placed.start == start);
+            of.map(|placed| (placed.time, placed.offset)).collect()
+        };
+        let (first, second) = (code(0x1000)[0], code(0x1000)[1]);
+        assert_eq!((first.0, second.0), (2000, 3000));
+        assert_eq!(code(0x2000)[0].1, code(0x3000)[0].1);
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(
+            bytes[first.1 as usize..][..0x40]
+                .iter()
+                .all(|&byte| byte == 0x90)
+        );
+        assert_eq!(&bytes[first.1 as usize - 6..][..6], b"first\0");
+        let in_file = |offset| Some(symbols.function_in_file(offset)?.name.into_owned());
+        assert_eq!(in_file(first.1 + 0x3f).as_deref(), Some("first"));
+        assert_eq!(in_file(first.1 + 0x40), None);
+        assert_eq!(in_file(second.1).as_deref(), Some("second"));
+        assert_eq!(symbols.line_in_file(first.1 + 7), Some(("b.js", 7)));
+        let one = Symbolizer::new(options_in(dir.path())).jit_dump(inside);
+        assert_eq!(one.placements(), placements);
     }
 }
 
@@ -206,7 +232,7 @@ fn a_map_file_is_read_and_bad_lines_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let symbols = load(dir.path(), &[]);
     assert!(symbols.is_empty());
-    assert!(matches!(symbols.notes(), [Note::NoFile { .. }]));
+    assert!(matches!(symbols.notes(), [Note::NoJitMap { .. }]));
 
     std::fs::create_dir(dir.path().join("tmp")).unwrap();
     let text =

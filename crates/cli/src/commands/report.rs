@@ -5,7 +5,8 @@ use clap::ValueEnum;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::SampleType;
 use dioptra_profile::{
-    Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, TreeDirection, TreeLimits,
+    DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, TreeDirection,
+    TreeLimits,
 };
 use dioptra_report::{ByOptions, ColumnKind, Direction, Format, Table, TreeOptions, by, tree};
 use dioptra_symbols::SymbolOptions;
@@ -21,6 +22,7 @@ Examples:
   dioptra report                             hottest functions of perf.data
   dioptra report --children                  with the time spent in what they called
   dioptra report --tree callers              who calls the hottest functions
+  dioptra report --inline                    with inlined functions as rows of their own
   dioptra report --time 2..3.5 --comm gcc    one program in a part of the recording
   dioptra report --by process -i other.data  which processes took the time
   dioptra report --format json | jq .rows    for programs")]
@@ -37,6 +39,13 @@ pub struct Arguments {
     /// Show a call tree: below each sampled function its callers, or below the outermost ones what they call
     #[arg(long, value_enum, value_name = "DIRECTION")]
     tree: Option<Tree>,
+    /// Show functions that the compiler inlined as functions of their own, from debug information. Trees do unless told
+    /// otherwise; in tables the time of inlined code counts for the function that contains it
+    #[arg(long, overrides_with = "no_inline")]
+    inline: bool,
+    /// Show no inlined functions in trees either
+    #[arg(long, overrides_with = "inline")]
+    no_inline: bool,
     /// Leave branches of a tree out that have less than this share of the weight
     #[arg(long, value_name = "PERCENT", default_value_t = 0.5, requires = "tree", value_parser = percent)]
     percent_limit: f64,
@@ -46,7 +55,7 @@ pub struct Arguments {
     /// Count samples in these modules only, by name or path
     #[arg(long, value_name = "MODULE", value_delimiter = ',')]
     dso: Vec<String>,
-    /// Count samples in this function only; may be given several times
+    /// Count samples in this function only, with what was inlined into it; may be given several times
     #[arg(long, value_name = "FUNCTION")]
     symbol: Vec<String>,
     /// Count samples of these threads only
@@ -153,6 +162,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         eprintln!("dioptra: --tree goes with --by function");
         return Ok(ExitCode::from(2));
     }
+    if arguments.inline && arguments.by != By::Function {
+        eprintln!(
+            "dioptra: --inline goes with --by function; --by line tells the lines of inlined code anyway"
+        );
+        return Ok(ExitCode::from(2));
+    }
     if let Some(directory) = &arguments.symfs
         && !directory.is_dir()
     {
@@ -196,8 +211,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if matches!(arguments.by, By::Function | By::Address) || !arguments.symbol.is_empty() {
         names = Names::find(&profile, symbols.clone());
     }
-    if arguments.by == By::Line {
-        names.find_lines(&profile, symbols);
+    let wanted = DebugInfoWanted {
+        lines: arguments.by == By::Line,
+        inlined: arguments.inline || (arguments.tree.is_some() && !arguments.no_inline),
+    };
+    if wanted != DebugInfoWanted::default() {
+        names.find_debug_info(&profile, symbols, wanted);
     }
     keep_places(&mut profile, &names, &arguments);
     let limit = arguments.limit;
@@ -284,7 +303,10 @@ fn keep_places(profile: &mut Profile, names: &Names, arguments: &Arguments) {
             .iter()
             .map(|function| arguments.symbol.contains(&function.name))
             .collect();
-        profile.retain_samples(|frame| wanted[names.of_frame(frame) as usize]);
+        profile.retain_samples(|frame| {
+            let mut functions = names.chain_of(frame, None).iter();
+            functions.any(|function| wanted[*function as usize])
+        });
     }
 }
 

@@ -6,6 +6,8 @@
 mod alias;
 mod compare;
 mod filters;
+mod inline;
+mod jit;
 mod lines;
 mod table;
 mod trees;

@@ -226,6 +226,7 @@ fn of_place<'a>(
         Dimension::Module => Box::new(|frame| profile.frames().get(frame).module),
         Dimension::Function => Box::new(|frame| names.of_frame(frame)),
         Dimension::Line => Box::new(|frame| names.line_of(frame)),
+        Dimension::OutermostLine => Box::new(|frame| names.outermost_line_of(frame)),
         Dimension::Block => match options.blocks {
             Some(blocks) => Box::new(blocks),
             None => return Err(SelectError::NoBlocks),

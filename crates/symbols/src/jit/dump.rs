@@ -122,7 +122,9 @@ impl Dump {
         let (start, length) = (self.word64()?, self.word64()?);
         let _index = self.word64()?;
         let (name, left) = self.text(size - 40)?;
-        versions.load(start, length, time, &name);
+        // The code is the record's rest.
+        let code = self.at + 16 + (size - left);
+        versions.load(start, length.min(left), code, time, &name);
         if let Some((_, lines)) = self.pending.take_if(|(address, _)| *address == start) {
             versions.add_lines(start, lines);
         }

@@ -35,7 +35,34 @@ pub struct JitFunction<'a> {
     pub size: u64,
 }
 
+/// Code of a JIT compiler that comes to lie somewhere, over what was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JitPlacement {
+    /// When, in nanoseconds of CLOCK_MONOTONIC.
+    pub time: u64,
+    /// Its first address.
+    pub start: u64,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where the same bytes lie in the jitdump file: this tells it apart from other code at the same addresses.
+    pub offset: u64,
+}
+
 impl Symbolizer {
+    /// Reads one jitdump file: as [`Symbolizer::jit`], but without the process's map file.
+    #[must_use]
+    pub fn jit_dump(&self, path: &Path) -> JitSymbols {
+        let mut symbols = JitSymbols {
+            demangle: self.options.demangle,
+            ..JitSymbols::default()
+        };
+        let note = dump::read(&self.here(path), &mut symbols.dumped);
+        symbols.notes.extend(note);
+        symbols.dumped.finish();
+        symbols
+    }
+
     /// Reads what the JIT compilers of a process left: its map file (`/tmp/perf-PID.map`) and the
     /// jitdump files given, which recordings name by a mapping (see [`is_jit_dump`]). Never fails: what
     /// went wrong is in [`JitSymbols::notes`].
@@ -53,7 +80,7 @@ impl Symbolizer {
         let path = self.here(&PathBuf::from(format!("/tmp/perf-{pid}.map")));
         let note = map::read(&path, &mut symbols.listed);
         // Most processes have no JIT compiler; those with one may use a dump instead.
-        let is_missing = matches!(note, Some(Note::NoFile { .. }));
+        let is_missing = matches!(note, Some(Note::NoJitMap { .. }));
         if !is_missing || dumps.is_empty() {
             symbols.notes.extend(note);
         }
@@ -91,6 +118,47 @@ impl JitSymbols {
     pub fn line(&self, address: u64, time: Option<u64>) -> Option<(&str, u32)> {
         let version = self.dumped.find(address, time)?;
         self.dumped.line(version, address)
+    }
+
+    /// Where the code of the jitdump files came to lie, in the order of time.
+    #[must_use]
+    pub fn placements(&self) -> Vec<JitPlacement> {
+        let mut placements: Vec<JitPlacement> = self
+            .dumped
+            .iter()
+            .map(|version| JitPlacement {
+                time: version.from,
+                start: version.start,
+                size: version.end - version.start,
+                offset: version.code,
+            })
+            .collect();
+        placements.sort_by_key(|placement| placement.time);
+        placements
+    }
+
+    /// The function whose code holds a place in the jitdump file; its start is a place there too.
+    #[must_use]
+    pub fn function_in_file(&self, offset: u64) -> Option<JitFunction<'_>> {
+        let version = self.dumped.find_code(offset)?;
+        let raw = self.dumped.name(version);
+        Some(JitFunction {
+            name: if self.demangle {
+                demangle(raw)
+            } else {
+                Cow::Borrowed(raw)
+            },
+            start: version.code,
+            size: version.end - version.start,
+        })
+    }
+
+    /// The source file and line of a place in the jitdump file.
+    #[must_use]
+    pub fn line_in_file(&self, offset: u64) -> Option<(&str, u32)> {
+        let version = self.dumped.find_code(offset)?;
+        self.dumped
+            .line(version, version.start + (offset - version.code))
     }
 
     /// What is worth telling: files that are missing or damaged.

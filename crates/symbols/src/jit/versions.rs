@@ -8,11 +8,20 @@ pub(super) struct Version {
     pub start: u64,
     pub end: u64,
     /// Its time: from this until, exclusively, that.
-    from: u64,
+    pub from: u64,
     until: u64,
+    /// Where its code lies in the file that tells of it; zero where it doesn't hold code.
+    pub code: u64,
     /// Where the name lies among the names.
     name: (usize, u32),
     /// Where its lines lie among the lines.
+    lines: (usize, usize),
+}
+
+/// What stays the same of a function while it moves.
+struct Details {
+    code: u64,
+    name: (usize, u32),
     lines: (usize, usize),
 }
 
@@ -33,6 +42,8 @@ pub(super) struct Versions {
     all: Vec<Version>,
     /// For each version the largest end up to it, which bounds the search.
     reach: Vec<u64>,
+    /// Indices by where the code lies in the file.
+    by_code: Vec<usize>,
     names: String,
     lines: Vec<Line>,
     files: Vec<String>,
@@ -41,13 +52,17 @@ pub(super) struct Versions {
 }
 
 impl Versions {
-    /// A function appears, over what was there.
-    pub(super) fn load(&mut self, start: u64, size: u64, time: u64, name: &str) {
+    /// A function appears, over what was there; `code` is where its code lies in the file.
+    pub(super) fn load(&mut self, start: u64, size: u64, code: u64, time: u64, name: &str) {
         self.put(start, size, time, |versions| {
             let at = versions.names.len();
             versions.names.push_str(name);
-            // Names come from records and lines that are far shorter than 4 GiB.
-            ((at, u32::try_from(name.len()).unwrap_or(0)), (0, 0))
+            Details {
+                code,
+                // Names come from records and lines that are far shorter than 4 GiB.
+                name: (at, u32::try_from(name.len()).unwrap_or(0)),
+                lines: (0, 0),
+            }
         });
     }
 
@@ -58,9 +73,13 @@ impl Versions {
         };
         let old = &mut self.all[index];
         old.until = time;
-        let (name, lines) = (old.name, old.lines);
+        let details = Details {
+            code: old.code,
+            name: old.name,
+            lines: old.lines,
+        };
         self.live.remove(&from);
-        self.put(to, size, time, |_| (name, lines));
+        self.put(to, size, time, |_| details);
     }
 
     /// Gives lines, sorted, to the function that was loaded last at an address.
@@ -85,7 +104,7 @@ impl Versions {
         start: u64,
         size: u64,
         time: u64,
-        details: impl FnOnce(&mut Self) -> ((usize, u32), (usize, usize)),
+        details: impl FnOnce(&mut Self) -> Details,
     ) {
         let Some(end) = start.checked_add(size).filter(|&end| end > start) else {
             return;
@@ -98,13 +117,14 @@ impl Versions {
             self.all[index].until = time;
             self.live.remove(&other);
         }
-        let (name, lines) = details(self);
+        let Details { code, name, lines } = details(self);
         self.live.insert(start, self.all.len());
         self.all.push(Version {
             start,
             end,
             from: time,
             until: u64::MAX,
+            code,
             name,
             lines,
         });
@@ -125,6 +145,22 @@ impl Versions {
                 Some(*reach)
             })
             .collect();
+        self.by_code = (0..self.all.len()).collect();
+        self.by_code.sort_by_key(|&index| self.all[index].code);
+    }
+
+    /// All versions, by where they start.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Version> {
+        self.all.iter()
+    }
+
+    /// A version of the function whose code holds a place in the file.
+    pub(super) fn find_code(&self, offset: u64) -> Option<&Version> {
+        let after = self
+            .by_code
+            .partition_point(|&index| self.all[index].code <= offset);
+        let version = &self.all[self.by_code[after.checked_sub(1)?]];
+        (offset - version.code < version.end - version.start).then_some(version)
     }
 
     /// The version that covers an address at a time; without a time, the last that did.
@@ -178,11 +214,11 @@ mod tests {
     #[test]
     fn code_replaces_code() {
         let mut versions = Versions::default();
-        versions.load(100, 50, 10, "a");
-        versions.load(150, 50, 11, "b");
-        versions.load(140, 20, 20, "c");
+        versions.load(100, 50, 0, 10, "a");
+        versions.load(150, 50, 0, 11, "b");
+        versions.load(140, 20, 0, 20, "c");
         versions.relocate(140, 300, 20, 30);
-        versions.load(300, 20, 30, "d");
+        versions.load(300, 20, 0, 30, "d");
         versions.finish();
         let name = |address, time| {
             versions
