@@ -17,6 +17,8 @@
 //! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug
 //! information of the file or of its debug file, packed, shared (dwz) or split (`.dwo`, `.dwp`).
 //!
+//! [`Symbolizer::code`] gives [`ModuleCode`]: a function's instructions, basic blocks, loops and source map.
+//!
 //! [`StackUnwinder`], [`AddressSpace`] and [`UnwindCache`] turn user registers and a copy of the stack
 //! into return addresses (300,000 stacks of 20 frames a second on one core of 2026).
 //!
@@ -47,6 +49,7 @@
 
 mod append_only;
 mod build_id;
+mod code;
 mod debug_file;
 mod debuginfod;
 mod demangle;
@@ -68,6 +71,11 @@ mod unwind;
 mod vdso;
 
 pub use build_id::build_id;
+pub use code::{
+    Block, CallBlocks, CodeError, CodeMachine, CodeSpace, ControlFlow, Credit, Edge, EdgeEnd,
+    EdgeKind, FunctionCode, Instruction, InstructionKind, InstructionText, IrreducibleRegion,
+    JumpTable, LineCode, Loop, LoopNest, ModuleCode, SourceMap, Syntax, Target,
+};
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};

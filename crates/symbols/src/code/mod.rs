@@ -1,0 +1,31 @@
+//! Instructions, basic blocks, loops and the source lines of functions.
+//!
+//! [`Symbolizer::code`](crate::Symbolizer::code) opens a module's machine code as [`ModuleCode`], whose
+//! [`function`](ModuleCode::function) decodes one range of it into [`FunctionCode`]. From that come the
+//! [`ControlFlow`] (blocks and edges), its [`LoopNest`], a [`SourceMap`] and, where it is wanted, each
+//! instruction's text. Code that lies elsewhere (a JIT compiler's, a kernel's) goes in through
+//! [`FunctionCode::decode`], which reads no files.
+//!
+//! No process is started; nothing is kept but eight bytes for each instruction, and text is made when it
+//! is asked for. Any bytes decode to something: what is no instruction is [`InstructionKind::Invalid`].
+
+mod aarch64;
+mod blocks;
+mod function;
+mod instruction;
+mod loops;
+mod module;
+mod source;
+mod space;
+mod tables;
+mod text;
+mod x86;
+
+pub use blocks::{Block, CallBlocks, ControlFlow, Edge, EdgeEnd, EdgeKind};
+pub use function::{CodeError, FunctionCode};
+pub use instruction::{Instruction, InstructionKind, JumpTable, Target};
+pub use loops::{IrreducibleRegion, Loop, LoopNest};
+pub use module::ModuleCode;
+pub use source::{Credit, LineCode, SourceMap};
+pub use space::{CodeMachine, CodeSpace};
+pub use text::{InstructionText, Syntax};
