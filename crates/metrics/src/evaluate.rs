@@ -5,7 +5,7 @@
 //! input that stands in a formula several times is one input, so `x - x` has no error. `min`, `max` and conditionals
 //! take the derivative of the side that gave the value; comparisons have none.
 
-use crate::bind::{Bound, Node};
+use crate::bound::{Bound, Node};
 use crate::count::{Cell, Count};
 use crate::expr::{BinaryOp, UnaryOp};
 

@@ -79,10 +79,7 @@ struct ColumnEntry {
 
 impl MetricSet {
     /// Reads a metric file of ours.
-    ///
-    /// # Errors
-    /// The file cannot be read, is no metric file, or a column of it is wrong.
-    pub fn load(path: &Path) -> Result<Self, MetricError> {
+    pub(crate) fn load_toml(path: &Path) -> Result<Self, MetricError> {
         let bytes = read_limited(path)?;
         let file = path.display().to_string();
         let text = String::from_utf8(bytes).map_err(|e| MetricError::Syntax {

@@ -25,6 +25,7 @@
 pub mod expr;
 
 mod bind;
+mod bound;
 mod builtin;
 mod count;
 mod cpu;
@@ -38,7 +39,7 @@ mod names;
 mod set;
 mod unit;
 
-pub use bind::{BindNote, Bound, BoundColumn};
+pub use bound::{BindNote, Bound, BoundColumn};
 pub use builtin::{Builtin, builtin};
 pub use count::{Cell, Count};
 pub use cpu::CpuId;

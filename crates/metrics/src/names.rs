@@ -67,8 +67,24 @@ impl EventName {
             && !pmu.is_empty()
             && let Some((terms, modifiers)) = rest.rsplit_once('/')
         {
-            let pmu = pmu.to_ascii_lowercase();
-            let (own_name, encoding) = read_terms(&pmu, terms);
+            let modifiers = modifiers.trim_start_matches(':').to_owned();
+            let unit = pmu.to_ascii_lowercase();
+            let terms_read = read_terms(&unit, terms);
+            if terms_read.is_empty() {
+                // `cycles/period=1000,name=x/`: an event with terms that only say how.
+                return Self {
+                    key: plain_key(terms_read.name.as_deref().unwrap_or(pmu)),
+                    pmu: String::new(),
+                    modifiers,
+                    encoding: raw_encoding(pmu),
+                };
+            }
+            let Terms {
+                name: own_name,
+                encoding,
+                ..
+            } = terms_read;
+            let pmu = unit;
             let key = match own_name {
                 Some(name) => plain_key(&name),
                 None => terms.to_ascii_lowercase(),
@@ -76,7 +92,7 @@ impl EventName {
             return Self {
                 key,
                 pmu,
-                modifiers: modifiers.trim_start_matches(':').to_owned(),
+                modifiers,
                 encoding,
             };
         }
@@ -114,10 +130,26 @@ fn raw_encoding(name: &str) -> Option<String> {
     Some(canonical(u64::from_str_radix(hex, 16).ok()? & !HOW, &[]))
 }
 
-/// The name among the terms, and the encoding that they spell.
-fn read_terms(pmu: &str, terms: &str) -> (Option<String>, Option<String>) {
+/// What the terms between slashes say.
+struct Terms {
+    /// The event's name: of the term `name`, or a bare word.
+    name: Option<String>,
+    /// A bare word names one of the unit's events.
+    names_event: bool,
+    encoding: Option<String>,
+}
+
+impl Terms {
+    /// Whether they leave open what is counted.
+    fn is_empty(&self) -> bool {
+        !self.names_event && self.encoding.is_none()
+    }
+}
+
+fn read_terms(pmu: &str, terms: &str) -> Terms {
     let mut name = None;
     let mut named_by_term = false;
+    let mut names_event = false;
     let mut config = 0u64;
     let mut seen = false;
     let mut others = Vec::new();
@@ -150,8 +182,11 @@ fn read_terms(pmu: &str, terms: &str) -> (Option<String>, Option<String>) {
             "inv" => shift(1, 23),
             "cmask" => shift(0xff, 24),
             "config" => number,
-            _ if value.is_none() && !named_by_term => {
-                name = Some(term.to_owned());
+            _ if value.is_none() => {
+                names_event = true;
+                if !named_by_term {
+                    name = Some(term.to_owned());
+                }
                 continue;
             }
             _ => {
@@ -169,19 +204,21 @@ fn read_terms(pmu: &str, terms: &str) -> (Option<String>, Option<String>) {
         }
         seen = true;
     }
-    if pmu.starts_with("cpu") || pmu.starts_with("armv8") {
-        let encoding = seen.then(|| {
-            others.sort();
-            canonical(config, &others)
-        });
-        return (name, encoding);
-    }
-    // Another unit's fields are its own: the same letters mean another event.
     let encoding = seen.then(|| {
         others.sort();
-        format!("{pmu}:{}", canonical(config, &others))
+        let own = canonical(config, &others);
+        if pmu.starts_with("cpu") || pmu.starts_with("armv8") {
+            own
+        } else {
+            // Another unit's fields are its own: the same letters mean another event.
+            format!("{pmu}:{own}")
+        }
     });
-    (name, encoding)
+    Terms {
+        name,
+        names_event,
+        encoding,
+    }
 }
 
 fn parse_number(text: &str) -> Option<u64> {
@@ -340,6 +377,12 @@ mod tests {
             ("armv8_pmuv3_0/event=0x11/", "r11"),
             ("cpu/event=0x1a0,umask=0x1e/", "r100001ea0"),
             ("page-faults:u", "faults"),
+            ("cycles/period=1000/u", "cpu-cycles"),
+            ("r11/period=1000,name=CPU_CYCLES/", "cpu_cycles"),
+            (
+                "r11/period=1000,name=CPU_CYCLES/",
+                "armv8_pmuv3_0/event=0x11/",
+            ),
         ] {
             assert!(
                 same(recorded, wanted),

@@ -26,6 +26,40 @@ pub struct NeededEvent {
     pub description: String,
 }
 
+impl NeededEvent {
+    /// What to give to `record -e` for it, in perf's words, with its period, its name, so that a profile of it is read
+    /// by that name, and its precision. `None` if its encoding is not known.
+    pub fn spec(&self) -> Option<String> {
+        let encoding = self.encoding.as_deref()?;
+        let (unit, terms, modifiers) = match encoding
+            .split_once('/')
+            .and_then(|(unit, rest)| Some((unit, rest.rsplit_once('/')?)))
+        {
+            Some((unit, (terms, modifiers))) => (unit, terms, modifiers),
+            None => (encoding, "", ""),
+        };
+        let mut all: Vec<String> = terms
+            .split(',')
+            .filter(|t| !t.is_empty())
+            .map(str::to_owned)
+            .collect();
+        if let Some(period) = self.period.filter(|_| !self.read_only) {
+            all.push(format!("period={period}"));
+        }
+        // What cannot stand in a term is found again by its encoding.
+        if self.name != encoding && !self.name.contains([',', '/', '{', '}']) {
+            all.push(format!("name={}", self.name));
+        }
+        let precise = if self.read_only { 0 } else { self.precise };
+        let modifiers = format!("{modifiers}{}", "p".repeat(usize::from(precise.min(3))));
+        Some(match (all.is_empty(), modifiers.is_empty()) {
+            (true, true) => unit.to_owned(),
+            (true, false) => format!("{unit}:{modifiers}"),
+            (false, _) => format!("{unit}/{}/{modifiers}", all.join(",")),
+        })
+    }
+}
+
 /// Where a column's number comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnKind {
@@ -255,22 +289,6 @@ impl MetricSet {
         }
         self.columns.push(column);
         true
-    }
-
-    /// A column for each of the set's own, without those for which `keep` says no. Sums are not touched.
-    pub fn retain_columns(&mut self, keep: impl Fn(&Column) -> bool) {
-        let old = std::mem::take(&mut self.columns);
-        self.column_index.clear();
-        let mut moved = vec![None; old.len()];
-        for (i, mut column) in old.into_iter().enumerate() {
-            if !keep(&column) {
-                continue;
-            }
-            column.parent = column.parent.and_then(|p| moved[p]);
-            column.children.clear();
-            moved[i] = Some(self.columns.len());
-            self.push_column(column);
-        }
     }
 }
 

@@ -78,6 +78,8 @@ fn one_column(formula: &str, events: &[&str]) -> MetricSet {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn printed_reads_back(expr in any_expr()) {
         let text = expr.to_string();

@@ -215,10 +215,10 @@ impl MetricSet {
     /// Reads one file: ours (`.toml`), or a maker's (`.json`) without the files beside it.
     ///
     /// # Errors
-    /// The file cannot be read or is none of these.
-    pub fn load_any(path: &Path) -> Result<Self, MetricError> {
+    /// The file cannot be read, is none of these, or a column of it is wrong.
+    pub fn load(path: &Path) -> Result<Self, MetricError> {
         if path.extension().is_none_or(|e| e != "json") {
-            return Self::load(path);
+            return Self::load_toml(path);
         }
         let mut set = Self {
             name: file_name(path).trim_end_matches(".json").to_owned(),

@@ -1,0 +1,112 @@
+//! What binding gives: a program for all columns, and what had to be chosen or is missing.
+
+use std::sync::Arc;
+
+use crate::expr::{BinaryOp, UnaryOp};
+
+/// One step of the program; operands are earlier nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Node {
+    /// The bits of a number.
+    Const(u64),
+    /// The row's count of a recorded event.
+    Input(u32),
+    /// The profile's count of a recorded event.
+    Total(u32),
+    Unary(UnaryOp, u32),
+    Abs(u32),
+    Binary(BinaryOp, u32, u32),
+    Min(u32, u32),
+    Max(u32, u32),
+    Ratio(u32, u32),
+    If(u32, u32, u32),
+    /// A cost in cycles; in Gooda's mode a whole number of samples.
+    Cycles(u32),
+    /// A column's value; in Gooda's mode a whole number.
+    Whole(u32),
+}
+
+impl Node {
+    /// The nodes that it needs.
+    pub(crate) fn operands(self) -> impl Iterator<Item = u32> {
+        let [a, b, c] = match self {
+            Self::Const(_) | Self::Input(_) | Self::Total(_) => [None; 3],
+            Self::Unary(_, a) | Self::Abs(a) | Self::Cycles(a) | Self::Whole(a) => {
+                [Some(a), None, None]
+            }
+            Self::Binary(_, a, b) | Self::Min(a, b) | Self::Max(a, b) | Self::Ratio(a, b) => {
+                [Some(a), Some(b), None]
+            }
+            Self::If(a, b, c) => [Some(a), Some(b), Some(c)],
+        };
+        [a, b, c].into_iter().flatten()
+    }
+}
+
+/// What binding had to choose; to be told beside the numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BindNote {
+    /// Several recorded events answer to one name of a formula.
+    Several {
+        /// The formula's name.
+        wanted: String,
+        /// The event that is used.
+        chosen: String,
+        /// The others.
+        others: Vec<String>,
+    },
+    /// A column's inputs were counted in different modes, such as user only and everything.
+    MixedModifiers {
+        /// The column.
+        column: String,
+        /// Its inputs as recorded.
+        inputs: Vec<String>,
+    },
+    /// A column's inputs come from different groups: they were not counted at the same time.
+    ApartGroups {
+        /// The column.
+        column: String,
+    },
+    /// A formula, with all that it refers to, is larger than this crate follows; the column has no value.
+    TooLarge {
+        /// The column.
+        column: String,
+    },
+}
+
+/// A column after binding.
+#[derive(Debug, Clone, Default)]
+pub struct BoundColumn {
+    /// Inputs without which the column has no value; empty if it has one.
+    pub missing: Arc<[String]>,
+    /// Inputs of a sum that were not recorded: the value is a lower bound.
+    pub left_out: Arc<[String]>,
+    /// The recorded events it uses, as indices of the list given to [`MetricSet::bind`](crate::MetricSet::bind).
+    pub inputs: Vec<u32>,
+    pub(crate) root: Option<u32>,
+    /// The nodes of its own, operands first.
+    pub(crate) order: Vec<u32>,
+}
+
+/// A set that knows where its inputs are. One for a report; make an evaluator for each thread.
+#[derive(Debug)]
+pub struct Bound {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) columns: Vec<BoundColumn>,
+    pub(crate) periods: Vec<Option<f64>>,
+    pub(crate) reference: Option<u32>,
+    pub(crate) min_samples: u64,
+    pub(crate) notes: Vec<BindNote>,
+}
+
+impl Bound {
+    /// For each of the set's columns, in the same order.
+    pub fn columns(&self) -> &[BoundColumn] {
+        &self.columns
+    }
+
+    /// What had to be chosen.
+    pub fn notes(&self) -> &[BindNote] {
+        &self.notes
+    }
+}
