@@ -2,6 +2,7 @@
 
 mod commands;
 mod output;
+mod symbol_sources;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

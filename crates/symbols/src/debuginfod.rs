@@ -1,57 +1,60 @@
 //! Debug files from debuginfod servers: only when asked for, each once, and never for long.
-//!
-//! This speaks plain HTTP; a server with `https://` is told to be out of reach.
 
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::note::{Hex, Note};
 
+/// Longer than any server that works takes to accept a connection.
+const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server's "not found" is believed.
 const MISS_HOLDS: Duration = Duration::from_secs(600);
 /// Larger debug files aren't fetched.
 const LARGEST: u64 = 4 << 30;
-/// Longer header lines are no debuginfod server's.
-const LONGEST_HEADER: u64 = 64 * 1024;
 
 /// Where debug files may be fetched from, and where they are kept.
 #[derive(Debug, Clone)]
 pub struct Debuginfod {
     servers: Vec<String>,
     cache: PathBuf,
-    timeout: Duration,
+    agent: Agent,
     /// Servers that did not answer: not asked again. Shared by clones.
     silent: Arc<Mutex<Vec<String>>>,
 }
 
 impl Debuginfod {
-    /// Servers (`http://host:port/path`), asked in this order; the directory for what was fetched, laid
-    /// out as elfutils do; and the longest time to wait for a file.
+    /// Servers (`https://host:port/path`), asked in this order; the directory for what was fetched, laid
+    /// out as elfutils do; and the longest time to wait for a file. `https` trusts the certificates that
+    /// this system trusts.
     #[must_use]
     pub fn new(servers: Vec<String>, cache: PathBuf, timeout: Duration) -> Self {
         Self {
             servers,
             cache,
-            timeout,
+            agent: agent(timeout),
             silent: Arc::default(),
         }
     }
 
-    /// As the environment has it: `DEBUGINFOD_URLS`, `DEBUGINFOD_CACHE_PATH` (else below
-    /// `XDG_CACHE_HOME`, else `~/.cache`) and `DEBUGINFOD_TIMEOUT` in seconds (else 30). `None` without
-    /// servers, or without a place to keep files.
+    /// As the environment has it: servers from `DEBUGINFOD_URLS`, else as in
+    /// [`from_env_with`](Self::from_env_with). `None` without servers, or without a place to keep files.
     #[must_use]
     pub fn from_env() -> Option<Self> {
-        let text = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let servers: Vec<String> = text("DEBUGINFOD_URLS")?
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect();
+        Self::from_env_with(&text("DEBUGINFOD_URLS")?)
+    }
+
+    /// Servers separated by spaces; the rest as the environment has it: `DEBUGINFOD_CACHE_PATH` (else
+    /// below `XDG_CACHE_HOME`, else `~/.cache`) and `DEBUGINFOD_TIMEOUT` in seconds (else 30). `None`
+    /// without servers, or without a place to keep files.
+    #[must_use]
+    pub fn from_env_with(servers: &str) -> Option<Self> {
+        let servers: Vec<String> = servers.split_whitespace().map(str::to_owned).collect();
         let cache = text("DEBUGINFOD_CACHE_PATH")
             .map(PathBuf::from)
             .or_else(|| {
@@ -112,158 +115,85 @@ impl Debuginfod {
             return Err(None);
         }
         drop(silent);
-        let url = Url::parse(server).map_err(|why| Some(why.to_owned()))?;
-        let request = url.request(build_id);
-        let (path, timeout) = (path.to_path_buf(), self.timeout);
-        let (sender, receiver) = mpsc::sync_channel(1);
-        // A thread of its own, since looking up a host's name has no time limit. One that comes too late
-        // only leaves its file in the directory.
-        let fetching = std::thread::Builder::new()
-            .name("debuginfod".to_owned())
-            .spawn(move || {
-                let deadline = Instant::now() + timeout;
-                // Nobody listens any more when it is too late.
-                let _ = sender.send(fetch(&url, &request, &path, deadline));
-            });
-        fetching.map_err(|error| Some(error.to_string()))?;
-        match receiver.recv_timeout(timeout) {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(Some(error.to_string())),
-            Err(_) => Err(Some(format!("no file within {} s", timeout.as_secs_f32()))),
+        if !server.starts_with("http://") && !server.starts_with("https://") {
+            return Err(Some(
+                "its address is not http(s)://HOST[:PORT][/PATH]".into(),
+            ));
         }
-    }
-}
-
-/// A server's address, taken apart.
-#[derive(Debug, PartialEq, Eq)]
-struct Url {
-    host: String,
-    port: u16,
-    path: String,
-}
-
-impl Url {
-    fn parse(url: &str) -> Result<Self, &'static str> {
-        let rest = url
-            .strip_prefix("http://")
-            .ok_or("only http:// servers can be asked, not encrypted ones")?;
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let colon = authority
-            .rfind(':')
-            .filter(|&at| !authority[at..].contains(']'));
-        let (host, port) = match colon {
-            Some(at) => (&authority[..at], authority[at + 1..].parse().ok()),
-            None => (authority, Some(80)),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        match port {
-            Some(port) if !host.is_empty() && is_plain(authority) && is_plain(path) => Ok(Self {
-                host: host.to_owned(),
-                port,
-                path: path.trim_end_matches('/').to_owned(),
-            }),
-            _ => Err("its address is not http://HOST[:PORT][/PATH]"),
-        }
+        let url = format!(
+            "{}/buildid/{}/debuginfo",
+            server.trim_end_matches('/'),
+            Hex(build_id)
+        );
+        self.fetch(&url, path)
+            .map_err(|error| Some(error.to_string()))
     }
 
-    fn request(&self, build_id: &[u8]) -> String {
-        let mut path = String::new();
-        if !self.path.is_empty() {
-            // Writing to a string can't fail.
-            let _ = write!(path, "/{}", self.path);
-        }
-        // Version 1.0, so that the answer isn't cut into chunks.
-        format!(
-            "GET {path}/buildid/{}/debuginfo HTTP/1.0\r\nHost: {}:{}\r\nUser-Agent: dioptra/{}\r\nConnection: close\r\n\r\n",
-            Hex(build_id),
-            self.host,
-            self.port,
-            env!("CARGO_PKG_VERSION")
-        )
-    }
-}
-
-/// Fetches a file to `path`; false when the server doesn't have it.
-fn fetch(url: &Url, request: &str, path: &Path, deadline: Instant) -> io::Result<bool> {
-    let left = || {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            Err(io::Error::from(io::ErrorKind::TimedOut))
-        } else {
-            Ok(left)
-        }
-    };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "its host has no address");
-    let mut connected = None;
-    for address in (url.host.as_str(), url.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left()?) {
-            Ok(stream) => {
-                connected = Some(stream);
-                break;
+    /// Fetches a file to `path`; false when the server doesn't have it.
+    fn fetch(&self, url: &str, path: &Path) -> io::Result<bool> {
+        let answer = self.agent.get(url).call().map_err(ureq::Error::into_io)?;
+        match answer.status().as_u16() {
+            200 => {}
+            404 => return Ok(false),
+            status => {
+                return Err(io::Error::other(format!(
+                    "it answered with status {status}"
+                )));
             }
-            Err(error) => last = error,
         }
-    }
-    let Some(mut stream) = connected else {
-        return Err(last);
-    };
-    stream.set_write_timeout(Some(left()?))?;
-    stream.write_all(request.as_bytes())?;
-    stream.set_read_timeout(Some(left()?))?;
-    let mut answer = BufReader::new(stream);
-    let mut header = String::new();
-    let status = loop {
-        let mut line = String::new();
-        (&mut answer).take(LONGEST_HEADER).read_line(&mut line)?;
-        if line.trim_end().is_empty() || header.len() as u64 > LONGEST_HEADER {
-            break header.split_whitespace().nth(1).map(str::to_owned);
+        let body = answer.into_body();
+        let length = body.content_length();
+        if length.is_some_and(|length| length > LARGEST) {
+            return Err(io::Error::other("its file is larger than 4 GiB"));
         }
-        header.push_str(&line);
-        left()?;
-    };
-    match status.as_deref() {
-        Some("200") => {}
-        Some("404") => return Ok(false),
-        Some(status) => return Err(io::Error::other(format!("it answered {status}"))),
-        None => return Err(io::Error::other("its answer is not HTTP")),
+        let dir = path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(dir)?;
+        // Two may fetch the same file: each writes one of its own and puts it in place whole.
+        let part = dir.join(format!(
+            "debuginfo.{}.{:?}.part",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut reader = body.into_with_config().limit(u64::MAX).reader();
+        let result = copy(&mut reader, &part, length);
+        let result = result.and_then(|()| fs::rename(&part, path));
+        if result.is_err() {
+            // What was fetched so far is of no use.
+            let _ = fs::remove_file(&part);
+        }
+        result.map(|()| true)
     }
-    let length = header.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        is_length.then(|| value.trim().parse::<u64>().ok())?
-    });
-    if length.is_some_and(|length| length > LARGEST) {
-        return Err(io::Error::other("its file is larger than 4 GiB"));
-    }
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir)?;
-    // Two may fetch the same file: each writes one of its own and puts it in place whole.
-    let part = dir.join(format!(
-        "debuginfo.{}.{:?}.part",
-        std::process::id(),
-        std::thread::current().id()
-    ));
-    let result = copy(&mut answer, &part, length, left);
-    let result = result.and_then(|()| fs::rename(&part, path));
-    if result.is_err() {
-        // What was fetched so far is of no use.
-        let _ = fs::remove_file(&part);
-    }
-    result.map(|()| true)
 }
 
-fn copy(
-    answer: &mut BufReader<TcpStream>,
-    part: &Path,
-    length: Option<u64>,
-    left: impl Fn() -> io::Result<Duration>,
-) -> io::Result<()> {
+/// A variable of the environment; an empty one counts as none.
+fn text(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.is_empty())
+}
+
+/// What asks, for `timeout` at most for each file. It reads the system's certificates only when a server needs them.
+fn agent(timeout: Duration) -> Agent {
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::PlatformVerifier)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build();
+    Agent::config_builder()
+        .timeout_resolve(Some(timeout.min(CONNECT)))
+        .timeout_connect(Some(timeout.min(CONNECT)))
+        .timeout_global(Some(timeout))
+        .http_status_as_error(false)
+        // Questions are few, and a server may close a connection at any time.
+        .max_idle_connections(0)
+        .user_agent(concat!("dioptra/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build()
+        .into()
+}
+
+fn copy(answer: &mut impl Read, part: &Path, length: Option<u64>) -> io::Result<()> {
     let mut file = File::create(part)?;
     let mut buffer = vec![0; 64 * 1024];
     let mut copied = 0;
     loop {
-        answer.get_ref().set_read_timeout(Some(left()?))?;
         let read = answer.read(&mut buffer)?;
         if read == 0 {
             break;
@@ -278,21 +208,4 @@ fn copy(
         return Err(io::Error::other("its answer was cut short"));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_taken_apart() {
-        let url = |text| Url::parse(text).map(|url| (url.host, url.port, url.path));
-        let parts = |host: &str, port, path: &str| Ok((host.to_owned(), port, path.to_owned()));
-        assert_eq!(url("http://a.example"), parts("a.example", 80, ""));
-        assert_eq!(url("http://a:8002/x/y/"), parts("a", 8002, "x/y"));
-        assert_eq!(url("http://[::1]:80"), parts("::1", 80, ""));
-        for bad in ["https://a", "http://", "http://a:x", "http://a\r\nb", "a"] {
-            assert!(url(bad).is_err(), "{bad}");
-        }
-    }
 }

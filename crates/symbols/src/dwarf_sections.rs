@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use gimli::{EndianSlice, RunTimeEndian, SectionId};
+use memmap2::{Advice, Mmap, MmapOptions};
 use object::endian::Endianness;
 use object::read::{CompressedData, CompressionFormat, ReadRef};
 
@@ -42,10 +43,38 @@ const NEEDED_IN_PACKAGE: [SectionId; 7] = [
     SectionId::DebugTypes,
 ];
 
+/// Larger sections are mapped: of a gigabyte of debug information a few addresses need a few megabytes.
+const MAPPED_FROM: u64 = 4 << 20;
+
+/// A section's bytes.
+#[derive(Debug)]
+enum Bytes {
+    /// Read, or unpacked.
+    Heap(Vec<u8>),
+    /// Pages of the file, read as they are needed.
+    Mapped(Mmap),
+}
+
+impl Bytes {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Heap(bytes) => bytes,
+            Self::Mapped(map) => map,
+        }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Heap(bytes) => bytes.capacity(),
+            Self::Mapped(_) => 0,
+        }
+    }
+}
+
 /// The debug sections of a file.
 #[derive(Debug, Default)]
 pub(crate) struct DebugSections {
-    found: Vec<(SectionId, Vec<u8>)>,
+    found: Vec<(SectionId, Bytes)>,
     is_big_endian: bool,
 }
 
@@ -97,14 +126,15 @@ impl DebugSections {
                 section.name.strip_prefix(b".z") == Some(&name.as_bytes()[1..])
             };
             let bytes = if let Some(section) = image.section_named(name.as_bytes()) {
-                let bytes = bytes_of(file, section)?;
                 if section.compressed {
-                    unpack(&bytes, image)?
+                    Bytes::Heap(unpack(&bytes_of(file, section)?, image)?)
+                } else if section.size >= MAPPED_FROM {
+                    map(file, section)?
                 } else {
-                    bytes
+                    Bytes::Heap(bytes_of(file, section)?)
                 }
             } else if let Some(section) = image.sections.iter().find(is_old_packed) {
-                unpack_old(&bytes_of(file, section)?)?
+                Bytes::Heap(unpack_old(&bytes_of(file, section)?)?)
             } else {
                 continue;
             };
@@ -122,7 +152,7 @@ impl DebugSections {
             .found
             .iter()
             .find(|&&(found, _)| found == id)
-            .map_or(&[][..], |(_, bytes)| bytes);
+            .map_or(&[][..], |(_, bytes)| bytes.as_slice());
         let endian = if self.is_big_endian {
             RunTimeEndian::Big
         } else {
@@ -140,26 +170,49 @@ impl DebugSections {
         }
     }
 
-    /// Heap memory held, in bytes.
+    /// Heap memory held, in bytes; mapped sections count as none.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.found.iter().map(|(_, bytes)| bytes.capacity()).sum()
+        self.found.iter().map(|(_, bytes)| bytes.heap_bytes()).sum()
     }
 }
 
-/// A section's bytes as they lie in the file.
-pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, ElfError> {
+/// How many bytes a section has in the file. They are there: the size is what the file claims.
+fn size_in(file: &File, section: &Section<'_>) -> Result<usize, ElfError> {
     if section.kind == object::elf::SHT_NOBITS {
-        return Ok(Vec::new());
+        return Ok(0);
     }
-    // Before memory is asked for: the size is what the file claims.
     let file_size = file.metadata().map_or(0, |data| data.len());
     let outside = ElfError::Damaged("a debug section lies outside the file");
     let end = section.offset.checked_add(section.size).ok_or(outside)?;
     if end > file_size {
         return Err(outside);
     }
-    let size = usize::try_from(section.size).map_err(|_| outside)?;
+    usize::try_from(section.size).map_err(|_| outside)
+}
+
+/// Maps a section.
+fn map(file: &File, section: &Section<'_>) -> Result<Bytes, ElfError> {
+    let len = size_in(file, section)?;
+    if len == 0 {
+        return Ok(Bytes::Heap(Vec::new()));
+    }
+    let mut options = MmapOptions::new();
+    // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with
+    // SIGBUS, as with every debugger over mmap; linkers and package managers write new files instead.
+    let map = unsafe { options.offset(section.offset).len(len).map(file) };
+    let map = map.map_err(|_| ElfError::Damaged("a debug section can't be mapped"))?;
+    // Units lie far apart; only memory depends on it.
+    let _ = map.advise(Advice::Random);
+    Ok(Bytes::Mapped(map))
+}
+
+/// A section's bytes as they lie in the file.
+pub(crate) fn bytes_of(file: &File, section: &Section<'_>) -> Result<Vec<u8>, ElfError> {
+    let size = size_in(file, section)?;
     let mut bytes = vec![0; size];
+    if size == 0 {
+        return Ok(bytes);
+    }
     file.read_exact_at(&mut bytes, section.offset)
         .map_err(|_| ElfError::Damaged("a debug section can't be read"))?;
     Ok(bytes)

@@ -99,12 +99,17 @@ pub(crate) fn other_kernel(
     let recorded = recorded
         .and_then(|kernel| kernel.build_id.as_deref())
         .or(build_id)?;
-    let notes = std::fs::read("/sys/kernel/notes").ok()?;
-    let running = gnu_build_id(&notes, 4, native_endian())?;
-    (!same_build(recorded, running)).then(|| Note::KernelBuildIdDiffers {
+    let running = running_build_id()?;
+    (!same_build(recorded, &running)).then(|| Note::KernelBuildIdDiffers {
         recorded: recorded.to_vec(),
-        running: running.to_vec(),
+        running,
     })
+}
+
+/// The build id of the running kernel.
+pub(crate) fn running_build_id() -> Option<Vec<u8>> {
+    let notes = std::fs::read("/sys/kernel/notes").ok()?;
+    gnu_build_id(&notes, 4, native_endian()).map(<[u8]>::to_vec)
 }
 
 fn native_endian() -> Endianness {

@@ -12,7 +12,8 @@
 //!   the kernel an address is absolute.
 //! * **Loading never fails.** What went wrong is in [`ModuleSymbols::notes`].
 //! * **Files are read, not mapped**, and only the parts that are needed: a file that shrinks while
-//!   it is read gives a note instead of a SIGBUS.
+//!   it is read gives a note instead of a SIGBUS. Only debug sections of 4 MiB and more are mapped, so that
+//!   a gigabyte of them costs what is looked at.
 //!
 //! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug
 //! information of the file or of its debug file, packed, shared (dwz) or split (`.dwo`, `.dwp`).
@@ -24,6 +25,8 @@
 //!
 //! [`Symbolizer::jit`] gives [`JitSymbols`]: the functions that a process's JIT compilers made, from
 //! `/tmp/perf-PID.map` and jitdump files.
+//!
+//! The kernel's names come from `/proc/kallsyms`, else from its file `vmlinux`, which tells its lines too.
 //!
 //! Debug files lie in directories, or are fetched from [`Debuginfod`] servers if the options name some.
 //!
@@ -69,6 +72,7 @@ mod symbolizer;
 mod table;
 mod unwind;
 mod vdso;
+mod vmlinux;
 
 pub use build_id::build_id;
 pub use code::{

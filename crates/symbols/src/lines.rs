@@ -24,7 +24,7 @@ const MOST_FRAMES: usize = 1024;
 
 /// The debug information of one module, which tells source lines and inline frames.
 ///
-/// It holds the sections it needs in memory (see [`heap_bytes`](Self::heap_bytes)), so drop it when
+/// It holds small and unpacked sections in memory (see [`heap_bytes`](Self::heap_bytes)), so drop it when
 /// the module's addresses have been asked for. It may be shared; each thread asks through a
 /// [`LineReader`] of its own.
 #[derive(Debug, Default)]
@@ -77,10 +77,13 @@ impl Symbolizer {
     /// Reads a module's debug information: of the file, or of its separate debug file. Never fails:
     /// what went wrong is in [`ModuleLines::notes`].
     ///
-    /// This reads, and unpacks, as many bytes as there are (a second for a gigabyte). Only a
-    /// [`ModuleKind::File`] has lines.
+    /// Packed sections are unpacked whole (a second for a gigabyte), large ones otherwise mapped. A
+    /// [`ModuleKind::File`] has lines, and the kernel where its `vmlinux` is found.
     #[must_use]
     pub fn lines(&self, request: &ModuleRequest<'_>) -> ModuleLines {
+        if request.kind == ModuleKind::Kernel {
+            return self.kernel_lines(request);
+        }
         let path = match request.kind {
             ModuleKind::File => self.locate(request),
             _ => request.path.to_path_buf(),
@@ -97,6 +100,39 @@ impl Symbolizer {
             });
         } else if let Err(note) = lines.read(&self.options, request) {
             lines.notes.push(note);
+        }
+        lines
+    }
+}
+
+impl Symbolizer {
+    /// The lines of the kernel, from its `vmlinux`; addresses are absolute.
+    fn kernel_lines(&self, request: &ModuleRequest<'_>) -> ModuleLines {
+        let mut lines = ModuleLines {
+            demangle: self.options.demangle,
+            path: request.path.to_path_buf(),
+            ..ModuleLines::default()
+        };
+        match self.vmlinux(request) {
+            Ok(vmlinux) => {
+                lines.path.clone_from(&vmlinux.path);
+                let file = ModuleRequest {
+                    kind: ModuleKind::File,
+                    path: &vmlinux.path,
+                    build_id: vmlinux.build_id.as_deref(),
+                };
+                if let Err(note) = lines.read(&self.options, &file) {
+                    lines.notes.push(note);
+                }
+                lines.segments = vmlinux.recorded_segments();
+            }
+            Err(notes) => {
+                lines.notes = notes;
+                lines.notes.push(Note::NoLines {
+                    path: lines.path.clone(),
+                    build_id: request.build_id.map(<[u8]>::to_vec),
+                });
+            }
         }
         lines
     }

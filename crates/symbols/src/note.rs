@@ -131,6 +131,11 @@ pub enum Note {
         /// The symbol.
         symbol: String,
     },
+    /// The kernel's file is there, but the recording does not tell where the kernel lay.
+    KernelNotPlaced {
+        /// The file.
+        path: PathBuf,
+    },
     /// The kernel was loaded at another address than when recorded: names were shifted, and those
     /// of kernel modules left out, because modules move on their own.
     KernelMoved {
@@ -250,7 +255,7 @@ impl fmt::Display for Note {
             ),
             Self::Debuginfod { server, why } => write!(
                 f,
-                "debuginfod server {server}: {why}; not asked again. Correct DEBUGINFOD_URLS, or install the debug packages"
+                "debuginfod server {server}: {why}; not asked again. Correct its address, or install the debug packages"
             ),
             Self::KernelRestricted { path } => write!(
                 f,
@@ -270,6 +275,11 @@ impl fmt::Display for Note {
             Self::KernelReferenceMissing { symbol } => write!(
                 f,
                 "the recording places the kernel by its symbol {symbol}, which is unknown here; no kernel names. Give a copy of the recorded machine's /proc/kallsyms"
+            ),
+            Self::KernelNotPlaced { path } => write!(
+                f,
+                "{}: not used, since the recording does not tell where the kernel lay in memory. Record as root, or with kernel.kptr_restrict=0",
+                path.display()
             ),
             Self::KernelMoved { by } => write!(
                 f,

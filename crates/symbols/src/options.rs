@@ -78,6 +78,9 @@ pub struct SymbolOptions {
     /// The kernel's symbols. Default: `/proc/kallsyms`. A copy taken on the recorded machine may be
     /// given; then it is trusted to belong to the recorded kernel.
     pub kallsyms: PathBuf,
+    /// The recorded kernel's `vmlinux` with its debug information. Default: looked for by build id where
+    /// distributions put it.
+    pub vmlinux: Option<PathBuf>,
 }
 
 impl Default for SymbolOptions {
@@ -89,6 +92,7 @@ impl Default for SymbolOptions {
             debuginfod: None,
             recorded_kernel: None,
             kallsyms: PathBuf::from(crate::kernel::PROC_KALLSYMS),
+            vmlinux: None,
         }
     }
 }

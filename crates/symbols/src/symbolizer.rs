@@ -37,7 +37,10 @@ impl Symbolizer {
     #[must_use]
     pub fn load(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
         match request.kind {
-            ModuleKind::Kernel => kernel::load(&self.options, request.build_id),
+            ModuleKind::Kernel => {
+                let symbols = kernel::load(&self.options, request.build_id);
+                self.or_vmlinux(request, symbols)
+            }
             ModuleKind::File => self.load_file(request),
             ModuleKind::Vdso => self.load_vdso(request),
             ModuleKind::NotAFile => ModuleSymbols {

@@ -115,7 +115,7 @@ fn a_debug_file_is_fetched_once() {
         let symbols = load(&path, Some(servers.clone()));
         assert!(has_hidden(&symbols), "{:?}", symbols.notes());
     }
-    let expected = format!("GET /some/where/buildid/{id}/debuginfo HTTP/1.0");
+    let expected = format!("GET /some/where/buildid/{id}/debuginfo HTTP/1.1");
     assert_eq!(*asked.lock().unwrap(), [expected]);
     assert_eq!(
         std::fs::read(cache.join(id).join("debuginfo")).unwrap(),
@@ -155,7 +155,7 @@ fn bad_servers_are_told_and_passed_over() {
         no_http,
         broken,
         closed,
-        "https://encrypted.example".to_owned(),
+        "ftp://no.example".to_owned(),
     ];
     let servers = Debuginfod::new(bad.to_vec(), dir.path().join("cache"), LONG);
     let symbols = load(&path, Some(servers.clone()));

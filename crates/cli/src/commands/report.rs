@@ -1,5 +1,6 @@
 //! `dioptra report`.
 
+use crate::symbol_sources::SymbolSources;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_perfdata::PerfData;
@@ -85,6 +86,8 @@ pub struct Arguments {
     /// Look for the recorded files below this directory
     #[arg(long, value_name = "DIR")]
     symfs: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SymbolSources,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -182,6 +185,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         symfs: arguments.symfs.clone(),
         ..SymbolOptions::default()
     };
+    let symbols = arguments.sources.add_to(symbols)?;
     if arguments.by == By::Cpu || !arguments.cpu.is_empty() {
         check_cpus(&data)?;
     }

@@ -9,6 +9,7 @@ mod filters;
 mod inline;
 mod jit;
 mod lines;
+mod programs_of_the_machine;
 mod table;
 mod trees;
 

@@ -1,0 +1,57 @@
+//! Where names come from beyond this machine's own files: arguments of every command that shows functions.
+
+use anyhow::{Context, bail};
+use dioptra_symbols::{Debuginfod, SymbolOptions};
+use std::path::PathBuf;
+
+/// Asks for debug files without `--debuginfod` on each command line.
+const ASKED: &str = "DIOPTRA_DEBUGINFOD";
+
+/// Arguments that name sources of symbols.
+#[derive(clap::Args)]
+pub struct SymbolSources {
+    /// The recorded kernel's vmlinux: functions and, with debug information, source lines [default: looked for by build id]
+    #[arg(long, value_name = "FILE")]
+    vmlinux: Option<PathBuf>,
+    /// Fetch missing debug files from these servers, or from those of DEBUGINFOD_URLS; DIOPTRA_DEBUGINFOD=1 does the same. Nothing is asked otherwise
+    #[arg(long, value_name = "URLS", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    debuginfod: Option<String>,
+}
+
+impl SymbolSources {
+    /// Adds what was asked for to the options.
+    pub fn add_to(&self, options: SymbolOptions) -> anyhow::Result<SymbolOptions> {
+        if let Some(path) = &self.vmlinux
+            && !path.is_file()
+        {
+            bail!(
+                "--vmlinux {}: no such file; give the recorded kernel's ELF file with its symbols",
+                path.display()
+            );
+        }
+        Ok(SymbolOptions {
+            vmlinux: self.vmlinux.clone(),
+            debuginfod: self.servers()?,
+            ..options
+        })
+    }
+
+    fn servers(&self) -> anyhow::Result<Option<Debuginfod>> {
+        let by_variable =
+            || std::env::var(ASKED).is_ok_and(|value| !matches!(value.as_str(), "" | "0"));
+        let (servers, who) = match self.debuginfod.as_deref() {
+            Some("") => (Debuginfod::from_env(), "--debuginfod"),
+            Some(urls) => (
+                Debuginfod::from_env_with(&urls.replace(',', " ")),
+                "--debuginfod",
+            ),
+            None if by_variable() => (Debuginfod::from_env(), ASKED),
+            None => return Ok(None),
+        };
+        servers.map(Some).with_context(|| {
+            format!(
+                "{who}: no server to ask, or no place to keep files; set DEBUGINFOD_URLS (and HOME), or give --debuginfod=https://SERVER"
+            )
+        })
+    }
+}
