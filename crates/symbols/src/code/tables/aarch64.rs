@@ -3,7 +3,9 @@
 use super::super::aarch64::made_address;
 use super::super::function::FunctionCode;
 use super::super::instruction::InstructionKind;
-use super::{FAR, FAR_FOR_PLACE, FindShape, MOST_STEPS, Shape, jumps_by_target, jumps_to};
+use super::{
+    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_STEPS, Shape, jumps_by_target, jumps_to,
+};
 
 /// Finds the tables of one function.
 pub(super) struct Finder<'a> {
@@ -216,7 +218,7 @@ impl<'a> Finder<'a> {
                 let is_byte = word & 0xffc0_0000 == 0x3940_0000
                     || word & 0xffe0_0000 == 0x3840_0000
                     || word & 0xffff_fc00 == 0x5300_1c00;
-                return is_byte.then_some(256);
+                return is_byte.then_some(BYTE_VALUES);
             }
         }
         None

@@ -13,6 +13,8 @@ use super::space::{CodeMachine, CodeSpace};
 
 /// More entries than any compiler makes: a `switch` of 16 bits.
 const MOST_ENTRIES: u64 = 1 << 16;
+/// How many values a byte has: the bound of an index that isn't compared.
+const BYTE_VALUES: u64 = 256;
 /// Entries of all tables of a function, so that hostile code can't ask for more than memory has.
 const MOST_ENTRIES_IN_ALL: usize = 1 << 18;
 /// How many instructions are looked at before a jump, and in all for a function.
@@ -133,6 +135,9 @@ fn read(code: &FunctionCode, space: &dyn CodeSpace, shape: &Shape) -> Option<Vec
                     }
                     found.address
                 }
+                // A byte as index, perhaps with a comparison that was not found: what leads out of the
+                // function may be the next table.
+                None if shape.count == BYTE_VALUES => return None,
                 // Cases that are seldom taken lie in the function's cold part.
                 None => space.relative(virtual_address)?,
             };

@@ -9,7 +9,8 @@ use super::super::instruction::InstructionKind;
 use super::super::space::CodeMachine;
 use super::super::x86;
 use super::{
-    FAR, FAR_FOR_PLACE, FindShape, MOST_ENTRIES, MOST_STEPS, Shape, jumps_by_target, jumps_to,
+    BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_ENTRIES, MOST_STEPS, Shape, jumps_by_target,
+    jumps_to,
 };
 
 /// A table of which all but the number of entries is known.
@@ -504,7 +505,7 @@ impl Way {
                         _ => instruction.memory_size().size() == 1,
                     };
                     if is_byte && self.natural.is_none() {
-                        self.natural = Some(256);
+                        self.natural = Some(BYTE_VALUES);
                     }
                 }
                 self.watched = match instruction.op1_kind() {
