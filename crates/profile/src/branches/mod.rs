@@ -14,6 +14,8 @@ mod flags;
 mod hook;
 mod profile;
 mod sequences;
+mod sums;
+mod symbols;
 mod table;
 mod tally;
 mod trips;
@@ -26,6 +28,7 @@ pub use code::{Code, CodeOutline, Flow, OutlineInstruction, OutlineLoop};
 pub use filter::{BranchFilter, Counted};
 pub use flags::{BranchFlags, BranchKind, Speculation};
 pub use profile::{BranchEdge, BranchFacts, BranchProfile, StraightRun};
+pub use symbols::SymbolCode;
 pub use tally::{Cycles, Executions, Share};
 pub use trips::{LoopAt, TripCount, TripCounts};
 
