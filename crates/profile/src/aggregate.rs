@@ -133,18 +133,26 @@ fn one_level(
     dimension: Dimension,
     events: &[usize],
 ) -> Vec<AggregateRow> {
-    let rows = hierarchy(
+    let found = hierarchy(
         profile,
         names,
         &[dimension],
         events,
         &HierarchyOptions::default(),
     );
-    rows.unwrap_or_default()
-        .into_iter()
-        .map(|row| AggregateRow {
+    let found = found.unwrap_or_default();
+    let counts = |row| {
+        (0..events.len())
+            .map(|event| found.count(row, event))
+            .collect()
+    };
+    found
+        .rows()
+        .iter()
+        .enumerate()
+        .map(|(index, row)| AggregateRow {
             key: row.key,
-            counts: row.counts,
+            counts: counts(index),
         })
         .collect()
 }

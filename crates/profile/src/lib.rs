@@ -19,6 +19,7 @@ mod inlined;
 mod jit;
 mod load;
 mod losses;
+mod mappings;
 pub mod memory;
 mod modules;
 mod multiplex;
@@ -43,10 +44,13 @@ pub use aggregate::{
 pub use counts::Count;
 pub use debug_info::DebugInfoWanted;
 pub use frames::{Frame, FrameId, Frames};
-pub use hierarchy::{HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy};
+pub use hierarchy::{
+    Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,
+};
 pub use images::{Image, ImageId, Program, ProgramId};
 pub use load::LoadOptions;
 pub use losses::Losses;
+pub use mappings::MappedSpan;
 pub use modules::{KERNEL, Module, ModuleId, Modules, UNKNOWN};
 pub use multiplex::Multiplexing;
 pub use names::{FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine};

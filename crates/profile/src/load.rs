@@ -7,6 +7,7 @@ use crate::frames::{Frame, FrameId, Frames};
 use crate::hash::FxBuildHasher;
 use crate::jit::Jit;
 use crate::losses::Losses;
+use crate::mappings::MappingLog;
 use crate::modules::{self, ModuleId, Modules};
 use crate::multiplex::Running;
 use crate::parts::{self, PartId};
@@ -104,6 +105,8 @@ pub(crate) struct Loader<'a> {
     first_time: Option<u64>,
     /// There where stacks were copied.
     pub(crate) unwinding: Option<Box<Unwinding<'a>>>,
+    /// There where it was asked for.
+    pub(crate) mapping_log: Option<Box<MappingLog>>,
     /// How long each counter ran, as its samples tell.
     running: Running,
     /// Who ran the samples, where counts are kept apart by that.
@@ -192,6 +195,7 @@ impl<'a> Loader<'a> {
             filtered: !plan.filter.is_empty(),
             first_time: None,
             unwinding: None,
+            mapping_log: plan.mappings.then(Box::default),
             running: Running::default(),
             who: parts::Parts::default(),
             events,
@@ -557,6 +561,7 @@ impl<'a> Loader<'a> {
             parts: Arc::new(self.who),
             sockets: sockets(self.data),
             start: self.first_time,
+            mapping_log: Arc::new(self.mapping_log.map(|log| *log).unwrap_or_default()),
             recorded_kernel,
             details: Arc::new(details),
             losses: self.losses,

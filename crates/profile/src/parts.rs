@@ -150,7 +150,7 @@ mod tests {
         let next = parts.of_thread(&tasks, other, Some(0));
         tasks.rename(thread, b"named");
         let named = parts.of_thread(&tasks, thread, Some(0));
-        tasks.exec(thread, Some(7));
+        tasks.exec(thread, Some(7), false);
         let after = parts.of_thread(&tasks, thread, Some(0));
         let mut all = vec![one, far, next, named, after];
         all.dedup();

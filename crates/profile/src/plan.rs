@@ -15,6 +15,8 @@ pub struct LoadPlan {
     /// Keep every sample with its time, so that [`crate::Profile::select`] can count any range of time: 8 bytes a
     /// sample, 12 where their weights differ.
     pub log: bool,
+    /// Keep which modules each process had mapped, and when; see [`crate::Profile::mappings`].
+    pub mappings: bool,
     /// Keep what the statistical errors of counts need where the samples' weights differ; see
     /// [`crate::EventProfile::total_estimate`].
     pub errors: bool,

@@ -5,6 +5,7 @@ use crate::details::Details;
 use crate::frames::{FrameId, Frames};
 use crate::load::LoadOptions;
 use crate::losses::Losses;
+use crate::mappings::MappingLog;
 use crate::modules::Modules;
 use crate::multiplex::Multiplexing;
 use crate::parts::{Part, PartId, Parts};
@@ -30,6 +31,7 @@ pub struct Profile {
     /// By CPU.
     pub(crate) sockets: Arc<[u32]>,
     pub(crate) start: Option<u64>,
+    pub(crate) mapping_log: Arc<MappingLog>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
     pub(crate) losses: Losses,

@@ -1,6 +1,7 @@
 //! Reading what is no sample: threads, names, mappings.
 
 use crate::load::Loader;
+use crate::mappings::MappedSpan;
 use crate::modules::{self, JIT_LABEL};
 use crate::space::{Mapping, Space};
 use crate::tasks::ProcessId;
@@ -41,11 +42,13 @@ impl Loader<'_> {
             None => return,
         };
         match layout.parse(&record.raw) {
-            Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap),
+            Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap, record.time),
             Ok(Record::Comm(comm, _)) => {
+                self.tasks.reuse((comm.pid, comm.tid), record.time);
+                let is_new = !self.tasks.knows(comm.pid);
                 let thread = self.tasks.thread(comm.pid, comm.tid);
                 if comm.exec {
-                    self.tasks.exec(thread, record.time);
+                    self.tasks.exec(thread, record.time, is_new);
                 } else {
                     self.tasks.perhaps_exec(thread, record.time);
                 }
@@ -56,6 +59,9 @@ impl Loader<'_> {
                     self.spaces[process as usize].exec(&self.budget);
                     self.jit.forget(process);
                     self.change(process);
+                    if let Some(log) = &mut self.mapping_log {
+                        log.exec(process, record.time);
+                    }
                 }
             }
             Ok(Record::Fork(task, _)) => self.fork(&task, record.raw.misc.has(FORK_EXEC)),
@@ -108,9 +114,14 @@ impl Loader<'_> {
         self.grow(process);
         self.spaces[process as usize] = space;
         self.change(process);
+        if let Some(log) = &mut self.mapping_log
+            && !existed_before
+        {
+            log.fork(process, parent_process, start);
+        }
     }
 
-    fn mapping(&mut self, mmap: &Mmap<'_>) {
+    fn mapping(&mut self, mmap: &Mmap<'_>, time: Option<u64>) {
         let end = mmap.start.saturating_add(mmap.length);
         let recorded = match mmap.file {
             MappedFile::BuildId(id) => Some(id),
@@ -154,6 +165,7 @@ impl Loader<'_> {
             mmap.start.wrapping_sub(mmap.page_offset)
         };
         let module = self.modules.intern(module);
+        self.tasks.reuse((mmap.pid, mmap.tid), time);
         let process = self.tasks.process(mmap.pid);
         self.grow(process);
         let mapping = Mapping {
@@ -168,6 +180,18 @@ impl Loader<'_> {
             self.show_jit_code(process, mmap.start, end);
         }
         self.change(process);
+        if let Some(log) = &mut self.mapping_log {
+            let span = MappedSpan {
+                start: mmap.start,
+                end,
+                offset: mmap.start.wrapping_sub(bias),
+                module,
+                // Mappings that were there before are written without a time, or with none.
+                from: time.filter(|time| *time != 0),
+                until: None,
+            };
+            log.map(process, span);
+        }
         const EXECUTE: u32 = 4;
         let runs = mmap.protection.is_none_or(|(bits, _)| bits & EXECUTE != 0);
         if runs && !mmap.misc.has(MMAP_DATA) {

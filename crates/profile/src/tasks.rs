@@ -146,6 +146,27 @@ impl Tasks {
         }
     }
 
+    /// A process that ended runs nothing and maps nothing any more: who does has got its number, although its start
+    /// was not recorded.
+    pub(crate) fn reuse(&mut self, (pid, tid): (u32, u32), time: Option<u64>) {
+        if pid != tid {
+            return;
+        }
+        let Some(process) = self.by_pid.get(&pid) else {
+            return;
+        };
+        let end = self.processes[*process as usize].end;
+        if end.zip(time).is_some_and(|(end, time)| end < time) {
+            self.by_pid.remove(&pid);
+            self.last = None;
+        }
+    }
+
+    /// Whether a process has this number now.
+    pub(crate) fn knows(&self, pid: u32) -> bool {
+        self.by_pid.contains_key(&pid)
+    }
+
     /// The thread that has these numbers now; a new one where none has them.
     #[inline]
     pub(crate) fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
@@ -196,9 +217,13 @@ impl Tasks {
         id
     }
 
-    /// A thread's process runs something new from now on.
-    pub(crate) fn exec(&mut self, thread: ThreadId, time: Option<u64>) {
+    /// A thread's process runs something new from now on. Of a new process nothing else is known.
+    pub(crate) fn exec(&mut self, thread: ThreadId, time: Option<u64>, is_new: bool) {
         let process = self.threads[thread as usize].process;
+        if is_new {
+            self.images[self.image_now[process as usize] as usize].start = time;
+            return;
+        }
         self.replace_image(process, Image::new(process, time), time);
     }
 

@@ -4,7 +4,7 @@ mod support;
 
 use dioptra_perfevents::SampleType;
 use dioptra_profile::{
-    Dimension, FrameId, HierarchyOptions, HierarchyRow, LoadOptions, LoadPlan, LoggedSample, Names,
+    Dimension, FrameId, Hierarchy, HierarchyOptions, LoadOptions, LoadPlan, LoggedSample, Names,
     Profile, SelectError, Selection, Slices, TimeSlices, aggregate, hierarchy,
 };
 use dioptra_symbols::SymbolOptions;
@@ -206,10 +206,10 @@ fn by_hand(
     expected
 }
 
-fn of_rows(rows: &[HierarchyRow]) -> Expected {
+fn of_rows(found: &Hierarchy) -> Expected {
     let mut paths: Vec<Vec<u32>> = Vec::new();
     let mut all = Expected::new();
-    for row in rows {
+    for (index, row) in found.rows().iter().enumerate() {
         let mut path = row
             .parent
             .map_or(Vec::new(), |parent| paths[parent].clone());
@@ -217,11 +217,11 @@ fn of_rows(rows: &[HierarchyRow]) -> Expected {
         assert_eq!(path.len(), row.level + 1);
         paths.push(path.clone());
         let cells = std::array::from_fn(|event| {
-            let count = row.counts[event];
+            let count = found.count(index, event);
             (
                 (count.own.samples, count.own.weight),
                 (count.total.samples, count.total.weight),
-                row.estimates[event].variance,
+                found.estimate(index, event).variance,
             )
         });
         assert!(all.insert(path, cells).is_none(), "each path once");
@@ -324,21 +324,21 @@ proptest! {
                 blocks: Some(&block),
                 slices,
             };
-            let rows = hierarchy(profile, &names, &levels, &[0, 1], &options).unwrap();
-            let found = of_rows(&rows);
-            assert_equal(&found, &by_hand(profile, &names, &levels, slices, children))?;
+            let found = hierarchy(profile, &names, &levels, &[0, 1], &options).unwrap();
+            let rows = found.rows();
+            assert_equal(&of_rows(&found), &by_hand(profile, &names, &levels, slices, children))?;
             // The sums over children are their parent's, and the outermost rows the event's.
             for event in 0..2 {
                 let mut sums = vec![(0, 0); rows.len() + 1];
-                for row in &rows {
+                for (index, row) in rows.iter().enumerate() {
                     let sum = &mut sums[row.parent.map_or(0, |parent| parent + 1)];
-                    sum.0 += row.counts[event].own.samples;
-                    sum.1 += row.counts[event].own.weight;
+                    sum.0 += found.count(index, event).own.samples;
+                    sum.1 += found.count(index, event).own.weight;
                 }
                 let total = profile.events()[event].total();
                 prop_assert_eq!(sums[0], (total.samples, total.weight));
-                for (row, sum) in rows.iter().zip(&sums[1..]) {
-                    let own = row.counts[event].own;
+                for (index, (row, sum)) in rows.iter().zip(&sums[1..]).enumerate() {
+                    let own = found.count(index, event).own;
                     if row.level + 1 < levels.len() {
                         prop_assert_eq!(*sum, (own.samples, own.weight));
                     }
@@ -348,9 +348,12 @@ proptest! {
             if children == call_chains && !matches!(levels[0], Dimension::Block | Dimension::Time) {
                 let one = hierarchy(profile, &names, &levels[..1], &[0, 1], &options).unwrap();
                 let rows = aggregate(profile, &names, levels[0], &[0, 1]);
-                prop_assert_eq!(one.len(), rows.len());
-                for (one, row) in one.iter().zip(&rows) {
-                    prop_assert_eq!((one.key, &one.counts), (row.key, &row.counts));
+                prop_assert_eq!(one.rows().len(), rows.len());
+                for (index, row) in rows.iter().enumerate() {
+                    prop_assert_eq!(one.rows()[index].key, row.key);
+                    for event in 0..2 {
+                        prop_assert_eq!(one.count(index, event), row.counts[event]);
+                    }
                 }
             }
         }
@@ -378,7 +381,7 @@ fn what_was_not_loaded_is_told() {
     assert_eq!(ask(&[Dimension::Block]), Err(SelectError::NoBlocks));
     assert_eq!(ask(&[]), Err(SelectError::Levels));
     assert_eq!(ask(&[Dimension::Module; 17]), Err(SelectError::Levels));
-    assert_eq!(ask(&[Dimension::Module]).unwrap().len(), 1);
+    assert_eq!(ask(&[Dimension::Module]).unwrap().rows().len(), 1);
     let select = |selection: Selection| profile.select(&selection).err();
     let time = (Some(1), None);
     assert_eq!(

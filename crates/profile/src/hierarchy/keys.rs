@@ -25,6 +25,35 @@ enum Source {
     Place(usize),
 }
 
+/// What a level of places depends on.
+enum PlaceKey<'a> {
+    Frame(KeyOf<'a, FrameId>),
+    /// The functions at the frame, inlined ones too.
+    Function,
+    /// Their lines.
+    Line,
+}
+
+/// The branches of frames, innermost function first.
+#[derive(Default)]
+struct Branches {
+    /// By frame: where its list ends.
+    ends: Vec<usize>,
+    list: Vec<u32>,
+}
+
+impl Branches {
+    #[inline]
+    fn of(&self, frame: FrameId) -> &[u32] {
+        let index = frame as usize;
+        let Some(end) = self.ends.get(index) else {
+            return &[];
+        };
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.list[start..*end]
+    }
+}
+
 /// A node of the tree of places.
 #[derive(Clone, Copy)]
 pub(super) struct Branch {
@@ -41,8 +70,10 @@ pub(super) struct Keys {
     kinds: Vec<u32>,
     /// The tree of places; node 0 is its root.
     pub branches: Vec<Branch>,
-    /// By frame: its branch, on the last level of places.
-    of_frame: Vec<u32>,
+    /// The branches of samples at a frame, on the last level of places.
+    leaves: Branches,
+    /// The branches of a frame that has called another, where they differ from those of samples at it.
+    callers: Option<Branches>,
     of_time: bool,
     places: usize,
 }
@@ -59,12 +90,14 @@ impl Keys {
             depths: Vec::new(),
             kinds: Vec::new(),
             branches: vec![Branch { parent: 0, key: 0 }],
-            of_frame: Vec::new(),
+            leaves: Branches::default(),
+            callers: None,
             of_time: false,
             places: 0,
         };
         let mut part_levels = Vec::new();
-        let mut place_levels: Vec<KeyOf<'_, FrameId>> = Vec::new();
+        let mut place_levels: Vec<PlaceKey<'_>> = Vec::new();
+        let inlined = levels.contains(&Dimension::Function) && names.has_inlined();
         for dimension in levels {
             let source = match of_part(profile, *dimension)? {
                 Some(key) => {
@@ -79,7 +112,11 @@ impl Keys {
                     Source::Time
                 }
                 None => {
-                    place_levels.push(of_place(profile, names, *dimension, options)?);
+                    place_levels.push(match dimension {
+                        Dimension::Function if inlined => PlaceKey::Function,
+                        Dimension::Line if inlined => PlaceKey::Line,
+                        _ => PlaceKey::Frame(of_place(profile, names, *dimension, options)?),
+                    });
                     keys.places += 1;
                     Source::Place(keys.places - 1)
                 }
@@ -89,7 +126,14 @@ impl Keys {
             keys.depths.push(keys.places as u8);
         }
         keys.find_kinds(profile, &part_levels);
-        keys.find_branches(profile, &place_levels);
+        let mut ids = HashMap::default();
+        let length = profile.frames().len();
+        keys.leaves = keys.find_branches(length, names, &place_levels, &mut ids, None);
+        if inlined {
+            let called = Some(());
+            let callers = keys.find_branches(length, names, &place_levels, &mut ids, called);
+            keys.callers = Some(callers);
+        }
         Ok(keys)
     }
 
@@ -117,23 +161,53 @@ impl Keys {
         }
     }
 
-    fn find_branches(&mut self, profile: &Profile, levels: &[KeyOf<'_, FrameId>]) {
-        let mut ids: HashMap<(u32, u32), u32, FxBuildHasher> = HashMap::default();
-        for frame in (0_u32..).take(profile.frames().len()) {
-            let mut branch = 0;
-            for key in levels {
-                let key = key(frame);
-                branch = *ids.entry((branch, key)).or_insert_with(|| {
-                    self.branches.push(Branch {
-                        parent: branch,
-                        key,
+    /// The branches of all frames: as samples were taken there, or where they have `called` others.
+    fn find_branches(
+        &mut self,
+        frames: usize,
+        names: &Names,
+        levels: &[PlaceKey<'_>],
+        ids: &mut HashMap<(u32, u32), u32, FxBuildHasher>,
+        called: Option<()>,
+    ) -> Branches {
+        let chains = (levels.iter()).any(|level| !matches!(level, PlaceKey::Frame(_)));
+        let mut found = Branches::default();
+        for frame in (0_u32..).take(frames) {
+            // No frame calls itself by interrupting itself.
+            let callee = called.map(|()| frame);
+            let (functions, lines): (&[_], &[_]) = if chains {
+                (
+                    names.chain_of(frame, callee),
+                    names.chain_lines(frame, callee),
+                )
+            } else {
+                (&[0], &[])
+            };
+            for (index, function) in functions.iter().enumerate() {
+                let mut branch = 0;
+                for level in levels {
+                    let key = match level {
+                        PlaceKey::Function => *function,
+                        PlaceKey::Line => match lines.get(index) {
+                            Some(line) => *line,
+                            None => names.line_of(frame),
+                        },
+                        PlaceKey::Frame(key) => key(frame),
+                    };
+                    branch = *ids.entry((branch, key)).or_insert_with(|| {
+                        self.branches.push(Branch {
+                            parent: branch,
+                            key,
+                        });
+                        // No more than frames, their functions and levels.
+                        u32::try_from(self.branches.len() - 1).unwrap_or(u32::MAX)
                     });
-                    // No more than frames and levels.
-                    u32::try_from(self.branches.len() - 1).unwrap_or(u32::MAX)
-                });
+                }
+                found.list.push(branch);
             }
-            self.of_frame.push(branch);
+            found.ends.push(found.list.len());
         }
+        found
     }
 
     /// How many levels of places there are.
@@ -158,10 +232,30 @@ impl Keys {
         self.kinds[part as usize]
     }
 
-    /// The branch of a frame's innermost function.
+    /// The branch of samples at a frame: that of the innermost function there.
     #[inline]
     pub(super) fn innermost(&self, frame: FrameId) -> u32 {
-        self.of_frame.get(frame as usize).copied().unwrap_or(0)
+        self.leaf(frame).first().copied().unwrap_or(0)
+    }
+
+    /// The branches of samples at a frame, those of the innermost function first.
+    #[inline]
+    pub(super) fn leaf(&self, frame: FrameId) -> &[u32] {
+        self.leaves.of(frame)
+    }
+
+    /// Whether a frame's branches depend on what it called.
+    pub(super) fn of_context(&self) -> bool {
+        self.callers.is_some()
+    }
+
+    /// The branches of a frame that has called another, as [`Keys::leaf`].
+    #[inline]
+    pub(super) fn caller(&self, names: &Names, frame: FrameId, callee: FrameId) -> &[u32] {
+        match &self.callers {
+            Some(callers) if !names.is_interrupted(frame, callee) => callers.of(frame),
+            _ => self.leaf(frame),
+        }
     }
 
     /// The key on `level` of a group's samples at a branch of places.

@@ -1,5 +1,6 @@
 //! Counts along several dimensions at once: processes, in each its modules, in each its functions, in any order.
 
+mod build;
 mod keys;
 mod slices;
 mod totals;
@@ -22,7 +23,8 @@ const LEVELS: usize = 16;
 /// What to compute beside self counts, and what some dimensions need.
 #[derive(Clone, Copy, Default)]
 pub struct HierarchyOptions<'a> {
-    /// Totals of what was called too; needs [`crate::LoadOptions::call_chains`], else totals equal self counts.
+    /// Totals of what was called too; needs [`crate::LoadOptions::call_chains`] or inlined functions among the names,
+    /// else totals equal self counts.
     pub children: bool,
     /// Estimates with errors too.
     pub estimates: bool,
@@ -32,8 +34,19 @@ pub struct HierarchyOptions<'a> {
     pub slices: TimeSlices,
 }
 
+/// Counts along several dimensions, as [`hierarchy`] makes them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hierarchy {
+    rows: Vec<HierarchyRow>,
+    /// By row: where its cells begin; one more at the end.
+    firsts: Vec<usize>,
+    cells: Vec<HierarchyCell>,
+    /// By cell; empty unless asked for.
+    estimates: Vec<Estimate>,
+}
+
 /// One row of a hierarchy.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HierarchyRow {
     /// The row above it; always an earlier one.
     pub parent: Option<usize>,
@@ -41,18 +54,59 @@ pub struct HierarchyRow {
     pub level: usize,
     /// As [`crate::AggregateRow::key`], for the level's dimension.
     pub key: u32,
-    /// In the order of the events asked for. `own` is exactly the sum of the rows below; `total` is what was counted
-    /// at any place that this row stands for or anything it called, each sample once.
-    pub counts: Vec<SelfAndTotal>,
-    /// What `own` stands for and its error, in the order of the events; empty unless asked for.
-    pub estimates: Vec<Estimate>,
+}
+
+/// What one row counts of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HierarchyCell {
+    /// Which of the events asked for, from 0.
+    pub event: u32,
+    /// `own` is exactly the sum of the rows below; `total` is what was counted at any place that this row stands for or
+    /// anything it called, each sample once.
+    pub count: SelfAndTotal,
+}
+
+impl Hierarchy {
+    /// All rows: each before those below it, the rows below one by rising key.
+    pub fn rows(&self) -> &[HierarchyRow] {
+        &self.rows
+    }
+
+    fn range(&self, row: usize) -> std::ops::Range<usize> {
+        let at = |index: usize| self.firsts.get(index).copied().unwrap_or(self.cells.len());
+        at(row)..at(row.saturating_add(1))
+    }
+
+    /// What a row counts, by rising event; events of which it counts nothing are left out.
+    pub fn cells(&self, row: usize) -> &[HierarchyCell] {
+        &self.cells[self.range(row)]
+    }
+
+    /// What a row counts of the event with this place among those asked for.
+    pub fn count(&self, row: usize, event: usize) -> SelfAndTotal {
+        self.find(row, event)
+            .map_or_else(SelfAndTotal::default, |cell| self.cells[cell].count)
+    }
+
+    /// What a row's `own` stands for and its error; zero unless estimates were asked for.
+    pub fn estimate(&self, row: usize, event: usize) -> Estimate {
+        self.find(row, event)
+            .and_then(|cell| self.estimates.get(cell).copied())
+            .unwrap_or_default()
+    }
+
+    fn find(&self, row: usize, event: usize) -> Option<usize> {
+        self.range(row)
+            .find(|cell| self.cells[*cell].event as usize == event)
+    }
 }
 
 /// The counts of `profile` along all `levels`, the first one outermost, for `events` (indices of
-/// [`Profile::events`]). Each row comes before those below it, the rows below one by rising key. Only combinations that
-/// count anything have rows, so memory grows with what was seen.
+/// [`Profile::events`]). Only combinations that count anything have rows, and only events that a row counts have cells,
+/// so memory grows with what was seen.
 ///
-/// Functions need `names`, lines [`Names::find_lines`].
+/// Functions need `names`, lines [`Names::find_lines`]. Where `names` know inlined functions, self counts belong to the
+/// innermost function of a place and totals to all functions there, each with its own line.
 ///
 /// # Errors
 /// [`SelectError`] where the profile was not loaded with what a level needs: [`crate::LoadOptions::threads`] for
@@ -64,40 +118,41 @@ pub fn hierarchy(
     levels: &[Dimension],
     events: &[usize],
     options: &HierarchyOptions<'_>,
-) -> Result<Vec<HierarchyRow>, SelectError> {
+) -> Result<Hierarchy, SelectError> {
     if levels.is_empty() || levels.len() > LEVELS {
         return Err(SelectError::Levels);
     }
     let keys = Keys::new(profile, names, levels, options)?;
     let mut growing = Growing::new(levels.len());
-    let repeats = (options.children && profile.options().call_chains && keys.places() > 0)
-        .then(|| totals::Repeats::find(profile.stacks(), &keys));
+    // Without stacks only functions that were put into others have callers.
+    let has_stacks = profile.options().call_chains;
+    let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
+    let order = (totals && has_stacks).then(|| totals::Order::of(profile.stacks()));
     let mut columns = Vec::new();
+    let mut scratch = Scratch::default();
     for index in events {
         let Some(event) = profile.events().get(*index) else {
+            columns.push(Column::default());
             continue;
         };
         let hits = Hits::new(event, &keys, &mut growing, options);
-        let mut column = own(profile, &keys, &mut growing, &hits);
-        if let Some(repeats) = &repeats {
-            totals::add(profile, &keys, &mut growing, &hits, repeats, &mut column);
+        own(profile, &keys, &mut growing, &hits, &mut scratch);
+        if totals {
+            let order = order.as_ref();
+            totals::add(
+                profile,
+                names,
+                &keys,
+                &mut growing,
+                &hits,
+                order,
+                &mut scratch,
+            );
         }
-        columns.push(column);
+        let as_own = |level| !totals || keys.depth(level) == 0;
+        columns.push(scratch.finish(&growing, as_own));
     }
-    for column in &mut columns {
-        column
-            .counts
-            .resize(growing.nodes.len(), SelfAndTotal::default());
-        if options.estimates {
-            column
-                .estimates
-                .resize(growing.nodes.len(), Estimate::default());
-        }
-        column.sum_up(&growing, |level| {
-            repeats.is_none() || keys.depth(level) == 0
-        });
-    }
-    Ok(rows(&growing, &columns))
+    Ok(build::build(&growing.nodes, columns))
 }
 
 /// A row while the hierarchy grows.
@@ -282,14 +337,22 @@ impl Hits {
     }
 }
 
-/// One event's counts, by node.
+/// One event's counts, of the nodes that count anything, by rising node.
 #[derive(Default)]
-struct ColumnOfNodes {
+struct Column {
+    counts: Vec<(u32, SelfAndTotal)>,
+    /// As `counts`; empty unless asked for.
+    estimates: Vec<Estimate>,
+}
+
+/// One event's counts by node, while they grow; its room is used again for the next event.
+#[derive(Default)]
+struct Scratch {
     counts: Vec<SelfAndTotal>,
     estimates: Vec<Estimate>,
 }
 
-impl ColumnOfNodes {
+impl Scratch {
     fn at(&mut self, node: u32) -> &mut SelfAndTotal {
         let index = node as usize;
         if index >= self.counts.len() {
@@ -298,9 +361,19 @@ impl ColumnOfNodes {
         &mut self.counts[index]
     }
 
-    /// Adds each row's counts to the row above. Where `as_own` says so of a level, totals are self counts.
-    fn sum_up(&mut self, growing: &Growing, as_own: impl Fn(usize) -> bool) {
-        for id in (1..growing.nodes.len()).rev() {
+    fn add_estimate(&mut self, node: u32, estimate: Estimate) {
+        let index = node as usize;
+        if index >= self.estimates.len() {
+            self.estimates.resize(index + 1, Estimate::default());
+        }
+        self.estimates[index].add(estimate);
+    }
+
+    /// Adds each row's counts to the row above, and takes them all. Where `as_own` says so of a level, totals are self
+    /// counts.
+    fn finish(&mut self, growing: &Growing, as_own: impl Fn(usize) -> bool) -> Column {
+        let mut column = Column::default();
+        for id in (1..self.counts.len()).rev() {
             let node = growing.nodes[id];
             let count = self.counts[id].own;
             if as_own(usize::from(node.level) - 1) {
@@ -311,66 +384,30 @@ impl ColumnOfNodes {
                 self.estimates[node.parent as usize].add(estimate);
             }
         }
+        let estimated = !self.estimates.is_empty();
+        for (id, count) in (0_u32..).zip(&self.counts).skip(1) {
+            if count.own.is_zero() && count.total.is_zero() {
+                continue;
+            }
+            column.counts.push((id, *count));
+            if estimated {
+                let estimate = self.estimates.get(id as usize);
+                column.estimates.push(estimate.copied().unwrap_or_default());
+            }
+        }
+        self.counts.clear();
+        self.estimates.clear();
+        column
     }
 }
 
-fn own(profile: &Profile, keys: &Keys, growing: &mut Growing, hits: &Hits) -> ColumnOfNodes {
-    let mut column = ColumnOfNodes::default();
+fn own(profile: &Profile, keys: &Keys, growing: &mut Growing, hits: &Hits, scratch: &mut Scratch) {
     for (index, hit) in hits.list.iter().enumerate() {
         let branch = keys.innermost(profile.leaf(hit.place));
         let node = growing.end(keys, hit.group, branch);
-        column.at(node).own.add(hit.count);
+        scratch.at(node).own.add(hit.count);
         if let Some(estimate) = hits.estimates.get(index) {
-            let index = node as usize;
-            if index >= column.estimates.len() {
-                column.estimates.resize(index + 1, Estimate::default());
-            }
-            column.estimates[index].add(*estimate);
+            scratch.add_estimate(node, *estimate);
         }
     }
-    column
-}
-
-fn rows(growing: &Growing, columns: &[ColumnOfNodes]) -> Vec<HierarchyRow> {
-    let counted = |id: usize| {
-        columns.iter().any(|column| {
-            let count = column.counts[id];
-            !count.own.is_zero() || !count.total.is_zero()
-        })
-    };
-    // The order of the nodes below each one.
-    let mut order: Vec<u32> = (1..growing.nodes.len())
-        .filter(|id| counted(*id))
-        // Ids fit, since they were given.
-        .map(|id| u32::try_from(id).unwrap_or(u32::MAX))
-        .collect();
-    order.sort_unstable_by_key(|id| {
-        let node = growing.nodes[*id as usize];
-        (node.parent, node.key)
-    });
-    let below = |parent: u32| {
-        let first = order.partition_point(|id| growing.nodes[*id as usize].parent < parent);
-        let after = order.partition_point(|id| growing.nodes[*id as usize].parent <= parent);
-        &order[first..after]
-    };
-    let mut rows: Vec<HierarchyRow> = Vec::with_capacity(order.len());
-    let mut waiting: Vec<(u32, Option<usize>)> = Vec::new();
-    waiting.extend(below(0).iter().rev().map(|id| (*id, None)));
-    while let Some((id, parent)) = waiting.pop() {
-        let node = growing.nodes[id as usize];
-        let index = id as usize;
-        let this = Some(rows.len());
-        waiting.extend(below(id).iter().rev().map(|id| (*id, this)));
-        rows.push(HierarchyRow {
-            parent,
-            level: usize::from(node.level) - 1,
-            key: node.key,
-            counts: columns.iter().map(|column| column.counts[index]).collect(),
-            estimates: columns
-                .iter()
-                .filter_map(|column| column.estimates.get(index).copied())
-                .collect(),
-        });
-    }
-    rows
 }

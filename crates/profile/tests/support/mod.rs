@@ -57,6 +57,45 @@ impl Records {
         self.push(1, misc, &[&two(pid, pid), &words, &text(name), &trailer]);
     }
 
+    /// MMAP2 of code, with a build id or a file's identity of zeros.
+    pub fn map_build_id(
+        &mut self,
+        pid: u32,
+        start: u64,
+        length: u64,
+        offset: u64,
+        name: &str,
+        build_id: Option<&[u8]>,
+    ) {
+        let trailer = self.trailer(pid);
+        let words = [word(start), word(length), word(offset)].concat();
+        let mut identity = vec![0; 24];
+        if let Some(id) = build_id {
+            identity[0] = u8::try_from(id.len()).unwrap();
+            identity[4..4 + id.len()].copy_from_slice(id);
+        }
+        let misc = 2 | u16::from(build_id.is_some()) << 14;
+        let parts: [&[u8]; 6] = [
+            &two(pid, pid),
+            &words,
+            &identity,
+            &two(5, 2),
+            &text(name),
+            &trailer,
+        ];
+        self.push(10, misc, &parts);
+    }
+
+    pub fn namespaces(&mut self, pid: u32, links: &[(u64, u64)]) {
+        let trailer = self.trailer(pid);
+        let words: Vec<u8> = links
+            .iter()
+            .flat_map(|(device, inode)| [word(*device), word(*inode)].concat())
+            .collect();
+        let count = word(links.len() as u64);
+        self.push(16, 0, &[&two(pid, pid), &count, &words, &trailer]);
+    }
+
     pub fn comm(&mut self, pid: u32, tid: u32, exec: bool, name: &str) {
         let trailer = self.trailer(pid);
         let misc = u16::from(exec) << 13;
