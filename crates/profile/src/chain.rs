@@ -6,7 +6,8 @@
 //! Addresses are taken as the kernel wrote them. Those of callers are return addresses, one past the call; perf looks
 //! them up unchanged, and so do we, or our numbers would differ from its by the calls that end a function.
 
-use crate::frames::FrameId;
+use crate::frames::{Frame, Frames};
+use crate::modules::Modules;
 use crate::stacks::{StackId, Stacks};
 use dioptra_perfevents::U64s;
 use dioptra_perfevents::record::CpuMode;
@@ -20,6 +21,24 @@ struct Entry {
     address: u64,
     stack: StackId,
     mode: CpuMode,
+    /// Whether the stack's innermost frame lies in no mapping.
+    unmapped: bool,
+}
+
+/// The stack of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chained {
+    pub stack: StackId,
+    /// Whether its innermost frame lies in no mapping.
+    pub unmapped: bool,
+}
+
+impl Chained {
+    /// The empty stack.
+    pub(crate) const NONE: Chained = Chained {
+        stack: Stacks::ROOT,
+        unmapped: false,
+    };
 }
 
 /// A thread's last chain.
@@ -36,6 +55,8 @@ pub(crate) struct ChainMemo {
 pub(crate) struct Parts {
     /// Where each part starts, and the mode of its addresses; the part's first entry is its mark.
     list: Vec<(usize, CpuMode)>,
+    /// The frames that differ from those of the chain before, outermost first.
+    frames: Vec<Frame>,
 }
 
 impl Parts {
@@ -64,7 +85,7 @@ impl Parts {
 }
 
 impl ChainMemo {
-    /// The stack of `chain`, whose entries come innermost first. `version` names the state of the mappings, `resolve`
+    /// The stack of `chain`, whose entries come innermost first. `version` names the state of the mappings, `locate`
     /// finds an address in it. `None` for a chain with a mark that does not exist.
     #[inline]
     pub(crate) fn stack(
@@ -73,8 +94,9 @@ impl ChainMemo {
         version: (u64, u64),
         parts: &mut Parts,
         stacks: &mut Stacks,
-        mut resolve: impl FnMut(CpuMode, u64) -> FrameId,
-    ) -> Option<StackId> {
+        frames: &mut Frames,
+        mut locate: impl FnMut(CpuMode, u64) -> Frame,
+    ) -> Option<Chained> {
         if self.version != version {
             self.entries.clear();
             self.version = version;
@@ -86,11 +108,7 @@ impl ChainMemo {
             .take_while(|(address, entry)| *address == entry.address)
             .count();
         if known == chain.len() && known == self.entries.len() {
-            return Some(
-                self.entries
-                    .last()
-                    .map_or(Stacks::ROOT, |entry| entry.stack),
-            );
+            return Some(self.last());
         }
         if !parts.split(chain) {
             return None;
@@ -102,26 +120,52 @@ impl ChainMemo {
             known = 0;
         }
         self.entries.truncate(known);
-        let mut stack = self
-            .entries
-            .last()
-            .map_or(Stacks::ROOT, |entry| entry.stack);
+        let Chained {
+            mut stack,
+            mut unmapped,
+        } = self.last();
+        // First where each address lies, while the table of frames is fetched from memory, then the frames' numbers.
+        parts.frames.clear();
         let mut rest = chain.len() - known;
         for &(start, mode) in parts.list.iter().rev() {
             while rest > start {
                 rest -= 1;
                 let address = chain.get(rest)?;
                 if address < FIRST_MARK {
-                    stack = stacks.child(stack, resolve(mode, address));
+                    let frame = locate(mode, address);
+                    frames.prefetch(frame);
+                    parts.frames.push(frame);
+                }
+            }
+        }
+        let mut located = parts.frames.iter();
+        let mut rest = chain.len() - known;
+        for &(start, mode) in parts.list.iter().rev() {
+            while rest > start {
+                rest -= 1;
+                let address = chain.get(rest)?;
+                if address < FIRST_MARK {
+                    let frame = *located.next()?;
+                    stack = stacks.child(stack, frames.intern(frame));
+                    unmapped = frame.module == Modules::UNKNOWN;
                 }
                 self.entries.push(Entry {
                     address,
                     stack,
                     mode,
+                    unmapped,
                 });
             }
         }
-        Some(stack)
+        Some(Chained { stack, unmapped })
+    }
+
+    /// The stack of the last chain.
+    fn last(&self) -> Chained {
+        self.entries.last().map_or(Chained::NONE, |entry| Chained {
+            stack: entry.stack,
+            unmapped: entry.unmapped,
+        })
     }
 
     /// Forgets the chain and its memory.
@@ -154,20 +198,32 @@ mod tests {
     const USER: u64 = -512_i64 as u64;
 
     /// Runs chains through one memo; frames are the address, plus a thousand in kernel mode.
-    fn stacks_of(chains: &[&[u64]]) -> Vec<Option<Vec<FrameId>>> {
+    fn stacks_of(chains: &[&[u64]]) -> Vec<Option<Vec<u64>>> {
         let mut memo = ChainMemo::default();
         let mut parts = Parts::default();
         let mut stacks = Stacks::default();
+        let mut frames = Frames::default();
+        let locate = |mode, address| Frame {
+            address: address + 1000 * u64::from(mode == CpuMode::Kernel),
+            module: (address % 2) as u32,
+        };
         chains
             .iter()
             .map(|chain| {
                 let bytes: Vec<u8> = chain.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 let chain = U64s::new(&bytes, ByteOrder::NATIVE);
-                let stack = memo.stack(&chain, (0, 0), &mut parts, &mut stacks, |mode, address| {
-                    let kernel = u32::from(mode == CpuMode::Kernel);
-                    address as u32 + 1000 * kernel
-                });
-                stack.map(|stack| stacks.frames(stack).collect())
+                let found =
+                    memo.stack(&chain, (0, 0), &mut parts, &mut stacks, &mut frames, locate);
+                let found = found?;
+                let whole: Vec<Frame> = stacks
+                    .frames(found.stack)
+                    .map(|id| frames.get(id))
+                    .collect();
+                let unmapped = whole
+                    .first()
+                    .is_some_and(|leaf| leaf.module == Modules::UNKNOWN);
+                assert_eq!(found.unmapped, unmapped);
+                Some(whole.iter().map(|frame| frame.address).collect())
             })
             .collect()
     }

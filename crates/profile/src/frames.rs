@@ -1,8 +1,7 @@
 //! Frames: places in modules, interned.
 
-use crate::hash::mix;
 use crate::modules::ModuleId;
-use hashbrown::HashTable;
+use crate::slots::Slots;
 
 /// The index of a [`Frame`] in [`Frames`].
 pub type FrameId = u32;
@@ -20,8 +19,7 @@ pub struct Frame {
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     list: Vec<Frame>,
-    /// Frames with their ids: finding one costs one cache miss, not another one in the list.
-    ids: HashTable<(Frame, FrameId)>,
+    ids: Slots,
 }
 
 impl Frames {
@@ -51,34 +49,34 @@ impl Frames {
 
     #[inline]
     pub(crate) fn intern(&mut self, frame: Frame) -> FrameId {
-        if let Some((_, id)) = self.ids.find(hash(frame), |(known, _)| *known == frame) {
-            return *id;
+        if let Some(id) = self.ids.find((frame.address, frame.module)) {
+            return id;
         }
         self.add(frame)
+    }
+
+    /// Prepares for [`Frames::intern`] soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, frame: Frame) {
+        self.ids.prefetch((frame.address, frame.module));
     }
 
     #[cold]
     fn add(&mut self, frame: Frame) -> FrameId {
         // A frame needs eight bytes of the file at least; a recording of 32 GiB with nothing but distinct addresses
         // would be the first to share the last id.
-        let Ok(id) = FrameId::try_from(self.list.len()) else {
-            return FrameId::MAX - 1;
-        };
+        let next = FrameId::try_from(self.list.len()).unwrap_or(FrameId::MAX);
+        if next >= FrameId::MAX - 1 {
+            return FrameId::MAX - 2;
+        }
         self.list.push(frame);
-        self.ids
-            .insert_unique(hash(frame), (frame, id), |(frame, _)| hash(*frame));
-        id
+        self.ids.get_or_insert((frame.address, frame.module), next)
     }
 
     /// Drops what only growing needs.
     pub(crate) fn freeze(&mut self) {
-        self.ids = HashTable::new();
+        self.ids = Slots::default();
     }
-}
-
-#[inline]
-fn hash(frame: Frame) -> u64 {
-    mix(u64::from(frame.module), frame.address)
 }
 
 #[cfg(test)]

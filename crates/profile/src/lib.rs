@@ -31,6 +31,7 @@ mod sample_log;
 mod select;
 mod shape;
 mod sideband;
+mod slots;
 mod space;
 mod spread;
 mod stacks;

@@ -1,6 +1,6 @@
 //! Reading a recording once, in time order, into the model.
 
-use crate::chain::{ChainMemo, Parts, innermost};
+use crate::chain::{ChainMemo, Chained, Parts, innermost};
 use crate::counts::{Count, Counter, Hit, Keep};
 use crate::details::Collectors;
 use crate::frames::{Frame, FrameId, Frames};
@@ -16,7 +16,7 @@ use crate::profile::{EventProfile, Profile};
 use crate::shape::SampleShape;
 use crate::sideband::without_padding;
 use crate::space::{CopyBudget, Space};
-use crate::stacks::{StackId, Stacks};
+use crate::stacks::Stacks;
 use crate::tasks::{ProcessId, Tasks, ThreadId};
 use crate::unwinding::{Batch, MemoryState, Splitting, Unwinding};
 use dioptra_perfdata::{FileRecord, PerfData};
@@ -95,6 +95,18 @@ pub(crate) struct SampledTask {
     pub elapsed: Option<u64>,
 }
 
+/// How many samples wait to be counted at most.
+const DEFERRED: usize = 32;
+
+/// A sample that waits to be counted.
+#[derive(Clone, Copy)]
+struct Deferred {
+    frame: Frame,
+    event: usize,
+    part: PartId,
+    hit: Hit,
+}
+
 pub(crate) struct Loader<'a> {
     pub(crate) data: &'a PerfData,
     pub(crate) plan: &'a LoadPlan,
@@ -134,6 +146,8 @@ pub(crate) struct Loader<'a> {
     /// By thread.
     pub(crate) memos: Vec<ChainMemo>,
     pub(crate) parts: Parts,
+    /// Fewer than [`DEFERRED`].
+    deferred: Vec<Deferred>,
     pub(crate) budget: CopyBudget,
     /// There where branches or memory accesses were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
@@ -219,6 +233,7 @@ impl<'a> Loader<'a> {
             readings,
             memos: Vec::new(),
             parts: Parts::default(),
+            deferred: Vec::with_capacity(DEFERRED),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
             jit: Jit::new(data, plan.symbols.clone()),
@@ -342,20 +357,31 @@ impl<'a> Loader<'a> {
         }
         let mode = raw.misc.cpu_mode();
         let place = if self.options.call_chains {
-            let (stack, innermost) = match chain {
+            let (chained, innermost) = match chain {
                 Some(chain) => (self.chain(task, then, &chain), innermost(&chain)),
-                None => (Stacks::ROOT, None),
+                None => (Chained::NONE, None),
             };
-            if stack != Stacks::ROOT && innermost == Some(ip) {
-                stack
+            if chained.stack != Stacks::ROOT && innermost == Some(ip) {
+                self.losses.unmapped += u64::from(chained.unmapped);
+                chained.stack
             } else {
-                let frame = self.resolve(task.process, then, mode, ip);
-                self.stacks.child(stack, frame)
+                let frame = self.locate(task.process, then, mode, ip);
+                let frame = self.frames.intern(frame);
+                self.stacks.child(chained.stack, frame)
             }
         } else {
-            self.resolve(task.process, then, mode, ip)
+            let frame = self.locate(task.process, then, mode, ip);
+            if !reads_group && !self.events[event].tells_times {
+                self.defer(Deferred {
+                    frame,
+                    event,
+                    part: task.part,
+                    hit,
+                });
+                return;
+            }
+            self.frames.intern(frame)
         };
-        self.count_unmapped(place);
         if reads_group {
             self.group(event, raw, hit, Some((task.part, place)));
         } else {
@@ -406,6 +432,30 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Counts a sample a little later: the tables of places are large, and what they hold of this one is fetched while
+    /// others are read.
+    #[inline]
+    fn defer(&mut self, sample: Deferred) {
+        self.frames.prefetch(sample.frame);
+        self.deferred.push(sample);
+        if self.deferred.len() >= DEFERRED {
+            self.count_deferred();
+        }
+    }
+
+    fn count_deferred(&mut self) {
+        let mut deferred = std::mem::take(&mut self.deferred);
+        let mut places = [0; DEFERRED];
+        for (place, sample) in places.iter_mut().zip(&deferred) {
+            *place = self.frames.intern(sample.frame);
+        }
+        for (place, sample) in places.into_iter().zip(&deferred) {
+            self.count(sample.event, sample.part, place, sample.hit);
+        }
+        deferred.clear();
+        self.deferred = deferred;
+    }
+
     /// Counts a sample of a part at a place.
     #[inline]
     fn count(&mut self, event: usize, part: PartId, place: u32, hit: Hit) {
@@ -449,18 +499,6 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Counts a sample outside of all mappings.
-    fn count_unmapped(&mut self, place: u32) {
-        let frame = if self.options.call_chains {
-            self.stacks.get(place).frame
-        } else {
-            place
-        };
-        if self.frames.get(frame).module == Modules::UNKNOWN {
-            self.losses.unmapped += 1;
-        }
-    }
-
     /// The stack of a call chain; the empty one for a chain that makes no sense.
     #[inline]
     fn chain(
@@ -468,50 +506,51 @@ impl<'a> Loader<'a> {
         task: SampledTask,
         then: Option<&MemoryState>,
         chain: &U64s<'_>,
-    ) -> StackId {
+    ) -> Chained {
         let index = task.thread as usize;
         if index >= self.memos.len() {
             self.memos.resize_with(index + 1, ChainMemo::default);
         }
         let process = task.process as usize;
         let version = then.map_or(self.versions[process], |memory| memory.version);
-        let (kernel, space, frames) = (
-            &mut self.kernel,
-            &mut self.spaces[process],
-            &mut self.frames,
-        );
+        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process]);
         let kernel_image = self.kernel_image;
         let stack = self.memos[index].stack(
             chain,
             (version, self.kernel_version),
             &mut self.parts,
             &mut self.stacks,
-            |mode, address| resolve(kernel, kernel_image, (space, then), frames, mode, address),
+            &mut self.frames,
+            |mode, address| locate(kernel, kernel_image, (space, then), mode, address),
         );
         stack.unwrap_or_else(|| {
             self.losses.bad_chains += 1;
-            Stacks::ROOT
+            Chained::NONE
         })
     }
 
-    fn resolve(
+    /// Where a sample's own address lies; counted where that is in no mapping.
+    #[inline]
+    fn locate(
         &mut self,
         process: ProcessId,
         then: Option<&MemoryState>,
         mode: CpuMode,
         address: u64,
-    ) -> FrameId {
-        resolve(
+    ) -> Frame {
+        let frame = locate(
             &mut self.kernel,
             self.kernel_image,
             (&mut self.spaces[process as usize], then),
-            &mut self.frames,
             mode,
             address,
-        )
+        );
+        self.losses.unmapped += u64::from(frame.module == Modules::UNKNOWN);
+        frame
     }
 
     fn finish(mut self) -> Profile {
+        self.count_deferred();
         let details = self.collectors.take();
         let details = details.map(|all| all.finish()).unwrap_or_default();
         self.frames.freeze();
@@ -588,16 +627,28 @@ fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
     }
 }
 
-/// The frame of an address. What lies in no mapping belongs to the unknown module.
+/// The frame of an address, interned; see [`locate`].
 #[inline]
 pub(crate) fn resolve(
     kernel: &mut Space,
     kernel_image: ModuleId,
-    (now, then): (&mut Space, Option<&MemoryState>),
+    user: (&mut Space, Option<&MemoryState>),
     frames: &mut Frames,
     mode: CpuMode,
     address: u64,
 ) -> FrameId {
+    frames.intern(locate(kernel, kernel_image, user, mode, address))
+}
+
+/// The frame of an address. What lies in no mapping belongs to the unknown module.
+#[inline]
+fn locate(
+    kernel: &mut Space,
+    kernel_image: ModuleId,
+    (now, then): (&mut Space, Option<&MemoryState>),
+    mode: CpuMode,
+    address: u64,
+) -> Frame {
     let frame = match mode {
         CpuMode::User => match then {
             Some(memory) => memory.frame(address),
@@ -614,8 +665,8 @@ pub(crate) fn resolve(
         }),
         _ => None,
     };
-    frames.intern(frame.unwrap_or(Frame {
+    frame.unwrap_or(Frame {
         address,
         module: Modules::UNKNOWN,
-    }))
+    })
 }

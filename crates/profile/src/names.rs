@@ -298,9 +298,10 @@ fn name_module(
         path: module.path(),
         build_id: module.build_id.as_deref(),
     };
-    let symbols = symbolizer.load(&request);
-    result.notes = symbols.notes().to_vec();
     places.sort_unstable();
+    let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
+    let symbols = symbolizer.load_for(&request, &addresses);
+    result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
     for (address, frame) in places {
         // Two functions may share a name, such as static ones of two sources: their start tells them apart.

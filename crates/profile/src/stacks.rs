@@ -1,9 +1,7 @@
 //! Call stacks as a prefix tree: each node is a frame below its caller's node.
 
 use crate::frames::FrameId;
-use crate::hash::mix;
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
+use crate::slots::Slots;
 
 /// The index of a node in [`Stacks`]; stands for the whole stack from the outermost frame to this one.
 pub type StackId = u32;
@@ -24,15 +22,16 @@ struct Kept {
     frame: FrameId,
     /// The callee that was seen first, or [`Stacks::ROOT`], which is nobody's callee.
     first_child: StackId,
+    /// Its frame, so that the callee itself needs not be read.
+    first_frame: FrameId,
 }
 
 /// All call stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     nodes: Vec<Kept>,
-    /// All callees but the first of each node: most nodes have no other, and so stay out of the table. The nodes stand
-    /// here with their ids, so that finding one costs one cache miss, not another one in the list.
-    others: HashTable<(StackNode, StackId)>,
+    /// All callees but the first of each node: most nodes have no other, and so stay out of the table.
+    others: Slots,
 }
 
 impl Default for Stacks {
@@ -42,8 +41,9 @@ impl Default for Stacks {
                 parent: Self::ROOT,
                 frame: FrameId::MAX,
                 first_child: Self::ROOT,
+                first_frame: FrameId::MAX,
             }],
-            others: HashTable::new(),
+            others: Slots::default(),
         }
     }
 }
@@ -88,48 +88,48 @@ impl Stacks {
     /// The stack of `frame` called from `parent`.
     #[inline]
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let first = self.nodes[parent as usize].first_child;
-        if first != Self::ROOT && self.nodes[first as usize].frame == frame {
-            return first;
+        // Both places are far away, as a rule: the second is fetched while the first is read.
+        self.others.prefetch((u64::from(parent), frame));
+        let Kept {
+            first_child,
+            first_frame,
+            ..
+        } = self.nodes[parent as usize];
+        if first_frame == frame && first_child != Self::ROOT {
+            return first_child;
         }
-        self.other_child(StackNode { parent, frame }, first)
+        self.other_child(StackNode { parent, frame }, first_child)
     }
 
     fn other_child(&mut self, node: StackNode, first: StackId) -> StackId {
         // A node needs eight bytes of the file at least: only past 32 GiB of distinct stacks would callees be cut.
-        let Ok(id) = StackId::try_from(self.nodes.len()) else {
+        let next = StackId::try_from(self.nodes.len()).unwrap_or(StackId::MAX);
+        if next == StackId::MAX {
             return node.parent;
-        };
+        }
         if first == Self::ROOT {
-            self.nodes[node.parent as usize].first_child = id;
+            let parent = &mut self.nodes[node.parent as usize];
+            (parent.first_child, parent.first_frame) = (next, node.frame);
         } else {
-            let hash = hash(node);
-            let same = |(known, _): &(StackNode, StackId)| *known == node;
-            match self
-                .others
-                .entry(hash, same, |(known, _)| self::hash(*known))
-            {
-                Entry::Occupied(entry) => return entry.get().1,
-                Entry::Vacant(entry) => entry.insert((node, id)),
-            };
+            let key = (u64::from(node.parent), node.frame);
+            let id = self.others.get_or_insert(key, next);
+            if id != next {
+                return id;
+            }
         }
         self.nodes.push(Kept {
             parent: node.parent,
             frame: node.frame,
             first_child: Self::ROOT,
+            first_frame: FrameId::MAX,
         });
-        id
+        next
     }
 
     /// Drops what only growing needs.
     pub(crate) fn freeze(&mut self) {
-        self.others = HashTable::new();
+        self.others = Slots::default();
     }
-}
-
-#[inline]
-fn hash(node: StackNode) -> u64 {
-    mix(u64::from(node.parent), u64::from(node.frame))
 }
 
 #[cfg(test)]

@@ -10,6 +10,10 @@ use crate::table::Binding;
 
 /// Longer names are left out.
 const LONGEST_NAME: usize = 128 * 1024;
+/// Longer names are not read one by one.
+const SHORT_NAME: u64 = 4096;
+/// Of so many bytes of names one may be read alone; more are faster read at once.
+const NAMES_ALONE: u64 = 512;
 /// Notes in more or larger sections than any real file has are not looked at.
 const MOST_NOTES: usize = 64;
 const LARGEST_NOTE: u64 = 64 * 1024;
@@ -86,6 +90,15 @@ pub(crate) struct CodeSymbol<'d> {
     pub binding: Binding,
     pub is_function: bool,
     pub name: &'d [u8],
+}
+
+/// Whoever takes the symbols of a table.
+pub(crate) trait TakeSymbols {
+    /// Whether a symbol, whose name may still be empty, is worth taking.
+    fn wants(&mut self, symbol: &CodeSymbol<'_>) -> bool;
+
+    /// Takes a symbol that is wanted.
+    fn take(&mut self, symbol: &CodeSymbol<'_>);
 }
 
 /// A relocation of a slot by a symbol, or (index 0) by an address.
@@ -219,28 +232,38 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             .min()
     }
 
-    /// Calls `each` for every symbol of a table that may name code.
+    /// Passes every symbol of a table that may name code to `taker`. With `few`, names are read one by one, else all
+    /// at once.
     pub(crate) fn code_symbols(
         &self,
         table: &Section<'d>,
-        each: impl FnMut(CodeSymbol<'d>),
+        few: bool,
+        taker: &mut impl TakeSymbols,
     ) -> Result<(), ElfError> {
         if self.is_64 {
-            self.code_symbols_of::<elf::Sym64<Endianness>>(table, each)
+            self.code_symbols_of::<elf::Sym64<Endianness>>(table, few, taker)
         } else {
-            self.code_symbols_of::<elf::Sym32<Endianness>>(table, each)
+            self.code_symbols_of::<elf::Sym32<Endianness>>(table, few, taker)
         }
     }
 
     fn code_symbols_of<S>(
         &self,
         table: &Section<'d>,
-        mut each: impl FnMut(CodeSymbol<'d>),
+        few: bool,
+        taker: &mut impl TakeSymbols,
     ) -> Result<(), ElfError>
     where
         S: Sym<Endian = Endianness>,
     {
-        let (symbols, strings) = self.symbols_of::<S>(table)?;
+        let symbols = self.symbols_of::<S>(table)?;
+        let section = self.strings_of(table)?;
+        let mut strings = if few {
+            None
+        } else {
+            Some(self.bytes(section)?)
+        };
+        let mut alone = 0_u64;
         for symbol in symbols {
             let is_function = match symbol.st_type() {
                 elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
@@ -259,16 +282,12 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                 None if index == elf::SHN_XINDEX => u64::MAX,
                 None => continue,
             };
-            let name = string_at(strings, symbol.st_name(self.endian));
-            if name.is_empty() || (!is_function && !names_code(name, symbol.st_visibility())) {
-                continue;
-            }
             let mut address: u64 = symbol.st_value(self.endian).into();
             if self.machine == elf::EM_ARM {
                 // The lowest bit tells Thumb code.
                 address &= !1;
             }
-            each(CodeSymbol {
+            let mut found = CodeSymbol {
                 address,
                 size: symbol.st_size(self.endian).into(),
                 section_end,
@@ -278,29 +297,69 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                     _ => Binding::Global,
                 },
                 is_function,
-                name,
-            });
+                name: &[],
+            };
+            // A label must show by its name that it is one.
+            if is_function && !taker.wants(&found) {
+                continue;
+            }
+            let at = symbol.st_name(self.endian);
+            if strings.is_none() {
+                alone += 1;
+                if alone > section.size / NAMES_ALONE {
+                    strings = Some(self.bytes(section)?);
+                }
+            }
+            found.name = match strings {
+                Some(strings) => string_at(strings, at),
+                None => match self.string_in(section, at) {
+                    Some(name) => name,
+                    // A long name. Read alone, many that overlap would take far more memory than the section.
+                    None => string_at(strings.insert(self.bytes(section)?), at),
+                },
+            };
+            if found.name.is_empty() {
+                continue;
+            }
+            if is_function
+                || (names_code(found.name, symbol.st_visibility()) && taker.wants(&found))
+            {
+                taker.take(&found);
+            }
         }
         Ok(())
     }
 
-    fn symbols_of<S>(&self, table: &Section<'d>) -> Result<(&'d [S], &'d [u8]), ElfError>
+    /// The NUL-terminated string at an offset of a section, read alone; `None` where it lies outside or is long.
+    fn string_in(&self, section: &Section<'d>, offset: u32) -> Option<&'d [u8]> {
+        if section.kind == elf::SHT_NOBITS {
+            return None;
+        }
+        let start = section.offset.checked_add(u64::from(offset))?;
+        let end = section.offset.checked_add(section.size)?;
+        let length = end.checked_sub(start)?.min(SHORT_NAME);
+        let bytes = self.data.read_bytes_at_until(start..start + length, 0);
+        bytes.ok()
+    }
+
+    fn symbols_of<S>(&self, table: &Section<'d>) -> Result<&'d [S], ElfError>
     where
         S: Sym<Endian = Endianness>,
     {
         if table.kind == elf::SHT_NOBITS {
-            return Ok((&[], &[]));
+            return Ok(&[]);
         }
         let count = usize::try_from(table.size / size_of::<S>() as u64).unwrap_or(usize::MAX);
-        let symbols = self
-            .data
+        self.data
             .read_slice_at(table.offset, count)
-            .map_err(|()| ElfError::Damaged("a symbol table lies outside the file"))?;
-        let strings = self
-            .sections
+            .map_err(|()| ElfError::Damaged("a symbol table lies outside the file"))
+    }
+
+    /// The section that holds a symbol table's names.
+    fn strings_of(&self, table: &Section<'d>) -> Result<&Section<'d>, ElfError> {
+        self.sections
             .get(table.link as usize)
-            .ok_or(ElfError::Damaged("a symbol table has no string table"))?;
-        Ok((symbols, self.bytes(strings)?))
+            .ok_or(ElfError::Damaged("a symbol table has no string table"))
     }
 
     /// Names of some symbols of a table, by their index; empty where there is none.
@@ -324,13 +383,25 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
     where
         S: Sym<Endian = Endianness>,
     {
-        let (symbols, strings) = self.symbols_of::<S>(table)?;
-        let name = |&index: &u32| {
-            symbols.get(index as usize).map_or(&[][..], |symbol| {
-                string_at(strings, symbol.st_name(self.endian))
-            })
-        };
-        Ok(indices.iter().map(name).collect())
+        let symbols = self.symbols_of::<S>(table)?;
+        let section = self.strings_of(table)?;
+        let mut strings = None;
+        let mut names = Vec::with_capacity(indices.len());
+        for &index in indices {
+            let Some(symbol) = symbols.get(index as usize) else {
+                names.push(&[][..]);
+                continue;
+            };
+            let at = symbol.st_name(self.endian);
+            names.push(match strings {
+                Some(strings) => string_at(strings, at),
+                None => match self.string_in(section, at) {
+                    Some(name) => name,
+                    None => string_at(strings.insert(self.bytes(section)?), at),
+                },
+            });
+        }
+        Ok(names)
     }
 
     /// Calls `each` for every relocation with addend of a 64-bit file's section.

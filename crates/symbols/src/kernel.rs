@@ -1,5 +1,6 @@
 //! The kernel's symbols, from `/proc/kallsyms`.
 
+use std::ops::Range;
 use std::path::Path;
 
 use object::endian::Endianness;
@@ -21,21 +22,26 @@ const PAGE: u64 = 4096;
 struct Line<'a> {
     address: u64,
     kind: u8,
-    name: &'a str,
-    module: Option<&'a str>,
+    name: &'a [u8],
+    module: Option<&'a [u8]>,
 }
 
 impl<'a> Line<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (address, rest) = line.split_once(' ')?;
-        let (kind, rest) = rest.split_once(' ')?;
-        let (name, module) = match rest.split_once('\t') {
-            Some((name, module)) => (name, module.trim().strip_prefix('[')?.strip_suffix(']')),
-            None => (rest, None),
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let (address, rest) = address(line)?;
+        let (kind, rest) = (*rest.first()?, &rest[1..]);
+        let name = &rest[memchr::memchr(b' ', rest)? + 1..];
+        let (name, module) = match memchr::memchr(b'\t', name) {
+            Some(end) => {
+                let module = name[end + 1..].trim_ascii();
+                let module = module.strip_prefix(b"[")?.strip_suffix(b"]");
+                (&name[..end], module)
+            }
+            None => (name, None),
         };
         Some(Self {
-            address: u64::from_str_radix(address, 16).ok()?,
-            kind: *kind.as_bytes().first()?,
+            address,
+            kind,
             name,
             module,
         })
@@ -46,8 +52,75 @@ impl<'a> Line<'a> {
     }
 }
 
+/// The hexadecimal number before the first space, and what stands behind it.
+fn address(line: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    for (index, &byte) in line.iter().enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            b' ' if index > 0 => return Some((value, &line[index + 1..])),
+            _ => return None,
+        };
+        if value >> 60 != 0 {
+            return None;
+        }
+        value = value << 4 | u64::from(digit);
+    }
+    None
+}
+
+/// The lines of a kallsyms file by address.
+struct Lines<'a> {
+    text: &'a [u8],
+    /// Of each line: its address and where it begins. Ordered by the address, equal ones as the file has them.
+    places: Vec<(u64, u32)>,
+}
+
+impl<'a> Lines<'a> {
+    /// Finds the lines; `each` sees them in the file's order.
+    fn new(text: &'a [u8], mut each: impl FnMut(u64, &'a [u8])) -> Self {
+        // The kernel's text has a few megabytes.
+        let text = &text[..text.len().min(u32::MAX as usize)];
+        let mut places = Vec::with_capacity(text.len() / 40);
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
+            let line = &text[start..end];
+            if let Some((address, _)) = address(line) {
+                each(address, line);
+                places.push((address, start as u32));
+            }
+            start = end + 1;
+        }
+        // Nearly in order: the kernel's, then module by module.
+        places.sort_by_key(|(address, _)| *address);
+        Self { text, places }
+    }
+
+    /// The line at a place.
+    fn parse(&self, start: u32) -> Option<Line<'a>> {
+        let text = &self.text[start as usize..];
+        let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
+        Line::parse(&text[..end])
+    }
+
+    /// The places at the address of the place `index`.
+    fn group(&self, index: usize) -> Range<usize> {
+        let address = self.places[index].0;
+        let start = self.places.partition_point(|place| place.0 < address);
+        let length = self.places[index..].partition_point(|place| place.0 == address);
+        start..index + length
+    }
+}
+
 /// Names of the kernel and its modules, if this is the recorded kernel.
-pub(crate) fn load(options: &SymbolOptions, build_id: Option<&[u8]>) -> ModuleSymbols {
+/// `wanted`: the addresses that will be asked for, if not all.
+pub(crate) fn load(
+    options: &SymbolOptions,
+    build_id: Option<&[u8]>,
+    wanted: Option<&[u64]>,
+) -> ModuleSymbols {
     let mut symbols = ModuleSymbols {
         demangle: options.demangle,
         ..ModuleSymbols::default()
@@ -72,12 +145,7 @@ pub(crate) fn load(options: &SymbolOptions, build_id: Option<&[u8]>) -> ModuleSy
         .recorded_kernel
         .as_ref()
         .and_then(|kernel| kernel.reference_symbol.as_ref());
-    build(
-        &mut symbols,
-        &String::from_utf8_lossy(&text),
-        reference,
-        &options.kallsyms,
-    );
+    build(&mut symbols, &text, reference, &options.kallsyms, wanted);
     symbols
 }
 
@@ -121,82 +189,146 @@ fn native_endian() -> Endianness {
 }
 
 /// Fills `symbols` from the text of a kallsyms file.
-fn build(symbols: &mut ModuleSymbols, text: &str, reference: Option<&(String, u64)>, path: &Path) {
-    let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::parse).collect();
-    if lines.iter().all(|line| line.address == 0) {
+fn build(
+    symbols: &mut ModuleSymbols,
+    text: &[u8],
+    reference: Option<&(String, u64)>,
+    path: &Path,
+    wanted: Option<&[u64]>,
+) {
+    // A recorded address of zero means that the recorder wasn't allowed to know it.
+    let reference = reference.filter(|(_, address)| *address != 0);
+    let (mut restricted, mut here) = (true, None);
+    let mut lines = Lines::new(text, |address, line| {
+        restricted &= address == 0;
+        if let Some((name, _)) = reference
+            && here.is_none()
+            && line.ends_with(name.as_bytes())
+            && Line::parse(line).is_some_and(|line| line.name == name.as_bytes())
+        {
+            here = Some(address);
+        }
+    });
+    if restricted {
         symbols.notes.push(Note::KernelRestricted {
             path: path.to_path_buf(),
         });
         return;
     }
-    // A recorded address of zero means that the recorder wasn't allowed to know it.
-    if let Some((name, recorded)) = reference.filter(|(_, address)| *address != 0) {
-        let Some(here) = lines
-            .iter()
-            .find(|line| line.module.is_none() && line.name == name)
-        else {
+    if let Some((name, recorded)) = reference {
+        let Some(here) = here else {
             symbols.notes.push(Note::KernelReferenceMissing {
                 symbol: name.clone(),
             });
             return;
         };
-        symbols.shift = here.address.wrapping_sub(*recorded);
+        symbols.shift = here.wrapping_sub(*recorded);
         if symbols.shift != 0 {
-            lines.retain(|line| line.module.is_none());
+            // Modules lie elsewhere after each start.
+            let of_kernel = |start| lines.parse(start).is_some_and(|line| line.module.is_none());
+            let places: Vec<_> = lines
+                .places
+                .iter()
+                .copied()
+                .filter(|(_, start)| of_kernel(*start))
+                .collect();
+            lines.places = places;
             symbols.notes.push(Note::KernelMoved {
                 by: symbols.shift as i64,
             });
         }
     }
-    lines.sort_by_key(|line| line.address);
     // Index 0 stands for the kernel itself.
     symbols.owners = vec![String::new()];
-    let mut known: FxHashMap<&str, u16> = FxHashMap::default();
-    let mut builder = TableBuilder::new(text.len());
-    // Backwards, so that the next higher address is known.
-    let mut above: Option<(u64, Option<&str>)> = None;
-    let mut here: Option<(u64, Option<&str>)> = None;
-    for line in lines.iter().rev() {
-        if here.is_none_or(|(address, _)| address != line.address) {
-            above = here;
-            here = Some((line.address, line.module));
+    let mut adding = Adding {
+        builder: TableBuilder::new(text.len().saturating_mul(3)),
+        owners: &mut symbols.owners,
+        known: FxHashMap::default(),
+    };
+    let mut groups = Vec::new();
+    match wanted {
+        // A symbol reaches no further than to the next one: those right before an address are all that matter.
+        Some(wanted) => {
+            for address in wanted {
+                let address = address.wrapping_add(symbols.shift);
+                let after = lines.places.partition_point(|place| place.0 <= address);
+                if let Some(last) = after.checked_sub(1) {
+                    groups.push(lines.group(last));
+                }
+            }
+            groups.sort_unstable_by_key(|group| group.start);
+            groups.dedup();
         }
-        if !line.is_code() {
-            continue;
+        None => {
+            let mut next = 0;
+            while next < lines.places.len() {
+                let group = lines.group(next);
+                next = group.end;
+                groups.push(group);
+            }
         }
-        let owner = match line.module {
-            None => 0,
-            Some(module) => *known.entry(module).or_insert_with(|| {
-                // More modules than 16 bits can count would be shown as the kernel's.
-                let Ok(index) = u16::try_from(symbols.owners.len()) else {
-                    return 0;
-                };
-                symbols.owners.push(module.to_owned());
-                index
-            }),
-        };
-        builder.push(&NewSymbol {
-            start: line.address,
-            size: 0,
-            limit: end_of(line, above),
-            binding: match line.kind {
-                b'T' => Binding::Global,
-                b't' => Binding::Local,
-                _ => Binding::Weak,
-            },
-            is_function: true,
-            source: 0,
-            owner,
-            name: line.name.as_bytes(),
-        });
     }
-    symbols.table = builder.finish();
+    for group in groups {
+        adding.add(&lines, group);
+    }
+    symbols.table = adding.builder.finish();
+}
+
+/// Symbols on their way into a table.
+struct Adding<'s, 'a> {
+    builder: TableBuilder,
+    owners: &'s mut Vec<String>,
+    /// The index of each owner.
+    known: FxHashMap<&'a [u8], u16>,
+}
+
+impl<'a> Adding<'_, 'a> {
+    /// Adds the symbols of one address.
+    fn add(&mut self, lines: &Lines<'a>, group: Range<usize>) {
+        let above = lines.places.get(group.end).map(|&(address, _)| {
+            let last = lines.places[lines.group(group.end)].last();
+            let line = last.and_then(|(_, start)| lines.parse(*start));
+            (address, line.and_then(|line| line.module))
+        });
+        for (_, start) in &lines.places[group] {
+            let Some(line) = lines.parse(*start).filter(Line::is_code) else {
+                continue;
+            };
+            let owner = line.module.map_or(0, |module| self.owner(module));
+            self.builder.push(&NewSymbol {
+                start: line.address,
+                size: 0,
+                limit: end_of(&line, above),
+                binding: match line.kind {
+                    b'T' => Binding::Global,
+                    b't' => Binding::Local,
+                    _ => Binding::Weak,
+                },
+                is_function: true,
+                source: 0,
+                owner,
+                name: line.name,
+            });
+        }
+    }
+
+    fn owner(&mut self, module: &'a [u8]) -> u16 {
+        *self.known.entry(module).or_insert_with(|| {
+            // More modules than 16 bits can count would be shown as the kernel's.
+            let Ok(index) = u16::try_from(self.owners.len()) else {
+                return 0;
+            };
+            let name = String::from_utf8_lossy(module).into_owned();
+            self.owners.push(name);
+            index
+        })
+    }
 }
 
 /// Where a symbol ends, given the next higher address and whose it is. Every symbol bounds the one
 /// before it, also one that names data. Modules lie apart from each other and from the kernel, so
 /// the last symbol of each reaches no further than the page after its own.
-fn end_of(line: &Line<'_>, above: Option<(u64, Option<&str>)>) -> u64 {
+fn end_of(line: &Line<'_>, above: Option<(u64, Option<&[u8]>)>) -> u64 {
     let next_page = line
         .address
         .checked_next_multiple_of(PAGE)
@@ -226,13 +358,24 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
 
     fn names(reference: Option<(&str, u64)>) -> ModuleSymbols {
         let reference = reference.map(|(name, address)| (name.to_owned(), address));
+        let reference = reference.as_ref();
         let mut symbols = ModuleSymbols::default();
-        build(
-            &mut symbols,
-            TEXT,
-            reference.as_ref(),
-            Path::new("kallsyms"),
-        );
+        let path = Path::new("kallsyms");
+        build(&mut symbols, TEXT.as_bytes(), reference, path, None);
+        // With some addresses named the answers are the same.
+        let near = |line: &str| u64::from_str_radix(&line[..16], 16).unwrap();
+        let starts = TEXT.lines().map(near);
+        let wanted: Vec<u64> = starts
+            .flat_map(|at| [at.wrapping_sub(1), at, at + 0x50, at + 0x1000])
+            .collect();
+        for wanted in wanted.chunks(3).chain([&wanted[..]]) {
+            let mut some = ModuleSymbols::default();
+            build(&mut some, TEXT.as_bytes(), reference, path, Some(wanted));
+            assert_eq!(some.notes(), symbols.notes());
+            for &address in wanted {
+                assert_eq!(some.function(address), symbols.function(address));
+            }
+        }
         symbols
     }
 
@@ -292,7 +435,8 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
     fn hidden_addresses_are_told() {
         for text in ["0000000000000000 T _text\n0000000000000000 t work\n", ""] {
             let mut symbols = ModuleSymbols::default();
-            build(&mut symbols, text, None, Path::new("kallsyms"));
+            let path = Path::new("kallsyms");
+            build(&mut symbols, text.as_bytes(), None, path, None);
             assert!(symbols.is_empty());
             assert!(matches!(symbols.notes(), [Note::KernelRestricted { .. }]));
         }
@@ -308,14 +452,14 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
             recorded_kernel: Some(recorded),
             ..SymbolOptions::default()
         };
-        let symbols = load(&options, None);
+        let symbols = load(&options, None, None);
         assert!(symbols.is_empty());
         assert!(matches!(
             symbols.notes(),
             [Note::KernelReleaseDiffers { .. }]
         ));
         if Path::new("/sys/kernel/notes").exists() {
-            let symbols = load(&SymbolOptions::default(), Some(&[1; 20]));
+            let symbols = load(&SymbolOptions::default(), Some(&[1; 20]), None);
             assert!(matches!(
                 symbols.notes(),
                 [Note::KernelBuildIdDiffers { .. }]

@@ -73,6 +73,7 @@ mod table;
 mod unwind;
 mod vdso;
 mod vmlinux;
+mod wanted;
 
 pub use build_id::build_id;
 pub use code::{

@@ -36,7 +36,7 @@ pub enum Note {
         path: PathBuf,
         /// Its build id, which names its debug file.
         build_id: Option<Vec<u8>>,
-        /// How many functions have a name nevertheless.
+        /// How many symbols name functions nevertheless, several of one function among them.
         named: usize,
     },
     /// The file is not an ELF file.
@@ -190,7 +190,7 @@ impl fmt::Display for Note {
             } => {
                 write!(
                     f,
-                    "{}: stripped; only {named} functions have names. Install its debug package",
+                    "{}: stripped; only {named} symbols name functions. Install its debug package",
                     path.display()
                 )?;
                 match build_id {

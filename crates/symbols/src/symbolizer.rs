@@ -8,12 +8,12 @@ use object::read::{ReadCache, ReadRef};
 
 use crate::build_id::{open_regular, same_build};
 use crate::debug_file::{self, Wanted};
-use crate::elf::{CodeSymbol, ElfError, Image, Segment};
+use crate::elf::{CodeSymbol, ElfError, Image, Segment, TakeSymbols};
 use crate::extents::Extents;
 use crate::module::ModuleSymbols;
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest, SymbolOptions};
-use crate::plt::{self, Callee};
+use crate::plt::{self, Callee, PltEntry};
 use crate::table::{NewSymbol, TableBuilder};
 use crate::{kernel, mini_debug_info, vdso};
 
@@ -36,13 +36,30 @@ impl Symbolizer {
     /// This reads files (tens of milliseconds for a large program); keep the result.
     #[must_use]
     pub fn load(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
+        self.load_wanted(request, None)
+    }
+
+    /// Reads the symbols that cover some addresses of a module, a fraction of the cost of [`Symbolizer::load`].
+    ///
+    /// [`ModuleSymbols::function`] answers for these addresses as after [`Symbolizer::load`]; what it and the other
+    /// methods tell of the rest of the module is incomplete.
+    #[must_use]
+    pub fn load_for(&self, request: &ModuleRequest<'_>, addresses: &[u64]) -> ModuleSymbols {
+        self.load_wanted(request, Some(addresses))
+    }
+
+    fn load_wanted(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {
         match request.kind {
             ModuleKind::Kernel => {
-                let symbols = kernel::load(&self.options, request.build_id);
+                let symbols = kernel::load(&self.options, request.build_id, wanted);
+                // The kernel's symbols were read, they only have nothing at these addresses.
+                if wanted.is_some() && !symbols.owners.is_empty() {
+                    return symbols;
+                }
                 self.or_vmlinux(request, symbols)
             }
-            ModuleKind::File => self.load_file(request),
-            ModuleKind::Vdso => self.load_vdso(request),
+            ModuleKind::File => self.load_file(request, wanted),
+            ModuleKind::Vdso => self.load_vdso(request, wanted),
             ModuleKind::NotAFile => ModuleSymbols {
                 notes: vec![Note::NotAFile {
                     name: request.path.to_path_buf(),
@@ -52,8 +69,8 @@ impl Symbolizer {
         }
     }
 
-    fn load_file(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
-        let mut loading = Loading::new(&self.options);
+    fn load_file(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {
+        let mut loading = Loading::new(&self.options, wanted);
         let path = self.locate(request);
         match open_regular(&path) {
             Ok(file) => {
@@ -68,8 +85,8 @@ impl Symbolizer {
         loading.finish()
     }
 
-    fn load_vdso(&self, request: &ModuleRequest<'_>) -> ModuleSymbols {
-        let mut loading = Loading::new(&self.options);
+    fn load_vdso(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {
+        let mut loading = Loading::new(&self.options, wanted);
         // It belongs to the kernel: another kernel's vdso has other addresses.
         if let Some(note) = kernel::other_kernel(self.options.recorded_kernel.as_ref(), None) {
             loading.notes.push(note);
@@ -157,6 +174,8 @@ pub(crate) fn recorded_image<'d, R: ReadRef<'d>>(
 /// A module's symbols while they are collected.
 struct Loading<'a> {
     options: &'a SymbolOptions,
+    /// The addresses that will be asked for; `None` for all.
+    wanted: Option<&'a [u64]>,
     notes: Vec<Note>,
     builder: TableBuilder,
     /// The name budget was spent.
@@ -167,9 +186,10 @@ struct Loading<'a> {
 }
 
 impl<'a> Loading<'a> {
-    fn new(options: &'a SymbolOptions) -> Self {
+    fn new(options: &'a SymbolOptions, wanted: Option<&'a [u64]>) -> Self {
         Self {
             options,
+            wanted,
             notes: Vec::new(),
             builder: TableBuilder::new(0),
             overflowed: false,
@@ -179,12 +199,13 @@ impl<'a> Loading<'a> {
     }
 
     fn finish(mut self) -> ModuleSymbols {
+        let named = self.builder.offered();
         let table = self.builder.finish();
         if let Some((path, build_id)) = self.stripped {
             self.notes.push(Note::NoSymbols {
                 path,
                 build_id,
-                named: table.len(),
+                named,
             });
         }
         ModuleSymbols {
@@ -211,6 +232,18 @@ impl<'a> Loading<'a> {
             segments: &segments,
             base: image.base(),
         };
+        let entries = plt::entries(&image).unwrap_or_else(|error| {
+            self.damaged(path, error);
+            Vec::new()
+        });
+        if let Some(wanted) = self.wanted {
+            // An entry may be named after the function that chooses what it calls.
+            let choosers = entries
+                .iter()
+                .filter_map(|entry| target.chooser(entry.callee));
+            let wanted = wanted.iter().copied().chain(choosers);
+            self.builder.want_only(wanted.collect());
+        }
         self.add(&image, elf::SHT_SYMTAB, target, path);
         // A vdso has no other names.
         let is_stripped = image.section_of_kind(elf::SHT_SYMTAB).is_none()
@@ -225,7 +258,7 @@ impl<'a> Loading<'a> {
                     && !self.read_mini_debug_info(&image, target, path)
             };
         self.add(&image, elf::SHT_DYNSYM, target, path);
-        self.add_plt(&image, target, path);
+        self.add_plt(&entries, target);
         if self.overflowed {
             self.damaged(
                 path,
@@ -233,9 +266,11 @@ impl<'a> Loading<'a> {
             );
         }
         if is_stripped {
-            self.extents = Extents::read(&image, |address| {
-                target.place(address).map(|(_, offset)| offset)
-            });
+            if self.wanted.is_none() {
+                self.extents = Extents::read(&image, |address| {
+                    target.place(address).map(|(_, offset)| offset)
+                });
+            }
             if image.damage.is_none() {
                 self.stripped = Some((path.to_path_buf(), build_id.map(<[u8]>::to_vec)));
             }
@@ -313,32 +348,24 @@ impl<'a> Loading<'a> {
         let budget = strings.saturating_mul(4).saturating_add(table.size);
         self.builder
             .allow(usize::try_from(budget).unwrap_or(usize::MAX));
-        let moved = target.moved(image.base());
-        let source = u8::from(kind == elf::SHT_DYNSYM);
-        let result = image.code_symbols(table, |symbol| self.push(&symbol, moved, source, target));
+        let few = self.wanted.is_some();
+        let mut adding = Adding {
+            moved: target.moved(image.base()),
+            source: u8::from(kind == elf::SHT_DYNSYM),
+            target,
+            loading: self,
+        };
+        let result = image.code_symbols(table, few, &mut adding);
         if let Err(error) = result {
             self.damaged(path, error);
         }
     }
 
     /// Adds the procedure linkage table; after all symbols, since an entry may be named after one.
-    fn add_plt<'d, R: ReadRef<'d>>(
-        &mut self,
-        image: &Image<'d, R>,
-        target: Target<'_>,
-        path: &Path,
-    ) {
-        let entries = match plt::entries(image) {
-            Ok(entries) => entries,
-            Err(error) => return self.damaged(path, error),
-        };
-        let chooser = |callee| match callee {
-            Callee::ChosenBy(address) => target.place(address).map(|(_, offset)| offset),
-            Callee::Named(_) => None,
-        };
+    fn add_plt(&mut self, entries: &[PltEntry<'_>], target: Target<'_>) {
         let mut choosers: Vec<u64> = entries
             .iter()
-            .filter_map(|entry| chooser(entry.callee))
+            .filter_map(|entry| target.chooser(entry.callee))
             .collect();
         choosers.sort_unstable();
         choosers.dedup();
@@ -348,7 +375,8 @@ impl<'a> Loading<'a> {
             .map(|entry| match entry.callee {
                 Callee::Named(name) => format!("{}@plt", String::from_utf8_lossy(name)),
                 Callee::ChosenBy(address) => {
-                    let at = chooser(entry.callee)
+                    let at = target
+                        .chooser(entry.callee)
                         .and_then(|offset| choosers.binary_search(&offset).ok());
                     match at.and_then(|at| known[at]) {
                         Some(name) => format!("{name}@plt"),
@@ -359,33 +387,18 @@ impl<'a> Loading<'a> {
             })
             .collect();
         self.builder.allow(names.iter().map(String::len).sum());
-        for (entry, name) in entries.iter().zip(&names) {
-            self.push(&entry.symbol(name.as_bytes()), 0, 2, target);
-        }
-    }
-
-    /// Adds a symbol at the file offset of its address; one that isn't in a code segment is left out.
-    fn push(&mut self, symbol: &CodeSymbol<'_>, moved: u64, source: u8, target: Target<'_>) {
-        let address = symbol.address.wrapping_add(moved);
-        let placed = target
-            .segments
-            .iter()
-            .find_map(|segment| Some((segment, segment.offset_of(address)?)));
-        let Some((segment, start)) = placed else {
-            return;
+        let mut adding = Adding {
+            moved: 0,
+            source: 2,
+            target,
+            loading: self,
         };
-        let left_in_section = symbol.section_end.saturating_sub(symbol.address);
-        let taken = self.builder.push(&NewSymbol {
-            start,
-            size: symbol.size,
-            limit: start.saturating_add(left_in_section).min(segment.end()),
-            binding: symbol.binding,
-            is_function: symbol.is_function,
-            source,
-            owner: 0,
-            name: symbol.name,
-        });
-        self.overflowed |= !taken;
+        for (entry, name) in entries.iter().zip(&names) {
+            let symbol = entry.symbol(name.as_bytes());
+            if adding.wants(&symbol) {
+                adding.take(&symbol);
+            }
+        }
     }
 
     fn damaged(&mut self, path: &Path, error: ElfError) {
@@ -393,6 +406,45 @@ impl<'a> Loading<'a> {
             path: path.to_path_buf(),
             what: error.to_string(),
         });
+    }
+}
+
+/// Symbols of one table on their way into a builder, each at the file offset of its address.
+struct Adding<'l, 'a, 't> {
+    loading: &'l mut Loading<'a>,
+    moved: u64,
+    source: u8,
+    target: Target<'t>,
+}
+
+impl Adding<'_, '_, '_> {
+    /// The symbol as the builder takes it; `None` for one that isn't in a code segment.
+    fn placed<'n>(&self, symbol: &CodeSymbol<'n>) -> Option<NewSymbol<'n>> {
+        let (segment, start) = self.target.place(symbol.address.wrapping_add(self.moved))?;
+        let left_in_section = symbol.section_end.saturating_sub(symbol.address);
+        Some(NewSymbol {
+            start,
+            size: symbol.size,
+            limit: start.saturating_add(left_in_section).min(segment.end()),
+            binding: symbol.binding,
+            is_function: symbol.is_function,
+            source: self.source,
+            owner: 0,
+            name: symbol.name,
+        })
+    }
+}
+
+impl TakeSymbols for Adding<'_, '_, '_> {
+    fn wants(&mut self, symbol: &CodeSymbol<'_>) -> bool {
+        let placed = self.placed(symbol);
+        placed.is_some_and(|symbol| self.loading.builder.wants(&symbol))
+    }
+
+    fn take(&mut self, symbol: &CodeSymbol<'_>) {
+        if let Some(symbol) = self.placed(symbol) {
+            self.loading.overflowed |= !self.loading.builder.push(&symbol);
+        }
     }
 }
 
@@ -409,6 +461,14 @@ impl Target<'_> {
         self.segments
             .iter()
             .find_map(|segment| Some((segment, segment.offset_of(address)?)))
+    }
+
+    /// The file offset of the function that chooses what an entry calls.
+    fn chooser(&self, callee: Callee<'_>) -> Option<u64> {
+        match callee {
+            Callee::ChosenBy(address) => self.place(address).map(|(_, offset)| offset),
+            Callee::Named(_) => None,
+        }
     }
 
     /// What to add to an address of another image of the same build; not zero after prelinking.

@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::mem::size_of_val;
 
+use crate::wanted::Wanted;
+
 /// No enclosing symbol.
 const NONE: u32 = u32::MAX;
 
@@ -32,7 +34,7 @@ pub(crate) struct NewSymbol<'a> {
     pub name: &'a [u8],
 }
 
-struct Entry {
+pub(crate) struct Entry {
     start: u64,
     end: u64,
     limit: u64,
@@ -46,6 +48,22 @@ struct Entry {
 }
 
 impl Entry {
+    /// A nameless symbol in place of others that nobody asks for: they bound the ones before.
+    pub(crate) fn stand_in(start: u64, end: u64, is_function: bool) -> Self {
+        Self {
+            start,
+            end,
+            limit: end,
+            name_at: 0,
+            name_len: 0,
+            owner: 0,
+            binding: Binding::Local,
+            is_function,
+            source: 0,
+            underscores: 0,
+        }
+    }
+
     fn sized(&self) -> bool {
         self.end > self.start
     }
@@ -75,6 +93,10 @@ pub(crate) struct TableBuilder {
     entries: Vec<Entry>,
     names: String,
     name_budget: usize,
+    /// The addresses that will be asked for; `None` for all.
+    wanted: Option<Wanted>,
+    /// How many symbols were offered.
+    offered: usize,
 }
 
 impl TableBuilder {
@@ -85,7 +107,29 @@ impl TableBuilder {
             entries: Vec::new(),
             names: String::new(),
             name_budget: name_budget.min(u32::MAX as usize - 1),
+            wanted: None,
+            offered: 0,
         }
+    }
+
+    /// Only these addresses will be asked for. To be called before any symbol is offered.
+    pub(crate) fn want_only(&mut self, addresses: Vec<u64>) {
+        self.wanted = Some(Wanted::new(addresses));
+    }
+
+    /// Whether the table has to have this symbol, whose name needs not be known yet, for the answers to be those of a
+    /// table of all symbols.
+    pub(crate) fn wants(&mut self, symbol: &NewSymbol<'_>) -> bool {
+        self.offered += 1;
+        match &mut self.wanted {
+            Some(wanted) => wanted.wants(symbol),
+            None => true,
+        }
+    }
+
+    /// How many symbols were offered, aliases and unwanted ones among them.
+    pub(crate) fn offered(&self) -> usize {
+        self.offered
     }
 
     /// Adds a symbol; false when the budget for names is spent and it was left out.
@@ -151,6 +195,9 @@ impl TableBuilder {
     /// Sorts, chooses among aliases and gives every symbol its end.
     pub(crate) fn finish(mut self) -> SymbolTable {
         let mut entries = std::mem::take(&mut self.entries);
+        if let Some(wanted) = &self.wanted {
+            entries.extend(wanted.stand_ins());
+        }
         // The name makes the choice the same in every run.
         entries.sort_by(|a, b| {
             a.rank()
@@ -270,7 +317,7 @@ impl SymbolTable {
         self.get(index)
     }
 
-    /// The symbol at a place in address order.
+    /// The symbol at a place in address order; of a table for some addresses it may have no name.
     pub(crate) fn get(&self, index: usize) -> Option<Symbol<'_>> {
         let name_start = match index {
             0 => 0,
@@ -420,6 +467,56 @@ mod tests {
             name(&table(&[symbol(0x10, 0x10, "f"), free]), 0x30),
             Some("free")
         );
+    }
+
+    /// A table for some addresses answers for them as the whole table does: over many small tables of aliases, nested and
+    /// overlapping symbols, and labels.
+    #[test]
+    fn wanted_addresses_get_the_same_answer() {
+        const NAMES: [&str; 6] = ["a", "_b", "__c", "dd", "e", "ff"];
+        const BINDINGS: [Binding; 3] = [Binding::Local, Binding::Weak, Binding::Global];
+        let mut state = 1_u64;
+        let mut below = |limit: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % limit
+        };
+        let mut left_out = 0;
+        for round in 0..20_000 {
+            let symbols: Vec<NewSymbol<'_>> = (0..below(24))
+                .map(|_| {
+                    let start = below(40);
+                    NewSymbol {
+                        start,
+                        size: below(8),
+                        limit: start + below(20),
+                        binding: BINDINGS[below(3) as usize],
+                        is_function: below(2) == 0,
+                        source: below(3) as u8,
+                        owner: 0,
+                        name: NAMES[below(6) as usize].as_bytes(),
+                    }
+                })
+                .collect();
+            let wanted: Vec<u64> = (0..below(10)).map(|_| below(64)).collect();
+            let whole = table(&symbols);
+            let mut builder = TableBuilder::new(1 << 20);
+            builder.want_only(wanted.clone());
+            for symbol in &symbols {
+                if builder.wants(symbol) {
+                    assert!(builder.push(symbol));
+                } else {
+                    left_out += 1;
+                }
+            }
+            let part = builder.finish();
+            for address in wanted {
+                let (part, whole) = (part.find(address), whole.find(address));
+                assert_eq!(part, whole, "at {address}, round {round}: {symbols:?}");
+            }
+        }
+        assert!(left_out > 1000, "{left_out}");
     }
 
     #[test]

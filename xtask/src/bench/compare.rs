@@ -47,6 +47,13 @@ impl Contestant {
     }
 }
 
+/// How much there was to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    pub bytes: u64,
+    pub samples: Option<u64>,
+}
+
 /// What all tools took for one job. The first tool is the one that the ratios judge, the last one the measure.
 pub struct Comparison {
     mode: String,
@@ -113,13 +120,22 @@ impl Comparison {
     /// The heading of what [`Comparison::print`] writes.
     pub fn print_heading() {
         println!(
-            "\n{:<10} {:<8} {:>8} {:>17} {:>8} {:>9} {:>10} {:>11}",
-            "mode", "tool", "CPU s", "min..max", "wall s", "peak MB", "CPU ratio", "peak ratio"
+            "{:<10} {:<8} {:>8} {:>15} {:>8} {:>8} {:>9} {:>10} {:>9} {:>10}",
+            "mode",
+            "tool",
+            "CPU s",
+            "min..max",
+            "wall s",
+            "peak MB",
+            "MB/CPU s",
+            "k smp/CPU s",
+            "CPU ratio",
+            "peak ratio"
         );
     }
 
     /// Prints one line a tool.
-    pub fn print(&self) {
+    pub fn print(&self, work: Work) {
         for (i, (contestant, runs)) in self.tools.iter().enumerate() {
             let mode = if i == 0 { self.mode.as_str() } else { "" };
             print!("{mode:<10} {:<8} ", contestant.name);
@@ -131,14 +147,22 @@ impl Comparison {
             if let (Some(cpu), Some(wall), Some(peak)) = medians {
                 let cpus = || runs.iter().filter(|r| r.failure.is_none()).map(|r| r.cpu);
                 let (least, most) = (cpus().fold(f64::MAX, f64::min), cpus().fold(0.0, f64::max));
-                let spread = format!("{least:.3}..{most:.3}");
-                print!("{cpu:>8.3} {spread:>17} {wall:>8.3} {:>9.1}", peak / 1e6);
+                let spread = format!("{least:.2}..{most:.2}");
+                let samples = work.samples.map_or_else(
+                    || "-".into(),
+                    |samples| format!("{:.0}", samples as f64 / cpu / 1e3),
+                );
+                print!(
+                    "{cpu:>8.3} {spread:>15} {wall:>8.3} {:>8.1} {:>9.0} {samples:>11}",
+                    peak / 1e6,
+                    work.bytes as f64 / cpu / 1e6,
+                );
                 if i == 0 {
                     let shown = |ratio: Option<f64>| {
                         ratio.map_or_else(|| "-".into(), |r| format!("{r:.3}"))
                     };
                     print!(
-                        " {:>10} {:>11}",
+                        " {:>9} {:>10}",
                         shown(self.ratio(|r| r.cpu)),
                         shown(self.ratio(|r| r.peak as f64))
                     );
@@ -155,6 +179,12 @@ impl Comparison {
                 );
             }
         }
+    }
+
+    /// The first tool's median of CPU seconds and of peak memory in bytes, if it finished.
+    pub fn first(&self) -> Option<(f64, f64)> {
+        let runs = &self.tools.first()?.1;
+        Some((typical(runs, |r| r.cpu)?, typical(runs, |r| r.peak as f64)?))
     }
 
     /// All runs and their medians.

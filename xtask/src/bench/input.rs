@@ -21,17 +21,40 @@ pub enum Kind {
     Flat,
     /// One program with deep frame-pointer call chains
     AppFp,
-    /// The same with copies of the stack instead, for unwinding by DWARF
+    /// A C++ program with copies of 8 KiB of its stack, for unwinding by DWARF
     Dwarf,
+    /// The same with copies of 2 KiB, so that a file of the same size has 100,000 samples
+    DwarfMany,
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [
+        Kind::SysFp,
+        Kind::AppFp,
+        Kind::Flat,
+        Kind::Dwarf,
+        Kind::DwarfMany,
+    ];
+
+    /// The usual size of such a file, in MB.
+    pub fn megabytes(self) -> u64 {
+        match self {
+            Self::SysFp => 220,
+            Self::AppFp => 80,
+            Self::Flat => 150,
+            Self::Dwarf => 230,
+            Self::DwarfMany => 270,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
         match self {
             Self::SysFp => "sys-fp",
             Self::Flat => "flat",
             Self::AppFp => "app-fp",
             Self::Dwarf => "dwarf",
+            Self::DwarfMany => "dwarf-many",
         }
     }
 
@@ -41,6 +64,7 @@ impl Kind {
             Self::Flat => &["-a"],
             Self::AppFp => &["-g"],
             Self::Dwarf => &["--call-graph", "dwarf,8192"],
+            Self::DwarfMany => &["--call-graph", "dwarf,2048"],
         }
     }
 
@@ -51,7 +75,11 @@ impl Kind {
             .ok()
             .and_then(|s| s.trim().parse().ok())
             .unwrap_or(4000);
-        most.min(if self == Self::Dwarf { 2000 } else { 20000 })
+        most.min(match self {
+            Self::Dwarf => 2000,
+            Self::DwarfMany => 8000,
+            _ => 20000,
+        })
     }
 }
 
@@ -91,6 +119,50 @@ pub fn make(perf: &Path, kind: Kind, megabytes: u64) -> Result<Input> {
         samples,
         ..given(&path)?
     })
+}
+
+/// The first `megabytes` of a recording, with its feature sections, as a recording of its own beside it.
+pub fn cut(input: &Input, megabytes: u64) -> Result<Input> {
+    let stem = input.path.file_stem().unwrap_or_default().to_string_lossy();
+    let path = scratch()?.join(format!("{stem}-cut-{megabytes}MB.data"));
+    if !path.exists() {
+        let whole = std::fs::read(&input.path).with_context(|| input.path.display().to_string())?;
+        let part = cut_bytes(&whole, megabytes * 1_000_000)
+            .with_context(|| format!("{}: no file of perf record", input.path.display()))?;
+        std::fs::write(&path, part).with_context(|| path.display().to_string())?;
+    }
+    given(&path)
+}
+
+/// The records up to about `bytes` of a file, and behind them the table of feature sections and the sections.
+fn cut_bytes(whole: &[u8], bytes: u64) -> Option<Vec<u8>> {
+    let word = |at: usize| Some(u64::from_ne_bytes(*whole.get(at..)?.first_chunk()?));
+    // Of the header: where the data starts and how long it is, and the bits of the features that the file has.
+    const DATA: usize = 40;
+    const FEATURES: std::ops::Range<usize> = 72..104;
+    let (start, length) = (word(DATA)?, word(DATA + 8)?);
+    let end = start.checked_add(length)?;
+    let wanted = bytes.min(end);
+    let mut at = start;
+    while at < wanted {
+        // The last word but the first six bytes is the record's size.
+        at += word(at as usize)? >> 48;
+    }
+    let mut part = whole.get(..at as usize)?.to_vec();
+    part[DATA + 8..DATA + 16].copy_from_slice(&(at - start).to_ne_bytes());
+    let bits: u32 = whole
+        .get(FEATURES)?
+        .iter()
+        .map(|byte| byte.count_ones())
+        .sum();
+    let moved = end - at;
+    for section in 0..bits as usize {
+        let entry = end as usize + 16 * section;
+        part.extend((word(entry)? - moved).to_ne_bytes());
+        part.extend(word(entry + 8)?.to_ne_bytes());
+    }
+    part.extend(whole.get(end as usize + 16 * bits as usize..)?);
+    Some(part)
 }
 
 /// Records until the file has the size; returns the number of samples that perf names.
@@ -170,7 +242,13 @@ enum Workload {
 
 impl Workload {
     fn start(kind: Kind) -> Result<Self> {
-        if matches!(kind, Kind::AppFp | Kind::Dwarf) {
+        if matches!(kind, Kind::Dwarf | Kind::DwarfMany) {
+            let program = dioptra_testprograms::cpp("templates", &["-O2", "-fomit-frame-pointer"])
+                .map_err(|skip| anyhow::anyhow!("{skip}"))?;
+            let words = [&*program.to_string_lossy(), "0"].map(String::from);
+            return Ok(Self::Program(words.to_vec()));
+        }
+        if kind == Kind::AppFp {
             let program = dioptra_testprograms::c("recursion", &[])
                 .map_err(|skip| anyhow::anyhow!("{skip}"))?;
             // fib(24) again and again: chains of up to 30 frames, 150,000 of them distinct.
@@ -229,4 +307,33 @@ pub fn warm(path: &Path) -> Result<()> {
 /// The longest that a peer may take, for those who print it.
 pub fn time_limit() -> Duration {
     measure::TIME_LIMIT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_keeps_whole_records_and_the_sections() {
+        let words =
+            |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|w| w.to_ne_bytes()).collect() };
+        let record = words(&[(24 << 48) | 9, 1, 2]);
+        let features = [0b1000_0100_u64, 0, 0, 0];
+        let header = |data: u64| {
+            let front = words(&[0, 104, 0, 0, 0, 104, data, 0, 0]);
+            [front, words(&features)].concat()
+        };
+        let sections = |end: u64| {
+            let table = words(&[end + 32, 8, end + 40, 8]);
+            [table, b"firstoneothertwo".to_vec()].concat()
+        };
+        let file = |records: usize| {
+            let data = 24 * records as u64;
+            [header(data), record.repeat(records), sections(104 + data)].concat()
+        };
+        let whole = file(10);
+        assert_eq!(cut_bytes(&whole, 104 + 49), Some(file(3)));
+        assert_eq!(cut_bytes(&whole, 1 << 40), Some(whole));
+        assert_eq!(cut_bytes(b"short", 10), None);
+    }
 }
