@@ -1,11 +1,15 @@
 //! Memory samples, checked against perf.
 
+mod support;
+
 use dioptra_perfdata::PerfData;
+use dioptra_perfevents::{Attr, SampleType};
 use dioptra_profile::memory::{DataSource, Latency};
 use dioptra_profile::{LoadPlan, Profile};
 use dioptra_testprograms::{self as programs, or_skip, shared_data, skip};
 use std::collections::BTreeMap;
 use std::process::Command;
+use support::{ID, text, two, word};
 
 /// Samples of loads with their latency and data source, by instruction and by source.
 #[test]
@@ -103,4 +107,85 @@ fn latencies_and_sources_are_perfs() {
         profile.memory(1).map_or(0, |memory| memory.facts().samples),
         0
     );
+}
+
+/// Every field of a memory sample, of values that are known.
+#[test]
+fn fields_add_up_by_instruction() {
+    let fields = SampleType::ADDR
+        | SampleType::WEIGHT_STRUCT
+        | SampleType::DATA_SRC
+        | SampleType::PHYS_ADDR
+        | SampleType::DATA_PAGE_SIZE
+        | SampleType::CODE_PAGE_SIZE;
+    let attr = Attr {
+        sample_type: SampleType::IDENTIFIER | SampleType::IP | SampleType::TID | fields,
+        ..support::attr(SampleType::empty())
+    };
+    let mut records = support::Records::default();
+    let map = [
+        word(0x1000),
+        word(0x1000),
+        word(0),
+        text("/nonexistent/it"),
+        // The ids at the end.
+        two(5, 5),
+        word(ID),
+    ];
+    records.push(1, 2, &[&two(5, 5), &map.concat()]);
+    let load = 2 | 2 << 5 | 1 << 33;
+    let store = 4;
+    // Instruction, data, weight, source, physical address, page sizes.
+    for (ip, data, weight, source, physical, page) in [
+        (0x1010, 0x7000, 40 | 300 << 32 | 7 << 48, load, 0x9000, 4096),
+        (0x1010, 0x7020, 10 | 200 << 32, load, 0x9020, 4096),
+        // Another mapping of the same line.
+        (0x1010, 0xf_7020, 1024 | 100 << 32, store, 0x9020, 1 << 21),
+        (0x1010, 0, 0, 0, 0, 0),
+        (0x1020, 0x7040, 5, load, 0, 4096),
+        (0x1020, 0x7080, 6, load, 0, 4096),
+    ] {
+        let words = [
+            word(ID),
+            word(ip),
+            two(5, 5),
+            word(data),
+            word(weight),
+            word(source),
+        ];
+        let rest = [word(physical), word(page), word(4096)];
+        records.push(9, 2, &[&words.concat(), &rest.concat()]);
+    }
+    let plan = LoadPlan {
+        memory: true,
+        ..LoadPlan::default()
+    };
+    let profile = records.load_with(&[support::event("loads", attr, &[ID])], &plan);
+    let memory = profile.memory(0).unwrap();
+    let facts = memory.facts();
+    assert_eq!((facts.samples, facts.addresses, facts.physical), (6, 5, 3));
+    assert_eq!((facts.weights, facts.sources, facts.page_sizes), (5, 5, 5));
+    let places = memory.places();
+    let [(_, first), (_, second)] = places[..] else {
+        panic!("two instructions");
+    };
+    assert_eq!((first.samples(), second.samples()), (4, 2));
+    let latency = first.latency();
+    assert_eq!((latency.samples, latency.count), (4, 3));
+    assert_eq!((latency.sum, latency.min, latency.max), (1074, 10, 1024));
+    // 10 lies in 8..16, 40 in 32..64, 1024 in 1024..2048.
+    let mut log2 = vec![0; 11];
+    (log2[3], log2[5], log2[10]) = (1, 1, 1);
+    assert_eq!(latency.log2, log2);
+    let whole = first.instruction_latency();
+    assert_eq!((whole.count, whole.sum), (3, 600));
+    assert_eq!(first.stage_latency().sum, 7);
+    let sources = first.sources();
+    assert_eq!((sources[0].0.0, sources[0].1.sum), (load, 50));
+    assert_eq!(sources.len(), 3);
+    // By physical address one line and, of two sizes, two pages; else by address.
+    assert_eq!((first.lines().count, first.pages().count), (1.0, 2.0));
+    assert_eq!((second.lines().count, second.pages().count), (2.0, 1.0));
+    assert_eq!(first.data_page_sizes(), [(4096, 2), (1 << 21, 1)]);
+    assert_eq!(first.code_page_sizes(), [(4096, 4)]);
 }

@@ -77,11 +77,14 @@ pub struct CodeOutline {
     loops: Vec<OutlineLoop>,
     /// By instruction: how many before it end runs.
     barriers: Vec<u32>,
+    /// By block: the loop that it is the header of.
+    headed: Vec<Option<usize>>,
 }
 
 impl CodeOutline {
     /// `addresses` are the function's in its module, `instructions` all of them by rising address; `blocks` are
-    /// ranges of instructions, rising and without gaps (calls may end a block or not); `loops` are of these blocks.
+    /// ranges of instructions, rising and without gaps (calls may end a block or not); `loops` are of these blocks, no
+    /// two with the same header.
     pub fn new(
         addresses: Range<u64>,
         instructions: Vec<OutlineInstruction>,
@@ -94,8 +97,15 @@ impl CodeOutline {
             count += u32::from(instruction.flow.ends_runs());
             before
         });
+        let mut headed = vec![None; blocks.len()];
+        for (number, natural) in loops.iter().enumerate() {
+            if let Some(headed) = headed.get_mut(natural.header) {
+                *headed = Some(number);
+            }
+        }
         CodeOutline {
             barriers: barriers.collect(),
+            headed,
             addresses,
             instructions,
             blocks,
@@ -138,6 +148,11 @@ impl CodeOutline {
             .partition_point(|block| block.end <= instruction);
         let block = self.blocks.get(index)?;
         block.contains(&instruction).then_some(index)
+    }
+
+    /// The number of the loop whose header a block is.
+    pub fn headed_by(&self, block: usize) -> Option<usize> {
+        *self.headed.get(block)?
     }
 
     /// Whether execution can go from the one to the other without a jump.

@@ -37,11 +37,22 @@ struct Entry {
 /// An edge and the addresses that it had.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
+    event: usize,
     process: u32,
     versions: (u64, u64),
     from: u64,
     to: u64,
     edge: u32,
+}
+
+/// The edges of any event that were seen last.
+#[derive(Debug)]
+pub(super) struct RecentEdges(Vec<Option<Recent>>);
+
+impl Default for RecentEdges {
+    fn default() -> Self {
+        RecentEdges(vec![None; RECENT])
+    }
 }
 
 /// A branch that may be the start of a run.
@@ -65,7 +76,8 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct Collector {
     pub profile: BranchProfile,
-    recent: Vec<Option<Recent>>,
+    event: usize,
+    order: ByteOrder,
     /// By thread; only where stacks can follow on each other.
     windows: HashMap<u32, Window, FxBuildHasher>,
     entries: Vec<Entry>,
@@ -79,10 +91,11 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub fn new(profile: BranchProfile) -> Self {
+    pub fn new(event: usize, order: ByteOrder, profile: BranchProfile) -> Self {
         Collector {
             profile,
-            recent: vec![None; RECENT],
+            event,
+            order,
             windows: HashMap::default(),
             entries: Vec::new(),
             sequence: Vec::new(),
@@ -94,6 +107,7 @@ impl Collector {
 
     /// Records are missing: no stack follows on one before.
     pub fn forget_windows(&mut self) {
+        self.profile.facts.gaps += self.windows.len() as u64;
         self.windows.clear();
     }
 
@@ -101,15 +115,15 @@ impl Collector {
     pub fn add(
         &mut self,
         stack: &BranchStack<'_>,
-        order: ByteOrder,
         period: u64,
         owner: Owner,
+        recent: &mut RecentEdges,
         frames: &mut Frames,
         mut resolve: impl FnMut(u64, &mut Frames) -> FrameId,
     ) {
         self.profile.facts.stacks += 1;
         self.stack = self.stack.checked_add(1).unwrap_or(1);
-        self.read(stack, order);
+        self.read(stack);
         if self.entries.is_empty() {
             self.profile.facts.empty_stacks += 1;
             return;
@@ -119,7 +133,7 @@ impl Collector {
         self.sequence.clear();
         for index in plan.first..self.entries.len() {
             let entry = self.entries[index];
-            let edge = self.edge(&entry, owner, frames, &mut resolve);
+            let edge = self.edge(&entry, owner, recent, frames, &mut resolve);
             self.count_edge(edge, entry.flags, plan.branch_weight);
             if entry.gap {
                 before = None;
@@ -154,13 +168,13 @@ impl Collector {
     }
 
     /// Reads a stack into `entries`, the oldest first, without what never happened.
-    fn read(&mut self, stack: &BranchStack<'_>, order: ByteOrder) {
+    fn read(&mut self, stack: &BranchStack<'_>) {
         let facts = &mut self.profile.facts;
         self.entries.clear();
         // From the newest to the oldest: what is missing lies before the branch that was read last.
         for branch in stack.iter() {
             facts.records += 1;
-            let flags = BranchFlags::new(branch.flags, order);
+            let flags = BranchFlags::new(branch.flags, self.order);
             let mut missing = false;
             match (branch.from, branch.to) {
                 (0, 0) => {
@@ -274,11 +288,13 @@ impl Collector {
         &mut self,
         entry: &Entry,
         owner: Owner,
+        recent: &mut RecentEdges,
         frames: &mut Frames,
         resolve: &mut impl FnMut(u64, &mut Frames) -> FrameId,
     ) -> u32 {
         let slot = mix(entry.from, entry.to) as usize & (RECENT - 1);
-        if let Some(recent) = self.recent[slot]
+        if let Some(recent) = recent.0[slot]
+            && recent.event == self.event
             && (recent.from, recent.to) == (entry.from, entry.to)
             && (recent.process, recent.versions) == (owner.process, owner.versions)
         {
@@ -289,7 +305,8 @@ impl Collector {
             .profile
             .edges
             .intern(pair, || EdgeCounts::new(pair.0, pair.1));
-        self.recent[slot] = Some(Recent {
+        recent.0[slot] = Some(Recent {
+            event: self.event,
             process: owner.process,
             versions: owner.versions,
             from: entry.from,

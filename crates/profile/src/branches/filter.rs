@@ -41,12 +41,13 @@ impl BranchFilter {
         }
     }
 
-    /// Whether it records at the levels at which the event counts.
+    /// Whether it records at the levels at which the event counts, as it does unless told otherwise.
     fn same_levels(self, flags: AttrFlags) -> bool {
         let levels = self.0 & Self::LEVELS;
-        let records = |level| levels == 0 || levels & level != 0;
-        records(Self::USER) != flags.contains(AttrFlags::EXCLUDE_USER)
-            && records(Self::KERNEL) != flags.contains(AttrFlags::EXCLUDE_KERNEL)
+        let records = |level| levels & level != 0;
+        levels == 0
+            || (records(Self::USER) != flags.contains(AttrFlags::EXCLUDE_USER)
+                && records(Self::KERNEL) != flags.contains(AttrFlags::EXCLUDE_KERNEL))
     }
 }
 
@@ -145,6 +146,16 @@ mod tests {
             ..raw(0x20c4)
         };
         assert_eq!(Counted::of("r20c4", &levels, intel), Counted::Other);
+        let user = Attr {
+            flags: AttrFlags::EXCLUDE_KERNEL,
+            ..levels.clone()
+        };
+        assert_eq!(Counted::of("r20c4", &user, intel), Counted::TakenBranches);
+        let user = Attr {
+            flags: AttrFlags::EXCLUDE_KERNEL,
+            ..raw(0x20c4)
+        };
+        assert_eq!(Counted::of("r20c4", &user, intel), Counted::TakenBranches);
         let calls = Attr {
             branch_sample_type: 1 << 4,
             ..raw(0x20c4)

@@ -1,19 +1,19 @@
 //! Where the loader hands over the branch stacks of samples.
 
-use super::collect::{Collector, Owner};
+use super::collect::{Collector, Owner, RecentEdges};
 use super::{BranchFilter, BranchProfile, Counted};
 use crate::frames::Frames;
 use crate::profile::Profile;
 use dioptra_perfdata::PerfData;
+use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::Sample;
-use dioptra_perfevents::{ByteOrder, SampleType};
 
 /// The branches of all events while they are read.
 #[derive(Debug)]
 pub(crate) struct Branches {
-    order: ByteOrder,
     /// By event; `None` for those without branches.
     events: Vec<Option<Collector>>,
+    recent: RecentEdges,
 }
 
 impl Branches {
@@ -23,17 +23,26 @@ impl Branches {
         let events: Vec<Option<Collector>> = data
             .events()
             .iter()
-            .map(|event| {
+            .enumerate()
+            .map(|(index, event)| {
                 let filter = BranchFilter(event.attr.branch_sample_type);
                 let has_branches = event.attr.sample_type.contains(SampleType::BRANCH_STACK)
                     && !filter.is_call_stack();
                 let counted = Counted::of(&event.name, &event.attr, cpuid);
-                has_branches.then(|| Collector::new(BranchProfile::new(filter, counted)))
+                has_branches.then(|| {
+                    Collector::new(
+                        index,
+                        event.layout.order(),
+                        BranchProfile::new(filter, counted),
+                    )
+                })
             })
             .collect();
-        let order = data.events().first().map(|event| event.layout.order())?;
         let any = events.iter().any(Option::is_some);
-        any.then_some(Branches { order, events })
+        any.then(|| Branches {
+            events,
+            recent: RecentEdges::default(),
+        })
     }
 
     /// Whether an event's samples have branch stacks.
@@ -54,7 +63,8 @@ impl Branches {
     ) {
         if let (Some(Some(collector)), Some(stack)) = (self.events.get_mut(event), &sample.branches)
         {
-            collector.add(stack, self.order, period, owner, frames, resolve);
+            let recent = &mut self.recent;
+            collector.add(stack, period, owner, recent, frames, resolve);
         }
     }
 

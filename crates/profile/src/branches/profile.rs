@@ -38,7 +38,7 @@ pub struct BranchFacts {
     pub wrong_path: u64,
     /// Stacks that are samples of the branches; all others hold every branch since the stack before.
     pub sampled: u64,
-    /// Stacks that should have followed on their thread's stack before and do not.
+    /// Stacks that should have followed on their thread's stack before and do not, or whose thread lost records.
     pub gaps: u64,
     /// Straight runs between two branches.
     pub runs: u64,
@@ -216,7 +216,7 @@ impl BranchProfile {
 
     /// Whether the stacks hold every branch that was taken, so that counts have no error.
     pub fn is_exact(&self) -> bool {
-        self.facts.sampled == 0 && self.facts.stacks > 0
+        self.facts.sampled == 0 && self.facts.gaps == 0 && self.facts.stacks > 0
     }
 
     /// All taken branches, in the order in which they were first seen.

@@ -375,8 +375,7 @@ impl Walk {
             for stay in &ended {
                 self.complete(spot.function, stay, position);
             }
-            let headed = outline.loops().iter().enumerate();
-            for (number, _) in headed.filter(|(_, natural)| natural.header == block) {
+            if let Some(number) = outline.headed_by(block) {
                 let from_inside = before.is_some_and(|before| holds(number, before));
                 let stay = open.stays.iter_mut().find(|stay| stay.number == number);
                 match stay {

@@ -6,5 +6,6 @@ mod recorded;
 mod recording;
 #[path = "../support/mod.rs"]
 mod support;
+mod synthetic;
 mod trace;
 mod traced;
