@@ -69,7 +69,8 @@ struct Window {
     branches: Vec<(u64, u64)>,
     newest: Landing,
     hw_index: Option<u64>,
-    number: u32,
+    /// Which series of stacks it belongs to, and its place there.
+    place: (u32, u32),
 }
 
 /// One event's branches while they are read.
@@ -84,6 +85,8 @@ pub(super) struct Collector {
     sequence: Vec<u32>,
     /// How many stacks were read, as tallies count them: from 1, around after 2^32 - 1.
     stack: u32,
+    /// Series of stacks that follow on each other, those of one stack among them.
+    chains: u32,
     /// The largest number of branches in a stack.
     depth: u64,
     /// Whether the hardware's index has ever moved.
@@ -100,6 +103,7 @@ impl Collector {
             entries: Vec::new(),
             sequence: Vec::new(),
             stack: 0,
+            chains: 0,
             depth: 0,
             index_moves: false,
         }
@@ -126,6 +130,9 @@ impl Collector {
         self.read(stack);
         if self.entries.is_empty() {
             self.profile.facts.empty_stacks += 1;
+            if self.windows.remove(&owner.thread).is_some() {
+                self.profile.facts.gaps += 1;
+            }
             return;
         }
         let plan = self.plan(stack, period, owner.thread);
@@ -147,24 +154,26 @@ impl Collector {
             self.sequence.push(edge);
             before = Some(Landing { to: entry.to, edge });
         }
-        let mut number = 0;
+        let place = match self.windows.get(&owner.thread) {
+            Some(window) if plan.stitched => (window.place.0, window.place.1.wrapping_add(1)),
+            _ => {
+                self.chains = self.chains.wrapping_add(1);
+                (self.chains, 0)
+            }
+        };
         if let (true, Some(newest)) = (plan.follows_up, before) {
             let branches = self.entries.iter().map(|entry| (entry.from, entry.to));
-            number = self
-                .windows
-                .get(&owner.thread)
-                .map_or(0, |window| window.number + 1);
             let window = Window {
                 branches: branches.collect(),
                 newest,
                 hw_index: stack.hw_index,
-                number,
+                place,
             };
             self.windows.insert(owner.thread, window);
         }
         self.profile
             .sequences
-            .add((owner.thread, number), plan.stitched, &self.sequence);
+            .add(place, plan.stitched, &self.sequence);
     }
 
     /// Reads a stack into `entries`, the oldest first, without what never happened.

@@ -216,7 +216,8 @@ impl BranchProfile {
 
     /// Whether the stacks hold every branch that was taken, so that counts have no error.
     pub fn is_exact(&self) -> bool {
-        self.facts.sampled == 0 && self.facts.gaps == 0 && self.facts.stacks > 0
+        let facts = &self.facts;
+        facts.sampled + facts.gaps + facts.empty_stacks == 0 && facts.stacks > 0
     }
 
     /// All taken branches, in the order in which they were first seen.

@@ -15,9 +15,9 @@ pub(super) struct Sequences {
 /// One stack.
 #[derive(Clone, Debug)]
 pub(super) struct Sequence {
-    /// The thread, and which of its stacks this is, where they follow on each other.
+    /// Which series of stacks that follow on each other it belongs to, and its place there.
     pub place: (u32, u32),
-    /// Whether it goes on where the thread's stack before ended.
+    /// Whether it goes on where the one at the place before ended.
     pub stitched: bool,
     /// Edges, the oldest first; [`Sequences::GAP`] where something is missing.
     pub edges: Box<[u32]>,

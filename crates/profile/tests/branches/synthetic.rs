@@ -168,6 +168,12 @@ fn stacks_follow_on_each_other_unless_something_is_missing() {
     records.push(2, 0, &[&word(ID), &word(3), &trailer]);
     stack(&mut records, 5, 4, None, &following(4));
     assert_eq!(gaps(&records, ANY), (1, 6, false));
+    // A stack without branches tells that some were dropped.
+    let mut records = mapped();
+    stack(&mut records, 5, 4, None, &following(0));
+    stack(&mut records, 5, 4, None, &[]);
+    stack(&mut records, 5, 4, None, &following(8));
+    assert_eq!(gaps(&records, ANY), (1, 6, false));
     // The hardware's index has moved by two, where the stacks say four.
     let mut records = mapped();
     for (first, index) in [(0, 3), (4, 1), (8, 5), (12, 1)] {
