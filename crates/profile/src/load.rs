@@ -600,6 +600,7 @@ impl<'a> Loader<'a> {
             parts: Arc::new(self.who),
             sockets: sockets(self.data),
             start: self.first_time,
+            stack_order: Arc::default(),
             mapping_log: Arc::new(self.mapping_log.map(|log| *log).unwrap_or_default()),
             recorded_kernel,
             details: Arc::new(details),

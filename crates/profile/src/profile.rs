@@ -3,6 +3,7 @@
 use crate::counts::{Cell, Count, Counts};
 use crate::details::Details;
 use crate::frames::{FrameId, Frames};
+use crate::hierarchy::totals::Order;
 use crate::load::LoadOptions;
 use crate::losses::Losses;
 use crate::mappings::MappingLog;
@@ -14,7 +15,7 @@ use crate::stacks::Stacks;
 use crate::tasks::{Tasks, ThreadId};
 use dioptra_perfevents::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A recording: who ran, where the samples lie, and how much each place counts. Nothing has a name yet; see
 /// [`crate::Names`].
@@ -32,6 +33,8 @@ pub struct Profile {
     pub(crate) sockets: Arc<[u32]>,
     pub(crate) start: Option<u64>,
     pub(crate) mapping_log: Arc<MappingLog>,
+    /// Made when it is first asked for; selections share it.
+    pub(crate) stack_order: Arc<OnceLock<Order>>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
     pub(crate) losses: Losses,
@@ -211,6 +214,11 @@ impl Profile {
     /// What is missing from the counts.
     pub fn losses(&self) -> &Losses {
         &self.losses
+    }
+
+    /// All stacks in an order in which each is followed by what it calls.
+    pub(crate) fn stack_order(&self) -> &Order {
+        self.stack_order.get_or_init(|| Order::of(&self.stacks))
     }
 
     /// The innermost frame of a place: of a stack, or the frame itself where stacks were not asked for.

@@ -3,7 +3,7 @@
 mod build;
 mod keys;
 mod slices;
-mod totals;
+pub(crate) mod totals;
 
 use crate::aggregate::{Dimension, SelfAndTotal};
 use crate::counts::Count;
@@ -127,7 +127,7 @@ pub fn hierarchy(
     // Without stacks only functions that were put into others have callers.
     let has_stacks = profile.options().call_chains;
     let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
-    let order = (totals && has_stacks).then(|| totals::Order::of(profile.stacks()));
+    let order = (totals && has_stacks).then(|| profile.stack_order());
     let mut columns = Vec::new();
     let mut scratch = Scratch::default();
     for index in events {
@@ -138,16 +138,7 @@ pub fn hierarchy(
         let hits = Hits::new(event, &keys, &mut growing, options);
         own(profile, &keys, &mut growing, &hits, &mut scratch);
         if totals {
-            let order = order.as_ref();
-            totals::add(
-                profile,
-                names,
-                &keys,
-                &mut growing,
-                &hits,
-                order,
-                &mut scratch,
-            );
+            totals::add(names, &keys, &mut growing, &hits, order, &mut scratch);
         }
         let as_own = |level| !totals || keys.depth(level) == 0;
         columns.push(scratch.finish(&growing, as_own));

@@ -5,14 +5,19 @@ use super::{Growing, Hits, Scratch};
 use crate::counts::Count;
 use crate::frames::FrameId;
 use crate::names::Names;
-use crate::profile::Profile;
-use crate::stacks::{StackId, StackNode, Stacks};
+use crate::stacks::{StackId, Stacks};
 
-/// The place of each stack in an order in which all that it calls follows it at once.
-pub(super) struct Order(Vec<u32>);
+/// All stacks in an order in which each is followed at once by all that it calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// By stack: its place in the order.
+    places: Vec<u32>,
+    /// By place: the caller's place, and the frame.
+    nodes: Vec<(u32, FrameId)>,
+}
 
 impl Order {
-    pub(super) fn of(stacks: &Stacks) -> Order {
+    pub(crate) fn of(stacks: &Stacks) -> Order {
         let length = stacks.len();
         let id = |index: usize| StackId::try_from(index).unwrap_or(StackId::MAX);
         // How many stacks there are below each, itself included: callers have smaller ids.
@@ -23,13 +28,17 @@ impl Order {
         // Each takes its place after its caller and those below its caller that came before.
         let mut places = vec![0_u32; length];
         let mut next = vec![1_u32; length];
+        let mut nodes = vec![(0, FrameId::MAX); length];
         for index in 1..length {
-            let parent = stacks.get(id(index)).parent as usize;
-            places[index] = next[parent];
+            let node = stacks.get(id(index));
+            let parent = node.parent as usize;
+            let place = next[parent];
+            places[index] = place;
+            nodes[place as usize] = (places[parent], node.frame);
             next[parent] += sizes[index];
-            next[index] = places[index] + 1;
+            next[index] = place + 1;
         }
-        Order(places)
+        Order { places, nodes }
     }
 }
 
@@ -38,15 +47,34 @@ struct Path<'a> {
     keys: &'a Keys,
     /// By branch: how many callers lie on it.
     active: Vec<u32>,
+    group: u32,
+    /// By branch: the group for which its row is known, and the row.
+    rows: Vec<(u32, u32)>,
 }
 
 impl Path<'_> {
+    /// Goes on with samples of another group.
+    fn group(&mut self, group: u32) {
+        self.group = group;
+    }
+
+    /// The row of the group's samples at a branch.
+    #[inline]
+    fn row(&mut self, branch: u32, growing: &mut Growing) -> u32 {
+        let (group, row) = self.rows[branch as usize];
+        if group == self.group {
+            return row;
+        }
+        let row = growing.end(self.keys, self.group, branch);
+        self.rows[branch as usize] = (self.group, row);
+        row
+    }
+
     /// Goes to branches, the innermost one given first, and adds what was counted there or below.
     fn enter(
         &mut self,
         branches: &[u32],
         weight: Count,
-        group: u32,
         growing: &mut Growing,
         scratch: &mut Scratch,
     ) {
@@ -59,7 +87,7 @@ impl Path<'_> {
                 repeated -= 1;
             }
             if repeated < self.keys.places() {
-                let mut row = growing.end(self.keys, group, *branch);
+                let mut row = self.row(*branch, growing);
                 for level in (0..growing.levels).rev() {
                     if usize::from(self.keys.depth(level)) <= repeated {
                         break;
@@ -90,7 +118,6 @@ impl Path<'_> {
 
 /// Adds the totals of one event on all levels from the first one of places on. Without an order places are frames.
 pub(super) fn add(
-    profile: &Profile,
     names: &Names,
     keys: &Keys,
     growing: &mut Growing,
@@ -101,11 +128,14 @@ pub(super) fn add(
     let mut path = Path {
         keys,
         active: vec![0; keys.branches.len()],
+        group: u32::MAX,
+        rows: vec![(u32::MAX, 0); keys.branches.len()],
     };
     let Some(order) = order else {
         for hit in &hits.list {
             let branches = keys.leaf(hit.place);
-            path.enter(branches, hit.count, hit.group, growing, scratch);
+            path.group(hit.group);
+            path.enter(branches, hit.count, growing, scratch);
             path.leave(branches);
         }
         return;
@@ -114,7 +144,7 @@ pub(super) fn add(
     if growing.groups.len() > 1 {
         by_group.sort_by_key(|index| hits.list[*index as usize].group);
     }
-    let mut below = Below::new(profile.stacks());
+    let mut below = Below::new(order, keys.of_context());
     for of_group in by_group
         .chunk_by(|one, other| hits.list[*one as usize].group == hits.list[*other as usize].group)
     {
@@ -125,28 +155,28 @@ pub(super) fn add(
         let Some(group) = of_group.first().map(|hit| hits.list[*hit as usize].group) else {
             continue;
         };
-        below.walk(order, |step| match step {
-            Step::Enter(node, caller, weights) if keys.of_context() => {
+        path.group(group);
+        below.walk(|step| match step {
+            Step::Enter(frame, caller, weights) if keys.of_context() => {
                 if let Some(caller) = caller {
-                    let branches = keys.caller(names, caller, node.frame);
-                    path.enter(branches, weights.all, group, growing, scratch);
+                    let branches = keys.caller(names, caller, frame);
+                    path.enter(branches, weights.all, growing, scratch);
                 }
                 if !weights.own.is_zero() {
-                    let branches = keys.leaf(node.frame);
-                    path.enter(branches, weights.own, group, growing, scratch);
+                    let branches = keys.leaf(frame);
+                    path.enter(branches, weights.own, growing, scratch);
                     path.leave(branches);
                 }
             }
-            Step::Leave(node, caller) if keys.of_context() => {
+            Step::Leave(frame, caller) if keys.of_context() => {
                 if let Some(caller) = caller {
-                    path.leave(keys.caller(names, caller, node.frame));
+                    path.leave(keys.caller(names, caller, frame));
                 }
             }
-            Step::Enter(node, _, weights) => {
-                let branches = keys.leaf(node.frame);
-                path.enter(branches, weights.all, group, growing, scratch);
+            Step::Enter(frame, _, weights) => {
+                path.enter(keys.leaf(frame), weights.all, growing, scratch);
             }
-            Step::Leave(node, _) => path.leave(keys.leaf(node.frame)),
+            Step::Leave(frame, _) => path.leave(keys.leaf(frame)),
         });
     }
 }
@@ -154,77 +184,96 @@ pub(super) fn add(
 /// What was counted at a stack itself, and there or in what it called.
 #[derive(Clone, Copy, Default)]
 struct Weights {
+    /// Only where it was asked for.
     own: Count,
     all: Count,
 }
 
-/// A step of a walk through the stacks that count anything, with the frame of the caller.
+/// A step of a walk through the stacks that count anything: the frame, and that of the caller.
 enum Step {
-    Enter(StackNode, Option<FrameId>, Weights),
-    Leave(StackNode, Option<FrameId>),
+    Enter(FrameId, Option<FrameId>, Weights),
+    Leave(FrameId, Option<FrameId>),
 }
 
-/// The stacks of a group's samples and their callers.
+/// The stacks of a group's samples and their callers, all by their places in the order.
 struct Below<'a> {
-    stacks: &'a Stacks,
-    /// By stack.
-    weights: Vec<Weights>,
+    order: &'a Order,
+    all: Vec<Count>,
+    /// Empty unless asked for.
+    own: Vec<Count>,
     seen: Vec<bool>,
-    touched: Vec<StackId>,
+    touched: Vec<u32>,
 }
 
 impl<'a> Below<'a> {
-    fn new(stacks: &'a Stacks) -> Self {
+    fn new(order: &'a Order, own: bool) -> Self {
+        let length = order.nodes.len();
         Below {
-            stacks,
-            weights: vec![Weights::default(); stacks.len()],
-            seen: vec![false; stacks.len()],
+            order,
+            all: vec![Count::default(); length],
+            own: vec![Count::default(); if own { length } else { 0 }],
+            seen: vec![false; length],
             touched: Vec::new(),
         }
     }
 
     fn add(&mut self, stack: StackId, count: Count) {
-        self.weights[stack as usize].own.add(count);
-        let mut at = stack;
-        while at != Stacks::ROOT && !self.seen[at as usize] {
+        let mut at = self.order.places[stack as usize];
+        self.all[at as usize].add(count);
+        if let Some(own) = self.own.get_mut(at as usize) {
+            own.add(count);
+        }
+        while at != 0 && !self.seen[at as usize] {
             self.seen[at as usize] = true;
             self.touched.push(at);
-            at = self.stacks.get(at).parent;
+            at = self.order.nodes[at as usize].0;
         }
     }
 
     /// Visits all stacks, callers before what they called, and forgets them.
-    fn walk(&mut self, order: &Order, mut visit: impl FnMut(Step)) {
-        let stacks = self.stacks;
+    fn walk(&mut self, mut visit: impl FnMut(Step)) {
+        let nodes = &self.order.nodes;
         let mut touched = std::mem::take(&mut self.touched);
-        touched.sort_unstable_by_key(|stack| order.0[*stack as usize]);
-        for stack in touched.iter().rev() {
-            let weights = &mut self.weights[*stack as usize];
-            let own = weights.own;
-            weights.all.add(own);
-            let all = weights.all;
-            self.weights[stacks.get(*stack).parent as usize]
-                .all
-                .add(all);
+        if touched.len() > nodes.len() / 16 {
+            // Looking at all is faster than sorting.
+            touched.clear();
+            let all = (0_u32..).zip(&self.seen);
+            touched.extend(all.filter(|(_, seen)| **seen).map(|(place, _)| place));
+        } else {
+            touched.sort_unstable();
         }
-        let frame_of = |stack: StackId| (stack != Stacks::ROOT).then(|| stacks.get(stack).frame);
-        let mut path: Vec<StackId> = Vec::new();
-        for stack in touched.drain(..) {
-            let node = stacks.get(stack);
-            while let Some(last) = path.pop_if(|last| *last != node.parent) {
-                let last = stacks.get(last);
-                visit(Step::Leave(last, frame_of(last.parent)));
+        for place in touched.iter().rev() {
+            let all = self.all[*place as usize];
+            self.all[nodes[*place as usize].0 as usize].add(all);
+        }
+        let frame_of = |place: u32| (place != 0).then(|| nodes[place as usize].1);
+        let mut path: Vec<u32> = Vec::new();
+        for place in touched.drain(..) {
+            let (caller, frame) = nodes[place as usize];
+            while let Some(last) = path.pop_if(|last| *last != caller) {
+                let (caller, frame) = nodes[last as usize];
+                visit(Step::Leave(frame, frame_of(caller)));
             }
-            let weights = std::mem::take(&mut self.weights[stack as usize]);
-            self.seen[stack as usize] = false;
-            visit(Step::Enter(node, frame_of(node.parent), weights));
-            path.push(stack);
+            let index = place as usize;
+            let weights = Weights {
+                own: self
+                    .own
+                    .get_mut(index)
+                    .map(std::mem::take)
+                    .unwrap_or_default(),
+                all: std::mem::take(&mut self.all[index]),
+            };
+            self.seen[index] = false;
+            visit(Step::Enter(frame, frame_of(caller), weights));
+            path.push(place);
         }
         while let Some(last) = path.pop() {
-            let last = stacks.get(last);
-            visit(Step::Leave(last, frame_of(last.parent)));
+            let (caller, frame) = nodes[last as usize];
+            visit(Step::Leave(frame, frame_of(caller)));
         }
-        self.weights[Stacks::ROOT as usize] = Weights::default();
+        if let Some(root) = self.all.first_mut() {
+            *root = Count::default();
+        }
         self.touched = touched;
     }
 }
