@@ -135,15 +135,23 @@ pub fn hierarchy(
             columns.push(Column::default());
             continue;
         };
+        let as_own = |level| !totals || keys.depth(level) == 0;
+        if !totals && !keys.of_time() {
+            own_of_cells(profile, event, &keys, &mut growing, options, &mut scratch);
+            columns.push(scratch.finish(&growing, as_own));
+            continue;
+        }
         let hits = Hits::new(event, &keys, &mut growing, options);
         own(profile, &keys, &mut growing, &hits, &mut scratch);
         if totals {
             totals::add(names, &keys, &mut growing, &hits, order, &mut scratch);
         }
-        let as_own = |level| !totals || keys.depth(level) == 0;
         columns.push(scratch.finish(&growing, as_own));
     }
-    Ok(build::build(&growing.nodes, columns))
+    drop(scratch);
+    let nodes = std::mem::take(&mut growing.nodes);
+    drop(growing);
+    Ok(build::build(&nodes, columns))
 }
 
 /// A row while the hierarchy grows.
@@ -389,6 +397,29 @@ impl Scratch {
         self.counts.clear();
         self.estimates.clear();
         column
+    }
+}
+
+/// Self counts where nothing else is needed: hits need not be collected.
+fn own_of_cells(
+    profile: &Profile,
+    event: &EventProfile,
+    keys: &Keys,
+    growing: &mut Growing,
+    options: &HierarchyOptions<'_>,
+    scratch: &mut Scratch,
+) {
+    for (cell, count) in event.counts.iter() {
+        let group = growing.group(Group {
+            part: keys.part(cell.part),
+            slice: 0,
+        });
+        let branch = keys.innermost(profile.leaf(cell.place));
+        let node = growing.end(keys, group, branch);
+        scratch.at(node).own.add(count);
+        if options.estimates {
+            scratch.add_estimate(node, event.counts.estimate(cell.id));
+        }
     }
 }
 
