@@ -280,7 +280,7 @@ fn by_frame_key(
 /// `names` must be those of `profile`.
 pub fn unresolved(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(ModuleId, Count)> {
     by_module_where(profile, events, |frame| {
-        names.functions()[names.of_frame(frame) as usize].is_unknown()
+        names.functions()[names.of_frame(frame) as usize].is_nameless()
     })
 }
 

@@ -137,7 +137,9 @@ impl MemoryPlace {
     /// Its samples and their latencies by data source, the most frequent first.
     pub fn sources(&self) -> Vec<(DataSource, &Latency)> {
         let sources = self.sources.iter();
-        let mut all: Vec<_> = sources.map(|(source, latency)| (*source, latency)).collect();
+        let mut all: Vec<_> = sources
+            .map(|(source, latency)| (*source, latency))
+            .collect();
         all.sort_unstable_by_key(|(source, latency)| (std::cmp::Reverse(latency.samples), *source));
         all
     }

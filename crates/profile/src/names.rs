@@ -20,7 +20,8 @@ pub type FunctionId = u32;
 pub struct FunctionName {
     /// The module.
     pub module: ModuleId,
-    /// The name, or [`UNKNOWN`] for all places of the module that have none.
+    /// The name; without one `[0x1234]`, where it starts in its module, or [`UNKNOWN`] for all places of the module of
+    /// which not even that is known.
     pub name: String,
     /// Whether it stands for the function's code inside of others, into which the compiler put it; what it has of its
     /// own is another function.
@@ -32,7 +33,15 @@ impl FunctionName {
     pub fn is_unknown(&self) -> bool {
         self.name == UNKNOWN
     }
+
+    /// Whether it has no name: its places are unknown, or all that is known is where it starts.
+    pub fn is_nameless(&self) -> bool {
+        self.is_unknown() || self.name.starts_with(NAMELESS)
+    }
 }
+
+/// How the place of a function without a name begins.
+const NAMELESS: &str = "[0x";
 
 /// The index of a [`SourceLine`] in [`Names`].
 pub type LineId = u32;
@@ -307,13 +316,17 @@ fn name_module(
         // Two functions may share a name, such as static ones of two sources: their start tells them apart.
         let symbol = match symbols.function(address) {
             Some(function) => (function.start, function.raw_name),
-            None => (0, UNKNOWN),
+            // A stripped file's unwind tables tell at least where the function starts.
+            None => match symbols.extent(address) {
+                Some(extent) => (extent.start, NAMELESS),
+                None => (0, UNKNOWN),
+            },
         };
         let id = *ids.entry(symbol).or_insert_with(|| {
-            result.names.push(if shown.demangled {
-                demangle(symbol.1).into_owned()
-            } else {
-                symbol.1.to_owned()
+            result.names.push(match symbol {
+                (start, NAMELESS) => format!("{NAMELESS}{start:x}]"),
+                (_, name) if shown.demangled => demangle(name).into_owned(),
+                (_, name) => name.to_owned(),
             });
             // There are no more names than frames, whose number fits.
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)

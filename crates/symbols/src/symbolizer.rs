@@ -266,11 +266,17 @@ impl<'a> Loading<'a> {
             );
         }
         if is_stripped {
-            if self.wanted.is_none() {
-                self.extents = Extents::read(&image, |address| {
-                    target.place(address).map(|(_, offset)| offset)
+            // Of the wanted addresses, as the file has them.
+            let wanted = self.wanted.map(|wanted| {
+                let addresses = wanted.iter().filter_map(|offset| {
+                    let mut segments = segments.iter();
+                    segments.find_map(|segment| segment.address_of(*offset))
                 });
-            }
+                addresses.collect::<Vec<u64>>()
+            });
+            self.extents = Extents::read(&image, wanted.as_deref(), |address| {
+                target.place(address).map(|(_, offset)| offset)
+            });
             if image.damage.is_none() {
                 self.stripped = Some((path.to_path_buf(), build_id.map(<[u8]>::to_vec)));
             }

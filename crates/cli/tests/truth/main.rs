@@ -10,6 +10,7 @@ mod inline;
 mod jit;
 mod lines;
 mod programs_of_the_machine;
+mod stripped;
 mod table;
 mod trees;
 

@@ -297,7 +297,7 @@ fn parse_ours(json: &serde_json::Value) -> Table {
             let percent = |index: usize| format!("{:.2}", cells[index].as_f64().expect("a number"));
             Row {
                 module: string(&cells[module]),
-                name: string(&cells[function]),
+                name: with_unknown(string(&cells[function])),
                 total: percent(total),
                 own: percent(own),
                 samples: cells[samples].as_u64().expect("a count"),
@@ -309,6 +309,15 @@ fn parse_ours(json: &serde_json::Value) -> Table {
         table.insert(columns[samples].1.clone(), rows.collect());
     }
     table
+}
+
+/// A function without a name is where it starts for us (`[0x1234]`), and an address for perf.
+pub fn with_unknown(name: String) -> String {
+    if name.starts_with("[0x") || name.starts_with(UNKNOWN) {
+        UNKNOWN.to_owned()
+    } else {
+        name
+    }
 }
 
 pub fn array(value: &serde_json::Value) -> &[serde_json::Value] {

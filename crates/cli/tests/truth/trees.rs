@@ -1,7 +1,7 @@
 //! Call trees and stacks: the same stacks as perf's, from frame pointers and from copies of the stack.
 
 use crate::compare::assert_equal_with;
-use crate::table::{Recording, Row, Table, UNKNOWN, array, string};
+use crate::table::{Recording, Row, Table, UNKNOWN, array, string, with_unknown};
 use crate::{BOTH, Recorder, record};
 use dioptra_testprograms::{self as programs, or_skip};
 use std::collections::BTreeMap;
@@ -24,11 +24,8 @@ fn folded(recording: &Recording, direction: &str) -> BTreeMap<Vec<String>, u64> 
     for row in array(&json["rows"]) {
         let id = row["id"].as_u64().expect("an id");
         let cells = array(&row["cells"]);
-        let mut name = string(&cells[function]);
-        // Addresses without a name that follow each other are one row.
-        if name.starts_with(UNKNOWN) {
-            name = UNKNOWN.to_owned();
-        }
+        // Addresses without a name that follow each other may be one row.
+        let name = with_unknown(string(&cells[function]));
         // The exact total stands beside the percentage.
         let ratio = &row["ratios"]["total_percent"];
         assert_eq!(ratio[1].as_u64(), Some(whole), "{row} {total}");
