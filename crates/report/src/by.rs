@@ -1,12 +1,17 @@
-//! A profile's table by function, module, process or thread.
+//! Tables of one profile, or of the sum of several: rows along one dimension, or several as levels of a tree.
 
-use crate::profile_facts::profile_facts;
-use crate::{Cell, Column, ColumnKind, Direction, Table, TableError, Unit};
-use dioptra_perfevents::{Attr, event_type};
-use dioptra_profile::{
-    AggregateRow, Dimension, EventProfile, FunctionName, Names, Profile, SelfAndTotal, UNKNOWN,
-    aggregate,
+use crate::columns::{Context, EventColumns, NumberOptions};
+use crate::derived::Derived;
+use crate::grid::{Grid, GridOptions, Match, Measure, slices};
+use crate::labels::{Labels, word};
+use crate::profile_facts::{block_facts, multiplex_facts, profile_facts};
+use crate::{
+    Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
+    Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
 };
+use dioptra_profile::{Dimension, EventProfile, Names, Profile, Slices, TimeSlices};
+use serde_json::json;
+use std::num::NonZeroU32;
 
 /// Which table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,215 +24,405 @@ pub struct ByOptions {
     pub events: Option<Vec<usize>>,
 }
 
+/// Which table, of one profile or several.
+#[derive(Clone, Debug)]
+pub struct ReportOptions<'a> {
+    /// What rows are; several are levels, the first one outermost.
+    pub by: &'a [Dimension],
+    /// Whether to show totals beside self counts; needs profiles with call chains.
+    pub children: bool,
+    /// Which events have columns.
+    pub events: &'a [TableEvent],
+    /// Which columns events have.
+    pub shown: ShownNumbers,
+    /// What percentages are of.
+    pub percent_of: PercentOf,
+    /// Whether cells have standard errors. They know each sample's weight if the profiles do
+    /// ([`dioptra_profile::LoadPlan::errors`]).
+    pub errors: bool,
+    /// Values that rest on fewer samples are marked, where they are shares of a row or errors are shown.
+    pub few: u64,
+    /// Derived columns.
+    pub metrics: &'a [MetricColumns<'a>],
+    /// How time is cut, for [`Dimension::Time`].
+    pub slices: Slices,
+}
+
+impl Default for ReportOptions<'_> {
+    /// Functions, without any event.
+    fn default() -> Self {
+        ReportOptions {
+            by: &[Dimension::Function],
+            children: false,
+            events: &[],
+            shown: ShownNumbers::default(),
+            percent_of: PercentOf::Column,
+            errors: false,
+            few: 10,
+            metrics: &[],
+            slices: Slices::Number(const { NonZeroU32::new(20).unwrap() }),
+        }
+    }
+}
+
 /// Builds the table of `profile`, sorted by the first event's total or self share, largest first.
 ///
 /// For each event there are the columns `total_percent` (with [`ByOptions::children`]), `self_percent`, `samples` and
-/// `weight`; with several events the second one's end in `_2`, and so on. Then come the names: `module`, `function`,
-/// `pid`, `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, as the dimension asks; where
-/// inlined functions are known, `inlined` tells which rows are theirs.
+/// `weight`, and where counters took turns `scaled_percent` and `scaled`; with several events the second one's end in
+/// `_2`, and so on. Then come the names, as the dimension asks: see [`report`].
 ///
 /// # Errors
 /// [`TableError`] if the table contradicts itself, which no profile leads to unless it has more rows than fit.
-pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table, TableError> {
-    let events = options
-        .events
-        .clone()
-        .unwrap_or_else(|| profile.sampled_events());
-    let events: Vec<usize> = events
-        .into_iter()
-        .filter(|index| *index < profile.events().len())
-        .collect();
-    let columns: Vec<EventColumns> = events
+pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table, ReportError> {
+    let input = Input {
+        profile,
+        names,
+        blocks: None,
+        label: "",
+    };
+    let mut events = TableEvent::all(&[profile]);
+    if let Some(wanted) = &options.events {
+        events = wanted
+            .iter()
+            .filter_map(|index| {
+                Some(TableEvent {
+                    name: profile.events().get(*index)?.name().to_owned(),
+                    of: vec![Some(*index)],
+                })
+            })
+            .collect();
+    }
+    report(
+        &[input],
+        &ReportOptions {
+            by: &[options.by],
+            children: options.children,
+            events: &events,
+            ..ReportOptions::default()
+        },
+    )
+}
+
+/// Builds the table of the sum of `inputs`, of which rows are the same where they have the same names: modules the same
+/// build id, else the same path; processes and threads the same numbers and name.
+///
+/// After the columns of each event (see [`by()`]) come the derived ones, then the names: `module`, `function`, `pid`,
+/// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks; where
+/// inlined functions are known, `inlined` tells which rows are theirs.
+///
+/// With several dimensions rows have parents, and a row's own counts are the sum of those of the rows below. Then
+/// `name` names a row, `level` says by what, and the other names, which only programs read, are those of the row and
+/// the rows above it. Rows are sorted by their share, largest first, slices of time by their start.
+///
+/// # Errors
+/// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
+pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
+    let labels = Labels {
+        has_inlined: inputs.iter().any(|input| input.names.has_inlined()),
+        tasks_by_name: false,
+        slices: if options.by.contains(&Dimension::Time) {
+            slices(inputs, options.slices)
+        } else {
+            TimeSlices::default()
+        },
+    };
+    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+    let recorded = TableEvent::all(&profiles);
+    let derived: Vec<Derived<'_>> = options
+        .metrics
         .iter()
-        .map(|index| EventColumns::new(&profile.events()[*index], options.children))
+        .map(|of| Derived::new(of, inputs, &recorded))
+        .collect();
+    // Shown events come first, then all that formulas may need, in the order that they are bound to.
+    let mut counted = options.events.to_vec();
+    if derived
+        .iter()
+        .any(|derived| derived.inputs().next().is_some())
+    {
+        counted.extend(recorded.iter().cloned());
+    }
+    let grid = Grid::new(
+        inputs,
+        &labels,
+        &GridOptions {
+            levels: options.by,
+            events: &counted,
+            children: options.children,
+            estimates: options.errors
+                || !options.metrics.is_empty()
+                || is_scaled(inputs, options.events),
+            apart: false,
+            matching: Match::Equal,
+        },
+    )?;
+    let number_options = NumberOptions {
+        children: options.children,
+        shown: options.shown,
+        percent_of: options.percent_of,
+        errors: options.errors,
+        few: options.few,
+    };
+    let columns: Vec<EventColumns> = options
+        .events
+        .iter()
+        .map(|event| EventColumns::new(&event.name, &events_of(event, inputs), number_options))
         .collect();
     let mut heads = Vec::new();
     for (place, event) in columns.iter().enumerate() {
         event.push_heads(place, &mut heads);
     }
     let numbers = heads.len();
-    heads.extend(name_heads(options.by, names.has_inlined()));
+    derived
+        .iter()
+        .for_each(|derived| derived.push_heads(&mut heads));
+    let firsts = NameColumns::push_heads(&labels, options.by, &mut heads);
     let mut table = Table::new(heads);
-    for row in aggregate(profile, names, options.by, &events) {
+    let shown = options.events.len();
+    let totals = totals(&grid, counted.len());
+    let mut evaluators: Vec<_> = derived
+        .iter()
+        .map(|derived| derived.evaluator(totals.get(shown..).unwrap_or_default()))
+        .collect();
+    for (index, row) in grid.rows.iter().enumerate() {
         let mut cells = Vec::with_capacity(table.columns.len());
-        for (event, count) in columns.iter().zip(&row.counts) {
-            event.push_cells(*count, &mut cells);
+        let mut notes = Vec::new();
+        let measures = grid.measures(index, 0);
+        for (place, event) in columns.iter().enumerate() {
+            let context = Context {
+                first: (place > 0).then(|| measures[0]),
+                above: row.parent.map(|parent| grid.measure(parent, 0, place)),
+            };
+            event.push(measures[place], context, &mut cells, &mut notes);
         }
-        push_names(profile, names, options.by, &row, &mut cells);
-        table.push(None, cells)?;
-    }
-    // The last order decides first: names only among equals, earlier events before later ones.
-    for column in (numbers..table.columns.len()).rev() {
-        table.sort_by(column, Direction::Ascending)?;
-    }
-    for column in (0..numbers).rev() {
-        if table.columns[column].unit == Unit::Percent {
-            table.sort_by(column, Direction::Descending)?;
+        for (derived, evaluator) in derived.iter().zip(&mut evaluators) {
+            let of_formulas = measures.get(shown..).unwrap_or_default();
+            derived.push(evaluator, of_formulas, &mut cells, &mut notes);
         }
+        let above = row.parent.map(|parent| &table.rows[parent].cells);
+        firsts.push_cells(
+            &labels,
+            &inputs[row.input],
+            (row.level, row.key),
+            above,
+            &mut cells,
+        );
+        // Rows have the ids that their places give them.
+        let parent = row.parent.map(|parent| table.rows[parent].id);
+        table.push_noted(parent, cells, notes)?;
     }
-    table.facts = profile_facts(profile, names, &events);
+    sort(
+        &mut table,
+        numbers,
+        firsts.first,
+        options.by.contains(&Dimension::Time),
+    )?;
+    for (input, place) in inputs.iter().zip(0..) {
+        table
+            .facts
+            .append(facts_of(input, place, options.events, inputs.len() > 1));
+    }
+    if inputs.len() > 1 {
+        add_recorded_facts(&mut table.facts, options.events);
+    }
+    if options.percent_of == PercentOf::Total {
+        table.facts.add(
+            Severity::Info,
+            "percent_of",
+            "percentages are of the whole recording, with what the filters dropped",
+            "total",
+        );
+    }
+    derived
+        .iter()
+        .for_each(|derived| derived.add_facts(&mut table.facts));
+    add_few(&mut table, options.few);
     Ok(table)
 }
 
-/// The columns of one event.
-pub(crate) struct EventColumns {
-    name: String,
-    weight: u64,
-    weight_unit: Option<Unit>,
-    children: bool,
-}
-
-impl EventColumns {
-    pub(crate) fn new(event: &EventProfile, children: bool) -> Self {
-        EventColumns {
-            name: event.name().to_owned(),
-            weight: event.total().weight,
-            weight_unit: event.weighs_events().then(|| weight_unit(event.attr())),
-            children,
-        }
-    }
-
-    pub(crate) fn push_heads(&self, place: usize, heads: &mut Vec<Column>) {
-        let mut push = |id: &str, name: &str, kind, unit| {
-            let id = match place {
-                0 => id.to_owned(),
-                _ => format!("{id}_{}", place + 1),
-            };
-            heads.push(Column::new(id, name, kind, unit).of_event(&*self.name));
-        };
-        if self.children {
-            push("total_percent", "total", ColumnKind::Ratio, Unit::Percent);
-        }
-        push("self_percent", "self", ColumnKind::Ratio, Unit::Percent);
-        push("samples", "samples", ColumnKind::Count, Unit::Samples);
-        if let Some(unit) = &self.weight_unit {
-            let name = if *unit == Unit::Nanoseconds {
-                "time"
-            } else {
-                "events"
-            };
-            push("weight", name, ColumnKind::Weight, unit.clone());
-        }
-    }
-
-    pub(crate) fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell>) {
-        if self.children {
-            cells.push(Cell::ratio(count.total.weight, self.weight));
-        }
-        cells.push(Cell::ratio(count.own.weight, self.weight));
-        cells.push(Cell::Count(count.own.samples));
-        if self.weight_unit.is_some() {
-            cells.push(Cell::Count(count.own.weight));
-        }
-    }
-}
-
-/// What an event's periods count.
-pub(crate) fn weight_unit(attr: &Attr) -> Unit {
-    /// `PERF_COUNT_SW_CPU_CLOCK` and `PERF_COUNT_SW_TASK_CLOCK` count nanoseconds.
-    const CLOCKS: [u64; 2] = [0, 1];
-    if attr.kind == event_type::SOFTWARE && CLOCKS.contains(&attr.config) {
-        Unit::Nanoseconds
-    } else {
-        Unit::Events
-    }
-}
-
-/// The columns that name a function: with inlined functions one more tells which ones are.
-pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
-    if has_inlined {
-        &["module", "inlined", "function"]
-    } else {
-        &["module", "function"]
-    }
-}
-
-/// The cell that tells whether a function's row is of its code inside of others.
-pub(crate) fn inlined_cell(function: &FunctionName) -> Cell {
-    if function.is_inlined {
-        Cell::name("inlined")
-    } else {
-        Cell::Empty
-    }
-}
-
-fn name_heads(by: Dimension, has_inlined: bool) -> Vec<Column> {
-    let names: &[&str] = match by {
-        Dimension::Function => function_heads(has_inlined),
-        Dimension::Module => &["module"],
-        Dimension::Process => &["pid", "process"],
-        Dimension::Thread => &["pid", "tid", "thread"],
-        Dimension::Cpu => &["cpu"],
-        Dimension::Address => &["module", "address", "function"],
-        Dimension::Line | Dimension::OutermostLine => &["module", "file", "line"],
-        // The rest of a list that may grow has at least its key to show.
-        _ => &["key"],
-    };
-    names
-        .iter()
-        .map(|name| {
-            let kind = match *name {
-                "address" => ColumnKind::Address,
-                _ => ColumnKind::Name,
-            };
-            Column::new(*name, *name, kind, Unit::None)
-        })
+/// The profiles' events of a table's event.
+pub(crate) fn events_of<'a>(event: &TableEvent, inputs: &[Input<'a>]) -> Vec<&'a EventProfile> {
+    let each = event.of.iter().zip(inputs);
+    each.filter_map(|(index, input)| input.profile.events().get((*index)?))
         .collect()
 }
 
-fn push_names(
-    profile: &Profile,
-    names: &Names,
-    by: Dimension,
-    row: &AggregateRow,
-    cells: &mut Vec<Cell>,
-) {
-    let key = row.key as usize;
-    let module = |id| Cell::name(profile.modules().get(id).label.as_str());
-    let number = |number: Option<u32>| number.map_or(Cell::Empty, |id| Cell::Count(id.into()));
-    let tasks = profile.tasks();
-    match by {
-        Dimension::Function => {
-            if let Some(function) = names.functions().get(key) {
-                cells.push(module(function.module));
-                if names.has_inlined() {
-                    cells.push(inlined_cell(function));
+fn is_scaled(inputs: &[Input<'_>], events: &[TableEvent]) -> bool {
+    let mut events = events.iter().flat_map(|event| events_of(event, inputs));
+    events.any(EventProfile::is_scaled)
+}
+
+/// The sums of all top rows.
+pub(crate) fn totals(grid: &Grid, events: usize) -> Vec<Measure> {
+    let mut totals = vec![Measure::default(); events];
+    for (index, _) in grid
+        .rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.parent.is_none())
+    {
+        for (total, measure) in totals.iter_mut().zip(grid.measures(index, 0)) {
+            total.add(*measure);
+        }
+    }
+    totals
+}
+
+/// The columns that name rows.
+pub(crate) struct NameColumns {
+    levels: Vec<Dimension>,
+    /// The first one's place in the table.
+    pub first: usize,
+    /// How many there are but for `level` and `name`.
+    details: usize,
+    /// By level: where its cells go among the details.
+    places: Vec<Vec<usize>>,
+}
+
+impl NameColumns {
+    pub(crate) fn push_heads(
+        labels: &Labels,
+        levels: &[Dimension],
+        heads: &mut Vec<Column>,
+    ) -> Self {
+        let mut columns = NameColumns {
+            levels: levels.to_vec(),
+            first: heads.len(),
+            details: 0,
+            places: Vec::new(),
+        };
+        let has_levels = levels.len() > 1;
+        for dimension in levels {
+            let mut places = Vec::new();
+            for mut head in labels.heads(*dimension) {
+                let known = heads[columns.first..]
+                    .iter()
+                    .position(|known| known.id == head.id);
+                places.push(known.unwrap_or(heads.len() - columns.first));
+                if known.is_none() {
+                    head.is_for_programs = has_levels;
+                    heads.push(head);
                 }
-                cells.push(Cell::name(function.name.as_str()));
             }
+            columns.places.push(places);
         }
-        Dimension::Module => cells.push(module(row.key)),
-        Dimension::Process => {
-            cells.push(number(
-                tasks.processes().get(key).map(|process| process.pid),
-            ));
-            cells.push(Cell::name(tasks.process_name(row.key)));
+        columns.details = heads.len() - columns.first;
+        if has_levels {
+            let words: Vec<&str> = levels.iter().map(|level| word(*level)).collect();
+            let level = Column::new("level", "level", ColumnKind::Name, Unit::None);
+            heads.push(level.for_programs());
+            let heading = words.join(" / ");
+            heads.push(Column::new("name", heading, ColumnKind::Name, Unit::None));
         }
-        Dimension::Thread => {
-            let thread = tasks.threads().get(key);
-            let process = thread.and_then(|thread| tasks.processes().get(thread.process as usize));
-            cells.push(number(process.map(|process| process.pid)));
-            cells.push(number(thread.map(|thread| thread.tid)));
-            cells.push(Cell::name(tasks.thread_name(row.key)));
+        columns
+    }
+
+    /// The cells of a row on a level with a key, below a row with these cells.
+    pub(crate) fn push_cells(
+        &self,
+        labels: &Labels,
+        input: &Input<'_>,
+        (level, key): (usize, u32),
+        above: Option<&Vec<Cell>>,
+        cells: &mut Vec<Cell>,
+    ) {
+        let dimension = self.levels[level];
+        if self.levels.len() == 1 {
+            labels.push_cells(input, dimension, key, cells);
+            return;
         }
-        Dimension::Cpu => cells.push(number(Some(row.key).filter(|cpu| *cpu != u32::MAX))),
-        Dimension::Address => {
-            let frame = profile.frames().get(row.key);
-            cells.push(module(frame.module));
-            cells.push(Cell::Address(frame.address));
-            let function = names.functions().get(names.of_frame(row.key) as usize);
-            cells.push(function.map_or(Cell::Empty, |function| Cell::name(&*function.name)));
+        let first = cells.len();
+        match above {
+            Some(above) => cells.extend_from_slice(&above[self.first..self.first + self.details]),
+            None => cells.resize(first + self.details, Cell::Empty),
         }
-        Dimension::Line | Dimension::OutermostLine => {
-            if let Some(line) = names.lines().get(key) {
-                cells.push(module(line.module));
-                cells.push(match &line.file {
-                    Some(file) => Cell::name(&**file),
-                    None => Cell::name(UNKNOWN),
-                });
-                cells.push(number(line.line));
-            }
+        let mut own = Vec::new();
+        labels.push_cells(input, dimension, key, &mut own);
+        for (place, cell) in self.places[level].iter().zip(own) {
+            cells[first + place] = cell;
         }
-        _ => cells.push(Cell::Count(row.key.into())),
+        cells.push(Cell::name(word(dimension)));
+        let above = &self.levels[..level];
+        cells.push(Cell::name(labels.text(input, dimension, key, above)));
+    }
+}
+
+/// The last order decides first: names only among equals, earlier events before later ones.
+fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Result<(), TableError> {
+    // The details of names before their texts: numbers in the order of numbers.
+    for column in (names..table.columns.len()).rev() {
+        table.sort_by(column, Direction::Ascending)?;
+    }
+    let is_percent = |column: &Column| column.unit == Unit::Percent;
+    let any = table.columns[..numbers].iter().any(is_percent);
+    for column in (0..numbers).rev() {
+        if is_percent(&table.columns[column]) || !any {
+            table.sort_by(column, Direction::Descending)?;
+        }
+    }
+    if let Some(start) = table.column_index("start").filter(|_| by_time) {
+        table.sort_by(start, Direction::Ascending)?;
+    }
+    Ok(())
+}
+
+/// The facts of one profile; where there are several, each tells of which.
+pub(crate) fn facts_of(
+    input: &Input<'_>,
+    place: usize,
+    events: &[TableEvent],
+    several: bool,
+) -> Facts {
+    let indices: Vec<usize> = events.iter().filter_map(|event| event.of[place]).collect();
+    let mut facts = profile_facts(input.profile, input.names, &indices);
+    multiplex_facts(&mut facts, input.profile, &indices);
+    if let Some(blocks) = input.blocks {
+        block_facts(&mut facts, input.profile, blocks);
+    }
+    if !several {
+        return facts;
+    }
+    let mut told = Facts::new();
+    for fact in &facts {
+        told.add(
+            fact.severity,
+            fact.id.as_str(),
+            format!("{}: {}", input.label, fact.text),
+            json!({"profile": input.label, "value": fact.value}),
+        );
+    }
+    told
+}
+
+/// Tells which events are not of all profiles.
+pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent]) {
+    for event in events {
+        let recorded = event.of.iter().flatten().count();
+        if recorded < event.of.len() {
+            facts.add(
+                Severity::Loss,
+                "event_not_in_all",
+                format!(
+                    "{} was recorded in {recorded} of {} profiles only",
+                    event.name,
+                    event.of.len()
+                ),
+                json!({"event": event.name, "profiles": recorded}),
+            );
+        }
+    }
+}
+
+/// Says what marks mean, where there are any.
+pub(crate) fn add_few(table: &mut Table, few: u64) {
+    let is_few = |mark: &Option<Mark>| *mark == Some(Mark::FewSamples);
+    let notes = table.rows.iter().flat_map(|row| &row.notes);
+    let count = notes.filter(|note| is_few(&note.mark)).count();
+    if count > 0 {
+        table.facts.add(
+            Severity::Info,
+            "few_samples",
+            format!("values that end in ? rest on fewer than {few} samples"),
+            count,
+        );
     }
 }

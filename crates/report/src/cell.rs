@@ -17,6 +17,13 @@ pub enum Cell {
         /// What it is compared with; zero makes the ratio undefined, which every rendering shows as no value.
         denominator: u64,
     },
+    /// The exact difference of two sums, shown with its sign.
+    Difference {
+        /// From what is taken away: the later one of two profiles.
+        minuend: u64,
+        /// What is taken away: the earlier one.
+        subtrahend: u64,
+    },
     /// An address, absolute or relative to its module.
     Address(u64),
     /// An estimate or any other number that is no sum, in the column's unit.
@@ -77,10 +84,22 @@ impl Cell {
                 }
                 scale * numerator as f64 / denominator as f64
             }
+            Cell::Difference { .. } => self.difference().unwrap_or(0) as f64,
             Cell::Real { value, .. } => value,
             Cell::Name(_) | Cell::Address(_) | Cell::Empty => return None,
         };
         value.is_finite().then_some(value)
+    }
+
+    /// The exact difference, if the cell is one.
+    pub(crate) fn difference(&self) -> Option<i128> {
+        match *self {
+            Cell::Difference {
+                minuend,
+                subtrahend,
+            } => Some(i128::from(minuend) - i128::from(subtrahend)),
+            _ => None,
+        }
     }
 
     /// The standard error, if the cell has a usable one (finite, not negative).
@@ -100,7 +119,7 @@ impl Cell {
             Cell::Empty => true,
             Cell::Ratio { denominator, .. } => *denominator == 0,
             Cell::Real { value, .. } => !value.is_finite(),
-            Cell::Name(_) | Cell::Count(_) | Cell::Address(_) => false,
+            Cell::Name(_) | Cell::Count(_) | Cell::Address(_) | Cell::Difference { .. } => false,
         }
     }
 
@@ -128,6 +147,9 @@ impl Cell {
                     denominator: d,
                 },
             ) => (u128::from(*a) * u128::from(*d)).cmp(&(u128::from(*c) * u128::from(*b))),
+            (Cell::Difference { .. }, Cell::Difference { .. }) => {
+                self.difference().cmp(&other.difference())
+            }
             _ => self.rank().cmp(&other.rank()).then_with(|| {
                 let value = |cell: &Cell| cell.value(scale).unwrap_or(0.0);
                 value(self).total_cmp(&value(other))
@@ -139,7 +161,7 @@ impl Cell {
     fn rank(&self) -> u8 {
         match self {
             Cell::Empty => 0,
-            Cell::Count(_) | Cell::Ratio { .. } | Cell::Real { .. } => 1,
+            Cell::Count(_) | Cell::Ratio { .. } | Cell::Real { .. } | Cell::Difference { .. } => 1,
             Cell::Address(_) => 2,
             Cell::Name(_) => 3,
         }

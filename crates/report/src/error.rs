@@ -1,5 +1,6 @@
 //! What can go wrong with a table.
 
+use dioptra_profile::SelectError;
 use thiserror::Error;
 
 /// A table that contradicts itself. Each of these is a mistake of the code that built the table, not of its user.
@@ -79,6 +80,18 @@ pub enum TableError {
         /// How many columns the table has.
         columns: usize,
     },
+}
+
+/// Why there is no table of a profile.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// The table contradicts itself.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// The profile was loaded without what the table needs.
+    #[error(transparent)]
+    Profile(#[from] SelectError),
 }
 
 /// Why a table could not be written.

@@ -54,16 +54,27 @@ impl Format {
         limit: Option<usize>,
         out: impl Write,
     ) -> Result<(), RenderError> {
+        let options = TextOptions {
+            limit,
+            ..TextOptions::default()
+        };
+        self.write_with(table, &options, out)
+    }
+
+    /// As [`Format::write`], with all that can be said of text.
+    ///
+    /// # Errors
+    /// As [`Format::write`].
+    pub fn write_with(
+        self,
+        table: &mut Table,
+        options: &TextOptions,
+        out: impl Write,
+    ) -> Result<(), RenderError> {
         if self == Format::Text {
-            return write_text(
-                table,
-                &TextOptions {
-                    limit,
-                    ..TextOptions::default()
-                },
-                out,
-            );
+            return write_text(table, options, out);
         }
+        let limit = options.limit;
         if let Some(limit) = limit {
             table.limit(limit)?;
         }

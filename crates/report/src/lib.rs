@@ -8,12 +8,18 @@
 //! Text and JSON show the facts themselves; CSV has no place for them, so a caller that writes CSV prints them with
 //! [`Facts::write_text`] on standard error.
 
+mod blocks;
 mod by;
 mod cell;
+mod columns;
+mod derived;
+mod diff;
 mod error;
 mod escape;
 mod facts;
 mod format;
+mod grid;
+mod labels;
 mod machine;
 mod number;
 mod order;
@@ -22,14 +28,20 @@ mod table;
 mod text;
 mod tree;
 
-pub use by::{ByOptions, by};
+pub use blocks::{BlockPlace, Blocks};
+pub use by::{ByOptions, ReportOptions, by, report};
 pub use cell::Cell;
-pub use error::{RenderError, TableError};
+pub use columns::{PercentOf, ShownNumbers};
+pub use derived::MetricColumns;
+pub use diff::{DiffOptions, Normalize, diff};
+pub use error::{RenderError, ReportError, TableError};
 pub use escape::{display_width, escape};
 pub use facts::{Fact, Facts, Severity};
 pub use format::{Format, UnknownFormat};
+pub use grid::TableEvent;
+pub use labels::Input;
 pub use machine::{write_csv, write_json};
 pub use order::LeftOut;
-pub use table::{Column, ColumnKind, Direction, Row, Table, Unit};
+pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
 pub use tree::{TreeOptions, tree};

@@ -10,12 +10,14 @@ use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
 
 use crate::order::Place;
-use crate::table::{PARENT_ROW_ID, ROW_ID, STANDARD_ERROR};
-use crate::{Cell, RenderError, Row, Table};
+use crate::table::{NOTE, PARENT_ROW_ID, ROW_ID, STANDARD_ERROR};
+use crate::{Cell, Mark, RenderError, Row, Table};
 
 /// Writes `table` as CSV: RFC 4180 with lines that end in LF, column ids in the first row, UTF-8.
 ///
 /// - A column with standard errors is followed by a column of them, named after it plus `_standard_error`.
+/// - A column with marked cells is followed by a column that tells the marks, named after it plus `_note`:
+///   `few_samples`, `partial`, or `missing: ` and the inputs that were not recorded.
 /// - If rows form a tree, the columns `row_id` and `parent_row_id` come first; parents come before their children.
 /// - Names are quoted only where they must be, and else written as they are: control characters and a leading `=`
 ///   too, since this is for programs. A name that is empty is `""`, a cell without a value nothing at all.
@@ -32,8 +34,11 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
             table
                 .rows
                 .iter()
-                .any(|row| row.cells[column].standard_error().is_some())
+                .any(|row| row.standard_error(column).is_some())
         })
+        .collect();
+    let with_note: Vec<bool> = (0..table.columns.len())
+        .map(|column| table.rows.iter().any(|row| row.mark(column).is_some()))
         .collect();
     let mut out = BufWriter::new(out);
     let mut record = Record {
@@ -45,10 +50,13 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
         record.text(ROW_ID)?;
         record.text(PARENT_ROW_ID)?;
     }
-    for (column, with_error) in table.columns.iter().zip(&with_error) {
+    for (index, column) in table.columns.iter().enumerate() {
         record.text(&column.id)?;
-        if *with_error {
+        if with_error[index] {
             record.text(&format!("{}{STANDARD_ERROR}", column.id))?;
+        }
+        if with_note[index] {
+            record.text(&format!("{}{NOTE}", column.id))?;
         }
     }
     record.end()?;
@@ -63,12 +71,19 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
                 Cell::Name(name) => record.text(name)?,
                 Cell::Count(count) => record.raw(count)?,
                 Cell::Address(address) => record.raw(format_args!("{address:#x}"))?,
+                Cell::Difference { .. } => record.optional(cell.difference())?,
                 Cell::Empty | Cell::Ratio { .. } | Cell::Real { .. } => {
                     record.optional(cell.value(table.columns[index].unit.scale()).map(Shortest))?;
                 }
             }
             if with_error[index] {
-                record.optional(cell.standard_error().map(Shortest))?;
+                record.optional(row.standard_error(index).map(Shortest))?;
+            }
+            if with_note[index] {
+                match row.mark(index) {
+                    Some(mark) => record.text(&mark.id())?,
+                    None => record.optional(None::<u32>)?,
+                }
             }
         }
         record.end()?;
@@ -151,7 +166,7 @@ impl<W: Write> Record<'_, W> {
 ///
 /// A cell is a string (names, addresses), a number or null (no value). What a number cannot hold stands beside the
 /// cells, by column id, in rows that have it: `ratios` has the exact numerator and denominator before scaling,
-/// `standard_errors` the errors in the column's unit. A column's `parent` is a column id, a row's a row id; parents
+/// `standard_errors` the errors in the column's unit, `notes` what to think of a value, as in CSV. A column's `parent` is a column id, a row's a row id; parents
 /// come before their children.
 ///
 /// # Errors
@@ -216,7 +231,7 @@ impl Serialize for JsonRow<'_> {
         if cells.iter().any(|cell| matches!(cell, Cell::Ratio { .. })) {
             object.serialize_entry(
                 "ratios",
-                &Beside(self, |cell| match *cell {
+                &Beside(self, |row, column| match row.cells[column] {
                     Cell::Ratio {
                         numerator,
                         denominator,
@@ -225,8 +240,12 @@ impl Serialize for JsonRow<'_> {
                 }),
             )?;
         }
-        if cells.iter().any(|cell| cell.standard_error().is_some()) {
-            object.serialize_entry("standard_errors", &Beside(self, Cell::standard_error))?;
+        if (0..cells.len()).any(|column| self.row.standard_error(column).is_some()) {
+            object.serialize_entry("standard_errors", &Beside(self, Row::standard_error))?;
+        }
+        if self.row.notes.iter().any(|note| note.mark.is_some()) {
+            let mark = |row: &Row, column| row.mark(column).map(Mark::id);
+            object.serialize_entry("notes", &Beside(self, mark))?;
         }
         object.end()
     }
@@ -243,6 +262,7 @@ impl Serialize for JsonCells<'_> {
                 Cell::Name(name) => list.serialize_element(name)?,
                 Cell::Count(count) => list.serialize_element(count)?,
                 Cell::Address(address) => list.serialize_element(&format!("{address:#x}"))?,
+                Cell::Difference { .. } => list.serialize_element(&cell.difference())?,
                 Cell::Empty | Cell::Ratio { .. } | Cell::Real { .. } => {
                     list.serialize_element(&cell.value(column.unit.scale()))?;
                 }
@@ -253,12 +273,13 @@ impl Serialize for JsonCells<'_> {
 }
 
 /// What some of a row's cells have besides their value, by column id.
-struct Beside<'a, T>(&'a JsonRow<'a>, fn(&Cell) -> Option<T>);
+struct Beside<'a, T>(&'a JsonRow<'a>, fn(&Row, usize) -> Option<T>);
 
 impl<T: Serialize> Serialize for Beside<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let JsonRow { table, row } = self.0;
-        let cells = table.columns.iter().zip(&row.cells);
-        serializer.collect_map(cells.filter_map(|(column, cell)| Some((&column.id, self.1(cell)?))))
+        let columns = table.columns.iter().enumerate();
+        let beside = columns.filter_map(|(index, column)| Some((&column.id, self.1(row, index)?)));
+        serializer.collect_map(beside)
     }
 }

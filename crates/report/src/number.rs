@@ -1,5 +1,6 @@
 //! Numbers as people read them. Programs get full precision from CSV and JSON.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 
 use crate::escape::push_escaped;
@@ -15,16 +16,44 @@ pub(crate) fn push_cell(out: &mut String, cell: &Cell, column: &Column) {
             push_nanoseconds(out, *nanoseconds)
         }
         Cell::Count(count) => push_formatted(out, format_args!("{count}")),
+        Cell::Difference {
+            minuend,
+            subtrahend,
+        } => {
+            let sign = match minuend.cmp(subtrahend) {
+                Ordering::Less => "-",
+                Ordering::Equal => "",
+                Ordering::Greater => "+",
+            };
+            out.push_str(sign);
+            let size = minuend.abs_diff(*subtrahend);
+            if column.unit == Unit::Nanoseconds {
+                push_nanoseconds(out, size);
+            } else {
+                push_formatted(out, format_args!("{size}"));
+            }
+        }
         Cell::Ratio { .. } | Cell::Real { .. } => match cell.value(column.unit.scale()) {
             None => out.push('-'),
             Some(value) => {
                 push_real(out, value, &column.unit);
                 if let Some(error) = cell.standard_error() {
-                    out.push_str(" ±");
-                    push_real(out, error, &column.unit);
+                    push_error(out, error, column);
                 }
             }
         },
+    }
+}
+
+/// Appends one standard error of a value.
+pub(crate) fn push_error(out: &mut String, error: f64, column: &Column) {
+    out.push_str(" ±");
+    match column.unit {
+        // Of whole numbers, digits after the point say nothing.
+        Unit::Events | Unit::Samples | Unit::Bytes if (10.0..LARGE).contains(&error) => {
+            push_formatted(out, format_args!("{error:.0}"));
+        }
+        _ => push_real(out, error, &column.unit),
     }
 }
 

@@ -220,6 +220,45 @@ impl Table {
             .add(Severity::Info, "rows_left_out", sentence, value);
         Ok(Some(left_out))
     }
+
+    /// Drops all but the first `limit` rows below each row, with what is below those, and adds how many were left out to
+    /// the facts, as `rows_below_left_out`. Top rows are not limited.
+    ///
+    /// # Errors
+    /// As [`Table::check`]; the table is then unchanged.
+    pub fn limit_below(&mut self, limit: usize) -> Result<(), TableError> {
+        let order = self.display_order()?;
+        // By depth: how many rows there were since the row above.
+        let mut seen: Vec<usize> = Vec::new();
+        let mut keep = vec![false; self.rows.len()];
+        let mut dropped_at = usize::MAX;
+        for place in &order {
+            if place.depth > dropped_at {
+                continue;
+            }
+            dropped_at = usize::MAX;
+            seen.truncate(place.depth + 1);
+            seen.resize(place.depth + 1, 0);
+            seen[place.depth] += 1;
+            keep[place.row] = place.depth == 0 || seen[place.depth] <= limit;
+            if !keep[place.row] {
+                dropped_at = place.depth;
+            }
+        }
+        let before = self.rows.len();
+        let mut keep = keep.into_iter();
+        self.rows.retain(|_| keep.next().unwrap_or(false));
+        let left_out = before - self.rows.len();
+        if left_out > 0 {
+            let sentence = format!(
+                "{left_out} {} below others left out: {limit} below each are shown",
+                plural(left_out)
+            );
+            self.facts
+                .add(Severity::Info, "rows_below_left_out", sentence, left_out);
+        }
+        Ok(())
+    }
 }
 
 /// How many places of `order` belong to the first `limit` top rows.
@@ -295,6 +334,16 @@ mod tests {
     fn a_very_deep_tree_is_walked() {
         let parents: Vec<Option<u32>> = (0..200_000_u32).map(|row| row.checked_sub(1)).collect();
         assert_eq!(order(&tree(&parents)).last(), Some(&(199_999, 199_999)));
+    }
+
+    #[test]
+    fn a_limit_below_each_row() {
+        let mut table = tree(&[None, Some(0), Some(0), Some(1), Some(1), Some(2), None]);
+        table.limit_below(2).unwrap();
+        assert_eq!(table.facts.len(), 0);
+        table.limit_below(1).unwrap();
+        assert_eq!(order(&table), [(0, 0), (1, 1), (3, 2), (6, 0)]);
+        assert_eq!(table.facts.get("rows_below_left_out").unwrap().value, 3);
     }
 
     #[test]

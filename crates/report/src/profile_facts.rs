@@ -1,7 +1,7 @@
 //! What the reader of a profile's table has to know: totals, losses, missing names.
 
-use crate::by::weight_unit;
-use crate::{Cell, Facts, Severity, Unit};
+use crate::columns::weight_unit;
+use crate::{Blocks, Cell, Facts, Severity, Unit};
 use dioptra_profile::{
     Count, Losses, ModuleId, Names, Profile, undescribed, unresolved, without_line,
 };
@@ -70,6 +70,71 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
         add_missing(&mut facts, profile, names, modules, &Missing::LINES);
     }
     facts
+}
+
+/// Tells for how much of the time counters ran that took turns.
+pub(crate) fn multiplex_facts(facts: &mut Facts, profile: &Profile, events: &[usize]) {
+    for event in events.iter().map(|index| &profile.events()[*index]) {
+        let Some(times) = event.multiplexing() else {
+            continue;
+        };
+        if event.is_scaled() {
+            let share = Cell::ratio(times.running, times.enabled).value(Unit::Percent.scale());
+            let (raw, scaled) = (event.total().weight, event.total_estimate().value);
+            let factor = if raw == 0 { 1.0 } else { scaled / raw as f64 };
+            facts.add(
+                Severity::Info,
+                "scaled",
+                format!(
+                    "{}: its counter ran {:.1} % of the time, in turns with others; `scaled` is the weight times the factor of each sample's own interval, {factor:.3} on average",
+                    event.name(),
+                    share.unwrap_or(0.0)
+                ),
+                json!({
+                    "event": event.name(), "enabled": times.enabled, "running": times.running,
+                    "scaled_samples": times.scaled, "raw": raw, "scaled": scaled, "factor": factor,
+                }),
+            );
+        }
+        if times.unknown > 0 {
+            facts.add(
+                Severity::Loss,
+                "not_scaled",
+                format!(
+                    "{}: {} whose counter's times make no sense, counted as if it had run all the time",
+                    event.name(),
+                    samples(times.unknown)
+                ),
+                times.unknown,
+            );
+        }
+    }
+}
+
+/// Tells where code could not be read, so that its samples lie in no block.
+pub(crate) fn block_facts(facts: &mut Facts, profile: &Profile, blocks: &Blocks) {
+    let label = |module: &ModuleId| &profile.modules().get(*module).label;
+    let list: Vec<Value> = blocks
+        .notes()
+        .iter()
+        .map(|(module, note)| json!({"module": label(module), "note": note}))
+        .collect();
+    let Some((module, note)) = blocks.notes().first() else {
+        return;
+    };
+    let more = match list.len() - 1 {
+        0 => String::new(),
+        more => format!("; {more} more, which --format json tells"),
+    };
+    facts.add(
+        Severity::Fallback,
+        "no_code",
+        format!(
+            "where code cannot be read, a function's samples stand together as [no code]: {}: {note}{more}",
+            label(module)
+        ),
+        list,
+    );
 }
 
 /// `1 sample`, `2 samples`.

@@ -1,6 +1,7 @@
 //! The table itself: columns, rows, cells, facts.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::{Cell, Facts, TableError};
 
@@ -53,7 +54,7 @@ impl Unit {
 }
 
 /// What a column's cells are, which also says which cells fit; [`Cell::Empty`] fits everywhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum ColumnKind {
     /// How many: [`Cell::Count`], or [`Cell::Real`] where counts were scaled or estimated.
@@ -61,6 +62,7 @@ pub enum ColumnKind {
     /// A sum of periods: [`Cell::Count`] or [`Cell::Real`].
     Weight,
     /// A quotient: [`Cell::Ratio`], or [`Cell::Real`] for one that was computed otherwise.
+    #[default]
     Ratio,
     /// A duration or a point in time: [`Cell::Count`] or [`Cell::Real`].
     Time,
@@ -91,6 +93,12 @@ impl ColumnKind {
             Cell::Address(_) => self == ColumnKind::Address,
             Cell::Ratio { .. } => self == ColumnKind::Ratio,
             Cell::Count(_) => !matches!(self, ColumnKind::Ratio | ColumnKind::Address),
+            Cell::Difference { .. } => {
+                matches!(
+                    self,
+                    ColumnKind::Count | ColumnKind::Weight | ColumnKind::Time
+                )
+            }
             Cell::Real { .. } => !matches!(self, ColumnKind::Name | ColumnKind::Address),
         }
     }
@@ -111,6 +119,8 @@ pub struct Column {
     pub event: Option<String>,
     /// The index of the column that this one breaks down, so that a page can unfold it.
     pub parent: Option<usize>,
+    /// Whether only programs read it, in CSV and JSON: text says the same in other columns.
+    pub is_for_programs: bool,
 }
 
 impl Column {
@@ -128,7 +138,14 @@ impl Column {
             kind,
             event: None,
             parent: None,
+            is_for_programs: false,
         }
+    }
+
+    /// The same column, left out of text.
+    pub fn for_programs(mut self) -> Column {
+        self.is_for_programs = true;
+        self
     }
 
     /// The same column, about `event`.
@@ -153,6 +170,62 @@ pub struct Row {
     pub parent: Option<u32>,
     /// One cell a column.
     pub cells: Vec<Cell>,
+    /// What is known of some cells besides their values.
+    pub notes: Vec<CellNote>,
+}
+
+/// What is known of one cell of a row besides its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellNote {
+    /// The index of the column.
+    pub column: usize,
+    /// One standard error of the value in the column's unit, if it is known.
+    pub standard_error: Option<f64>,
+    /// What to think of the value.
+    pub mark: Option<Mark>,
+}
+
+/// What to think of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mark {
+    /// It rests on so few samples that chance may have made it.
+    FewSamples,
+    /// Some inputs of a sum were not recorded: the whole is larger.
+    Partial,
+    /// There is none, since these inputs were not recorded.
+    Missing(Arc<[String]>),
+}
+
+impl Mark {
+    /// The mark as programs read it.
+    pub(crate) fn id(&self) -> String {
+        match self {
+            Mark::FewSamples => "few_samples".to_owned(),
+            Mark::Partial => "partial".to_owned(),
+            Mark::Missing(inputs) => format!("missing: {}", inputs.join(", ")),
+        }
+    }
+}
+
+impl Row {
+    /// What is known of a cell besides its value.
+    pub fn note(&self, column: usize) -> Option<&CellNote> {
+        self.notes.iter().find(|note| note.column == column)
+    }
+
+    /// What to think of a cell.
+    pub fn mark(&self, column: usize) -> Option<&Mark> {
+        self.note(column)?.mark.as_ref()
+    }
+
+    /// The standard error of a cell, from the cell itself or its note, if it has a usable one.
+    pub fn standard_error(&self, column: usize) -> Option<f64> {
+        let noted = || self.note(column)?.standard_error;
+        let own = self.cells.get(column)?.standard_error();
+        own.or_else(noted)
+            .filter(|error| error.is_finite() && *error >= 0.0)
+    }
 }
 
 /// Which way to sort.
@@ -186,6 +259,8 @@ pub(crate) const ROW_ID: &str = "row_id";
 pub(crate) const PARENT_ROW_ID: &str = "parent_row_id";
 /// What CSV appends to a column's id for the column of its standard errors.
 pub(crate) const STANDARD_ERROR: &str = "_standard_error";
+/// What CSV appends to a column's id for the column that says what to think of its values.
+pub(crate) const NOTE: &str = "_note";
 
 impl Table {
     /// A table without rows and facts.
@@ -211,7 +286,29 @@ impl Table {
             });
         }
         self.next_id = id.checked_add(1).ok_or(TableError::TooManyRows)?;
-        self.rows.push(Row { id, parent, cells });
+        self.rows.push(Row {
+            id,
+            parent,
+            cells,
+            notes: Vec::new(),
+        });
+        Ok(id)
+    }
+
+    /// As [`Table::push`], with what is known of the cells besides their values.
+    ///
+    /// # Errors
+    /// As [`Table::push`].
+    pub fn push_noted(
+        &mut self,
+        parent: Option<u32>,
+        cells: Vec<Cell>,
+        notes: Vec<CellNote>,
+    ) -> Result<u32, TableError> {
+        let id = self.push(parent, cells)?;
+        if let Some(row) = self.rows.last_mut() {
+            row.notes = notes;
+        }
         Ok(id)
     }
 
@@ -283,7 +380,9 @@ impl Table {
         let mut ids = HashSet::new();
         for column in &self.columns {
             let id = column.id.as_str();
-            let reserved = [ROW_ID, PARENT_ROW_ID].contains(&id) || id.ends_with(STANDARD_ERROR);
+            let reserved = [ROW_ID, PARENT_ROW_ID].contains(&id)
+                || id.ends_with(STANDARD_ERROR)
+                || id.ends_with(NOTE);
             if id.is_empty() || reserved {
                 return Err(TableError::ReservedColumn { id: id.to_owned() });
             }
@@ -356,7 +455,13 @@ mod tests {
             wrong.check(),
             Err(TableError::DuplicateColumn { id: "share".into() })
         );
-        for id in ["", "row_id", "parent_row_id", "ipc_standard_error"] {
+        for id in [
+            "",
+            "row_id",
+            "parent_row_id",
+            "ipc_standard_error",
+            "ipc_note",
+        ] {
             let mut wrong = table();
             wrong.columns[1].id = id.into();
             assert_eq!(

@@ -4,9 +4,9 @@ use std::io::{BufWriter, Write};
 
 use crate::escape::{display_width, escape};
 use crate::facts::write_fact;
-use crate::number::push_cell;
+use crate::number::{push_cell, push_error};
 use crate::order::{Place, kept};
-use crate::{Cell, ColumnKind, RenderError, Severity, Table, Unit};
+use crate::{Cell, Column, ColumnKind, Mark, RenderError, Severity, Table, Unit};
 
 /// How [`write_text`] shows a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct TextOptions {
     pub limit: Option<usize>,
     /// Whether to show the table's facts: information above it, losses and fallbacks below it.
     pub facts: bool,
+    /// Whether to show the standard errors that stand beside cells.
+    pub errors: bool,
     /// Whether to show the events and the columns' names.
     pub heading: bool,
 }
@@ -25,6 +27,7 @@ impl Default for TextOptions {
         TextOptions {
             limit: None,
             facts: true,
+            errors: true,
             heading: true,
         }
     }
@@ -40,7 +43,8 @@ const WIDEST_NAMES: usize = 48;
 const DEEPEST_INDENT: usize = 32;
 
 /// Writes `table` as text: facts and events as lines that start with `# `, a heading, one line a row. Numbers are
-/// right-aligned, names left-aligned; a row in a tree is indented in the last name column. Control characters in
+/// right-aligned, names left-aligned; a value that rests on few samples ends in `?`, one that lacks parts in `+`, and where
+/// inputs are missing `no` and the first of them stand instead. A row in a tree is indented in the last name column. Control characters in
 /// names are spelled out (see [`escape()`]). No colours. Rows are written as they are formatted, none is kept.
 ///
 /// # Errors
@@ -76,7 +80,7 @@ pub fn write_text(
     let (mut line, mut cell) = (String::new(), String::new());
     for place in &order[..kept] {
         line.clear();
-        for column in 0..table.columns.len() {
+        for column in 0..layout.shown.len() {
             cell.clear();
             layout.push_cell(&mut cell, *place, column);
             layout.push_padded(&mut line, &cell, column);
@@ -99,6 +103,9 @@ pub fn write_text(
 /// Where everything goes.
 struct Layout<'a> {
     table: &'a Table,
+    /// The shown columns; the rest is by their places in this list.
+    shown: Vec<usize>,
+    errors: bool,
     /// Each column's heading, escaped, with its unit where the cells do not show it.
     headings: Vec<String>,
     /// Each column's width in terminal cells.
@@ -113,21 +120,27 @@ struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     fn new(table: &'a Table, order: &[Place], options: &TextOptions) -> Layout<'a> {
-        let columns = table.columns.len();
+        let shown: Vec<usize> = (0..table.columns.len())
+            .filter(|column| !table.columns[*column].is_for_programs)
+            .collect();
+        let columns = shown.len();
+        let of = |column: &usize| &table.columns[*column];
         let mut layout = Layout {
             table,
-            headings: table.columns.iter().map(heading).collect(),
+            headings: shown.iter().map(of).map(heading).collect(),
             widths: vec![0; columns],
-            right: table
-                .columns
+            right: shown
                 .iter()
+                .map(of)
                 .map(|column| column.kind != ColumnKind::Name)
                 .collect(),
-            indented: table
-                .columns
+            indented: shown
                 .iter()
+                .map(of)
                 .rposition(|column| column.kind == ColumnKind::Name),
             spans: Vec::new(),
+            errors: options.errors,
+            shown,
         };
         // Numbers that name, such as thread ids, are aligned like numbers. An indented column stays on the left.
         for column in 0..columns {
@@ -135,7 +148,7 @@ impl<'a> Layout<'a> {
             if !layout.right[column] && !stays_left {
                 let mut cells = order
                     .iter()
-                    .map(|place| &table.rows[place.row].cells[column]);
+                    .map(|place| &table.rows[place.row].cells[layout.shown[column]]);
                 let numbers = |cell: &Cell| matches!(cell, Cell::Count(_) | Cell::Empty);
                 layout.right[column] = !order.is_empty() && cells.all(numbers);
             }
@@ -170,7 +183,11 @@ impl<'a> Layout<'a> {
 
     /// Finds the runs of columns about one event, and widens their first columns where the event's name needs it.
     fn find_spans(&mut self) {
-        let columns = &self.table.columns;
+        let columns: Vec<&Column> = self
+            .shown
+            .iter()
+            .map(|column| &self.table.columns[*column])
+            .collect();
         let mut start = 0;
         while start < columns.len() {
             let event = &columns[start].event;
@@ -241,11 +258,26 @@ impl<'a> Layout<'a> {
                 out.push_str(&format!("[{}] ", place.depth));
             }
         }
-        push_cell(
-            out,
-            &self.table.rows[place.row].cells[column],
-            &self.table.columns[column],
-        );
+        let index = self.shown[column];
+        let (row, column) = (&self.table.rows[place.row], &self.table.columns[index]);
+        if let Some(Mark::Missing(inputs)) = row.mark(index) {
+            push_missing(out, inputs);
+            return;
+        }
+        push_cell(out, &row.cells[index], column);
+        let Some(note) = row.note(index) else {
+            return;
+        };
+        if let Some(error) = row.standard_error(index).filter(|_| {
+            self.errors && !row.cells[index].is_undefined() && note.standard_error.is_some()
+        }) {
+            push_error(out, error, column);
+        }
+        match note.mark {
+            Some(Mark::FewSamples) => out.push('?'),
+            Some(Mark::Partial) => out.push('+'),
+            _ => {}
+        }
     }
 
     /// Appends a gap and one cell, aligned.
@@ -261,6 +293,15 @@ impl<'a> Layout<'a> {
         if !self.right[column] && column + 1 < self.widths.len() {
             line.extend(std::iter::repeat_n(' ', padding));
         }
+    }
+}
+
+/// What was not recorded, shortly.
+fn push_missing(out: &mut String, inputs: &[String]) {
+    out.push_str("no ");
+    out.push_str(&escape(inputs.first().map_or("inputs", String::as_str)));
+    if inputs.len() > 1 {
+        out.push_str(&format!(" +{}", inputs.len() - 1));
     }
 }
 

@@ -1,6 +1,7 @@
 //! A profile's call tree as a table.
 
-use crate::by::{EventColumns, function_heads, inlined_cell};
+use crate::columns::{EventColumns, NumberOptions};
+use crate::labels::{function_heads, inlined_cell};
 use crate::profile_facts::profile_facts;
 use crate::{Cell, Column, ColumnKind, Severity, Table, TableError, Unit};
 use dioptra_profile::{Names, Profile, TreeDirection, TreeLimits, call_tree};
@@ -33,7 +34,10 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
     events.retain(|index| *index < profile.events().len());
     let columns: Vec<EventColumns> = events
         .iter()
-        .map(|index| EventColumns::new(&profile.events()[*index], true))
+        .map(|index| {
+            let event = &profile.events()[*index];
+            EventColumns::new(event.name(), &[event], NumberOptions::plain(true))
+        })
         .collect();
     let mut heads = Vec::new();
     for (place, event) in columns.iter().enumerate() {

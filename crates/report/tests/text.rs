@@ -80,6 +80,7 @@ fn a_limit_says_what_it_leaves_out() {
     let table = functions();
     let limited = |limit| {
         let options = TextOptions {
+            errors: true,
             limit: Some(limit),
             facts: false,
             heading: false,

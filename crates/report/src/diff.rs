@@ -1,0 +1,283 @@
+//! What changed between profiles: the first one is compared with each of the others.
+
+mod compared;
+mod test;
+
+use crate::by::{NameColumns, add_few, add_recorded_facts, facts_of};
+use crate::derived::Derived;
+use crate::grid::{Grid, GridOptions, Match, Measure, slices};
+use crate::labels::Labels;
+use crate::{
+    Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
+    TableEvent, Unit,
+};
+use compared::Compared;
+use dioptra_profile::{Dimension, Profile, Slices, TimeSlices};
+use serde_json::json;
+
+/// What makes weights of profiles comparable.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Normalize {
+    /// Nothing: they are compared as they are.
+    #[default]
+    None,
+    /// The seconds of each profile.
+    Time(Vec<f64>),
+    /// The sum of an event in each profile: this one of [`DiffOptions::events`].
+    Event(usize),
+}
+
+/// Which comparison.
+#[derive(Clone, Debug)]
+pub struct DiffOptions<'a> {
+    /// What rows are; several are levels, the first one outermost.
+    pub by: &'a [Dimension],
+    /// Which events are counted; those that only normalize may come last.
+    pub events: &'a [TableEvent],
+    /// How many of them, from the first one on, have columns.
+    pub shown: usize,
+    /// What makes weights comparable.
+    pub normalize: Normalize,
+    /// Differences that rest on fewer samples are marked.
+    pub few: u64,
+    /// Derived columns.
+    pub metrics: &'a [MetricColumns<'a>],
+    /// How time is cut, for [`Dimension::Time`].
+    pub slices: Slices,
+}
+
+/// The name of a profile among those compared.
+fn letter(place: usize) -> String {
+    let last = u8::try_from(place % 26).unwrap_or(0);
+    let letter = char::from(b'a' + last);
+    match place / 26 {
+        0 => letter.to_string(),
+        more => format!("{letter}{more}"),
+    }
+}
+
+/// Builds the table of what changed from the first of `inputs` to each of the others. Rows are the same where their
+/// names are: modules of one build id, else of one path or name; processes and threads of one name.
+///
+/// For each event there are, of each profile, `a_percent`, `b_percent`, … and `a_weight`, `b_weight`, … (and `a_value`, …,
+/// where weights are normalized), then for each but the first `b_delta` with its standard error, `b_change` in percent, and
+/// `b_significance`; programs also read `a_samples`, `b_z` and `b_q`. Derived columns follow, likewise. `b_status` tells rows
+/// that are `new` or `gone`. Rows with the largest difference of the first event come first.
+///
+/// Differences without normalization are exact, and those of top rows sum to the difference of the profiles' sums.
+/// The error is that of sampling: each count varies as a Poisson process does. One star or more means that no more than
+/// 5 %, 1 % or 0.1 % of rows so marked are expected to be there by chance (Benjamini and Hochberg).
+///
+/// # Errors
+/// As [`crate::report()`].
+pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
+    let labels = Labels {
+        has_inlined: inputs.iter().any(|input| input.names.has_inlined()),
+        tasks_by_name: true,
+        slices: if options.by.contains(&Dimension::Time) {
+            slices(inputs, options.slices)
+        } else {
+            TimeSlices::default()
+        },
+    };
+    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+    let recorded = TableEvent::all(&profiles);
+    let derived: Vec<Derived<'_>> = options
+        .metrics
+        .iter()
+        .map(|of| Derived::new(of, inputs, &recorded))
+        .collect();
+    let mut counted = options.events.to_vec();
+    let formulas = counted.len();
+    if derived
+        .iter()
+        .any(|derived| derived.inputs().next().is_some())
+    {
+        counted.extend(recorded.iter().cloned());
+    }
+    let grid = Grid::new(
+        inputs,
+        &labels,
+        &GridOptions {
+            levels: options.by,
+            events: &counted,
+            children: false,
+            estimates: true,
+            apart: true,
+            matching: Match::Versions,
+        },
+    )?;
+    let slots = inputs.len();
+    let totals: Vec<Vec<Measure>> = (0..slots)
+        .map(|slot| {
+            let mut totals = vec![Measure::default(); counted.len()];
+            for (index, _) in grid
+                .rows
+                .iter()
+                .enumerate()
+                .filter(|(_, row)| row.parent.is_none())
+            {
+                for (total, measure) in totals.iter_mut().zip(grid.measures(index, slot)) {
+                    total.add(*measure);
+                }
+            }
+            totals
+        })
+        .collect();
+    let mut columns: Vec<Compared> = Vec::new();
+    for place in 0..options.shown.min(options.events.len()) {
+        columns.push(Compared::event(&grid, inputs, options, &totals, place));
+    }
+    for derived in &derived {
+        columns.extend(Compared::formulas(&grid, derived, &totals, formulas));
+    }
+    let mut heads = Vec::new();
+    columns
+        .iter()
+        .for_each(|column| column.push_heads(&mut heads));
+    for slot in 1..slots {
+        let id = format!("{}_status", letter(slot));
+        let name = if slots == 2 {
+            "status".to_owned()
+        } else {
+            id.clone()
+        };
+        heads.push(Column::new(id, name, ColumnKind::Name, Unit::None));
+    }
+    let names = NameColumns::push_heads(&labels, options.by, &mut heads);
+    let tests: Vec<Vec<Vec<f64>>> = columns.iter().map(|column| column.adjust(&grid)).collect();
+
+    // Parents have lower levels.
+    let mut order: Vec<usize> = (0..grid.rows.len()).collect();
+    let size = |row: usize| columns.first().map_or(0.0, |column| column.largest(row));
+    order.sort_by(|one, other| {
+        let level = |row: usize| grid.rows[row].level;
+        level(*one)
+            .cmp(&level(*other))
+            .then(size(*other).total_cmp(&size(*one)))
+    });
+    let mut table = Table::new(heads);
+    // By row of the grid: its place in the table.
+    let mut places = vec![0; grid.rows.len()];
+    for index in order {
+        let row = grid.rows[index];
+        let mut cells = Vec::with_capacity(table.columns.len());
+        let mut notes = Vec::new();
+        for (column, adjusted) in columns.iter().zip(&tests) {
+            column.push_cells(index, adjusted, &mut cells, &mut notes);
+        }
+        let seen = |slot: usize| {
+            let measures = &grid.measures(index, slot)[..formulas];
+            measures.iter().any(|measure| measure.count.own.samples > 0)
+        };
+        for slot in 1..slots {
+            cells.push(match (seen(0), seen(slot)) {
+                (false, true) => Cell::name("new"),
+                (true, false) => Cell::name("gone"),
+                _ => Cell::Empty,
+            });
+        }
+        let above = row.parent.map(|parent| &table.rows[places[parent]].cells);
+        let key = (row.level, row.key);
+        names.push_cells(&labels, &inputs[row.input], key, above, &mut cells);
+        let parent = row.parent.map(|parent| table.rows[places[parent]].id);
+        places[index] = table.rows.len();
+        table.push_noted(parent, cells, notes)?;
+    }
+    add_facts(&mut table.facts, inputs, options, &totals);
+    derived
+        .iter()
+        .for_each(|derived| derived.add_facts(&mut table.facts));
+    add_few(&mut table, options.few);
+    Ok(table)
+}
+
+fn add_facts(
+    facts: &mut Facts,
+    inputs: &[Input<'_>],
+    options: &DiffOptions<'_>,
+    totals: &[Vec<Measure>],
+) {
+    let shown = &options.events[..options.shown.min(options.events.len())];
+    for (slot, input) in inputs.iter().enumerate() {
+        let name = letter(slot).to_uppercase();
+        facts.add(
+            Severity::Info,
+            "profile",
+            format!("{name}: {}", input.label),
+            json!({"name": letter(slot), "profile": input.label}),
+        );
+    }
+    for (slot, input) in inputs.iter().enumerate() {
+        let name = letter(slot).to_uppercase();
+        let input = Input {
+            label: &name,
+            ..*input
+        };
+        facts.append(facts_of(&input, slot, options.events, true));
+    }
+    for (place, event) in shown.iter().enumerate() {
+        for slot in 1..inputs.len() {
+            if event.of[0].is_none() || event.of[slot].is_none() {
+                continue;
+            }
+            let (before, after) = (totals[0][place], totals[slot][place]);
+            let (from, to) = (before.count.own.weight, after.count.own.weight);
+            let change = Cell::Difference {
+                minuend: to,
+                subtrahend: from,
+            };
+            let error = (before.estimate.variance + after.estimate.variance).sqrt();
+            let percent = 100.0 * (to as f64 - from as f64) / from as f64;
+            facts.add(
+                Severity::Info,
+                "total_change",
+                format!(
+                    "{}: {} in all {percent:+.2} % ±{:.2} %",
+                    event.name,
+                    letter(slot).to_uppercase(),
+                    100.0 * error / from as f64,
+                ),
+                json!({
+                    "event": event.name, "profile": letter(slot), "from": from, "to": to,
+                    "delta": change.value(1.0), "standard_error": error,
+                }),
+            );
+        }
+    }
+    add_recorded_facts(facts, options.events);
+    match &options.normalize {
+        Normalize::None => {}
+        Normalize::Time(seconds) => {
+            let told: Vec<String> = seconds.iter().map(|time| format!("{time:.3} s")).collect();
+            facts.add(
+                Severity::Info,
+                "normalized",
+                format!(
+                    "weights are per second of each recording: {}",
+                    told.join(", ")
+                ),
+                json!({"by": "time", "seconds": seconds}),
+            );
+        }
+        Normalize::Event(by) => {
+            if let Some(event) = options.events.get(*by) {
+                facts.add(
+                    Severity::Info,
+                    "normalized",
+                    format!(
+                        "weights are compared per {} of the whole profile",
+                        event.name
+                    ),
+                    json!({"by": event.name}),
+                );
+            }
+        }
+    }
+    facts.add(
+        Severity::Info,
+        "significance",
+        "* ** ***: at most 5 %, 1 %, 0.1 % of the rows so marked are there by chance of sampling; runs differ by more than that",
+        json!([0.05, 0.01, 0.001]),
+    );
+}

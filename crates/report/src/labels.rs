@@ -1,0 +1,309 @@
+//! What names a row: the columns and cells of each dimension, and one text for tables of several.
+
+use crate::{Blocks, Cell, Column, ColumnKind, Unit};
+use dioptra_profile::{Dimension, FunctionName, Names, Profile, TimeSlices, UNKNOWN};
+
+/// One profile with the names of its places.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    /// The profile.
+    pub profile: &'a Profile,
+    /// The names of its places.
+    pub names: &'a Names,
+    /// Its basic blocks, for [`Dimension::Block`].
+    pub blocks: Option<&'a Blocks>,
+    /// What it is called where there are several: its file.
+    pub label: &'a str,
+}
+
+/// How rows are named.
+#[derive(Clone, Copy)]
+pub(crate) struct Labels {
+    /// Whether some functions are inlined ones.
+    pub has_inlined: bool,
+    /// Whether processes and threads go by their names, whatever their numbers.
+    pub tasks_by_name: bool,
+    /// How time is cut.
+    pub slices: TimeSlices,
+}
+
+/// The word for a dimension in tables, as `--by` reads it.
+pub(crate) fn word(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Function => "function",
+        Dimension::Module => "module",
+        Dimension::Program => "program",
+        Dimension::Process => "process",
+        Dimension::Thread => "thread",
+        Dimension::Comm => "comm",
+        Dimension::Cpu => "cpu",
+        Dimension::Socket => "socket",
+        Dimension::Block => "block",
+        Dimension::Time => "time",
+        Dimension::Address => "address",
+        Dimension::Line | Dimension::OutermostLine => "line",
+        // The rest of a list that may grow.
+        _ => "key",
+    }
+}
+
+/// The columns that name a function: with inlined functions one more tells which ones are.
+pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
+    if has_inlined {
+        &["module", "inlined", "function"]
+    } else {
+        &["module", "function"]
+    }
+}
+
+/// The cell that tells whether a function's row is of its code inside of others.
+pub(crate) fn inlined_cell(function: &FunctionName) -> Cell {
+    if function.is_inlined {
+        Cell::name("inlined")
+    } else {
+        Cell::Empty
+    }
+}
+
+fn number(number: Option<u32>) -> Cell {
+    number.map_or(Cell::Empty, |id| Cell::Count(id.into()))
+}
+
+impl Labels {
+    /// The columns that name a row of `dimension`.
+    pub(crate) fn heads(&self, dimension: Dimension) -> Vec<Column> {
+        let names: &[&str] = match dimension {
+            Dimension::Function => function_heads(self.has_inlined),
+            Dimension::Module => &["module"],
+            Dimension::Program => &["processes", "program"],
+            Dimension::Process if self.tasks_by_name => &["process"],
+            Dimension::Process => &["pid", "process"],
+            Dimension::Thread if self.tasks_by_name => &["thread"],
+            Dimension::Thread => &["pid", "tid", "thread"],
+            Dimension::Comm => &["comm"],
+            Dimension::Cpu => &["cpu"],
+            Dimension::Socket => &["socket"],
+            Dimension::Block => &[
+                "module",
+                "address",
+                "end_address",
+                "function",
+                "file",
+                "line",
+            ],
+            Dimension::Time => &["start", "end"],
+            Dimension::Address => &["module", "address", "function"],
+            Dimension::Line | Dimension::OutermostLine => &["module", "file", "line"],
+            _ => &["key"],
+        };
+        let column = |name: &&str| {
+            let (kind, unit) = match (*name, dimension) {
+                ("address" | "end_address", _) => (ColumnKind::Address, Unit::None),
+                (_, Dimension::Time) => (ColumnKind::Time, Unit::Nanoseconds),
+                _ => (ColumnKind::Name, Unit::None),
+            };
+            Column::new(*name, *name, kind, unit)
+        };
+        names.iter().map(column).collect()
+    }
+
+    /// The cells of the row with this key, one for each of [`Labels::heads`].
+    pub(crate) fn push_cells(
+        &self,
+        input: &Input<'_>,
+        dimension: Dimension,
+        key: u32,
+        cells: &mut Vec<Cell>,
+    ) {
+        let Input { profile, names, .. } = *input;
+        let index = key as usize;
+        let tasks = profile.tasks();
+        let module = |id| Cell::name(profile.modules().get(id).label.as_str());
+        let line = |id: usize, cells: &mut Vec<Cell>| match names.lines().get(id) {
+            Some(line) => {
+                cells.push(match &line.file {
+                    Some(file) => Cell::name(&**file),
+                    None => Cell::name(UNKNOWN),
+                });
+                cells.push(number(line.line));
+            }
+            None => cells.extend([Cell::Empty, Cell::Empty]),
+        };
+        let function = |id: usize| {
+            let function = names.functions().get(id);
+            function.map_or(Cell::Empty, |function| Cell::name(&*function.name))
+        };
+        match dimension {
+            Dimension::Function => {
+                let known = names.functions().get(index);
+                cells.push(known.map_or(Cell::Empty, |known| module(known.module)));
+                if self.has_inlined {
+                    cells.push(known.map_or(Cell::Empty, inlined_cell));
+                }
+                cells.push(function(index));
+            }
+            Dimension::Module => cells.push(module(key)),
+            Dimension::Program => match tasks.programs().get(index) {
+                Some(program) => {
+                    cells.push(Cell::Count(program.pids.len() as u64));
+                    cells.push(Cell::name(&*program.name));
+                }
+                None => cells.extend([Cell::Empty, Cell::name(UNKNOWN)]),
+            },
+            Dimension::Process => {
+                let process = tasks.processes().get(index);
+                if !self.tasks_by_name {
+                    cells.push(number(process.map(|process| process.pid)));
+                }
+                cells.push(Cell::name(tasks.process_name(key)));
+            }
+            Dimension::Thread => {
+                let thread = tasks.threads().get(index);
+                if !self.tasks_by_name {
+                    let process =
+                        thread.and_then(|thread| tasks.processes().get(thread.process as usize));
+                    cells.push(number(process.map(|process| process.pid)));
+                    cells.push(number(thread.map(|thread| thread.tid)));
+                }
+                cells.push(Cell::name(tasks.thread_name(key)));
+            }
+            Dimension::Comm => {
+                let comm = tasks.comms().get(index);
+                cells.push(Cell::name(comm.map_or(UNKNOWN, String::as_str)));
+            }
+            Dimension::Cpu | Dimension::Socket => {
+                cells.push(number(Some(key).filter(|number| *number != u32::MAX)));
+            }
+            Dimension::Block => match input.blocks.and_then(|blocks| blocks.get(key)) {
+                Some(block) => {
+                    cells.push(module(block.module));
+                    match &block.addresses {
+                        Some(range) => {
+                            cells.extend([Cell::Address(range.start), Cell::Address(range.end)]);
+                        }
+                        None => cells.extend([Cell::Empty, Cell::Empty]),
+                    }
+                    cells.push(function(block.function as usize));
+                    line(block.line.map_or(usize::MAX, |line| line as usize), cells);
+                }
+                None => cells.extend(vec![Cell::Empty; 6]),
+            },
+            Dimension::Time => {
+                if key == TimeSlices::TIMELESS {
+                    cells.extend([Cell::Empty, Cell::Empty]);
+                } else {
+                    let (start, end) = self.slices.span(key);
+                    cells.extend([Cell::Count(start), Cell::Count(end)]);
+                }
+            }
+            Dimension::Address => {
+                let frame = profile.frames().get(key);
+                cells.push(module(frame.module));
+                cells.push(Cell::Address(frame.address));
+                let id = names.functions().len().checked_sub(1);
+                cells.push(id.map_or(Cell::Empty, |_| function(names.of_frame(key) as usize)));
+            }
+            Dimension::Line | Dimension::OutermostLine => {
+                let known = names.lines().get(index);
+                cells.push(known.map_or(Cell::Empty, |line| module(line.module)));
+                line(index, cells);
+            }
+            _ => cells.push(Cell::Count(key.into())),
+        }
+    }
+
+    /// One text for a row below rows of the dimensions `above`, which it need not repeat.
+    pub(crate) fn text(
+        &self,
+        input: &Input<'_>,
+        dimension: Dimension,
+        key: u32,
+        above: &[Dimension],
+    ) -> String {
+        let mut cells = Vec::new();
+        self.push_cells(input, dimension, key, &mut cells);
+        let text = |index: usize| match cells.get(index) {
+            Some(Cell::Name(name)) => name.clone(),
+            Some(Cell::Count(count)) => count.to_string(),
+            Some(Cell::Address(address)) => format!("{address:#x}"),
+            _ => String::new(),
+        };
+        let has = |dimension| above.contains(&dimension);
+        let with = |text: String, more: String| match more.is_empty() {
+            true => text,
+            false => format!("{text} ({more})"),
+        };
+        // What contains it, unless that stands above.
+        let module = || match has(Dimension::Module) || has(Dimension::Function) {
+            true => String::new(),
+            false => text(0),
+        };
+        let of_function = |index: usize| match has(Dimension::Function) {
+            true => String::new(),
+            false => text(index),
+        };
+        let file_line = |file: usize| match text(file + 1) {
+            line if line.is_empty() => text(file),
+            line => format!("{}:{line}", text(file)),
+        };
+        match dimension {
+            Dimension::Function => {
+                let name = text(cells.len() - 1);
+                let inlined = self.has_inlined && cells[1] != Cell::Empty;
+                let place = match has(Dimension::Module) {
+                    true => String::new(),
+                    false => text(0),
+                };
+                with(
+                    if inlined {
+                        format!("{name} inlined")
+                    } else {
+                        name
+                    },
+                    place,
+                )
+            }
+            Dimension::Program => with(
+                text(1),
+                match text(0).as_str() {
+                    "" | "1" => String::new(),
+                    count => format!("{count} processes"),
+                },
+            ),
+            Dimension::Process if !self.tasks_by_name => with(text(1), text(0)),
+            Dimension::Thread if !self.tasks_by_name => with(text(2), text(1)),
+            Dimension::Cpu | Dimension::Socket => match text(0) {
+                number if number.is_empty() => format!("{} {UNKNOWN}", word(dimension)),
+                number => format!("{} {number}", word(dimension)),
+            },
+            Dimension::Block => {
+                let range = match text(1) {
+                    start if start.is_empty() => "[no code]".to_owned(),
+                    start => format!("{start}..{}", text(2)),
+                };
+                let line = match cells.get(4) {
+                    Some(Cell::Name(_)) => format!(" {}", file_line(4)),
+                    _ => String::new(),
+                };
+                with(format!("{range}{line}"), of_function(3))
+            }
+            Dimension::Time => {
+                let seconds = |index: usize| match cells.get(index) {
+                    Some(Cell::Count(time)) => format!("{:.6} s", *time as f64 / 1e9),
+                    _ => "no time".to_owned(),
+                };
+                format!("{} .. {}", seconds(0), seconds(1))
+            }
+            Dimension::Address => with(text(1), of_function(2)),
+            Dimension::Line | Dimension::OutermostLine => with(
+                file_line(1),
+                if text(1) == UNKNOWN {
+                    module()
+                } else {
+                    String::new()
+                },
+            ),
+            _ => text(0),
+        }
+    }
+}
