@@ -2,6 +2,10 @@
 //!
 //! Samples with `READ` and both times tell how long their counter was enabled and how long it ran. Between two samples
 //! of a counter both grow; the quotient says for how many events each counted one of this interval stands.
+//!
+//! A thread's event that is inherited has a counter for each CPU, and each of these is enabled while the thread runs on
+//! any CPU, but runs on its own only. So the time enabled is the thread's, and what its counters ran is added up: only
+//! what one ran since its last sample, before the thread went elsewhere, is not known yet.
 
 use crate::hash::FxBuildHasher;
 use dioptra_perfevents::record::{RawRecord, RecordLayout};
@@ -27,11 +31,20 @@ pub(crate) fn tells_times(attr: &Attr) -> bool {
     attr.sample_type.contains(SampleType::READ) && attr.read_format.contains(times)
 }
 
+/// What is enabled at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Enabled {
+    Counter(u64),
+    OfThread { event: usize, thread: u32 },
+}
+
 /// The times of all counters while reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
-    /// By counter: its times at its last sample.
-    last: HashMap<(u64, u32), (u64, u64), FxBuildHasher>,
+    /// By counter: for how long it had run at its last sample.
+    ran: HashMap<(u64, u32), u64, FxBuildHasher>,
+    /// By counter, or by event and thread: for how long it had been enabled, as far as samples were scaled for it.
+    covered: HashMap<Enabled, u64, FxBuildHasher>,
     /// What the last sample added.
     interval: Multiplexing,
     /// By event.
@@ -62,11 +75,32 @@ impl Running {
             let id = sample.stream_id.or(sample.id).unwrap_or(0);
             // An event without ids has one counter only, or its counters cannot be told apart.
             let id = if id == 0 { event as u64 } else { id };
-            let before = self.last.entry((id, thread)).or_default();
-            let grown = |now: u64, before: u64| now.checked_sub(before);
-            let interval = (grown(enabled, before.0), grown(running, before.1));
-            *before = (enabled, running);
-            if let (Some(enabled), Some(running @ 1..)) = interval {
+            let whose = match sample.tid {
+                Some(thread) if attr.flags.contains(AttrFlags::INHERIT) => {
+                    Enabled::OfThread { event, thread }
+                }
+                _ => Enabled::Counter(id),
+            };
+            let ran = self.ran.entry((id, thread)).or_default();
+            let covered = self.covered.entry(whose).or_default();
+            let ran = running.checked_sub(std::mem::replace(ran, running));
+            let enabled = match (whose, ran) {
+                // What the thread's other counters ran meanwhile was covered by their samples, or will be.
+                (Enabled::OfThread { .. }, Some(ran)) if enabled >= *covered / 2 => {
+                    let interval = enabled.saturating_sub(*covered).max(ran);
+                    *covered = covered.saturating_add(interval);
+                    Some(interval)
+                }
+                // Another thread that has its number now.
+                (Enabled::OfThread { .. }, _) => {
+                    *covered = enabled;
+                    None
+                }
+                (Enabled::Counter(_), _) => {
+                    enabled.checked_sub(std::mem::replace(covered, enabled))
+                }
+            };
+            if let (Some(enabled), Some(running @ 1..)) = (enabled, ran) {
                 factor = (enabled as f64 / running as f64).max(1.0);
                 self.interval = Multiplexing {
                     enabled,

@@ -3,7 +3,7 @@
 mod support;
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::{Attr, ReadFormat, SampleType};
+use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType};
 use dioptra_profile::{
     Dimension, HierarchyOptions, LoadOptions, LoadPlan, Multiplexing, Names, Profile, Selection,
     Slices, hierarchy,
@@ -105,6 +105,35 @@ fn each_sample_is_scaled_by_its_own_interval() {
     };
     let early = profile.select(&early).unwrap();
     assert_eq!(of(&early), [one("a", 10.0, 100.0), one("b", 40.0, 1600.0)]);
+}
+
+#[test]
+fn a_thread_that_moves_is_not_taken_for_one_whose_counters_took_turns() {
+    let mut attr = reading(ReadFormat::empty());
+    attr.flags |= AttrFlags::INHERIT;
+    let events = [event("cycles", attr, &[ID, SECOND])];
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/nonexistent/a");
+    let mut sample = |id, enabled, running| {
+        records.sample(id, (5, 5), 0x1800, 10, &[1, enabled, running]);
+    };
+    // A counter for each CPU: both are enabled all the time, each runs on its own.
+    sample(ID, 100, 100);
+    sample(SECOND, 200, 100);
+    // 50 more on the second CPU, 100 on the first: what the second counted is not known yet.
+    sample(ID, 350, 200);
+    // Now it is.
+    sample(SECOND, 400, 200);
+    sample(ID, 500, 300);
+    sample(SECOND, 550, 250);
+    // A new thread of the same number.
+    sample(ID, 100, 100);
+    let profile = records.load_with(&events, &full());
+    let cycles = &profile.events()[0];
+    assert_eq!(cycles.total_estimate().value, 6.0 * 10.0 + 15.0);
+    let times = cycles.multiplexing().unwrap();
+    assert_eq!((times.scaled, times.unknown), (1, 1));
+    assert_eq!((times.enabled, times.running), (600, 550));
 }
 
 #[test]
