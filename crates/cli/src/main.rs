@@ -1,6 +1,7 @@
 //! The `dioptra` binary: arguments, exit codes, and one file for each sub-command.
 
 mod commands;
+mod metric_sets;
 mod output;
 mod symbol_sources;
 

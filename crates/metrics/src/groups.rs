@@ -33,22 +33,36 @@ impl MetricSet {
     /// a formula stand in one group where they fit. The terms of a sum need not be together.
     pub fn split_groups(&self, counters: usize) -> SplitGroups {
         let all: Vec<usize> = (0..self.columns.len()).collect();
-        self.split_groups_of(&all, counters)
+        self.split_groups_of(&all, counters, |_| true)
     }
 
-    /// The same for some columns.
-    pub fn split_groups_of(&self, columns: &[usize], counters: usize) -> SplitGroups {
+    /// The same for some columns, and without the events that are not `wanted`, such as those that a machine cannot
+    /// count.
+    pub fn split_groups_of(
+        &self,
+        columns: &[usize],
+        counters: usize,
+        wanted: impl Fn(&NeededEvent) -> bool,
+    ) -> SplitGroups {
         let counters = counters.max(1);
+        let needed = |column| {
+            let mut events = self.needed_events_of(&[column]);
+            events.retain(&wanted);
+            events
+        };
         let mut split = SplitGroups::default();
         let mut together: Vec<(usize, Vec<NeededEvent>)> = Vec::new();
         for &column in columns {
             match self.columns.get(column).map(|c| c.kind) {
                 None => {}
                 Some(ColumnKind::Formula) => {
-                    together.push((column, self.needed_events_of(&[column])))
+                    let events = needed(column);
+                    if !events.is_empty() {
+                        together.push((column, events));
+                    }
                 }
                 Some(_) => {
-                    let events = self.needed_events_of(&[column]);
+                    let events = needed(column);
                     together.extend(events.into_iter().map(|e| (column, vec![e])));
                 }
             }

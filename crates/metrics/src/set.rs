@@ -144,6 +144,28 @@ impl MetricSet {
         self.column_index.get(&name.to_ascii_lowercase()).copied()
     }
 
+    /// The columns that a name chooses, in any case of letters: a column with all that folds under it, or the columns
+    /// of a maker's group (`TopdownL1`). `None` if there is neither.
+    pub fn columns_named(&self, name: &str) -> Option<Vec<usize>> {
+        if let Some(column) = self.column(name) {
+            let mut chosen = vec![column];
+            let mut next = 0;
+            while let Some(column) = chosen.get(next) {
+                chosen.extend(&self.columns[*column].children);
+                next += 1;
+            }
+            return Some(chosen);
+        }
+        let is_in = |group: &str| {
+            let mut parts = group.split(';').chain([group]);
+            parts.any(|part| !part.is_empty() && part.trim().eq_ignore_ascii_case(name))
+        };
+        let chosen: Vec<usize> = (0..self.columns.len())
+            .filter(|&c| is_in(&self.columns[c].group))
+            .collect();
+        (!chosen.is_empty()).then_some(chosen)
+    }
+
     /// The event that the set declares under this name.
     pub fn event(&self, name: &str) -> Option<&NeededEvent> {
         let i = *self.event_index.get(&name.to_ascii_lowercase())?;

@@ -6,6 +6,7 @@
 //! existed before ([`existing`]).
 
 pub mod command;
+pub mod counters;
 mod error;
 pub mod existing;
 mod features;

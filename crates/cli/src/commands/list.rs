@@ -1,5 +1,9 @@
 //! `dioptra list`: what this machine has, with the names to type.
 
+mod cpus;
+mod metrics;
+
+use crate::metric_sets::MetricSets;
 use clap::{Subcommand, ValueEnum};
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
 use dioptra_report::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
@@ -18,6 +22,10 @@ pub struct Arguments {
 enum What {
     /// Events to count and sample, whether they work here, and what they need
     Events(Events),
+    /// Metrics (derived columns) for this CPU or another, and whether this machine can record what they need
+    Metrics(metrics::Metrics),
+    /// CPUs for which there are metrics
+    Cpus(cpus::Cpus),
 }
 
 #[derive(clap::Args)]
@@ -58,7 +66,37 @@ impl From<Shape> for Format {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let What::Events(events) = arguments.what;
+    match arguments.what {
+        What::Events(events) => list_of_events(&events),
+        What::Metrics(metrics) => metrics::run(&metrics),
+        What::Cpus(cpus) => cpus::run(&cpus),
+    }
+}
+
+/// Writes the table; where its form has no place for facts, these go to standard error.
+fn write(table: &mut Table, shape: Shape) -> anyhow::Result<ExitCode> {
+    let format = Format::from(shape);
+    format.write(table, None, io::stdout().lock())?;
+    if !format.shows_facts() {
+        table.facts.write_text(&mut io::stderr().lock())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells of files in the makers' folder that could not be used.
+fn tell_skipped(table: &mut Table, sets: &MetricSets) {
+    let skipped = sets.published().map_or(&[][..], |data| data.skipped());
+    for reason in skipped {
+        table.facts.add(
+            Severity::Loss,
+            "skipped_file",
+            format!("not read: {reason}"),
+            reason.as_str(),
+        );
+    }
+}
+
+fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
     let mut listed = list_events();
     let mut left_out = 0;
     match &events.filter {
@@ -92,8 +130,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             left_out,
         );
     }
-    Format::from(events.format).write(&mut table, None, io::stdout().lock())?;
-    Ok(ExitCode::SUCCESS)
+    write(&mut table, events.format)
 }
 
 /// Whether a lower-case text is part of what is shown of an event.

@@ -1,6 +1,7 @@
 //! `dioptra record`.
 
 mod arguments;
+pub mod metrics;
 mod progress;
 mod summary;
 
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut terminal = Terminal::new(&arguments);
-    let spec = match arguments.to_spec() {
+    let spec = match arguments.to_spec(&mut |note| terminal.say(note)) {
         Ok(spec) => spec,
         Err(error) => {
             terminal.say(&error.to_string());

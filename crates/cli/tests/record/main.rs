@@ -1,6 +1,7 @@
 //! `dioptra record`: what it passes on, how it ends, and what others make of its files.
 
 mod forms;
+mod metrics;
 mod support;
 
 use dioptra_perfdata::PerfData;

@@ -1,6 +1,11 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
+use super::metrics::events_for;
+use crate::metric_sets::{ChosenColumns, MetricSets};
 use dioptra_perfevents::{CpuSet, EventGroup, limits, parse_events};
+use dioptra_recorder::counters::{
+    MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
+};
 use dioptra_recorder::sample_options::{
     BranchFilter, CallGraph, DEFAULT_FREQUENCY, Rate, SampleOptions,
 };
@@ -26,6 +31,8 @@ Examples:
   dioptra record -g -p 1234 --duration 10      a running process for ten seconds, with call chains
   dioptra record -a -e cycles:u,page-faults -- sleep 5
                                                the whole machine while a command runs
+  dioptra record --metrics generic ./program   the events that a set of metrics needs
+  dioptra record --metrics cpu,ipc ./program   this CPU's own set, and a single metric
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
 cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command."
@@ -35,6 +42,16 @@ pub struct Arguments {
     /// [default: cycles, or cpu-clock where there is no cycle counter]
     #[arg(short, long = "event", value_name = "EVENTS")]
     pub event: Vec<String>,
+
+    /// Record what these metrics need, each event with a period of its own: a set such as generic, `cpu` for this CPU's
+    /// own, a metric file, SET:METRIC or METRIC; see `dioptra list metrics`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub metrics: Vec<String>,
+
+    /// Folder of metrics and events as CPU makers publish them (Intel's perfmon, Arm's telemetry-solution); so does the
+    /// variable DIOPTRA_PMU_DATA
+    #[arg(long, value_name = "DIR")]
+    pub pmu_data: Option<PathBuf>,
 
     /// Samples a second, or `max` for what the kernel allows [default: 4000]
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count", value_parser = frequency)]
@@ -144,6 +161,10 @@ pub enum ArgumentError {
         text: String,
         error: dioptra_perfevents::EventSyntaxError,
     },
+    #[error("--metrics: {0:#}")]
+    Metrics(anyhow::Error),
+    #[error("--metrics: {0}")]
+    NothingToCount(String),
     #[error(
         "`-o -` would write the recording to the terminal; pipe it on, or give a file with -o FILE"
     )]
@@ -151,22 +172,23 @@ pub enum ArgumentError {
 }
 
 impl ArgumentError {
-    /// The exit status for it: 125 where only a permission is missing, else 2.
+    /// The exit status for it: 125 where only the machine or a permission is missing, else 2.
     pub fn exit_code(&self) -> u8 {
         match self {
             ArgumentError::Events { error, .. } if error.denied => 125,
+            ArgumentError::NothingToCount(_) => 125,
             _ => 2,
         }
     }
 }
 
 impl Arguments {
-    /// The recording that the arguments ask for.
-    pub fn to_spec(&self) -> Result<RecordSpec, ArgumentError> {
+    /// The recording that the arguments ask for; `say` is told what it will lack.
+    pub fn to_spec(&self, say: &mut dyn FnMut(&str)) -> Result<RecordSpec, ArgumentError> {
         if self.output.as_os_str() == "-" && io::stdout().is_terminal() {
             return Err(ArgumentError::Terminal);
         }
-        let mut spec = RecordSpec::new(self.target()?, self.groups()?);
+        let mut spec = RecordSpec::new(self.target()?, self.groups(say)?);
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
         // Machine and cgroup targets have their CPUs themselves.
         spec.cpus = self.cpu.clone();
@@ -203,21 +225,88 @@ impl Arguments {
         Ok(RecordTarget::Command)
     }
 
-    fn groups(&self) -> Result<Vec<EventGroup>, ArgumentError> {
+    fn groups(&self, say: &mut dyn FnMut(&str)) -> Result<Vec<EventGroup>, ArgumentError> {
         let parse = |text: &str| {
             parse_events(text).map_err(|error| ArgumentError::Events {
                 text: text.to_owned(),
                 error,
             })
         };
-        if self.event.is_empty() {
+        if self.event.is_empty() && self.metrics.is_empty() {
             return parse(DEFAULT_EVENTS);
         }
         let mut groups = Vec::new();
         for text in &self.event {
             groups.extend(parse(text)?);
         }
+        if !self.metrics.is_empty() {
+            self.add_metrics(&mut groups, say)?;
+        }
         Ok(groups)
+    }
+
+    /// Adds the groups of events that the metrics need.
+    fn add_metrics(
+        &self,
+        groups: &mut Vec<EventGroup>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ArgumentError> {
+        let sets = MetricSets::for_this_machine(self.pmu_data.as_deref());
+        let sets = sets.map_err(ArgumentError::Metrics)?;
+        if let Some(published) = sets.published() {
+            for skipped in published.skipped() {
+                say(skipped);
+            }
+        }
+        let chosen: anyhow::Result<Vec<ChosenColumns>> =
+            self.metrics.iter().map(|name| sets.choose(name)).collect();
+        let wide = matches!(
+            self.target()?,
+            RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
+        );
+        let mut counters = if wide {
+            let first = self.cpu.as_ref().and_then(|cpus| cpus.iter().next());
+            MachineCounters::of_cpu(first.unwrap_or(0))
+        } else {
+            MachineCounters::of_threads()
+        };
+        let found = events_for(&chosen.map_err(ArgumentError::Metrics)?, &mut counters)
+            .map_err(ArgumentError::NothingToCount)?;
+        for note in &found.notes {
+            say(note);
+        }
+        groups.extend(found.groups);
+        let takes_turns = |group: &&EventGroup| {
+            group
+                .events
+                .iter()
+                .any(|event| takes_a_counter(&event.attr))
+        };
+        let turns = groups.iter().filter(takes_turns).count();
+        let watched = if wide {
+            Watched::Cpus
+        } else {
+            Watched::Threads {
+                inherit: !self.no_inherit,
+            }
+        };
+        let then = match tell_turns(groups, watched) {
+            Turns::None => return Ok(()),
+            Turns::Told => "and its counts are scaled",
+            Turns::Untold(WhyUntold::Kernel) => {
+                "and its counts are not scaled, since this kernel (before Linux 6.13) cannot tell for how long it \
+                 counted in threads that inherit it; ask for fewer metrics, or record with -a"
+            }
+            Turns::Untold(WhyUntold::NotInherited) => {
+                "and its counts are not scaled, since that needs events that threads inherit; leave --no-inherit out, \
+                 or record with -a"
+            }
+        };
+        say(&format!(
+            "{turns} groups of events take turns on the counters: each is counted for about 1/{turns} of the time, \
+             {then}"
+        ));
+        Ok(())
     }
 
     fn samples(&self) -> SampleOptions {
@@ -315,7 +404,7 @@ mod tests {
     }
 
     fn spec(words: &[&str]) -> RecordSpec {
-        parse(words).unwrap().to_spec().unwrap()
+        parse(words).unwrap().to_spec(&mut |_| {}).unwrap()
     }
 
     #[test]
@@ -355,7 +444,7 @@ mod tests {
             (RecordTarget::Threads(vec![7]), Some(cpus))
         );
         assert!(matches!(
-            parse(&[]).unwrap().to_spec(),
+            parse(&[]).unwrap().to_spec(&mut |_| {}),
             Err(ArgumentError::NoTarget)
         ));
         for clash in [
@@ -409,7 +498,7 @@ mod tests {
         );
         let error = parse(&["-e", "cpu-clock,,", "ls"])
             .unwrap()
-            .to_spec()
+            .to_spec(&mut |_| {})
             .err()
             .unwrap();
         assert!(matches!(error, ArgumentError::Events { .. }));

@@ -1,0 +1,445 @@
+//! What a machine's counters can count, alone and at once, found out by counting for a moment.
+//!
+//! The kernel takes a group whose events each have a counter, and refuses one that can never have them all; but one
+//! that only misses the counter of a watchdog or of another profiler is taken and never counts. So a group is tried:
+//! opened where the target will be watched, and run until it has counted.
+
+use dioptra_perfevents::names::software;
+use dioptra_perfevents::{
+    Attr, AttrFlags, Event, EventGroup, EventSpec, Features, Place, ReadFormat, Refusal,
+    SampleType, event_type,
+};
+use std::time::{Duration, Instant};
+
+/// How long a group may take until it has counted. Others that use the counters have their turn meanwhile.
+const PATIENCE: Duration = Duration::from_millis(30);
+
+/// The period of events that are tried, in events or nanoseconds.
+const RARELY: u64 = 1 << 30;
+
+/// More general counters than any CPU has.
+const MOST_COUNTERS: usize = 64;
+
+/// `PERF_COUNT_HW_BRANCH_INSTRUCTIONS` and `PERF_COUNT_HW_CACHE_REFERENCES`: what any general counter of most CPUs
+/// counts, and no fixed one.
+const GENERAL_EVENTS: [u64; 2] = [4, 2];
+
+/// What came of trying to count events as one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// They were counted.
+    Counted,
+    /// Not all at once. A single event: its counter was in use all the time.
+    NotAtOnce,
+    /// A single event: it cannot be counted, for this reason (with its remedy).
+    Refused(String),
+}
+
+/// Counters that can be tried.
+pub trait Counters {
+    /// Tries to count events as one group, the leader first.
+    fn try_group(&mut self, events: &[&EventSpec]) -> Trial;
+}
+
+/// The counters of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct MachineCounters {
+    place: Place,
+}
+
+impl MachineCounters {
+    /// As they count for single threads.
+    pub fn of_threads() -> MachineCounters {
+        MachineCounters {
+            place: Place::Thread(0, None),
+        }
+    }
+
+    /// As they count for all that runs on a CPU.
+    pub fn of_cpu(cpu: u32) -> MachineCounters {
+        MachineCounters {
+            place: Place::Cpu(cpu),
+        }
+    }
+
+    /// Opens an event as a session would, with less where it must do with less.
+    fn open(&self, spec: &EventSpec, leader: Option<&Event>) -> Result<Event, String> {
+        let mut attr = Attr {
+            read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
+            sample_type: SampleType::IP,
+            ..spec.attr.clone()
+        };
+        attr.flags.set(AttrFlags::DISABLED, leader.is_none());
+        // That it samples matters to what can be counted; how often does not, and would cost.
+        attr.branch_sample_type = 0;
+        attr.flags.remove(AttrFlags::FREQ);
+        if attr.sample_period > 0 {
+            attr.sample_period = RARELY;
+        }
+        loop {
+            let refusal = match Event::open(&spec.name, &attr, self.place, leader) {
+                Ok(event) => return Ok(event),
+                Err(error) => error.refusal,
+            };
+            match refusal {
+                Refusal::Permission {
+                    needs_kernel: true,
+                    cpu_wide: false,
+                    ..
+                } if !attr.flags.contains(AttrFlags::EXCLUDE_USER) => {
+                    if happens_in_the_kernel_only(&attr) {
+                        return Err(refusal.to_string());
+                    }
+                    attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+                }
+                Refusal::NotSupported
+                | Refusal::CannotSample
+                | Refusal::Invalid { .. }
+                | Refusal::CpuOffline
+                    if attr.precise_ip() > 0 =>
+                {
+                    attr.set_precise_ip(attr.precise_ip() - 1);
+                }
+                refusal => return Err(refusal.to_string()),
+            }
+        }
+    }
+}
+
+impl Counters for MachineCounters {
+    fn try_group(&mut self, events: &[&EventSpec]) -> Trial {
+        let mut open: Vec<Event> = Vec::with_capacity(events.len());
+        for spec in events {
+            match self.open(spec, open.first()) {
+                Ok(event) => open.push(event),
+                Err(reason) if events.len() == 1 => return Trial::Refused(reason),
+                Err(_) => return Trial::NotAtOnce,
+            }
+        }
+        let Some(leader) = open.first() else {
+            return Trial::Counted;
+        };
+        let ran = leader.enable_group().and_then(|()| {
+            let end = Instant::now() + PATIENCE;
+            loop {
+                // Reading is work of this thread: it is counted.
+                let count = leader.read()?;
+                if count.time_running.is_none_or(|time| time > 0) {
+                    return Ok(true);
+                }
+                if Instant::now() > end {
+                    return Ok(false);
+                }
+            }
+        });
+        match ran {
+            Ok(true) => Trial::Counted,
+            Ok(false) => Trial::NotAtOnce,
+            Err(error) if events.len() == 1 => Trial::Refused(error.to_string()),
+            Err(_) => Trial::NotAtOnce,
+        }
+    }
+}
+
+/// Whether the event takes one of the CPU's counters. The kernel counts the others itself, as many as are asked for.
+pub fn takes_a_counter(attr: &Attr) -> bool {
+    !matches!(
+        attr.kind,
+        event_type::SOFTWARE | event_type::TRACEPOINT | event_type::BREAKPOINT
+    ) && !dioptra_perfevents::names::pmu::is_probe(attr.kind)
+}
+
+/// Whether a count without the kernel's part would always be zero.
+fn happens_in_the_kernel_only(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE
+        && matches!(
+            attr.config,
+            software::CONTEXT_SWITCHES | software::CPU_MIGRATIONS | software::CGROUP_SWITCHES
+        )
+}
+
+/// Why an event cannot be counted; `None` if it can.
+pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<String> {
+    match counters.try_group(&[event]) {
+        Trial::Counted => None,
+        Trial::Refused(reason) => Some(reason),
+        Trial::NotAtOnce => Some(
+            "no counter was free for it: another profiler or the watchdog (kernel.nmi_watchdog) has them".to_owned(),
+        ),
+    }
+}
+
+/// How many events of any kind can be counted at once: the general counters that are free. `None` where there are
+/// none to be tried with.
+pub fn general_counters(counters: &mut dyn Counters) -> Option<usize> {
+    let mut most = 0;
+    for config in GENERAL_EVENTS {
+        let attr = Attr {
+            kind: event_type::HARDWARE,
+            config,
+            ..Attr::default()
+        };
+        let event = EventSpec::new("counter", attr);
+        let at_once = |n: &usize| counters.try_group(&vec![&event; *n]) == Trial::Counted;
+        most = most.max((1..=MOST_COUNTERS).take_while(at_once).count());
+    }
+    (most > 0).then_some(most)
+}
+
+/// Splits groups, of indices into `events`, where they cannot be counted at once. What stood together stays together
+/// as far as it can; events that need no counter stand alone, for in a group they would wait for its turn.
+pub fn schedulable(
+    events: &[EventSpec],
+    groups: &[Vec<usize>],
+    counters: &mut dyn Counters,
+) -> Vec<Vec<usize>> {
+    let (mut alone, mut at_once) = (Vec::new(), Vec::new());
+    for group in groups {
+        let (counted, free): (Vec<usize>, Vec<usize>) = group
+            .iter()
+            .partition(|&&event| takes_a_counter(&events[event].attr));
+        for event in free {
+            if !alone.contains(&vec![event]) {
+                alone.push(vec![event]);
+            }
+        }
+        let first_part = at_once.len();
+        if can_count(events, &counted, counters) {
+            at_once.extend((!counted.is_empty()).then_some(counted));
+            continue;
+        }
+        for event in counted {
+            let taken_in = at_once[first_part..]
+                .iter_mut()
+                .any(|part: &mut Vec<usize>| {
+                    part.push(event);
+                    let fits = can_count(events, part, counters);
+                    if !fits {
+                        part.pop();
+                    }
+                    fits
+                });
+            if !taken_in {
+                at_once.push(vec![event]);
+            }
+        }
+    }
+    // A part of another group has no turn of its own to wait for.
+    let mut kept: Vec<Vec<usize>> = Vec::new();
+    at_once.sort_by_key(|group| std::cmp::Reverse(group.len()));
+    for group in at_once {
+        let is_in = |other: &Vec<usize>| group.iter().all(|event| other.contains(event));
+        if !kept.iter().any(is_in) {
+            kept.push(group);
+        }
+    }
+    alone.extend(kept);
+    alone
+}
+
+fn can_count(events: &[EventSpec], group: &[usize], counters: &mut dyn Counters) -> bool {
+    let group: Vec<&EventSpec> = group.iter().map(|&event| &events[event]).collect();
+    // A single event was tried before.
+    group.len() < 2 || counters.try_group(&group) == Trial::Counted
+}
+
+/// Whether groups have to take turns on the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// One group at most needs counters.
+    None,
+    /// They do, and samples tell for how long their counter ran, so that counts can be scaled.
+    Told,
+    /// They do, and samples cannot tell it.
+    Untold(WhyUntold),
+}
+
+/// Why samples cannot tell for how long their counter ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyUntold {
+    /// This kernel (before Linux 6.13) cannot tell it where threads inherit events.
+    Kernel,
+    /// A thread has a counter for each CPU, all enabled wherever it runs, and nothing but inheritance marks these in a
+    /// file.
+    NotInherited,
+}
+
+/// Whose counters take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// All that runs on CPUs.
+    Cpus,
+    /// Threads, and those that they create.
+    Threads {
+        /// Whether these inherit the events.
+        inherit: bool,
+    },
+}
+
+/// Where several groups need counters, lets their samples tell for how long these were enabled and for how long they
+/// ran.
+pub fn tell_turns(groups: &mut [EventGroup], watched: Watched) -> Turns {
+    let needs_counters = |group: &EventGroup| {
+        group
+            .events
+            .iter()
+            .any(|event| takes_a_counter(&event.attr))
+    };
+    if groups.iter().filter(|group| needs_counters(group)).count() < 2 {
+        return Turns::None;
+    }
+    match watched {
+        Watched::Threads { inherit: false } => return Turns::Untold(WhyUntold::NotInherited),
+        Watched::Threads { inherit: true } if !Features::get().inherit_read => {
+            return Turns::Untold(WhyUntold::Kernel);
+        }
+        _ => {}
+    }
+    let counted = groups.iter_mut().flat_map(|group| &mut group.events);
+    for event in counted.filter(|event| takes_a_counter(&event.attr)) {
+        event.attr.sample_type |= SampleType::READ;
+    }
+    Turns::Told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A machine of so many counters, on which some events cannot be counted, and others only on its counter 0.
+    struct Machine {
+        counters: usize,
+        unknown: BTreeSet<u64>,
+        picky: BTreeSet<u64>,
+    }
+
+    impl Counters for Machine {
+        fn try_group(&mut self, events: &[&EventSpec]) -> Trial {
+            let counted: Vec<u64> = events
+                .iter()
+                .filter(|event| takes_a_counter(&event.attr))
+                .map(|event| event.attr.config)
+                .collect();
+            if counted.iter().any(|config| self.unknown.contains(config)) {
+                return Trial::Refused("unknown".into());
+            }
+            let picky = counted.iter().filter(|config| self.picky.contains(config));
+            if counted.len() > self.counters || picky.count() > 1 {
+                Trial::NotAtOnce
+            } else {
+                Trial::Counted
+            }
+        }
+    }
+
+    fn machine(counters: usize, picky: &[u64]) -> Machine {
+        Machine {
+            counters,
+            unknown: BTreeSet::new(),
+            picky: picky.iter().copied().collect(),
+        }
+    }
+
+    fn event(kind: u32, config: u64) -> EventSpec {
+        let attr = Attr {
+            kind,
+            config,
+            sample_period: 1000,
+            ..Attr::default()
+        };
+        EventSpec::new("event", attr)
+    }
+
+    fn raw(count: u64) -> Vec<EventSpec> {
+        (0..count)
+            .map(|config| event(event_type::RAW, config))
+            .collect()
+    }
+
+    #[test]
+    fn counters_are_counted() {
+        for counters in [1, 4, 6] {
+            assert_eq!(
+                general_counters(&mut machine(counters, &[])),
+                Some(counters)
+            );
+        }
+        assert_eq!(general_counters(&mut machine(0, &[])), None);
+        // One of the two events may have a counter of its own kind.
+        assert_eq!(general_counters(&mut machine(4, &[4])), Some(4));
+    }
+
+    #[test]
+    fn a_group_that_fits_stays_and_others_are_split() {
+        let events = raw(6);
+        let groups = [vec![0, 1, 2, 3], vec![4, 5]];
+        let split =
+            |counters, picky: &[u64]| schedulable(&events, &groups, &mut machine(counters, picky));
+        assert_eq!(split(4, &[]), [vec![0, 1, 2, 3], vec![4, 5]]);
+        assert_eq!(split(3, &[]), [vec![0, 1, 2], vec![4, 5], vec![3]]);
+        assert_eq!(split(4, &[1, 2]), [vec![0, 1, 3], vec![4, 5], vec![2]]);
+        assert_eq!(split(1, &[]).len(), 6);
+    }
+
+    #[test]
+    fn what_needs_no_counter_stands_alone_and_once() {
+        let mut events = raw(2);
+        events.push(event(event_type::SOFTWARE, software::TASK_CLOCK));
+        let groups = [vec![2, 0], vec![2, 1], vec![2], vec![0]];
+        assert_eq!(
+            schedulable(&events, &groups, &mut machine(4, &[])),
+            [vec![2], vec![0], vec![1]]
+        );
+    }
+
+    #[test]
+    fn turns_are_told_where_there_are_turns() {
+        let group = |events: Vec<EventSpec>| EventGroup::new(events);
+        let clock = || event(event_type::SOFTWARE, software::CPU_CLOCK);
+        let reads = |groups: &[EventGroup]| -> Vec<bool> {
+            let events = groups.iter().flat_map(|group| &group.events);
+            events
+                .map(|event| event.attr.sample_type.contains(SampleType::READ))
+                .collect()
+        };
+        let mut one = [group(vec![clock()]), group(raw(3))];
+        assert_eq!(tell_turns(&mut one, Watched::Cpus), Turns::None);
+        assert_eq!(reads(&one), [false; 4]);
+        let mut two = [group(vec![clock()]), group(raw(2)), group(raw(1))];
+        assert_eq!(tell_turns(&mut two, Watched::Cpus), Turns::Told);
+        assert_eq!(reads(&two), [false, true, true, true]);
+        let mut inherited = [group(raw(1)), group(raw(1))];
+        let turns = tell_turns(&mut inherited, Watched::Threads { inherit: true });
+        if Features::get().inherit_read {
+            assert_eq!((turns, reads(&inherited)), (Turns::Told, vec![true; 2]));
+        } else {
+            let untold = Turns::Untold(WhyUntold::Kernel);
+            assert_eq!((turns, reads(&inherited)), (untold, vec![false; 2]));
+        }
+        let mut alone = [group(raw(1)), group(raw(1))];
+        assert_eq!(
+            tell_turns(&mut alone, Watched::Threads { inherit: false }),
+            Turns::Untold(WhyUntold::NotInherited)
+        );
+        assert_eq!(reads(&alone), [false; 2]);
+    }
+
+    #[test]
+    fn this_machines_answers_are_those_of_its_kernel() {
+        let clock = event(event_type::SOFTWARE, software::TASK_CLOCK);
+        let mut own = MachineCounters::of_threads();
+        let alone = own.try_group(&[&clock]);
+        let mut attr = clock.attr.clone();
+        attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        let opens = Event::open("task-clock", &attr, Place::Thread(0, None), None).is_ok();
+        assert_eq!(alone == Trial::Counted, opens, "{alone:?}");
+        // No machine has it.
+        let none = event(event_type::HARDWARE, 99);
+        assert!(refusal(&none, &mut own).is_some());
+        if opens {
+            assert_eq!(own.try_group(&[&clock, &none]), Trial::NotAtOnce);
+            assert_eq!(own.try_group(&[&clock, &clock]), Trial::Counted);
+        }
+    }
+}
