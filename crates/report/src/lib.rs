@@ -8,6 +8,7 @@
 //! Text and JSON show the facts themselves; CSV has no place for them, so a caller that writes CSV prints them with
 //! [`Facts::write_text`] on standard error.
 
+mod annotate;
 mod blocks;
 mod by;
 mod cell;
@@ -28,6 +29,12 @@ mod table;
 mod text;
 mod tree;
 
+pub use annotate::{
+    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
+    Annotation, AnnotationStyle, AnnotationView, BranchColumns, Drawing, FindError, FoundFunction,
+    JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame, SourceFiles, SourceText, annotate,
+    find_function, write_annotation, write_annotation_dot, write_annotation_json,
+};
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report};
 pub use cell::Cell;

@@ -1,0 +1,161 @@
+//! `dioptra diff`.
+
+use super::derived::Derived;
+use super::profiles::{By, Loaded, Selection, Shape, Wanted};
+use super::report::sort;
+use anyhow::{Context, bail};
+use dioptra_profile::{Dimension, Slices};
+use dioptra_report::{DiffOptions, Format, Input, Normalize, TableEvent, TextOptions, diff};
+use std::io;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra diff`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Rows are the same where their names are: functions of modules with the same build id, else with the same path or file
+name, so that a program can be compared with a newer build of itself; functions of stripped modules by their
+instructions; processes and threads by name.
+
+The error of a difference is that of sampling. Stars tell which differences are more than that; two runs of the same
+program may differ by more, so compare sums of several runs where it matters.
+
+Examples:
+  dioptra diff before.data after.data                  functions, the largest change first
+  dioptra diff a.data b.data --by module,function      libraries, and in each its functions
+  dioptra diff a.data b.data --normalize time          per second of each recording
+  dioptra diff a.data b.data --normalize instructions  per instruction of each recording
+  dioptra diff base.data try1.data try2.data           each against the first")]
+pub struct Arguments {
+    /// The profile to compare with, and those that are compared; one may be `-`, standard input
+    #[arg(value_name = "FILE", required = true, num_args = 2..)]
+    inputs: Vec<PathBuf>,
+    /// What a row is; several are levels of a tree, the first one outermost
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "function")]
+    by: Vec<By>,
+    /// Make weights comparable: `none`, `time` (per second of each recording), or per one of an event of it
+    #[arg(long, value_name = "none|time|EVENT", default_value = "none")]
+    normalize: String,
+    /// Show functions that the compiler inlined as functions of their own, from debug information
+    #[arg(long)]
+    inline: bool,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    derived: Derived,
+    /// Mark differences that rest on fewer samples with `?`
+    #[arg(long, value_name = "SAMPLES", default_value_t = 10)]
+    few: u64,
+    /// How many slices `--by time` has
+    #[arg(long, value_name = "N", default_value = "20")]
+    slices: NonZeroU32,
+    /// Show this many rows at most; below each row too
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Sort by this column, such as `b_delta` or `function` [default: the largest difference first]
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// How to show the table
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    format: Shape,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.inline && !arguments.by.contains(&By::Function) {
+        eprintln!("dioptra: --inline goes with --by function");
+        return Ok(ExitCode::from(2));
+    }
+    let by_time = arguments.normalize == "time";
+    let wanted = Wanted {
+        by: arguments.by.clone(),
+        inlined: arguments.inline,
+        errors: true,
+        times: by_time,
+        shapes: true,
+        ..Wanted::default()
+    };
+    let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
+    let inputs: Vec<Input<'_>> = loaded.iter().map(Loaded::input).collect();
+    let by: Vec<Dimension> = arguments.by.iter().map(|by| (*by).into()).collect();
+    let mut events = arguments.selection.events(&loaded)?;
+    let shown = events.len();
+    let normalize = match arguments.normalize.as_str() {
+        "none" => Normalize::None,
+        "time" => Normalize::Time(arguments.seconds(&loaded)?),
+        event => Normalize::Event(arguments.event(event, &mut events, &loaded)?),
+    };
+    let metrics = arguments.derived.choose(&loaded, arguments.few)?;
+    let mut table = diff(
+        &inputs,
+        &DiffOptions {
+            by: &by,
+            events: &events,
+            shown,
+            normalize,
+            few: arguments.few,
+            metrics: &metrics.columns(),
+            slices: Slices::Number(arguments.slices),
+        },
+    )?;
+    if let Some(column) = &arguments.sort {
+        sort(&mut table, column)?;
+    }
+    if let Some(limit) = arguments.limit
+        && by.len() > 1
+    {
+        table.limit_below(limit)?;
+    }
+    let format = Format::from(arguments.format);
+    let text = TextOptions {
+        limit: arguments.limit,
+        ..TextOptions::default()
+    };
+    format.write_with(&mut table, &text, io::stdout().lock())?;
+    if !format.shows_facts() {
+        table.facts.write_text(&mut io::stderr().lock())?;
+    }
+    loaded.iter().try_for_each(Loaded::check_end)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    /// The seconds of each profile, between its first and last sample or within `--time`.
+    fn seconds(&self, loaded: &[Loaded]) -> anyhow::Result<Vec<f64>> {
+        let each = loaded.iter().map(|loaded| {
+            let slices = loaded.profile.time_slices(Slices::Number(NonZeroU32::MIN));
+            let (_, end) = slices
+                .with_context(|| {
+                    format!(
+                        "--normalize time: {} has no sample with a time",
+                        loaded.path.display()
+                    )
+                })?
+                .span(0);
+            let start = self.selection.span().0.unwrap_or(0);
+            Ok(end.saturating_sub(start) as f64 / 1e9)
+        });
+        each.collect()
+    }
+
+    /// The place of the event by which weights are divided; it must be in all profiles.
+    fn event(
+        &self,
+        name: &str,
+        events: &mut Vec<TableEvent>,
+        loaded: &[Loaded],
+    ) -> anyhow::Result<usize> {
+        let event = Selection::event(name, loaded).context("--normalize")?;
+        if let Some(place) = event.of.iter().position(Option::is_none) {
+            bail!(
+                "--normalize: {} has no event `{name}`",
+                loaded[place].path.display()
+            );
+        }
+        let known = events.iter().position(|known| known.of == event.of);
+        Ok(known.unwrap_or_else(|| {
+            events.push(event);
+            events.len() - 1
+        }))
+    }
+}

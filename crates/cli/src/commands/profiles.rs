@@ -1,0 +1,508 @@
+//! Profiles as commands read them: which samples count, whose names are looked for, and where.
+
+use crate::symbol_sources::SymbolSources;
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use dioptra_metrics::EventName;
+use dioptra_perfdata::PerfData;
+use dioptra_perfevents::SampleType;
+use dioptra_profile::{
+    DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+};
+use dioptra_report::{Blocks, Format, Input, Shapes, TableEvent};
+use dioptra_symbols::SymbolOptions;
+use std::io;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// Arguments that say which samples of profiles count, and how places get their names.
+#[derive(clap::Args)]
+pub struct Selection {
+    /// Count samples of threads with these names only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    comm: Vec<String>,
+    /// Count samples in these modules only, by name or path
+    #[arg(long, value_name = "MODULE", value_delimiter = ',')]
+    dso: Vec<String>,
+    /// Count samples in this function only, with what was inlined into it; may be given several times
+    #[arg(long, value_name = "FUNCTION")]
+    symbol: Vec<String>,
+    /// Count samples of these threads only
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Count samples on these CPUs only, such as 0,2-5
+    #[arg(long, value_name = "CPUS", value_delimiter = ',', value_parser = cpus)]
+    cpu: Vec<RangeInclusive<u32>>,
+    /// Count samples of this time only: seconds since the first sample, from A on, up to before B; either may be empty
+    #[arg(long, value_name = "A..B", value_parser = time)]
+    time: Option<Span>,
+    /// Show this event only, by name or number from 1; may be given several times
+    #[arg(long, short, value_name = "EVENT")]
+    event: Vec<String>,
+    /// Show C++ and Rust names as linkers see them
+    #[arg(long)]
+    no_demangle: bool,
+    /// Look for the recorded files below this directory
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    #[command(flatten)]
+    sources: SymbolSources,
+}
+
+/// What a row is.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// A program: all processes of one executable, each while it ran that
+    Program,
+    /// A process
+    Process,
+    /// A thread
+    Thread,
+    /// A name of threads, as it was when they were sampled
+    Comm,
+    /// A CPU
+    Cpu,
+    /// A socket
+    Socket,
+    /// A program, library, kernel or kernel module, over all processes
+    Module,
+    /// A function of a module, over all processes
+    Function,
+    /// A line of a source file; of inlined code its own
+    Line,
+    /// A line of a source file; of inlined code that of the call which it replaced
+    OuterLine,
+    /// A basic block of a function
+    Block,
+    /// An instruction's address, relative to its module
+    #[value(alias = "instruction")]
+    Address,
+    /// A slice of time
+    Time,
+}
+
+impl From<By> for Dimension {
+    fn from(by: By) -> Self {
+        match by {
+            By::Program => Dimension::Program,
+            By::Process => Dimension::Process,
+            By::Thread => Dimension::Thread,
+            By::Comm => Dimension::Comm,
+            By::Cpu => Dimension::Cpu,
+            By::Socket => Dimension::Socket,
+            By::Module => Dimension::Module,
+            By::Function => Dimension::Function,
+            By::Line => Dimension::Line,
+            By::OuterLine => Dimension::OutermostLine,
+            By::Block => Dimension::Block,
+            By::Address => Dimension::Address,
+            By::Time => Dimension::Time,
+        }
+    }
+}
+
+impl By {
+    /// Whether it tells who ran a sample, and not where.
+    fn is_of_part(self) -> bool {
+        self.is_of_task() || matches!(self, By::Cpu | By::Socket)
+    }
+
+    fn is_of_task(self) -> bool {
+        matches!(self, By::Program | By::Process | By::Thread | By::Comm)
+    }
+
+    /// Whether it tells where a sample was taken.
+    pub fn is_place(self) -> bool {
+        !self.is_of_part() && self != By::Time
+    }
+}
+
+/// Renderings, for arguments.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shape {
+    /// Aligned columns
+    Text,
+    /// RFC 4180; losses go to standard error
+    Csv,
+    /// All there is, in full precision
+    Json,
+}
+
+impl From<Shape> for Format {
+    fn from(shape: Shape) -> Self {
+        match shape {
+            Shape::Text => Format::Text,
+            Shape::Csv => Format::Csv,
+            Shape::Json => Format::Json,
+        }
+    }
+}
+
+/// What a command wants of its profiles.
+#[derive(Clone, Default)]
+pub struct Wanted {
+    /// What its rows are.
+    pub by: Vec<By>,
+    /// Call chains.
+    pub call_chains: bool,
+    /// Functions that the compiler inlined.
+    pub inlined: bool,
+    /// What statistical errors need.
+    pub errors: bool,
+    /// Every sample's time.
+    pub times: bool,
+    /// The code of functions without names.
+    pub shapes: bool,
+}
+
+/// A profile with the names of its places.
+pub struct Loaded {
+    pub path: PathBuf,
+    /// What its table calls it.
+    label: String,
+    pub profile: Profile,
+    pub names: Names,
+    blocks: Option<Blocks>,
+    shapes: Option<Shapes>,
+    /// The CPU on which it was recorded.
+    pub cpuid: Option<String>,
+}
+
+impl Loaded {
+    /// For tables.
+    pub fn input(&self) -> Input<'_> {
+        Input {
+            profile: &self.profile,
+            names: &self.names,
+            blocks: self.blocks.as_ref(),
+            shapes: self.shapes.as_ref(),
+            label: &self.label,
+        }
+    }
+
+    /// Fails if reading stopped before the end.
+    pub fn check_end(&self) -> anyhow::Result<()> {
+        if let Some(offset) = self.profile.losses().summary.stopped_at {
+            bail!(
+                "{}: damaged at byte {offset}, where reading stopped; what lies before is shown. Copy or record it again",
+                self.path.display()
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Selection {
+    /// Reads profiles.
+    pub fn load(&self, paths: &[PathBuf], wanted: &Wanted) -> anyhow::Result<Vec<Loaded>> {
+        if let Some(directory) = &self.symfs
+            && !directory.is_dir()
+        {
+            bail!(
+                "--symfs {}: no such directory; give the one that holds the recorded machine's files",
+                directory.display()
+            );
+        }
+        if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+            bail!("standard input (`-`) can be read once only; give files");
+        }
+        let each = paths.iter();
+        each.map(|path| self.load_one(path, wanted)).collect()
+    }
+
+    fn load_one(&self, path: &Path, wanted: &Wanted) -> anyhow::Result<Loaded> {
+        let data = open(path)?;
+        let symbols = self.symbols()?;
+        let has = |by| wanted.by.contains(&by);
+        let by_cpu = has(By::Cpu) || has(By::Socket);
+        if by_cpu || !self.cpu.is_empty() {
+            check_cpus(&data)?;
+        }
+        let by_time = has(By::Time) || wanted.times;
+        if by_time {
+            check_times(&data)?;
+        }
+        let mut profile = Profile::load_with(
+            &data,
+            &LoadPlan {
+                options: LoadOptions {
+                    call_chains: wanted.call_chains,
+                    threads: wanted.by.iter().any(|by| by.is_of_task()),
+                },
+                cpus: by_cpu,
+                log: by_time,
+                errors: wanted.errors,
+                filter: SampleFilter {
+                    comms: self.comm.clone(),
+                    tids: self.tid.clone(),
+                    cpus: self.cpu.clone(),
+                    time: self.time.unwrap_or_default(),
+                },
+                symbols: symbols.clone(),
+                ..LoadPlan::default()
+            },
+        );
+        let mut names = Names::default();
+        let named = [By::Function, By::Address, By::Block];
+        if wanted.by.iter().any(|by| named.contains(by)) || !self.symbol.is_empty() {
+            names = Names::find(&profile, symbols.clone());
+        }
+        let debug_info = DebugInfoWanted {
+            lines: has(By::Line) || has(By::OuterLine) || has(By::Block),
+            inlined: wanted.inlined,
+        };
+        if debug_info != DebugInfoWanted::default() {
+            names.find_debug_info(&profile, symbols.clone(), debug_info);
+        }
+        self.keep_places(&mut profile, &names);
+        let shapes = wanted.shapes && has(By::Function);
+        let shapes = shapes.then(|| Shapes::find(&profile, &names, symbols.clone()));
+        let blocks = has(By::Block).then(|| Blocks::find(&profile, &names, symbols));
+        Ok(Loaded {
+            path: path.to_owned(),
+            label: path.display().to_string(),
+            profile,
+            names,
+            blocks,
+            shapes,
+            cpuid: data.features().cpuid.clone(),
+        })
+    }
+
+    fn symbols(&self) -> anyhow::Result<SymbolOptions> {
+        self.sources.add_to(SymbolOptions {
+            demangle: !self.no_demangle,
+            symfs: self.symfs.clone(),
+            ..SymbolOptions::default()
+        })
+    }
+
+    /// Drops samples outside of the wanted modules and functions.
+    fn keep_places(&self, profile: &mut Profile, names: &Names) {
+        if !self.dso.is_empty() {
+            let wanted: Vec<bool> = profile
+                .modules()
+                .iter()
+                .map(|module| {
+                    let path = String::from_utf8_lossy(&module.path);
+                    self.dso
+                        .iter()
+                        .any(|name| *name == module.label || *name == path)
+                })
+                .collect();
+            let frames: Vec<bool> = profile
+                .frames()
+                .iter()
+                .map(|frame| wanted[frame.module as usize])
+                .collect();
+            profile.retain_samples(|frame| frames[frame as usize]);
+        }
+        if !self.symbol.is_empty() {
+            let wanted: Vec<bool> = names
+                .functions()
+                .iter()
+                .map(|function| self.symbol.contains(&function.name))
+                .collect();
+            profile.retain_samples(|frame| {
+                let mut functions = names.chain_of(frame, None).iter();
+                functions.any(|function| wanted[*function as usize])
+            });
+        }
+    }
+
+    /// The events that have columns: those that were asked for, else all that sampled.
+    pub fn events(&self, loaded: &[Loaded]) -> anyhow::Result<Vec<TableEvent>> {
+        if self.event.is_empty() {
+            let profiles: Vec<&Profile> = loaded.iter().map(|loaded| &loaded.profile).collect();
+            return Ok(TableEvent::all(&profiles));
+        }
+        if let [only] = loaded {
+            let found = find_events(&only.profile, &self.event)?;
+            let event = |index: usize| TableEvent {
+                name: only.profile.events()[index].name().to_owned(),
+                of: vec![Some(index)],
+            };
+            return Ok(found.into_iter().map(event).collect());
+        }
+        let wanted = self.event.iter();
+        wanted.map(|wanted| Self::event(wanted, loaded)).collect()
+    }
+
+    /// The event of this name or number in all profiles that have it.
+    pub fn event(wanted: &str, loaded: &[Loaded]) -> anyhow::Result<TableEvent> {
+        let found: Vec<anyhow::Result<usize>> = loaded
+            .iter()
+            .map(|loaded| Ok(find_events(&loaded.profile, &[wanted.to_owned()])?[0]))
+            .collect();
+        let mut names = found.iter().zip(loaded).filter_map(|(found, loaded)| {
+            let index = *found.as_ref().ok()?;
+            Some(loaded.profile.events()[index].name().to_owned())
+        });
+        if let Some(name) = names.next() {
+            return Ok(TableEvent {
+                name,
+                of: found
+                    .iter()
+                    .map(|found| found.as_ref().ok().copied())
+                    .collect(),
+            });
+        }
+        let error = found.into_iter().find_map(Result::err);
+        Err(error.unwrap_or_else(|| anyhow::anyhow!("there is no profile")))
+    }
+
+    /// The time to which samples are restricted.
+    pub fn span(&self) -> Span {
+        self.time.unwrap_or_default()
+    }
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Opens a profile; `-` is standard input.
+pub fn open(path: &Path) -> anyhow::Result<PerfData> {
+    let data = if is_stdin(path) {
+        PerfData::from_reader(io::stdin().lock())
+    } else {
+        PerfData::open(path)
+    };
+    Ok(data?)
+}
+
+/// Whether any sample can tell what `bit` says.
+fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
+    let mut samplers = data.events().iter().filter(|event| event.attr.samples());
+    samplers.any(|event| event.attr.sample_type.contains(bit))
+}
+
+/// Whether any sample can tell its CPU.
+fn check_cpus(data: &PerfData) -> anyhow::Result<()> {
+    if samples_tell(data, SampleType::CPU) {
+        return Ok(());
+    }
+    bail!(
+        "the profile's samples do not tell their CPU; record the whole machine (-a), or with perf's --sample-cpu"
+    );
+}
+
+/// Whether any sample can tell its time.
+fn check_times(data: &PerfData) -> anyhow::Result<()> {
+    if samples_tell(data, SampleType::TIME) {
+        return Ok(());
+    }
+    bail!("the profile's samples do not tell their time; record with perf's --timestamp");
+}
+
+/// Nanoseconds from and to.
+pub type Span = (Option<u64>, Option<u64>);
+
+/// `2`, `0-3`.
+pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
+        _ => Err("give CPUs such as 0,2-5".to_owned()),
+    }
+}
+
+/// `A..B` in seconds, either of which may be empty.
+pub fn time(text: &str) -> Result<Span, String> {
+    let wrong = || "give seconds since the first sample, such as 1.5..2, 1.5.. or ..2".to_owned();
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let nanoseconds = |text: &str| match text {
+        "" => Ok(None),
+        text => match text.parse::<f64>() {
+            // Beyond the largest number of nanoseconds is as good as never.
+            Ok(seconds) if seconds >= 0.0 => Ok(Some((seconds * 1e9).round() as u64)),
+            _ => Err(wrong()),
+        },
+    };
+    match (nanoseconds(from)?, nanoseconds(to)?) {
+        (Some(from), Some(to)) if from >= to => Err("the end must come after the start".to_owned()),
+        span => Ok(span),
+    }
+}
+
+/// The events that were asked for, each by its name, its name without modifiers or settings, or its number from 1.
+pub fn find_events(profile: &Profile, wanted: &[String]) -> anyhow::Result<Vec<usize>> {
+    let names = || profile.events().iter().map(|event| event.name());
+    wanted
+        .iter()
+        .map(|wanted| {
+            let number = || {
+                let number: usize = wanted.parse().ok()?;
+                (1..=profile.events().len())
+                    .contains(&number)
+                    .then(|| number - 1)
+            };
+            names()
+                .position(|name| name == wanted)
+                .or_else(|| names().position(|name| without_modifiers(name) == wanted))
+                .or_else(|| names().position(|name| is_spelling(name, wanted)))
+                .or_else(number)
+                .with_context(|| {
+                    let known: Vec<&str> = names().collect();
+                    format!(
+                        "the profile has no event `{wanted}`; it has {}",
+                        known.join(", ")
+                    )
+                })
+        })
+        .collect()
+}
+
+/// Whether both name the same event, such as `cpu-cycles` and `cycles/period=1000/u`.
+fn is_spelling(name: &str, wanted: &str) -> bool {
+    let (name, wanted) = (EventName::parse(name), EventName::parse(wanted));
+    let same_unit = wanted.pmu.is_empty() || wanted.pmu == name.pmu;
+    same_unit && !wanted.key.is_empty() && wanted.key == name.key
+}
+
+/// `cycles` of `cycles:u`; a tracepoint's name keeps its colon.
+fn without_modifiers(name: &str) -> &str {
+    match name.rsplit_once(':') {
+        Some((event, modifiers))
+            if modifiers
+                .chars()
+                .all(|letter| "ukhGHpPSDIeWb".contains(letter)) =>
+        {
+            event
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{cpus, is_spelling, time, without_modifiers};
+
+    #[test]
+    fn ranges() {
+        assert_eq!(
+            time("1.5..2"),
+            Ok((Some(1_500_000_000), Some(2_000_000_000)))
+        );
+        assert_eq!(time("..0.25"), Ok((None, Some(250_000_000))));
+        assert_eq!(time("3.."), Ok((Some(3_000_000_000), None)));
+        for wrong in ["", "1", "2..1", "1..1", "-1..", "a..b", "nan.."] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(cpus("2-5"), Ok(2..=5));
+        assert_eq!(cpus("7"), Ok(7..=7));
+        assert!(cpus("5-2").is_err() && cpus("x").is_err());
+    }
+
+    #[test]
+    fn modifiers_are_no_part_of_a_name() {
+        assert!(is_spelling("page-faults/period=1/u", "page-faults"));
+        assert!(!is_spelling("page-faults", "major-faults"));
+        assert_eq!(without_modifiers("cycles:uk"), "cycles");
+        assert_eq!(without_modifiers("cpu-clock"), "cpu-clock");
+        assert_eq!(
+            without_modifiers("sched:sched_switch"),
+            "sched:sched_switch"
+        );
+    }
+}

@@ -1,0 +1,27 @@
+//! `dioptra sum`.
+
+use super::report::Options;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra sum`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Modules are the same where their build ids are, else their paths; processes and threads where their numbers and names
+are. Every count of the sum is exactly the sum of the profiles' counts. Times are since the first sample of each profile.
+
+Examples:
+  dioptra sum run1.data run2.data run3.data    functions over three runs
+  dioptra sum host*.data --by program,module   what ran on several machines
+  dioptra sum a.data b.data --format csv")]
+pub struct Arguments {
+    /// The profiles; one may be `-`, standard input
+    #[arg(value_name = "FILE", required = true)]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    arguments.options.run(&arguments.inputs)
+}

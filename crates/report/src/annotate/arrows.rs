@@ -1,0 +1,211 @@
+//! Arrows from jumps to their targets, beside the instructions.
+
+/// More arrows beside each other than this nobody follows with the eye.
+const MOST_LANES: usize = 10;
+
+/// A jump between two places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Arrow {
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Arrow {
+    fn first(self) -> usize {
+        self.from.min(self.to)
+    }
+
+    fn last(self) -> usize {
+        self.from.max(self.to)
+    }
+}
+
+/// Arrows in lanes, lane 0 next to the instructions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arrows {
+    lanes: Vec<Vec<Arrow>>,
+    /// Arrows for which there was no room.
+    pub left_out: usize,
+}
+
+/// The characters of arrows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glyphs {
+    down: char,
+    along: char,
+    top: char,
+    bottom: char,
+    /// A lane that is crossed by an arrow's end.
+    cross: char,
+    /// Another arrow comes to the same place.
+    join: char,
+    head: char,
+}
+
+/// Box drawing.
+pub(super) const UNICODE: Glyphs = Glyphs {
+    down: '│',
+    along: '─',
+    top: '┌',
+    bottom: '└',
+    cross: '┼',
+    join: '├',
+    head: '►',
+};
+
+/// For terminals without it.
+pub(super) const ASCII: Glyphs = Glyphs {
+    down: '|',
+    along: '-',
+    top: ',',
+    bottom: '\'',
+    cross: '+',
+    join: '|',
+    head: '>',
+};
+
+impl Arrows {
+    /// Short arrows lie inside long ones; those to the same place share a lane where they can.
+    pub fn new(mut arrows: Vec<Arrow>) -> Arrows {
+        arrows.sort_by_key(|arrow| (arrow.last() - arrow.first(), arrow.first(), arrow.from));
+        arrows.dedup();
+        let mut result = Arrows::default();
+        for arrow in arrows {
+            let free = |lane: &Vec<Arrow>| {
+                lane.iter().all(|other| {
+                    other.to == arrow.to
+                        || arrow.last() < other.first()
+                        || other.last() < arrow.first()
+                })
+            };
+            match result.lanes.iter().position(free) {
+                Some(lane) => result.lanes[lane].push(arrow),
+                None if result.lanes.len() < MOST_LANES => result.lanes.push(vec![arrow]),
+                None => result.left_out += 1,
+            }
+        }
+        result
+    }
+
+    /// Appends what stands beside a place.
+    pub fn beside(&self, place: usize, glyphs: Glyphs, out: &mut String) {
+        let mut ends = false;
+        let mut head = false;
+        // From the outermost lane to the instruction: once an arrow ends here, its line runs on.
+        for lane in self.lanes.iter().rev() {
+            let mut here = lane
+                .iter()
+                .filter(|arrow| arrow.from == place || arrow.to == place)
+                .peekable();
+            let up = lane
+                .iter()
+                .any(|arrow| arrow.first() < place && place <= arrow.last());
+            let down = lane
+                .iter()
+                .any(|arrow| arrow.first() <= place && place < arrow.last());
+            let starts = here.peek().is_some();
+            head |= here.any(|arrow| arrow.to == place);
+            out.push(match (starts, up, down, ends) {
+                (true, true, true, _) => glyphs.join,
+                (true, true, false, _) => glyphs.bottom,
+                (true, _, _, _) => glyphs.top,
+                (false, true, true, true) => glyphs.cross,
+                (false, true, true, false) => glyphs.down,
+                (false, _, _, true) => glyphs.along,
+                (false, _, _, false) => ' ',
+            });
+            ends |= starts;
+            out.push(if ends { glyphs.along } else { ' ' });
+        }
+        if !self.lanes.is_empty() {
+            out.push(match (ends, head) {
+                (true, true) => glyphs.head,
+                (true, false) => glyphs.along,
+                _ => ' ',
+            });
+        }
+    }
+
+    /// Appends what stands beside a line between the places `place - 1` and `place`.
+    pub fn before(&self, place: usize, glyphs: Glyphs, out: &mut String) {
+        for lane in self.lanes.iter().rev() {
+            let passes = lane
+                .iter()
+                .any(|arrow| arrow.first() < place && place <= arrow.last());
+            out.push(if passes { glyphs.down } else { ' ' });
+            out.push(' ');
+        }
+        if !self.lanes.is_empty() {
+            out.push(' ');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(arrows: &[(usize, usize)], glyphs: Glyphs) -> Vec<String> {
+        let arrows: Vec<Arrow> = arrows
+            .iter()
+            .map(|&(from, to)| Arrow { from, to })
+            .collect();
+        let last = arrows.iter().map(|arrow| arrow.last()).max().unwrap_or(0);
+        let arrows = Arrows::new(arrows);
+        (0..=last)
+            .map(|place| {
+                let mut line = String::new();
+                arrows.beside(place, glyphs, &mut line);
+                assert_eq!(line.chars().count(), 2 * arrows.lanes.len() + 1);
+                line
+            })
+            .collect()
+    }
+
+    #[test]
+    fn nested_and_shared_arrows() {
+        assert_eq!(drawn(&[(2, 0)], UNICODE), ["┌─►", "│  ", "└──"]);
+        assert_eq!(drawn(&[(0, 2)], ASCII), [",--", "|  ", "'->"]);
+        // Two jumps to one place share a lane.
+        assert_eq!(
+            drawn(&[(0, 3), (1, 3)], UNICODE),
+            ["┌──", "├──", "│  ", "└─►"]
+        );
+        // A loop in a loop.
+        assert_eq!(
+            drawn(&[(4, 0), (3, 1)], UNICODE),
+            ["┌───►", "│ ┌─►", "│ │  ", "│ └──", "└────"]
+        );
+        // Crossing arrows.
+        assert_eq!(
+            drawn(&[(0, 2), (1, 3)], UNICODE),
+            ["  ┌──", "┌─┼──", "│ └─►", "└───►"]
+        );
+        assert_eq!(drawn(&[(1, 1)], UNICODE), ["   ", "┌─►"]);
+    }
+
+    #[test]
+    fn too_many_arrows_are_counted() {
+        let arrows = (0..30).map(|from| Arrow {
+            from,
+            to: 100 - from,
+        });
+        let arrows = Arrows::new(arrows.collect());
+        assert_eq!(arrows.left_out, 20);
+        assert_eq!(arrows.lanes.len(), 10);
+    }
+
+    #[test]
+    fn lines_between_places_show_what_passes() {
+        let arrows = Arrows::new(vec![Arrow { from: 2, to: 0 }]);
+        let before = |place| {
+            let mut line = String::new();
+            arrows.before(place, UNICODE, &mut line);
+            line
+        };
+        assert_eq!(
+            [before(0), before(1), before(2), before(3)],
+            ["   ", "│  ", "│  ", "   "]
+        );
+    }
+}

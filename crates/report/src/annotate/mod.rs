@@ -1,0 +1,33 @@
+//! One function in full: its instructions, blocks, loops and source lines, each with the counts of every event.
+//!
+//! [`find_function`] chooses the function, [`annotate`] makes an [`Annotation`] of it: one value, of which
+//! [`write_annotation`], [`write_annotation_json`] and [`write_annotation_dot`] are renderings. Each sample of the
+//! function belongs to exactly one of its [`Place`]s, so sums over instructions, blocks and lines are the function's
+//! own count.
+
+mod arrows;
+mod build;
+mod code;
+mod counts;
+mod details;
+mod dot;
+mod find;
+mod json;
+mod lines;
+mod model;
+mod source;
+mod source_view;
+mod style;
+mod text;
+
+pub use build::annotate;
+pub use dot::write_annotation_dot;
+pub use find::{FindError, FoundFunction, find_function};
+pub use json::write_annotation_json;
+pub use model::{
+    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
+    Annotation, BranchColumns, JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame,
+};
+pub use source::{SourceFiles, SourceText};
+pub use style::{AnnotationStyle, AnnotationView, Drawing};
+pub use text::write_annotation;
