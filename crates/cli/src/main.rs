@@ -22,6 +22,10 @@ enum Command {
     Record(commands::record::Arguments),
     /// Show where the time of a profile went
     Report(commands::report::Arguments),
+    /// Compare profiles: what changed, and whether chance may have made it
+    Diff(commands::diff::Arguments),
+    /// Show one table of several profiles: the sum of their counts
+    Sum(commands::sum::Arguments),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(commands::info::Arguments),
     /// Show every record of a profile in full, in time order
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
     let (failure, result) = match Arguments::parse().command {
         Command::Record(arguments) => (125, commands::record::run(arguments)),
         Command::Report(arguments) => (1, commands::report::run(arguments)),
+        Command::Diff(arguments) => (1, commands::diff::run(arguments)),
+        Command::Sum(arguments) => (1, commands::sum::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
         Command::Dump(arguments) => (1, commands::dump::run(arguments)),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),

@@ -30,6 +30,8 @@ pub struct Blocks {
     of_frame: Vec<u32>,
     /// Modules without code, and why.
     notes: Vec<(ModuleId, String)>,
+    /// Samples in no block, by module.
+    without: Vec<(ModuleId, u64)>,
 }
 
 /// Code is read function by function: only the last one is kept.
@@ -62,7 +64,7 @@ impl Blocks {
             places.sort_unstable();
             blocks.find_in(profile, names, module, &places, &symbolizer);
         }
-        blocks.find_lines(profile, names);
+        blocks.count(profile, names);
         blocks
     }
 
@@ -132,18 +134,25 @@ impl Blocks {
         Function { range, flow }
     }
 
-    /// Finds the line of most samples of each block.
-    fn find_lines(&mut self, profile: &Profile, names: &Names) {
-        if !names.has_lines() {
-            return;
-        }
+    /// Finds the line of most samples of each block, and how many samples lie in none.
+    fn count(&mut self, profile: &Profile, names: &Names) {
         let events = profile.sampled_events();
         let mut lines: HashMap<(u32, LineId), u64> = HashMap::new();
+        let mut without: HashMap<ModuleId, u64> = HashMap::new();
         for row in aggregate(profile, names, Dimension::Address, &events) {
             let samples: u64 = row.counts.iter().map(|count| count.own.samples).sum();
             let block = self.of_frame[row.key as usize];
-            *lines.entry((block, names.line_of(row.key))).or_default() += samples;
+            if names.has_lines() {
+                *lines.entry((block, names.line_of(row.key))).or_default() += samples;
+            }
+            let place = &self.list[block as usize];
+            if place.addresses.is_none() && samples > 0 {
+                *without.entry(place.module).or_default() += samples;
+            }
         }
+        self.without = without.into_iter().collect();
+        self.without
+            .sort_unstable_by_key(|(module, samples)| (std::cmp::Reverse(*samples), *module));
         let mut most = vec![0; self.list.len()];
         let mut lines: Vec<_> = lines.into_iter().collect();
         lines.sort_unstable();
@@ -166,6 +175,11 @@ impl Blocks {
     /// The block with this number.
     pub(crate) fn get(&self, block: u32) -> Option<&BlockPlace> {
         self.list.get(block as usize)
+    }
+
+    /// How many samples lie in no block, by module, the most first.
+    pub fn without(&self) -> &[(ModuleId, u64)] {
+        &self.without
     }
 
     /// Modules or functions whose code could not be read, and why.

@@ -78,6 +78,7 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
         profile,
         names,
         blocks: None,
+        shapes: None,
         label: "",
     };
     let mut events = TableEvent::all(&[profile]);

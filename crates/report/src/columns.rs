@@ -191,7 +191,8 @@ impl EventColumns {
         let shown = options.shown;
         let mut push = |cell, error: f64, few: bool| {
             let mark = (few && options.marks()).then_some(Mark::FewSamples);
-            let standard_error = options.errors.then_some(error);
+            // Where nothing was seen, nothing is known of its error.
+            let standard_error = (options.errors && error > 0.0).then_some(error);
             if mark.is_some() || standard_error.is_some() {
                 notes.push(CellNote {
                     column: cells.len(),

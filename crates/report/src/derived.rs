@@ -14,8 +14,8 @@ pub struct MetricColumns<'a> {
     pub set: &'a MetricSet,
     /// Which of its columns, by index; a column stands before those that fold under it.
     pub columns: Vec<usize>,
-    /// Whether columns are shown whose inputs were not recorded; else a fact names them.
-    pub keep_missing: bool,
+    /// Which of these are shown even where their inputs were not recorded; of the others a fact tells.
+    pub keep: Vec<usize>,
     /// What is known of the machine.
     pub environment: Environment,
 }
@@ -71,7 +71,7 @@ impl<'a> Derived<'a> {
         let is_missing = |column: usize| !bound.columns()[column].missing.is_empty();
         let shown = of.columns.iter().copied();
         let shown = shown
-            .filter(|column| of.keep_missing || !is_missing(*column))
+            .filter(|column| of.keep.contains(column) || !is_missing(*column))
             .collect();
         Derived { of, bound, shown }
     }
@@ -172,16 +172,16 @@ impl<'a> Derived<'a> {
                 .iter()
                 .map(|(name, inputs)| ((*name).to_owned(), json!(inputs.to_vec())))
                 .collect();
-            let what = if self.of.keep_missing {
-                "columns without values"
+            let what = if list.len() > 1 {
+                "columns"
             } else {
-                "columns left out"
+                "a column"
             };
             facts.add(
-                Severity::Loss,
+                Severity::Info,
                 "missing_inputs",
                 format!(
-                    "{}: {what}, since events were not recorded: {}; `dioptra record --metrics {}` records what this machine can count",
+                    "{}: {what} without values, since events were not recorded: {}; `dioptra record --metrics {}` records what this machine can count",
                     set.name,
                     told.join("; "),
                     set.name

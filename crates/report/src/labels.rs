@@ -1,6 +1,6 @@
 //! What names a row: the columns and cells of each dimension, and one text for tables of several.
 
-use crate::{Blocks, Cell, Column, ColumnKind, Unit};
+use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit};
 use dioptra_profile::{Dimension, FunctionName, Names, Profile, TimeSlices, UNKNOWN};
 
 /// One profile with the names of its places.
@@ -12,6 +12,8 @@ pub struct Input<'a> {
     pub names: &'a Names,
     /// Its basic blocks, for [`Dimension::Block`].
     pub blocks: Option<&'a Blocks>,
+    /// The code of functions without names, by which they are matched with those of other versions of a module.
+    pub shapes: Option<&'a Shapes>,
     /// What it is called where there are several: its file.
     pub label: &'a str,
 }

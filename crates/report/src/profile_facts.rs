@@ -113,25 +113,29 @@ pub(crate) fn multiplex_facts(facts: &mut Facts, profile: &Profile, events: &[us
 
 /// Tells where code could not be read, so that its samples lie in no block.
 pub(crate) fn block_facts(facts: &mut Facts, profile: &Profile, blocks: &Blocks) {
-    let label = |module: &ModuleId| &profile.modules().get(*module).label;
-    let list: Vec<Value> = blocks
-        .notes()
-        .iter()
-        .map(|(module, note)| json!({"module": label(module), "note": note}))
-        .collect();
-    let Some((module, note)) = blocks.notes().first() else {
+    let Some((most, _)) = blocks.without().first() else {
         return;
     };
-    let more = match list.len() - 1 {
-        0 => String::new(),
-        more => format!("; {more} more, which --format json tells"),
-    };
+    let all: u64 = blocks.without().iter().map(|(_, samples)| samples).sum();
+    let list: Vec<Value> = blocks
+        .without()
+        .iter()
+        .map(|(module, samples)| {
+            let notes = blocks.notes().iter().filter(|note| note.0 == *module);
+            let notes: Vec<&str> = notes.map(|(_, note)| note.as_str()).collect();
+            let path = profile.modules().get(*module).path();
+            json!({"module": path.to_string_lossy(), "samples": samples, "notes": notes})
+        })
+        .collect();
     facts.add(
         Severity::Fallback,
         "no_code",
         format!(
-            "where code cannot be read, a function's samples stand together as [no code]: {}: {note}{more}",
-            label(module)
+            "{} in {} {} whose code cannot be read here (most of them in {}) stand together for each function, as [no code]",
+            samples(all),
+            list.len(),
+            if list.len() == 1 { "module" } else { "modules" },
+            profile.modules().get(*most).label
         ),
         list,
     );

@@ -1,8 +1,12 @@
 //! The sub-commands, a file each.
 
+mod derived;
+pub mod diff;
 pub mod doctor;
 pub mod dump;
 pub mod info;
 pub mod list;
+mod profiles;
 pub mod record;
 pub mod report;
+pub mod sum;

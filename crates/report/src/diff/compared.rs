@@ -449,7 +449,7 @@ impl Compared {
             let tested = self.tested[at];
             notes.push(CellNote {
                 column: cells.len(),
-                standard_error: Some(self.errors[at]),
+                standard_error: Some(self.errors[at]).filter(|error| *error > 0.0),
                 mark: tested.few.then_some(Mark::FewSamples),
             });
             cells.push(self.deltas[at].clone());

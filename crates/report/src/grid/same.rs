@@ -53,6 +53,7 @@ impl<'a> Same<'a> {
             profile,
             names,
             blocks,
+            shapes,
             ..
         } = self.inputs[input];
         let tasks = profile.tasks();
@@ -68,7 +69,10 @@ impl<'a> Same<'a> {
                 if let Some(function) = names.functions().get(index) {
                     row.module = self.module(input, function.module);
                     row.numbers.0 = function.is_inlined.into();
-                    row.text.clone_from(&function.name);
+                    match shapes.and_then(|shapes| shapes.of(key)) {
+                        Some(shape) => row.numbers.1 = shape,
+                        None => row.text.clone_from(&function.name),
+                    }
                 }
             }
             Dimension::Module => row.module = self.module(input, key),
