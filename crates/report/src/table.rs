@@ -170,7 +170,7 @@ pub struct Row {
     pub parent: Option<u32>,
     /// One cell a column.
     pub cells: Vec<Cell>,
-    /// What is known of some cells besides their values.
+    /// What is known of some cells besides their values, by rising column.
     pub notes: Vec<CellNote>,
 }
 
@@ -211,7 +211,8 @@ impl Mark {
 impl Row {
     /// What is known of a cell besides its value.
     pub fn note(&self, column: usize) -> Option<&CellNote> {
-        self.notes.iter().find(|note| note.column == column)
+        let found = self.notes.binary_search_by_key(&column, |note| note.column);
+        found.ok().map(|index| &self.notes[index])
     }
 
     /// What to think of a cell.
@@ -303,9 +304,10 @@ impl Table {
         &mut self,
         parent: Option<u32>,
         cells: Vec<Cell>,
-        notes: Vec<CellNote>,
+        mut notes: Vec<CellNote>,
     ) -> Result<u32, TableError> {
         let id = self.push(parent, cells)?;
+        notes.sort_by_key(|note| note.column);
         if let Some(row) = self.rows.last_mut() {
             row.notes = notes;
         }

@@ -74,7 +74,7 @@ pub enum By {
     OuterLine,
     /// A basic block of a function
     Block,
-    /// An instruction's address, relative to its module
+    /// An instruction: its address, relative to its module; `instruction` is the same
     #[value(alias = "instruction")]
     Address,
     /// A slice of time

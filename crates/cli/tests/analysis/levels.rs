@@ -170,7 +170,7 @@ fn others_files_add_up_and_equal_perf() {
             ours = renamed;
         }
         if what.ends_with("perf.data.throttle-3.8") {
-            // One sample is an idle CPU's for perf, and powerd's for us.
+            // One sample is of powerd's process and of thread 0, which perf takes for an idle CPU's.
             let kernel = |name: &str| vec![name.to_owned(), "[kernel.kallsyms]".to_owned()];
             *ours.entry(kernel("swapper")).or_default() += 10_000;
             *ours.entry(kernel("powerd")).or_default() -= 10_000;
