@@ -26,6 +26,8 @@ enum Command {
     Diff(commands::diff::Arguments),
     /// Show one table of several profiles: the sum of their counts
     Sum(commands::sum::Arguments),
+    /// Show a function's source, instructions and basic blocks with the counts of each
+    Annotate(commands::annotate::Arguments),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(commands::info::Arguments),
     /// Show every record of a profile in full, in time order
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => (1, commands::report::run(arguments)),
         Command::Diff(arguments) => (1, commands::diff::run(arguments)),
         Command::Sum(arguments) => (1, commands::sum::run(arguments)),
+        Command::Annotate(arguments) => (1, commands::annotate::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
         Command::Dump(arguments) => (1, commands::dump::run(arguments)),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),

@@ -1,5 +1,6 @@
 //! The sub-commands, a file each.
 
+pub mod annotate;
 mod derived;
 pub mod diff;
 pub mod doctor;

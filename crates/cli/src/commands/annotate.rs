@@ -1,0 +1,261 @@
+//! `dioptra annotate`.
+
+use super::profiles::{Span, cpus, find_events, open, time};
+use crate::symbol_sources::SymbolSources;
+use anyhow::{anyhow, bail};
+use clap::ValueEnum;
+use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
+use dioptra_report::{
+    AnnotateOptions, AnnotationStyle, AnnotationView, Drawing, SourceFiles, annotate,
+    find_function, write_annotation, write_annotation_dot, write_annotation_json,
+};
+use dioptra_symbols::{Credit, SymbolOptions, Symbolizer, Syntax};
+use std::io::{self, IsTerminal};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra annotate`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra annotate                           the hottest function of perf.data
+  dioptra annotate parse                     a function by its name, demangled or as the linker knows it
+  dioptra annotate libm.so.6:exp             in this module
+  dioptra annotate libm.so.6:0x2a1f0         by an address in it, as objdump shows them
+  dioptra annotate parse --source            its source lines only
+  dioptra annotate parse --limit 3           its three hottest blocks
+  dioptra annotate parse --format dot | dot -Tsvg > parse.svg
+  dioptra annotate parse --source-path /build=$HOME/src")]
+pub struct Arguments {
+    /// The function: NAME, MODULE:NAME, MODULE:0xADDRESS or 0xADDRESS [default: the hottest one]
+    #[arg(value_name = "FUNCTION")]
+    function: Option<String>,
+    /// The profile; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// Show source lines only
+    #[arg(long, conflicts_with = "asm")]
+    source: bool,
+    /// Show instructions only
+    #[arg(long)]
+    asm: bool,
+    /// Show this event only, by name or number from 1; may be given several times
+    #[arg(long, short, value_name = "EVENT")]
+    event: Vec<String>,
+    /// Show only this many of the hottest blocks; with --source lines
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// With --source: show this many lines around those with code
+    #[arg(long, value_name = "LINES", default_value_t = 2)]
+    context: u32,
+    /// With --source: of inlined code, count the line that it was made from, or the one in the function that led to it
+    #[arg(long, value_enum, default_value_t = Line::Innermost)]
+    credit: Line,
+    /// Count samples of threads with these names only
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    comm: Vec<String>,
+    /// Count samples of these threads only
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Count samples on these CPUs only, such as 0,2-5
+    #[arg(long, value_name = "CPUS", value_delimiter = ',', value_parser = cpus)]
+    cpu: Vec<RangeInclusive<u32>>,
+    /// Count samples of this time only: seconds since the first sample, from A on, up to before B; either may be empty
+    #[arg(long, value_name = "A..B", value_parser = time)]
+    time: Option<Span>,
+    /// How to show the function
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    format: Shape,
+    /// How x86 instructions are written
+    #[arg(long, value_enum, default_value_t = Writing::Att)]
+    syntax: Writing,
+    /// How jumps are drawn [default: as the locale allows]
+    #[arg(long, value_enum)]
+    arrows: Option<Arrows>,
+    /// Show C++ and Rust names as linkers see them
+    #[arg(long)]
+    no_demangle: bool,
+    /// Look for the recorded files below this directory
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Source files recorded below OLD lie below NEW; may be given several times
+    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
+    source_path: Vec<(String, String)>,
+    #[command(flatten)]
+    sources: SymbolSources,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Shape {
+    /// For people
+    Text,
+    /// All there is, in full precision
+    Json,
+    /// The blocks and the ways between them, for Graphviz
+    Dot,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Line {
+    /// The line that it was made from
+    Innermost,
+    /// The line in the function itself
+    Outermost,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Writing {
+    /// As objdump writes them: source first
+    Att,
+    /// As their makers do: destination first
+    Intel,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Arrows {
+    Unicode,
+    Ascii,
+    None,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &arguments.symfs
+        && !directory.is_dir()
+    {
+        bail!(
+            "--symfs {}: no such directory; give the one that holds the recorded machine's files",
+            directory.display()
+        );
+    }
+    let data = open(&arguments.input)?;
+    let options = SymbolOptions {
+        demangle: !arguments.no_demangle,
+        symfs: arguments.symfs.clone(),
+        ..SymbolOptions::default()
+    };
+    let mut options = arguments.sources.add_to(options)?;
+    let profile = Profile::load_with(
+        &data,
+        &LoadPlan {
+            branches: true,
+            memory: true,
+            errors: true,
+            filter: SampleFilter {
+                comms: arguments.comm.clone(),
+                tids: arguments.tid.clone(),
+                cpus: arguments.cpu.clone(),
+                time: arguments.time.unwrap_or_default(),
+            },
+            symbols: options.clone(),
+            ..LoadPlan::default()
+        },
+    );
+    let events = match arguments.event.as_slice() {
+        [] => profile.sampled_events(),
+        wanted => find_events(&profile, wanted)?,
+    };
+    options
+        .recorded_kernel
+        .get_or_insert_with(|| profile.recorded_kernel().clone());
+    let names = Names::find(
+        &profile,
+        SymbolOptions {
+            demangle: false,
+            ..options.clone()
+        },
+    );
+    let symbolizer = Symbolizer::new(options);
+    let wanted = arguments.function.as_deref();
+    let found = find_function(&profile, &names, &symbolizer, &events, wanted)
+        .map_err(|error| anyhow!("{}: {error}", arguments.input.display()))?;
+    let annotation = annotate(
+        &profile,
+        &names,
+        &symbolizer,
+        &found,
+        &AnnotateOptions {
+            events: Some(events),
+            syntax: match arguments.syntax {
+                Writing::Att => Syntax::AtAndT,
+                Writing::Intel => Syntax::Intel,
+            },
+            demangle: !arguments.no_demangle,
+            sources: SourceFiles {
+                symfs: arguments.symfs.clone(),
+                renamed: arguments.source_path.clone(),
+            },
+        },
+    );
+    let out = io::stdout().lock();
+    match arguments.format {
+        Shape::Text => write_annotation(&annotation, &style(&arguments), out)?,
+        Shape::Json => write_annotation_json(&annotation, out)?,
+        Shape::Dot => {
+            if !annotation.has_code {
+                annotation.facts.write_text(&mut io::stderr().lock())?;
+                bail!("there is no graph without the function's code");
+            }
+            write_annotation_dot(&annotation, out)?;
+        }
+    }
+    let summary = &profile.losses().summary;
+    if let Some(offset) = summary.stopped_at {
+        bail!(
+            "{}: damaged at byte {offset}, where reading stopped; what lies before is shown. Copy or record it again",
+            arguments.input.display()
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn style(arguments: &Arguments) -> AnnotationStyle {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    AnnotationStyle {
+        view: match (arguments.source, arguments.asm) {
+            (true, _) => AnnotationView::Source,
+            (_, true) => AnnotationView::Assembly,
+            _ => AnnotationView::Mixed,
+        },
+        drawing: match arguments.arrows {
+            Some(Arrows::Unicode) => Drawing::Unicode,
+            Some(Arrows::Ascii) => Drawing::Ascii,
+            Some(Arrows::None) => Drawing::None,
+            None if is_utf8() => Drawing::Unicode,
+            None => Drawing::Ascii,
+        },
+        color: io::stdout().is_terminal() && !no_color && !dumb,
+        limit: arguments.limit,
+        context: arguments.context,
+        credit: match arguments.credit {
+            Line::Innermost => Credit::Innermost,
+            Line::Outermost => Credit::Outermost,
+        },
+    }
+}
+
+/// Whether the locale's characters are Unicode's; the first of these variables that is set decides.
+fn is_utf8() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .filter_map(std::env::var_os)
+        .find(|value| !value.is_empty());
+    locale.is_some_and(|locale| {
+        let locale = locale.to_string_lossy().to_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+/// `OLD=NEW`.
+fn renamed(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((old, new)) if !old.is_empty() && !new.is_empty() => {
+            Ok((old.to_owned(), new.to_owned()))
+        }
+        _ => Err(
+            "give the recorded directory and its place here, such as /build=/home/me/src"
+                .to_owned(),
+        ),
+    }
+}
