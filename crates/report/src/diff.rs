@@ -149,12 +149,17 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
 
     // Parents have lower levels.
     let mut order: Vec<usize> = (0..grid.rows.len()).collect();
-    let size = |row: usize| columns.first().map_or(0.0, |column| column.largest(row));
+    let size = |row: usize| {
+        let first = columns.first();
+        first.map_or((0.0, 0.0), |column| (column.largest(row), column.most(row)))
+    };
     order.sort_by(|one, other| {
         let level = |row: usize| grid.rows[row].level;
+        let (one_size, other_size) = (size(*one), size(*other));
         level(*one)
             .cmp(&level(*other))
-            .then(size(*other).total_cmp(&size(*one)))
+            .then(other_size.0.total_cmp(&one_size.0))
+            .then(other_size.1.total_cmp(&one_size.1))
     });
     let mut table = Table::new(heads);
     // By row of the grid: its place in the table.

@@ -11,6 +11,8 @@ use dioptra_report::{
     ShownNumbers, Table, TableEvent, diff, report,
 };
 use dioptra_symbols::SymbolOptions;
+use proptest::collection::vec;
+use proptest::prelude::*;
 use std::num::NonZeroU32;
 use support::{ID, Records, attr, event};
 
@@ -239,5 +241,76 @@ fn what_profiles_lack_is_refused() {
             ..ReportOptions::default()
         };
         assert!(report(&inputs, &options).is_err(), "{by:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever was sampled: rows are the sums of those below, a sum of profiles is that of their tables, and differences
+    /// sum to the difference of totals.
+    #[test]
+    fn sums_are_exact(parts in vec((1..3_u8, vec((0..8_u64, 0..1_u64 << 40), 0..30)), 2..4)) {
+        let profiles: Vec<Profile> = parts
+            .iter()
+            .map(|(build, samples)| {
+                let at = |place: u64| 0x1000 * (1 + place % 3) + 0x100 * (place / 3);
+                let samples: Vec<(u64, u64)> =
+                    samples.iter().map(|(place, weight)| (at(*place), *weight)).collect();
+                recorded(5, "/bin/tool", &[*build; 20], &samples)
+            })
+            .collect();
+        let names = Names::default();
+        let inputs: Vec<Input<'_>> =
+            profiles.iter().map(|profile| input(profile, &names, "x")).collect();
+        let all: Vec<&Profile> = profiles.iter().collect();
+        let events = TableEvent::all(&all);
+        let of_table = |inputs: &[Input<'_>], events: &[TableEvent]| {
+            let options = ReportOptions { by: &BY_ALL, events, ..ReportOptions::default() };
+            report(inputs, &options).unwrap()
+        };
+        let weight = |table: &Table, row: &Row| match cell(table, row, "weight") {
+            Cell::Count(weight) => *weight,
+            other => panic!("{other:?}"),
+        };
+        let total = |table: &Table| -> u64 {
+            let top = table.rows.iter().filter(|row| row.parent.is_none());
+            top.map(|row| weight(table, row)).sum()
+        };
+        let whole = of_table(&inputs, &events);
+        for row in &whole.rows {
+            let below: Vec<u64> = whole
+                .rows
+                .iter()
+                .filter(|other| other.parent == Some(row.id))
+                .map(|other| weight(&whole, other))
+                .collect();
+            prop_assert!(below.is_empty() || below.iter().sum::<u64>() == weight(&whole, row));
+        }
+        let each: Vec<u64> = parts.iter().map(|(_, list)| list.iter().map(|sample| sample.1).sum()).collect();
+        prop_assert_eq!(total(&whole), each.iter().sum::<u64>());
+
+        let options = DiffOptions {
+            by: &BY_ALL,
+            events: &events,
+            shown: 1,
+            normalize: Normalize::None,
+            few: 10,
+            metrics: &[],
+            slices: Slices::Number(NonZeroU32::MIN),
+        };
+        let table = diff(&inputs, &options).unwrap();
+        table.check().unwrap();
+        for (slot, letter) in (1..parts.len()).zip(["b", "c"]) {
+            let deltas = table.rows.iter().filter(|row| row.parent.is_none()).map(|row| {
+                match cell(&table, row, &format!("{letter}_delta")) {
+                    Cell::Difference { minuend, subtrahend } => {
+                        i128::from(*minuend) - i128::from(*subtrahend)
+                    }
+                    other => panic!("{other:?}"),
+                }
+            });
+            prop_assert_eq!(deltas.sum::<i128>(), i128::from(each[slot]) - i128::from(each[0]));
+        }
     }
 }

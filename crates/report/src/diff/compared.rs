@@ -413,6 +413,12 @@ impl Compared {
         deltas.iter().map(size).fold(0.0, f64::max)
     }
 
+    /// The largest value of a row.
+    pub(super) fn most(&self, row: usize) -> f64 {
+        let own = &self.cells[row * self.slots..(row + 1) * self.slots];
+        own.iter().map(|cell| cell.value).fold(0.0, f64::max)
+    }
+
     pub(super) fn push_cells(
         &self,
         row: usize,
