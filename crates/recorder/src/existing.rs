@@ -28,6 +28,7 @@ pub struct Synthesizer<'a, W> {
     record: Vec<u8>,
     /// Of the records, in nanoseconds of the events' clock; 0 is before everything.
     time: u64,
+    data_mappings: bool,
 }
 
 impl<'a, W, E> Synthesizer<'a, W>
@@ -42,7 +43,15 @@ where
             write,
             record: Vec::with_capacity(256),
             time: 0,
+            data_mappings: false,
         }
+    }
+
+    /// Whether mappings that are not executable are described too. Default: no.
+    #[must_use]
+    pub fn data_mappings(mut self, wanted: bool) -> Self {
+        self.data_mappings = wanted;
+        self
     }
 
     /// The same with records of `time`, in nanoseconds of the events' clock: a description in the middle of a
@@ -140,7 +149,7 @@ where
         family.into_iter().try_for_each(|pid| self.process(pid))
     }
 
-    /// A process: its threads and its executable mappings. Writes nothing if it is gone.
+    /// A process: its threads and its executable mappings, or all of them. Writes nothing if it is gone.
     ///
     /// # Errors
     /// Of `write`.
@@ -161,7 +170,7 @@ where
             }
             self.comm(pid, tid, &name)?;
             if tid == pid {
-                for line in procfs::executable_maps(pid) {
+                for line in procfs::maps(pid, self.data_mappings) {
                     self.mapping(pid, &line)?;
                 }
             }
@@ -187,7 +196,12 @@ where
     }
 
     fn mapping(&mut self, pid: u32, line: &MapsLine) -> Result<(), E> {
-        self.start(RecordType::MMAP2, MISC_USER);
+        let data = if line.is_executable() {
+            0
+        } else {
+            Misc::MMAP_DATA
+        };
+        self.start(RecordType::MMAP2, MISC_USER | data);
         self.put(&pid.to_ne_bytes());
         self.put(&pid.to_ne_bytes());
         self.put(&line.start.to_ne_bytes());

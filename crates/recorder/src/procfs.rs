@@ -29,6 +29,13 @@ pub struct MapsLine {
     pub name: Vec<u8>,
 }
 
+impl MapsLine {
+    /// Whether code may run in it.
+    pub fn is_executable(&self) -> bool {
+        self.protection & libc::PROT_EXEC.unsigned_abs() != 0
+    }
+}
+
 /// Process and parent of a task, from `/proc/TID/status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parents {
@@ -87,11 +94,11 @@ pub fn comm(pid: u32, tid: u32) -> Option<Vec<u8>> {
     Some(name)
 }
 
-/// The executable mappings of a process; empty for kernel threads and processes that are gone.
-pub fn executable_maps(pid: u32) -> Vec<MapsLine> {
+/// The mappings of a process, or only the executable ones; empty for kernel threads and processes that are gone.
+pub fn maps(pid: u32, data_too: bool) -> Vec<MapsLine> {
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     parse_maps(&maps)
-        .filter(|line| line.protection & libc::PROT_EXEC.unsigned_abs() != 0)
+        .filter(|line| data_too || line.is_executable())
         .collect()
 }
 
@@ -220,7 +227,7 @@ mod tests {
             Some(std::os::unix::process::parent_id())
         );
         let exe = std::env::current_exe().unwrap();
-        let maps = executable_maps(pid);
+        let maps = maps(pid, false);
         assert!(
             maps.iter()
                 .any(|line| line.name == exe.as_os_str().as_bytes()),
@@ -234,6 +241,6 @@ mod tests {
         // Larger than any process id (`/proc/sys/kernel/pid_max` is at most 2^22).
         let pid = 1 << 23;
         assert_eq!((parents(pid), comm(pid, pid)), (None, None));
-        assert!(threads(pid).is_empty() && executable_maps(pid).is_empty());
+        assert!(threads(pid).is_empty() && maps(pid, true).is_empty());
     }
 }

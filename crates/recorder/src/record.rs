@@ -210,7 +210,9 @@ impl<'a> Recording<'a> {
         let sink = &mut self.sink;
         let mut write = |bytes: &[u8]| sink.write_made(bytes);
         let write: &mut dyn FnMut(&[u8]) -> Result<(), SinkError> = &mut write;
-        let mut synthesizer = Synthesizer::new(&attr, id.unwrap_or(0), write).at(time);
+        let mut synthesizer = Synthesizer::new(&attr, id.unwrap_or(0), write)
+            .at(time)
+            .data_mappings(self.spec.samples.copies_stacks());
         make(&mut synthesizer).map_err(|error| error.of(&self.spec.output))
     }
 

@@ -164,6 +164,11 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
+    /// Whether samples hold copies of stacks, which are unwound later.
+    pub fn copies_stacks(&self) -> bool {
+        matches!(self.call_graph, Some(CallGraph::Dwarf { .. }))
+    }
+
     /// Makes an event sample so. A period or frequency that was typed with the event is kept; an event that counts
     /// nothing (`dummy`) is left as it is.
     pub fn apply(&self, event: &mut EventSpec) {

@@ -41,6 +41,8 @@ pub(crate) fn session_spec(
     let mut side_band = SideBand::default();
     side_band.ksymbol = true;
     side_band.bpf = true;
+    // perf unwinds copied stacks by the tables that a module maps as data, and finds them by these mappings only.
+    side_band.mmap_data = spec.samples.copies_stacks();
     Ok(SessionSpec::new()
         .groups(groups)
         .target(target)

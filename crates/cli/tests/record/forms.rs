@@ -59,6 +59,39 @@ fn serial_stacks_are_recorded_beside_an_event_that_tells_of_mappings() {
     }
 }
 
+/// perf finds the unwind tables of a module by its data mappings only.
+#[test]
+fn serial_perf_unwinds_copied_stacks() {
+    or_skip!(programs::need_sampling());
+    or_skip!(programs::need_tool("perf"));
+    let spin = or_skip!(programs::c("spin", &["-fomit-frame-pointer"]));
+    let spin = spin.to_str().unwrap();
+    let options = ["-e", "cpu-clock:u", "--call-graph", "dwarf,4096"];
+    let started = Recording::new();
+    started.record(options.iter().chain(&[spin, "0.3"]));
+    let mut running = Command::new(spin).arg("20").spawn().unwrap();
+    let attached = Recording::new();
+    let pid = running.id().to_string();
+    let outcome = attached.run(options.iter().chain(&["-p", &pid, "--duration", "0.3"]));
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert!(outcome.status.success(), "{outcome:?}");
+    for recording in [started, attached] {
+        let perf = Command::new("perf")
+            .args(["script", "--no-inline", "-F", "ip,sym", "-i"])
+            .arg(recording.path())
+            .output()
+            .unwrap();
+        let found = String::from_utf8_lossy(&perf.stdout);
+        let samples = recording.content().stacks;
+        let whole = found.lines().filter(|line| line.ends_with(" main")).count();
+        assert!(
+            samples > 20 && whole > samples / 2,
+            "{whole} of {samples} stacks lead to main: {found}"
+        );
+    }
+}
+
 #[test]
 fn serial_a_term_names_the_event() {
     or_skip!(programs::need_sampling());
