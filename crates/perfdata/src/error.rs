@@ -18,16 +18,16 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The system refused to open, read or map it.
-    #[error("cannot read {name}: {source}; check that it exists and that you may read it")]
+    #[error("cannot read {name}: {reason}; check that it exists and that you may read it")]
     Io {
         /// The file, or "standard input".
         name: String,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A long stream could not be kept in a temporary file while it is read.
     #[error(
-        "cannot keep {name} in the temporary directory {}: {source}; set TMPDIR to one with room, or save it to a file",
+        "cannot keep {name} in the temporary directory {}: {reason}; set TMPDIR to one with room, or save it to a file",
         folder.display()
     )]
     Spool {
@@ -36,7 +36,7 @@ pub enum OpenError {
         /// The temporary directory.
         folder: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
     /// There is nothing in it.
     #[error(

@@ -95,6 +95,11 @@ impl PipeHeader {
             }
             file_type::HEADER_FEATURE => {
                 let feature = Feature(u32::try_from(at.u64()?).ok()?);
+                // After the last one, perf writes the first number that its version does not know, without content.
+                let has_content = ![Feature::BRANCH_STACK, Feature::STAT].contains(&feature);
+                if has_content && at.rest().is_empty() {
+                    return Some(());
+                }
                 let described = &mut self.described;
                 read_feature(&mut self.features, described, feature, at.rest(), order)
                     .then_some(())?;

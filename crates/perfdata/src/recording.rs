@@ -107,9 +107,9 @@ impl PerfData {
             return Err(OpenError::Directory { path: path.into() });
         }
         let mut recording = PerfData::new(Source::open(&main)?, &main.display().to_string())?;
-        let failed = |source| OpenError::Io {
+        let failed = |reason| OpenError::Io {
             name: path.display().to_string(),
-            source,
+            reason,
         };
         let mut numbers = Vec::new();
         for entry in fs::read_dir(path).map_err(failed)? {

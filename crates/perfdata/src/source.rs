@@ -37,11 +37,11 @@ impl Source {
     /// Maps a regular file; anything else that can be opened (a pipe, a character device) is read to its end.
     pub fn open(path: &Path) -> Result<Source, OpenError> {
         let name = path.display().to_string();
-        let failed = |source: io::Error| match source.kind() {
+        let failed = |reason: io::Error| match reason.kind() {
             io::ErrorKind::NotFound => OpenError::Missing { path: path.into() },
             _ => OpenError::Io {
                 name: name.clone(),
-                source,
+                reason,
             },
         };
         let file = File::open(path).map_err(failed)?;
@@ -85,9 +85,9 @@ impl Source {
     /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name. A stream
     /// that is no recording is refused by its first bytes: it may have no end.
     pub fn spool(mut stream: impl Read, name: &str) -> Result<Source, OpenError> {
-        let failed = |source| OpenError::Io {
+        let failed = |reason| OpenError::Io {
             name: name.into(),
-            source,
+            reason,
         };
         let mut bytes = Vec::new();
         (&mut stream)
@@ -109,10 +109,10 @@ impl Source {
             file.seek(SeekFrom::Start(0))?;
             Source::map(&file)
         };
-        to_file().map_err(|source| OpenError::Spool {
+        to_file().map_err(|reason| OpenError::Spool {
             name: name.into(),
             folder: std::env::temp_dir(),
-            source,
+            reason,
         })
     }
 }

@@ -46,10 +46,12 @@ pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Resu
 fn print_file(out: &mut impl Write, info: &Info) -> io::Result<()> {
     let file = &info.file;
     let compression = file.compression.as_ref().map_or_else(String::new, |how| {
-        format!(
-            ", {} level {}, {} times smaller",
-            how.kind, how.level, how.ratio
-        )
+        // A pipe's header is written before anybody knows.
+        let ratio = match how.ratio {
+            0 | 1 => String::new(),
+            ratio => format!(", {ratio} times smaller"),
+        };
+        format!(", {} level {}{ratio}", how.kind, how.level)
     });
     field(
         out,
