@@ -4,8 +4,8 @@
  *   sleeps [TIMES [MILLISECONDS]]     default 200 times; burns MILLISECONDS (default 1) of CPU time before each
  *
  * Known by construction:
- *   - doze() sleeps TIMES times, 50 microseconds each: at least TIMES context switches, and exactly TIMES voluntary
- *     ones, for a sleep gives the CPU away;
+ *   - doze() sleeps TIMES times, a millisecond each: TIMES voluntary context switches, for a sleep gives the CPU away
+ *     (unless this thread was kept from running until the sleep was over: on a busy machine one or two in a thousand);
  *   - burns at least TIMES * MILLISECONDS of CPU time, so that there are about 1 / MILLISECONDS voluntary switches in a
  *     millisecond of running; one thread, no children.
  * Prints the voluntary and the involuntary switches that the kernel counted (getrusage) meanwhile, and the CPU time in
@@ -38,7 +38,7 @@ __attribute__((noinline)) void burn(double seconds)
 
 __attribute__((noinline)) void doze(void)
 {
-    struct timespec t = {0, 50000};
+    struct timespec t = {0, 1000000};
     nanosleep(&t, NULL);
 }
 

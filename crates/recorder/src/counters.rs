@@ -24,6 +24,9 @@ const MOST_COUNTERS: usize = 64;
 /// counts, and no fixed one.
 const GENERAL_EVENTS: [u64; 2] = [4, 2];
 
+/// With how many other events counters are counted: some events are for one counter only.
+const OTHERS_TRIED: usize = 3;
+
 /// What came of trying to count events as one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trial {
@@ -169,18 +172,23 @@ pub fn refusal(event: &EventSpec, counters: &mut dyn Counters) -> Option<String>
     }
 }
 
-/// How many events of any kind can be counted at once: the general counters that are free. `None` where there are
-/// none to be tried with.
-pub fn general_counters(counters: &mut dyn Counters) -> Option<usize> {
-    let mut most = 0;
-    for config in GENERAL_EVENTS {
+/// How many events of any kind can be counted at once: the general counters that are free. Tried with events of the
+/// kernel's and with the first of `others`, which should need a general counter. `None` if none of them can be counted.
+pub fn general_counters(others: &[&EventSpec], counters: &mut dyn Counters) -> Option<usize> {
+    let generic = GENERAL_EVENTS.map(|config| {
         let attr = Attr {
             kind: event_type::HARDWARE,
             config,
             ..Attr::default()
         };
-        let event = EventSpec::new("counter", attr);
-        let at_once = |n: &usize| counters.try_group(&vec![&event; *n]) == Trial::Counted;
+        EventSpec::new("counter", attr)
+    });
+    let mut most = 0;
+    for event in generic
+        .iter()
+        .chain(others.iter().copied().take(OTHERS_TRIED))
+    {
+        let at_once = |n: &usize| counters.try_group(&vec![event; *n]) == Trial::Counted;
         most = most.max((1..=MOST_COUNTERS).take_while(at_once).count());
     }
     (most > 0).then_some(most)
@@ -361,13 +369,20 @@ mod tests {
     fn counters_are_counted() {
         for counters in [1, 4, 6] {
             assert_eq!(
-                general_counters(&mut machine(counters, &[])),
+                general_counters(&[], &mut machine(counters, &[])),
                 Some(counters)
             );
         }
-        assert_eq!(general_counters(&mut machine(0, &[])), None);
+        assert_eq!(general_counters(&[], &mut machine(0, &[])), None);
         // One of the two events may have a counter of its own kind.
-        assert_eq!(general_counters(&mut machine(4, &[4])), Some(4));
+        assert_eq!(general_counters(&[], &mut machine(4, &[4])), Some(4));
+        // A machine may have neither.
+        let mut odd = machine(6, &[7]);
+        odd.unknown = GENERAL_EVENTS.into();
+        assert_eq!(general_counters(&[], &mut odd), None);
+        let others = [event(event_type::RAW, 7), event(event_type::RAW, 8)];
+        assert_eq!(general_counters(&[&others[0]], &mut odd), Some(1));
+        assert_eq!(general_counters(&others.each_ref(), &mut odd), Some(6));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use super::support::Recording;
 use dioptra_metrics::{Count, Environment, MetricSet, Mode, RecordedEvent};
 use dioptra_perfdata::PerfData;
+use dioptra_perfevents::record::Record;
 use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType};
 use dioptra_profile::{LoadOptions, Profile};
 use dioptra_recorder::outcome::Progress;
@@ -11,7 +12,8 @@ use dioptra_recorder::{Observer, RecordError, RecordSpec, RecordTarget};
 use dioptra_testprograms as programs;
 use programs::or_skip;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -154,7 +156,8 @@ fn serial_switches_are_those_of_the_program() {
     );
     let numbers = printed(&output);
     let (voluntary, all) = (numbers[0] as u64, (numbers[0] + numbers[1]) as u64);
-    assert_eq!(voluntary, 300);
+    // A sleep may be over before the CPU was given away.
+    assert!((270..330).contains(&voluntary), "{voluntary}");
     let (switches, _) = count_of(&found, "context-switches");
     assert!(switches + lost >= all, "{switches} of {all}, {lost} lost");
     // In 300 ms at least of CPU time.
@@ -416,6 +419,22 @@ fn a_tree_of_columns_folds() {
     );
 }
 
+/// What each counter's last sample read of it, summed.
+fn last_values(data: &PerfData) -> u64 {
+    let mut last = BTreeMap::new();
+    data.read(|record| {
+        let layout = data.layout(record.event);
+        let parsed = layout.map(|layout| layout.parse(&record.raw));
+        if let Some(Ok(Record::Sample(sample))) = parsed
+            && let Some(read) = &sample.read
+        {
+            last.extend(read.iter().map(|value| (value.id, value.value)));
+        }
+        ControlFlow::Continue(())
+    });
+    last.values().sum()
+}
+
 struct Silent;
 
 impl Observer for Silent {
@@ -473,17 +492,14 @@ fn serial_times_in_samples_scale_nothing_that_took_no_turns() {
             "{program}: {estimate} of {weight}, {times:?}"
         );
         assert_eq!(read.total().weight, read.total().samples * 1_000_000);
-        // perf takes the differences of what the samples read for their weights.
+        // perf takes the differences of what the samples read for their weights: their sum is what was read last.
         if program == "spin" && programs::need_tool("perf").is_ok() {
             let counted = perf_counts(&spec.output);
             let (_, sum) = counted
                 .iter()
                 .find(|(event, _)| event.starts_with("cpu-clock"))
                 .expect("the clock");
-            assert!(
-                (*sum as f64 / weight - 1.0).abs() < 0.1,
-                "{sum}, not {weight}"
-            );
+            assert_eq!(*sum, last_values(&data));
         }
     }
 }

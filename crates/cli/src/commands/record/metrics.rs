@@ -148,6 +148,12 @@ impl Wanted<'_> {
         self.answers.get(&event.to_ascii_lowercase())
     }
 
+    /// The recordable events that have no counter of their own.
+    fn general_events(&self) -> impl Iterator<Item = usize> {
+        let unfixed = self.needed.iter().filter(|event| !event.fixed);
+        unfixed.filter_map(|event| self.answer(&event.name)?.as_ref().ok().copied())
+    }
+
     /// What the set lacks on this machine.
     fn notes(&self, recorded: &[RecordedEvent]) -> Vec<String> {
         let set = &self.chosen.set;
@@ -276,9 +282,13 @@ fn groups(
     events: &[EventSpec],
     counters: &mut dyn Counters,
 ) -> Vec<Vec<usize>> {
-    let any_counter = events.iter().any(|event| takes_a_counter(&event.attr));
-    let general = if any_counter {
-        general_counters(counters)
+    let general = if events.iter().any(|event| takes_a_counter(&event.attr)) {
+        let unfixed = wanted.iter().flat_map(Wanted::general_events);
+        let unfixed: Vec<&EventSpec> = unfixed
+            .map(|event| &events[event])
+            .filter(|event| takes_a_counter(&event.attr))
+            .collect();
+        general_counters(&unfixed, counters)
     } else {
         None
     };
