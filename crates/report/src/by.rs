@@ -4,7 +4,7 @@ use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure, slices};
 use crate::labels::{Labels, word};
-use crate::profile_facts::{block_facts, multiplex_facts, profile_facts};
+use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
     Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
@@ -218,20 +218,13 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         options.by.contains(&Dimension::Time),
     )?;
     for (input, place) in inputs.iter().zip(0..) {
-        table
-            .facts
-            .append(facts_of(input, place, options.events, inputs.len() > 1));
+        let several = inputs.len() > 1;
+        let of_all = options.percent_of == PercentOf::Total;
+        let facts = facts_of(input, place, options.events, several, of_all);
+        table.facts.append(facts);
     }
     if inputs.len() > 1 {
         add_recorded_facts(&mut table.facts, options.events);
-    }
-    if options.percent_of == PercentOf::Total {
-        table.facts.add(
-            Severity::Info,
-            "percent_of",
-            "percentages are of the whole recording, with what the filters dropped",
-            "total",
-        );
     }
     derived
         .iter()
@@ -366,15 +359,17 @@ fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Resul
     Ok(())
 }
 
-/// The facts of one profile; where there are several, each tells of which.
+/// The facts of one profile; where there are several, each tells of which. Percentages are `of_all` samples, or of those
+/// that passed the filters.
 pub(crate) fn facts_of(
     input: &Input<'_>,
     place: usize,
     events: &[TableEvent],
     several: bool,
+    of_all: bool,
 ) -> Facts {
     let indices: Vec<usize> = events.iter().filter_map(|event| event.of[place]).collect();
-    let mut facts = profile_facts(input.profile, input.names, &indices);
+    let mut facts = facts_of_shares(input.profile, input.names, &indices, of_all);
     multiplex_facts(&mut facts, input.profile, &indices);
     if let Some(blocks) = input.blocks {
         block_facts(&mut facts, input.profile, blocks);

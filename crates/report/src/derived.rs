@@ -7,6 +7,9 @@ use dioptra_perfevents::AttrFlags;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
+/// How many columns without values are told one by one in text.
+const COLUMNS_TOLD: usize = 5;
+
 /// Derived columns of one set.
 #[derive(Clone, Debug)]
 pub struct MetricColumns<'a> {
@@ -164,10 +167,14 @@ impl<'a> Derived<'a> {
         };
         let list: Vec<_> = self.of.columns.iter().filter_map(missing).collect();
         if !list.is_empty() {
-            let told: Vec<String> = list
+            let mut told: Vec<String> = list
                 .iter()
+                .take(COLUMNS_TOLD)
                 .map(|(name, inputs)| format!("{name} (no {})", inputs.join(", ")))
                 .collect();
+            if let Some(more @ 1..) = list.len().checked_sub(COLUMNS_TOLD) {
+                told.push(format!("{more} more, which --format json tells"));
+            }
             let value: serde_json::Map<String, Value> = list
                 .iter()
                 .map(|(name, inputs)| ((*name).to_owned(), json!(inputs.to_vec())))

@@ -219,7 +219,7 @@ fn add_facts(
             label: &name,
             ..*input
         };
-        facts.append(facts_of(&input, slot, options.events, true));
+        facts.append(facts_of(&input, slot, options.events, true, false));
     }
     for (place, event) in shown.iter().enumerate() {
         for slot in 1..inputs.len() {

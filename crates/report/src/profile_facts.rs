@@ -14,6 +14,16 @@ const MODULES_TOLD: usize = 3;
 /// The facts of `profile` as far as they concern `events` (indices of [`Profile::events`]). `names` may be empty
 /// where nothing was named.
 pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Facts {
+    facts_of_shares(profile, names, events, false)
+}
+
+/// As [`profile_facts`]; percentages are of all samples, or of those that passed the filters.
+pub(crate) fn facts_of_shares(
+    profile: &Profile,
+    names: &Names,
+    events: &[usize],
+    of_all: bool,
+) -> Facts {
     let mut facts = Facts::new();
     for event in events.iter().map(|index| &profile.events()[*index]) {
         let total = event.total();
@@ -35,11 +45,12 @@ pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) 
                 Severity::Info,
                 "filtered",
                 format!(
-                    "{}: {} of {} samples passed the filter, {:.2} % of the weight; percentages are of these",
+                    "{}: {} of {} samples passed the filter, {:.2} % of the weight; percentages are of {}",
                     event.name(),
                     total.samples,
                     all.samples,
-                    share.unwrap_or(0.0)
+                    share.unwrap_or(0.0),
+                    if of_all { "the whole recording" } else { "these" }
                 ),
                 json!({"event": event.name(), "samples": all.samples, "weight": all.weight}),
             );
