@@ -8,7 +8,7 @@
 
 use crate::frames::{Frame, Frames};
 use crate::modules::Modules;
-use crate::stacks::{StackId, Stacks};
+use crate::walks::{At, Start, Walks};
 use dioptra_perfevents::U64s;
 use dioptra_perfevents::record::CpuMode;
 
@@ -19,26 +19,19 @@ const FIRST_MARK: u64 = -4095_i64 as u64;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     address: u64,
-    stack: StackId,
+    stack: Start,
     mode: CpuMode,
     /// Whether the stack's innermost frame lies in no mapping.
     unmapped: bool,
 }
 
-/// The stack of a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where the walk of a chain leads.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Chained {
-    pub stack: StackId,
+    /// Whether it has no frame.
+    pub empty: bool,
     /// Whether its innermost frame lies in no mapping.
     pub unmapped: bool,
-}
-
-impl Chained {
-    /// The empty stack.
-    pub(crate) const NONE: Chained = Chained {
-        stack: Stacks::ROOT,
-        unmapped: false,
-    };
 }
 
 /// A thread's last chain.
@@ -46,6 +39,8 @@ impl Chained {
 pub(crate) struct ChainMemo {
     /// Outermost first, marks included.
     entries: Vec<Entry>,
+    /// How many entries' stacks are known; those of the others wait for their walks.
+    known: usize,
     /// Which state of the mappings the entries belong to.
     version: (u64, u64),
 }
@@ -55,8 +50,6 @@ pub(crate) struct ChainMemo {
 pub(crate) struct Parts {
     /// Where each part starts, and the mode of its addresses; the part's first entry is its mark.
     list: Vec<(usize, CpuMode)>,
-    /// The frames that differ from those of the chain before, outermost first.
-    frames: Vec<Frame>,
 }
 
 impl Parts {
@@ -85,69 +78,64 @@ impl Parts {
 }
 
 impl ChainMemo {
-    /// The stack of `chain`, whose entries come innermost first. `version` names the state of the mappings, `locate`
-    /// finds an address in it. `None` for a chain with a mark that does not exist.
+    /// Begins a walk to the stack of `chain`, whose entries come innermost first. `version` names the state of the
+    /// mappings, `locate` finds an address in it. `None`, and no walk, for a chain with a mark that does not exist.
     #[inline]
-    pub(crate) fn stack(
+    pub(crate) fn walk(
         &mut self,
         chain: &U64s<'_>,
         version: (u64, u64),
         parts: &mut Parts,
-        stacks: &mut Stacks,
-        frames: &mut Frames,
+        walks: &mut Walks,
+        frames: &Frames,
         mut locate: impl FnMut(CpuMode, u64) -> Frame,
     ) -> Option<Chained> {
         if self.version != version {
             self.entries.clear();
+            self.known = 0;
             self.version = version;
         }
-        let mut known = chain
+        let mut same = chain
             .iter()
             .rev()
             .zip(&self.entries)
             .take_while(|(address, entry)| *address == entry.address)
             .count();
-        if known == chain.len() && known == self.entries.len() {
-            return Some(self.last());
+        if same == chain.len() && same == self.entries.len() {
+            let (stack, unmapped) = self.last();
+            walks.begin(stack);
+            return Some(Chained {
+                empty: stack.depth == 0,
+                unmapped,
+            });
         }
         if !parts.split(chain) {
             return None;
         }
         // The part in which the chains part has its mark among the entries that differ: its mode may differ too.
-        let next = chain.len() - known;
+        let next = chain.len() - same;
         let mode = mode_at(&parts.list, next);
-        if known > 0 && self.entries[known - 1].mode != mode {
-            known = 0;
+        if same > 0 && self.entries[same - 1].mode != mode {
+            same = 0;
         }
-        self.entries.truncate(known);
-        let Chained {
-            mut stack,
-            mut unmapped,
-        } = self.last();
-        // First where each address lies, while the table of frames is fetched from memory, then the frames' numbers.
-        parts.frames.clear();
-        let mut rest = chain.len() - known;
+        self.entries.truncate(same);
+        self.known = self.known.min(same);
+        let (mut stack, mut unmapped) = self.last();
+        walks.begin(stack);
+        let mut rest = chain.len() - same;
         for &(start, mode) in parts.list.iter().rev() {
             while rest > start {
                 rest -= 1;
-                let address = chain.get(rest)?;
+                let Some(address) = chain.get(rest) else {
+                    break;
+                };
                 if address < FIRST_MARK {
                     let frame = locate(mode, address);
-                    frames.prefetch(frame);
-                    parts.frames.push(frame);
-                }
-            }
-        }
-        let mut located = parts.frames.iter();
-        let mut rest = chain.len() - known;
-        for &(start, mode) in parts.list.iter().rev() {
-            while rest > start {
-                rest -= 1;
-                let address = chain.get(rest)?;
-                if address < FIRST_MARK {
-                    let frame = *located.next()?;
-                    stack = stacks.child(stack, frames.intern(frame));
                     unmapped = frame.module == Modules::UNKNOWN;
+                    stack = Start {
+                        at: walks.step(frame, frames),
+                        depth: stack.depth + 1,
+                    };
                 }
                 self.entries.push(Entry {
                     address,
@@ -157,15 +145,25 @@ impl ChainMemo {
                 });
             }
         }
-        Some(Chained { stack, unmapped })
+        Some(Chained {
+            empty: stack.depth == 0,
+            unmapped,
+        })
     }
 
-    /// The stack of the last chain.
-    fn last(&self) -> Chained {
-        self.entries.last().map_or(Chained::NONE, |entry| Chained {
-            stack: entry.stack,
-            unmapped: entry.unmapped,
-        })
+    /// The stack of the last chain, and whether its innermost frame lies in no mapping.
+    fn last(&self) -> (Start, bool) {
+        self.entries
+            .last()
+            .map_or((Start::ROOT, false), |entry| (entry.stack, entry.unmapped))
+    }
+
+    /// Learns the stacks of the chain, once all walks were gone.
+    pub(crate) fn learn(&mut self, walks: &Walks) {
+        for entry in self.entries.iter_mut().skip(self.known) {
+            entry.stack.at = At::Known(walks.stack(entry.stack.at));
+        }
+        self.known = self.entries.len();
     }
 
     /// Forgets the chain and its memory.
@@ -192,49 +190,62 @@ pub(crate) fn innermost(chain: &U64s<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stacks::Stacks;
     use dioptra_perfevents::ByteOrder;
 
     const KERNEL: u64 = -128_i64 as u64;
     const USER: u64 = -512_i64 as u64;
 
-    /// Runs chains through one memo; frames are the address, plus a thousand in kernel mode.
-    fn stacks_of(chains: &[&[u64]]) -> Vec<Option<Vec<u64>>> {
+    /// Runs chains through one memo, so many of them at once; frames are the address, plus a thousand in kernel mode.
+    fn stacks_of(chains: &[&[u64]], at_once: usize) -> Vec<Option<Vec<u64>>> {
         let mut memo = ChainMemo::default();
         let mut parts = Parts::default();
+        let mut walks = Walks::default();
         let mut stacks = Stacks::default();
         let mut frames = Frames::default();
         let locate = |mode, address| Frame {
             address: address + 1000 * u64::from(mode == CpuMode::Kernel),
             module: (address % 2) as u32,
         };
-        chains
-            .iter()
-            .map(|chain| {
-                let bytes: Vec<u8> = chain.iter().flat_map(|word| word.to_ne_bytes()).collect();
-                let chain = U64s::new(&bytes, ByteOrder::NATIVE);
-                let found =
-                    memo.stack(&chain, (0, 0), &mut parts, &mut stacks, &mut frames, locate);
-                let found = found?;
-                let whole: Vec<Frame> = stacks
-                    .frames(found.stack)
-                    .map(|id| frames.get(id))
-                    .collect();
-                let unmapped = whole
-                    .first()
-                    .is_some_and(|leaf| leaf.module == Modules::UNKNOWN);
-                assert_eq!(found.unmapped, unmapped);
-                Some(whole.iter().map(|frame| frame.address).collect())
-            })
-            .collect()
+        let mut all = Vec::new();
+        for chains in chains.chunks(at_once) {
+            let found: Vec<Option<Chained>> = chains
+                .iter()
+                .map(|chain| {
+                    let bytes: Vec<u8> = chain.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                    let chain = U64s::new(&bytes, ByteOrder::NATIVE);
+                    memo.walk(&chain, (0, 0), &mut parts, &mut walks, &frames, locate)
+                })
+                .collect();
+            walks.go(&mut stacks, &mut frames);
+            memo.learn(&walks);
+            let mut ends = (0..walks.len()).map(|index| walks.end(index));
+            for found in found {
+                all.push(found.map(|found| {
+                    let whole: Vec<Frame> = stacks
+                        .frames(ends.next().unwrap())
+                        .map(|id| frames.get(id))
+                        .collect();
+                    let unmapped = whole
+                        .first()
+                        .is_some_and(|leaf| leaf.module == Modules::UNKNOWN);
+                    assert_eq!(found.unmapped, unmapped);
+                    assert_eq!(found.empty, whole.is_empty());
+                    whole.iter().map(|frame| frame.address).collect()
+                }));
+            }
+            walks.clear();
+        }
+        all
     }
 
     #[test]
     fn marks_switch_the_mode_and_are_no_frames() {
         let chain = [KERNEL, 1, 2, USER, 3, 4];
-        assert_eq!(stacks_of(&[&chain]), [Some(vec![1001, 1002, 3, 4])]);
-        assert_eq!(stacks_of(&[&[5, 6]]), [Some(vec![5, 6])]);
-        assert_eq!(stacks_of(&[&[]]), [Some(vec![])]);
-        assert_eq!(stacks_of(&[&[-3_i64 as u64, 1]]), [None]);
+        assert_eq!(stacks_of(&[&chain], 1), [Some(vec![1001, 1002, 3, 4])]);
+        assert_eq!(stacks_of(&[&[5, 6]], 1), [Some(vec![5, 6])]);
+        assert_eq!(stacks_of(&[&[]], 1), [Some(vec![])]);
+        assert_eq!(stacks_of(&[&[-3_i64 as u64, 1]], 1), [None]);
     }
 
     #[test]
@@ -252,13 +263,18 @@ mod tests {
         ];
         let alone: Vec<_> = chains
             .iter()
-            .map(|chain| stacks_of(&[chain]).remove(0))
+            .map(|chain| stacks_of(&[chain], 1).remove(0))
             .collect();
         for (first, one) in chains.iter().enumerate() {
             for (second, two) in chains.iter().enumerate() {
-                let both = stacks_of(&[one, two, one]);
-                let expected = [&alone[first], &alone[second], &alone[first]];
-                assert!(both.iter().eq(expected), "{one:?} {two:?}: {both:?}");
+                for at_once in 1..=3 {
+                    let both = stacks_of(&[one, two, one], at_once);
+                    let expected = [&alone[first], &alone[second], &alone[first]];
+                    assert!(
+                        both.iter().eq(expected),
+                        "{one:?} {two:?}, {at_once}: {both:?}"
+                    );
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
 //! What samples tell besides where they lie: branch stacks, and the memory that was accessed.
 
 use crate::branches::{BranchProfile, Branches, Owner};
-use crate::load::{Loader, resolve};
+use crate::load::Loader;
 use crate::memory::{Accesses, MemoryProfile};
 use crate::plan::LoadPlan;
+use crate::settle::resolve;
 use crate::tasks::{ProcessId, ThreadId};
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfevents::record::CpuMode;

@@ -29,6 +29,7 @@ mod plan;
 mod profile;
 mod sample_log;
 mod select;
+mod settle;
 mod shape;
 mod sideband;
 mod slots;
@@ -38,6 +39,7 @@ mod stacks;
 mod tasks;
 mod tree;
 mod unwinding;
+mod walks;
 
 pub use aggregate::{
     AggregateRow, Dimension, SelfAndTotal, aggregate, undescribed, unresolved, without_line,

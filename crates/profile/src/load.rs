@@ -1,9 +1,9 @@
 //! Reading a recording once, in time order, into the model.
 
-use crate::chain::{ChainMemo, Chained, Parts, innermost};
-use crate::counts::{Count, Counter, Hit, Keep};
+use crate::chain::{ChainMemo, Parts};
+use crate::counts::{Count, Counter, Keep};
 use crate::details::Collectors;
-use crate::frames::{Frame, FrameId, Frames};
+use crate::frames::Frames;
 use crate::hash::FxBuildHasher;
 use crate::jit::Jit;
 use crate::losses::Losses;
@@ -13,15 +13,16 @@ use crate::multiplex::Running;
 use crate::parts::{self, PartId};
 use crate::plan::LoadPlan;
 use crate::profile::{EventProfile, Profile};
+use crate::settle::Waiting;
 use crate::shape::SampleShape;
 use crate::sideband::without_padding;
 use crate::space::{CopyBudget, Space};
 use crate::stacks::Stacks;
 use crate::tasks::{ProcessId, Tasks, ThreadId};
-use crate::unwinding::{Batch, MemoryState, Splitting, Unwinding};
+use crate::unwinding::{Splitting, Unwinding};
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfevents::record::{CpuMode, RawRecord, RecordLayout, RecordType};
-use dioptra_perfevents::{AttrFlags, SampleType, U64s};
+use dioptra_perfevents::{AttrFlags, SampleType};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -68,16 +69,16 @@ impl Profile {
 
 /// What is known of one event while reading.
 pub(crate) struct EventState {
-    shape: SampleShape,
+    pub(crate) shape: SampleShape,
     pub(crate) layout: RecordLayout,
-    total: Count,
-    counter: Counter,
+    pub(crate) total: Count,
+    pub(crate) counter: Counter,
     /// Whether samples tell for how long their counter ran.
-    tells_times: bool,
+    pub(crate) tells_times: bool,
     has_chains: bool,
-    copies_stacks: bool,
+    pub(crate) copies_stacks: bool,
     /// Samples before any filter.
-    all: Count,
+    pub(crate) all: Count,
 }
 
 /// Whose sample it is, as far as that depends on the records before it.
@@ -95,18 +96,6 @@ pub(crate) struct SampledTask {
     pub elapsed: Option<u64>,
 }
 
-/// How many samples wait to be counted at most.
-const DEFERRED: usize = 32;
-
-/// A sample that waits to be counted.
-#[derive(Clone, Copy)]
-struct Deferred {
-    frame: Frame,
-    event: usize,
-    part: PartId,
-    hit: Hit,
-}
-
 pub(crate) struct Loader<'a> {
     pub(crate) data: &'a PerfData,
     pub(crate) plan: &'a LoadPlan,
@@ -120,7 +109,7 @@ pub(crate) struct Loader<'a> {
     /// There where it was asked for.
     pub(crate) mapping_log: Option<Box<MappingLog>>,
     /// How long each counter ran, as its samples tell.
-    running: Running,
+    pub(crate) running: Running,
     /// Who ran the samples, where counts are kept apart by that.
     who: parts::Parts,
     pub(crate) events: Vec<EventState>,
@@ -146,8 +135,8 @@ pub(crate) struct Loader<'a> {
     /// By thread.
     pub(crate) memos: Vec<ChainMemo>,
     pub(crate) parts: Parts,
-    /// Fewer than [`DEFERRED`].
-    deferred: Vec<Deferred>,
+    /// Samples that wait to be counted.
+    pub(crate) waiting: Waiting,
     pub(crate) budget: CopyBudget,
     /// There where branches or memory accesses were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
@@ -233,7 +222,7 @@ impl<'a> Loader<'a> {
             readings,
             memos: Vec::new(),
             parts: Parts::default(),
-            deferred: Vec::with_capacity(DEFERRED),
+            waiting: Waiting::default(),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
             jit: Jit::new(data, plan.symbols.clone()),
@@ -323,234 +312,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Counts a sample, with the address and the call chain that it tells. `then` is the memory of its process at its
-    /// time where that is not the one of now.
-    #[inline]
-    fn settle(
-        &mut self,
-        task: SampledTask,
-        raw: &RawRecord<'_>,
-        (ip, chain): (u64, Option<U64s<'_>>),
-        then: Option<&MemoryState>,
-    ) {
-        let event = task.event;
-        let state = &self.events[event];
-        let reads_group = state.shape.reads_group();
-        let factor = if state.tells_times {
-            let attr = &self.data.events()[event].attr;
-            self.running.factor(event, attr, &state.layout, raw)
-        } else {
-            1.0
-        };
-        let hit = Hit {
-            weight: task.weight,
-            elapsed: task.elapsed,
-            factor,
-        };
-        if !task.passes {
-            if reads_group {
-                self.group(event, raw, hit, None);
-            } else {
-                self.events[event].all.add_sample(task.weight);
-            }
-            return;
-        }
-        let mode = raw.misc.cpu_mode();
-        let place = if self.options.call_chains {
-            let (chained, innermost) = match chain {
-                Some(chain) => (self.chain(task, then, &chain), innermost(&chain)),
-                None => (Chained::NONE, None),
-            };
-            if chained.stack != Stacks::ROOT && innermost == Some(ip) {
-                self.losses.unmapped += u64::from(chained.unmapped);
-                chained.stack
-            } else {
-                let frame = self.locate(task.process, then, mode, ip);
-                let frame = self.frames.intern(frame);
-                self.stacks.child(chained.stack, frame)
-            }
-        } else {
-            let frame = self.locate(task.process, then, mode, ip);
-            if !reads_group && !self.events[event].tells_times {
-                self.defer(Deferred {
-                    frame,
-                    event,
-                    part: task.part,
-                    hit,
-                });
-                return;
-            }
-            self.frames.intern(frame)
-        };
-        if reads_group {
-            self.group(event, raw, hit, Some((task.part, place)));
-        } else {
-            self.count(event, task.part, place, hit);
-        }
-    }
-
-    /// Has a sample's stack unwound, and counts samples that waited for that. In recordings with copied stacks all
-    /// samples wait, so that they are counted in the order of the file.
-    fn settle_later(&mut self, task: SampledTask, record: &FileRecord<'_>) {
-        let index = task.process as usize;
-        if let Some(unwinding) = &mut self.unwinding {
-            let (version, space) = (self.versions[index], &self.spaces[index]);
-            let unwind = self.events[task.event].copies_stacks && task.passes;
-            unwinding.push(task, unwind, &record.raw, version, space, &self.modules);
-        }
-        while let Some(batch) = self
-            .unwinding
-            .as_mut()
-            .and_then(|unwinding| unwinding.next())
-        {
-            self.settle_batch(batch);
-        }
-    }
-
-    /// Counts all samples that wait.
-    fn settle_all(&mut self) {
-        while let Some(batch) = self
-            .unwinding
-            .as_mut()
-            .and_then(|unwinding| unwinding.last())
-        {
-            self.settle_batch(batch);
-        }
-    }
-
-    fn settle_batch(&mut self, batch: Batch<'a>) {
-        for (task, raw, memory, chain) in batch.samples() {
-            let sample = self.events[task.event].shape.essence(&raw, true);
-            // It was read before: this reads the same again.
-            if let Some(sample) = sample {
-                let chain = chain.or(sample.chain);
-                self.settle(task, &raw, (sample.ip, chain), Some(memory));
-            }
-        }
-        if let Some(unwinding) = &mut self.unwinding {
-            unwinding.settled(batch);
-        }
-    }
-
-    /// Counts a sample a little later: the tables of places are large, and what they hold of this one is fetched while
-    /// others are read.
-    #[inline]
-    fn defer(&mut self, sample: Deferred) {
-        self.frames.prefetch(sample.frame);
-        self.deferred.push(sample);
-        if self.deferred.len() >= DEFERRED {
-            self.count_deferred();
-        }
-    }
-
-    fn count_deferred(&mut self) {
-        let mut deferred = std::mem::take(&mut self.deferred);
-        let mut places = [0; DEFERRED];
-        for (place, sample) in places.iter_mut().zip(&deferred) {
-            *place = self.frames.intern(sample.frame);
-        }
-        for (place, sample) in places.into_iter().zip(&deferred) {
-            self.count(sample.event, sample.part, place, sample.hit);
-        }
-        deferred.clear();
-        self.deferred = deferred;
-    }
-
-    /// Counts a sample of a part at a place.
-    #[inline]
-    fn count(&mut self, event: usize, part: PartId, place: u32, hit: Hit) {
-        let count = Count {
-            samples: 1,
-            weight: hit.weight,
-        };
-        let state = &mut self.events[event];
-        state.all.add(count);
-        state.total.add(count);
-        state.counter.add(part, place, hit);
-        if state.tells_times {
-            self.running.count(event);
-        }
-    }
-
-    /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
-    /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
-    fn group(&mut self, event: usize, raw: &RawRecord<'_>, hit: Hit, place: Option<(PartId, u32)>) {
-        let sample = self.events[event].layout.sample(raw);
-        let Some(values) = sample.ok().and_then(|sample| sample.read) else {
-            self.losses.malformed += 1;
-            return;
-        };
-        for value in values.iter() {
-            let Some((member, before)) = value.id.and_then(|id| self.readings.get_mut(&id)) else {
-                self.losses.unknown_event += 1;
-                continue;
-            };
-            let grown = value.value.saturating_sub(*before);
-            *before = value.value;
-            let member = *member;
-            match place {
-                _ if grown == 0 => {}
-                Some((part, place)) => {
-                    let weight = grown;
-                    self.count(member, part, place, Hit { weight, ..hit });
-                }
-                None => self.events[member].all.add_sample(grown),
-            }
-        }
-    }
-
-    /// The stack of a call chain; the empty one for a chain that makes no sense.
-    #[inline]
-    fn chain(
-        &mut self,
-        task: SampledTask,
-        then: Option<&MemoryState>,
-        chain: &U64s<'_>,
-    ) -> Chained {
-        let index = task.thread as usize;
-        if index >= self.memos.len() {
-            self.memos.resize_with(index + 1, ChainMemo::default);
-        }
-        let process = task.process as usize;
-        let version = then.map_or(self.versions[process], |memory| memory.version);
-        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process]);
-        let kernel_image = self.kernel_image;
-        let stack = self.memos[index].stack(
-            chain,
-            (version, self.kernel_version),
-            &mut self.parts,
-            &mut self.stacks,
-            &mut self.frames,
-            |mode, address| locate(kernel, kernel_image, (space, then), mode, address),
-        );
-        stack.unwrap_or_else(|| {
-            self.losses.bad_chains += 1;
-            Chained::NONE
-        })
-    }
-
-    /// Where a sample's own address lies; counted where that is in no mapping.
-    #[inline]
-    fn locate(
-        &mut self,
-        process: ProcessId,
-        then: Option<&MemoryState>,
-        mode: CpuMode,
-        address: u64,
-    ) -> Frame {
-        let frame = locate(
-            &mut self.kernel,
-            self.kernel_image,
-            (&mut self.spaces[process as usize], then),
-            mode,
-            address,
-        );
-        self.losses.unmapped += u64::from(frame.module == Modules::UNKNOWN);
-        frame
-    }
-
     fn finish(mut self) -> Profile {
-        self.count_deferred();
+        self.count_waiting();
         let details = self.collectors.take();
         let details = details.map(|all| all.finish()).unwrap_or_default();
         self.frames.freeze();
@@ -626,48 +389,4 @@ fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
         }
         _ => false,
     }
-}
-
-/// The frame of an address, interned; see [`locate`].
-#[inline]
-pub(crate) fn resolve(
-    kernel: &mut Space,
-    kernel_image: ModuleId,
-    user: (&mut Space, Option<&MemoryState>),
-    frames: &mut Frames,
-    mode: CpuMode,
-    address: u64,
-) -> FrameId {
-    frames.intern(locate(kernel, kernel_image, user, mode, address))
-}
-
-/// The frame of an address. What lies in no mapping belongs to the unknown module.
-#[inline]
-fn locate(
-    kernel: &mut Space,
-    kernel_image: ModuleId,
-    (now, then): (&mut Space, Option<&MemoryState>),
-    mode: CpuMode,
-    address: u64,
-) -> Frame {
-    let frame = match mode {
-        CpuMode::User => match then {
-            Some(memory) => memory.frame(address),
-            None => now.frame(address),
-        },
-        CpuMode::Kernel => kernel.frame(address).or_else(|| {
-            // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings
-            // was made by a user from whom they are hidden.
-            let in_image = kernel.start().is_none_or(|start| start <= address);
-            in_image.then_some(Frame {
-                address,
-                module: kernel_image,
-            })
-        }),
-        _ => None,
-    };
-    frame.unwrap_or(Frame {
-        address,
-        module: Modules::UNKNOWN,
-    })
 }

@@ -63,15 +63,9 @@ impl Slots {
     /// Asks the CPU to fetch what [`Slots::find`] will need.
     #[inline]
     pub(crate) fn prefetch(&self, key: Key) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(mask) = self.slots.len().checked_sub(1) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let slot = &raw const self.slots[hash(key) as usize & mask];
-            // SAFETY: a prefetch changes nothing but the cache, and faults for no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(slot.cast::<i8>()) };
+            fetch(&self.slots[hash(key) as usize & mask]);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = key;
     }
 
     #[cold]
@@ -107,6 +101,19 @@ impl Slots {
         }
         self.slots[at] = slot;
     }
+}
+
+/// Asks the CPU to fetch a value that will be read soon.
+#[inline]
+pub(crate) fn fetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch changes nothing but the cache, and faults for no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>((&raw const *value).cast::<i8>()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
 }
 
 #[inline]

@@ -1,7 +1,7 @@
 //! Call stacks as a prefix tree: each node is a frame below its caller's node.
 
 use crate::frames::FrameId;
-use crate::slots::Slots;
+use crate::slots::{Slots, fetch};
 
 /// The index of a node in [`Stacks`]; stands for the whole stack from the outermost frame to this one.
 pub type StackId = u32;
@@ -88,8 +88,6 @@ impl Stacks {
     /// The stack of `frame` called from `parent`.
     #[inline]
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        // Both places are far away, as a rule: the second is fetched while the first is read.
-        self.others.prefetch((u64::from(parent), frame));
         let Kept {
             first_child,
             first_frame,
@@ -99,6 +97,15 @@ impl Stacks {
             return first_child;
         }
         self.other_child(StackNode { parent, frame }, first_child)
+    }
+
+    /// Prepares for [`Stacks::child`] soon.
+    #[inline]
+    pub(crate) fn prefetch(&self, parent: StackId, frame: FrameId) {
+        if let Some(node) = self.nodes.get(parent as usize) {
+            fetch(node);
+        }
+        self.others.prefetch((u64::from(parent), frame));
     }
 
     fn other_child(&mut self, node: StackNode, first: StackId) -> StackId {
