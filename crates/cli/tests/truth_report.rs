@@ -177,3 +177,31 @@ fn what_is_there_of_a_cut_file_is_shown() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("self_percent"));
 }
+
+/// Without build ids, a file of another machine may lie where the recorded one lay.
+#[test]
+fn names_from_files_of_another_machine_are_doubted() {
+    let name = "perfdata/perf.data.piped.header_features_aligned-6.12";
+    let Some(file) = programs::shared_data(name) else {
+        println!("skipped: no {name}");
+        return;
+    };
+    let json: serde_json::Value =
+        serde_json::from_str(&shown(&["--format", "json"], &file)).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let named: Vec<&str> = rows
+        .iter()
+        .filter(|row| !row["cells"][4].as_str().unwrap_or("[").starts_with('['))
+        .filter_map(|row| row["cells"][3].as_str())
+        .collect();
+    let facts = &json["facts"]["unverified_names"];
+    let doubted = facts["value"].as_array().cloned().unwrap_or_default();
+    for module in named {
+        let told = |fact: &serde_json::Value| {
+            fact["module"]
+                .as_str()
+                .is_some_and(|path| path.ends_with(module))
+        };
+        assert!(doubted.iter().any(told), "{module}: {json}");
+    }
+}

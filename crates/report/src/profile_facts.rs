@@ -3,8 +3,9 @@
 use crate::columns::weight_unit;
 use crate::{Blocks, Cell, Facts, Severity, Unit};
 use dioptra_profile::{
-    Count, Losses, ModuleId, Names, Profile, undescribed, unresolved, without_line,
+    Count, Losses, ModuleId, ModuleNote, Names, Profile, undescribed, unresolved, without_line,
 };
+use dioptra_symbols::Note;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -72,6 +73,7 @@ pub(crate) fn facts_of_shares(
     if !names.functions().is_empty() {
         let modules = unresolved(profile, names, events);
         add_missing(&mut facts, profile, names, modules, &Missing::NAMES);
+        add_unverified(&mut facts, profile, names);
     }
     if names.has_inlined() {
         add_undescribed(&mut facts, profile, names, events);
@@ -360,16 +362,12 @@ fn add_undescribed(facts: &mut Facts, profile: &Profile, names: &Names, events: 
         return;
     };
     let without: u64 = modules.iter().map(|(_, count)| count.samples).sum();
+    let problems = problems(names.inlined_notes());
     let list: Vec<Value> = modules
         .iter()
         .map(|(module, count)| {
             let path = profile.modules().get(*module).path();
-            let notes: Vec<String> = names
-                .inlined_notes()
-                .iter()
-                .filter(|note| note.module == *module && note.note.is_problem())
-                .map(|note| note.note.to_string())
-                .collect();
+            let notes = problems.get(module).map_or(&[][..], Vec::as_slice);
             json!({"module": path.to_string_lossy(), "samples": count.samples, "notes": notes})
         })
         .collect();
@@ -406,6 +404,18 @@ impl Missing {
     };
 }
 
+/// What explains why a module's names are missing: a note that is no problem, such as where names came from, does not.
+fn problems(notes: &[ModuleNote]) -> BTreeMap<ModuleId, Vec<String>> {
+    let mut problems: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
+    for note in notes.iter().filter(|note| note.note.is_problem()) {
+        problems
+            .entry(note.module)
+            .or_default()
+            .push(note.note.to_string());
+    }
+    problems
+}
+
 /// Tells which modules have samples that lack something, and why.
 fn add_missing(
     facts: &mut Facts,
@@ -414,14 +424,7 @@ fn add_missing(
     modules: Vec<(ModuleId, Count)>,
     missing: &Missing,
 ) {
-    let mut notes: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
-    // A note that is no problem, such as where names came from, does not explain why there are none.
-    for note in names.notes().iter().filter(|note| note.note.is_problem()) {
-        notes
-            .entry(note.module)
-            .or_default()
-            .push(note.note.to_string());
-    }
+    let notes = problems(names.notes());
     let mut modules: Vec<(ModuleId, u64)> = modules
         .into_iter()
         .filter(|(module, _)| !profile.modules().get(*module).is_unknown())
@@ -482,4 +485,33 @@ fn add_missing(
             more,
         );
     }
+}
+
+/// Tells of modules whose names come from files that may be others than the recorded ones.
+fn add_unverified(facts: &mut Facts, profile: &Profile, names: &Names) {
+    let notes = names.notes().iter();
+    let unverified: Vec<_> = notes
+        .filter(|note| matches!(note.note, Note::Unverified { .. }))
+        .collect();
+    let Some(first) = unverified.first() else {
+        return;
+    };
+    let list: Vec<Value> = unverified
+        .iter()
+        .map(|note| {
+            let path = profile.modules().get(note.module).path();
+            json!({"module": path.to_string_lossy(), "note": note.note.to_string()})
+        })
+        .collect();
+    let others = match unverified.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 more module)".to_owned(),
+        more => format!(" (and {more} more modules)"),
+    };
+    facts.add(
+        Severity::Fallback,
+        "unverified_names",
+        format!("{}{others}", first.note),
+        list,
+    );
 }

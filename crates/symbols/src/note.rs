@@ -29,6 +29,16 @@ pub enum Note {
         /// The build id of the file, if it has one.
         found: Option<Vec<u8>>,
     },
+    /// The recording has no build id for the file and was made under another kernel: names are taken from the file that
+    /// lies there now, which may be another.
+    Unverified {
+        /// The file.
+        path: PathBuf,
+        /// The recorded kernel's release.
+        recorded: String,
+        /// This machine's release.
+        running: String,
+    },
     /// The file has no `.symtab`, and no debug file was found: only functions that it exports or
     /// imports have names.
     NoSymbols {
@@ -148,7 +158,10 @@ impl Note {
     /// Whether the note tells of missing names (rather than where names came from).
     #[must_use]
     pub fn is_problem(&self) -> bool {
-        !matches!(self, Self::DebugFile { .. } | Self::NotAFile { .. })
+        !matches!(
+            self,
+            Self::DebugFile { .. } | Self::NotAFile { .. } | Self::Unverified { .. }
+        )
     }
 }
 
@@ -183,6 +196,15 @@ impl fmt::Display for Note {
                     Hex(recorded)
                 )
             }
+            Self::Unverified {
+                path,
+                recorded,
+                running,
+            } => write!(
+                f,
+                "{}: recorded on kernel {recorded} without a build id, this is {running}; if it is another file here, its names are wrong. Give a copy of the recorded machine's files with --symfs",
+                path.display()
+            ),
             Self::NoSymbols {
                 path,
                 build_id,

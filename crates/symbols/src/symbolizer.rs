@@ -78,11 +78,30 @@ impl Symbolizer {
                 loading.read(&cache, &path, request);
             }
             Err(error) => loading.notes.push(Note::NoFile {
-                path,
+                path: path.clone(),
                 reason: error.to_string(),
             }),
         }
-        loading.finish()
+        let mut symbols = loading.finish();
+        if !symbols.is_empty() {
+            symbols.notes.extend(self.unverified(request, &path));
+        }
+        symbols
+    }
+
+    /// A note if nothing tells that a file is the recorded one, and it may well be another.
+    fn unverified(&self, request: &ModuleRequest<'_>, path: &Path) -> Option<Note> {
+        if request.build_id.is_some() || self.options.symfs.is_some() {
+            return None;
+        }
+        match kernel::other_kernel(self.options.recorded_kernel.as_ref(), None)? {
+            Note::KernelReleaseDiffers { recorded, running } => Some(Note::Unverified {
+                path: path.to_path_buf(),
+                recorded,
+                running,
+            }),
+            _ => None,
+        }
     }
 
     fn load_vdso(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {

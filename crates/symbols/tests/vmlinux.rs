@@ -204,3 +204,32 @@ fn a_kernel_without_a_known_place_has_no_names() {
         assert!(told, "{:?}", symbols.notes());
     }
 }
+
+/// Nothing tells that a file without a recorded build id is the recorded one.
+#[test]
+fn names_of_files_under_another_kernel_are_doubted() {
+    let file = std::env::current_exe().unwrap();
+    let id = build_id(&file).unwrap();
+    let doubted = |options: SymbolOptions, build_id: Option<&[u8]>| {
+        let request = ModuleRequest {
+            kind: ModuleKind::File,
+            path: &file,
+            build_id,
+        };
+        let symbols = Symbolizer::new(options).load(&request);
+        assert!(!symbols.is_empty());
+        let mut notes = symbols.notes().iter();
+        notes.any(|note| matches!(note, Note::Unverified { .. }))
+    };
+    assert!(doubted(options(None), None));
+    assert!(!doubted(SymbolOptions::default(), None), "this kernel");
+    if id.is_some() {
+        assert!(!doubted(options(None), id.as_deref()), "the build id tells");
+    }
+    let symfs = Some(PathBuf::from("/"));
+    let given = SymbolOptions {
+        symfs,
+        ..options(None)
+    };
+    assert!(!doubted(given, None), "the files were given");
+}
