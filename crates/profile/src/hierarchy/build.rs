@@ -8,22 +8,24 @@ use crate::spread::Estimate;
 pub(super) fn build(nodes: &[Node], columns: Vec<Column>) -> Hierarchy {
     let below = Below::new(nodes);
     let mut rows: Vec<HierarchyRow> = Vec::with_capacity(nodes.len().saturating_sub(1));
-    let mut row_of = vec![0_usize; nodes.len()];
+    let mut row_of = vec![0_u32; nodes.len()];
     let mut waiting: Vec<u32> = below.of(0).iter().rev().copied().collect();
     while let Some(id) = waiting.pop() {
         let node = nodes[id as usize];
-        row_of[id as usize] = rows.len();
+        // Nodes have numbers, and so have their rows.
+        row_of[id as usize] = rows.len() as u32;
         rows.push(HierarchyRow {
-            parent: (node.parent != 0).then(|| row_of[node.parent as usize]),
+            parent: (node.parent != 0).then(|| row_of[node.parent as usize] as usize),
             level: usize::from(node.level) - 1,
             key: node.key,
         });
         waiting.extend(below.of(id).iter().rev());
     }
-    // Where each row's cells begin.
+    drop(below);
+    // By row: where its next cell goes; in the end, where those of the row after it begin.
     let mut firsts = vec![0_usize; rows.len() + 1];
-    for (node, _) in columns.iter().flat_map(|column| &column.counts) {
-        firsts[row_of[*node as usize] + 1] += 1;
+    for node in columns.iter().flat_map(|column| &column.nodes) {
+        firsts[row_of[*node as usize] as usize + 1] += 1;
     }
     for row in 0..rows.len() {
         firsts[row + 1] += firsts[row];
@@ -39,16 +41,25 @@ pub(super) fn build(nodes: &[Node], columns: Vec<Column>) -> Hierarchy {
         estimates: vec![Estimate::default(); if estimated { length } else { 0 }],
         ..Hierarchy::default()
     };
-    let mut next = firsts.clone();
     for (event, column) in (0..).zip(columns) {
-        for (index, (node, count)) in column.counts.into_iter().enumerate() {
-            let cell = &mut next[row_of[node as usize]];
-            hierarchy.cells[*cell] = HierarchyCell { event, count };
+        for (index, node) in column.nodes.iter().enumerate() {
+            let own = column.own[index];
+            let total = column.totals.get(index).copied().unwrap_or(own);
+            let cell = &mut firsts[row_of[*node as usize] as usize];
+            hierarchy.cells[*cell] = HierarchyCell {
+                event,
+                count: SelfAndTotal { own, total },
+            };
             if let Some(estimate) = column.estimates.get(index) {
                 hierarchy.estimates[*cell] = *estimate;
             }
             *cell += 1;
         }
+    }
+    // Each row's cells end where those of the next one begin.
+    firsts.rotate_right(1);
+    if let Some(first) = firsts.first_mut() {
+        *first = 0;
     }
     hierarchy.rows = rows;
     hierarchy.firsts = firsts;

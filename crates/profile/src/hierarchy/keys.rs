@@ -28,6 +28,8 @@ enum Source {
 /// What a level of places depends on.
 enum PlaceKey<'a> {
     Frame(KeyOf<'a, FrameId>),
+    /// The frame itself.
+    Address,
     /// The functions at the frame, inlined ones too.
     Function,
     /// Their lines.
@@ -115,6 +117,7 @@ impl Keys {
                     place_levels.push(match dimension {
                         Dimension::Function if inlined => PlaceKey::Function,
                         Dimension::Line if inlined => PlaceKey::Line,
+                        Dimension::Address => PlaceKey::Address,
                         _ => PlaceKey::Frame(of_place(profile, names, *dimension, options)?),
                     });
                     keys.places += 1;
@@ -170,8 +173,12 @@ impl Keys {
         ids: &mut HashMap<(u32, u32), u32, FxBuildHasher>,
         called: Option<()>,
     ) -> Branches {
-        let chains = (levels.iter()).any(|level| !matches!(level, PlaceKey::Frame(_)));
-        let mut found = Branches::default();
+        let chains =
+            (levels.iter()).any(|level| !matches!(level, PlaceKey::Frame(_) | PlaceKey::Address));
+        let mut found = Branches {
+            ends: Vec::with_capacity(frames),
+            list: Vec::with_capacity(frames),
+        };
         for frame in (0_u32..).take(frames) {
             // No frame calls itself by interrupting itself.
             let callee = called.map(|()| frame);
@@ -185,6 +192,8 @@ impl Keys {
             };
             for (index, function) in functions.iter().enumerate() {
                 let mut branch = 0;
+                // Whether no other frame has the branch, so that nobody will look for it.
+                let mut alone = false;
                 for level in levels {
                     let key = match level {
                         PlaceKey::Function => *function,
@@ -193,15 +202,23 @@ impl Keys {
                             None => names.line_of(frame),
                         },
                         PlaceKey::Frame(key) => key(frame),
+                        PlaceKey::Address => {
+                            alone |= !chains;
+                            frame
+                        }
                     };
-                    branch = *ids.entry((branch, key)).or_insert_with(|| {
+                    let mut add = || {
                         self.branches.push(Branch {
                             parent: branch,
                             key,
                         });
                         // No more than frames, their functions and levels.
                         u32::try_from(self.branches.len() - 1).unwrap_or(u32::MAX)
-                    });
+                    };
+                    branch = match alone {
+                        true => add(),
+                        false => *ids.entry((branch, key)).or_insert_with(add),
+                    };
                 }
                 found.list.push(branch);
             }

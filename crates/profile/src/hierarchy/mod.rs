@@ -138,7 +138,7 @@ pub fn hierarchy(
         let as_own = |level| !totals || keys.depth(level) == 0;
         if !totals && !keys.of_time() {
             own_of_cells(profile, event, &keys, &mut growing, options, &mut scratch);
-            columns.push(scratch.finish(&growing, as_own));
+            columns.push(scratch.finish(&growing, totals, as_own));
             continue;
         }
         let hits = Hits::new(event, &keys, &mut growing, options);
@@ -146,9 +146,10 @@ pub fn hierarchy(
         if totals {
             totals::add(names, &keys, &mut growing, &hits, order, &mut scratch);
         }
-        columns.push(scratch.finish(&growing, as_own));
+        columns.push(scratch.finish(&growing, totals, as_own));
     }
-    drop(scratch);
+    // Making rows needs most memory: what it does not use goes before.
+    drop((scratch, keys));
     let nodes = std::mem::take(&mut growing.nodes);
     drop(growing);
     Ok(build::build(&nodes, columns))
@@ -339,8 +340,12 @@ impl Hits {
 /// One event's counts, of the nodes that count anything, by rising node.
 #[derive(Default)]
 struct Column {
-    counts: Vec<(u32, SelfAndTotal)>,
-    /// As `counts`; empty unless asked for.
+    nodes: Vec<u32>,
+    /// As `nodes`.
+    own: Vec<Count>,
+    /// As `nodes`; empty where they are self counts.
+    totals: Vec<Count>,
+    /// As `nodes`; empty unless asked for.
     estimates: Vec<Estimate>,
 }
 
@@ -370,8 +375,12 @@ impl Scratch {
 
     /// Adds each row's counts to the row above, and takes them all. Where `as_own` says so of a level, totals are self
     /// counts.
-    fn finish(&mut self, growing: &Growing, as_own: impl Fn(usize) -> bool) -> Column {
-        let mut column = Column::default();
+    fn finish(
+        &mut self,
+        growing: &Growing,
+        totals: bool,
+        as_own: impl Fn(usize) -> bool,
+    ) -> Column {
         for id in (1..self.counts.len()).rev() {
             let node = growing.nodes[id];
             let count = self.counts[id].own;
@@ -384,11 +393,21 @@ impl Scratch {
             }
         }
         let estimated = !self.estimates.is_empty();
-        for (id, count) in (0_u32..).zip(&self.counts).skip(1) {
-            if count.own.is_zero() && count.total.is_zero() {
-                continue;
+        let counts = |count: &SelfAndTotal| !(count.own.is_zero() && count.total.is_zero());
+        let below = self.counts.get(1..).unwrap_or_default();
+        let length = below.iter().filter(|count| counts(count)).count();
+        let mut column = Column {
+            nodes: Vec::with_capacity(length),
+            own: Vec::with_capacity(length),
+            totals: Vec::with_capacity(if totals { length } else { 0 }),
+            estimates: Vec::with_capacity(if estimated { length } else { 0 }),
+        };
+        for (id, count) in (1_u32..).zip(below).filter(|(_, count)| counts(count)) {
+            column.nodes.push(id);
+            column.own.push(count.own);
+            if totals {
+                column.totals.push(count.total);
             }
-            column.counts.push((id, *count));
             if estimated {
                 let estimate = self.estimates.get(id as usize);
                 column.estimates.push(estimate.copied().unwrap_or_default());
