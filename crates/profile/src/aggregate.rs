@@ -5,6 +5,7 @@ use crate::frames::FrameId;
 use crate::hierarchy::{HierarchyOptions, hierarchy};
 use crate::modules::ModuleId;
 use crate::names::Names;
+use crate::paths::Paths;
 use crate::profile::{EventProfile, Profile};
 use crate::stacks::Stacks;
 use std::collections::BTreeMap;
@@ -89,11 +90,17 @@ pub fn aggregate(
         | Dimension::Block
         | Dimension::Time => return one_level(profile, names, dimension, events),
     };
+    let paths = (dimension == Dimension::Function && profile.options().call_chains)
+        .then(|| Paths::fewer(profile, names))
+        .flatten();
     let columns: Vec<Vec<SelfAndTotal>> = events
         .iter()
         .filter_map(|index| profile.events().get(*index))
         .map(|event| match dimension {
-            Dimension::Function => by_frame_key(profile, event, keys, &Functions(names)),
+            Dimension::Function => match &paths {
+                Some(paths) => by_path(profile, event, keys, paths),
+                None => by_frame_key(profile, event, keys, &Functions(names)),
+            },
             Dimension::Module => {
                 let module = |frame| profile.frames().get(frame).module;
                 by_frame_key(profile, event, keys, &One(module))
@@ -272,6 +279,34 @@ fn by_frame_key(
             at = node.parent;
         }
     });
+    column
+}
+
+fn by_path(
+    profile: &Profile,
+    event: &EventProfile,
+    keys: usize,
+    paths: &Paths,
+) -> Vec<SelfAndTotal> {
+    let mut column = vec![SelfAndTotal::default(); keys];
+    // Which path saw a function last.
+    let mut seen = vec![0; keys];
+    for (path, count) in paths.counts(profile, event) {
+        if path == 0 {
+            continue;
+        }
+        column[paths.get(path).function as usize].own.add(count);
+        let mut at = path;
+        while at != 0 {
+            let node = paths.get(at);
+            let function = node.function as usize;
+            if seen[function] != path {
+                seen[function] = path;
+                column[function].total.add(count);
+            }
+            at = node.parent;
+        }
+    }
     column
 }
 

@@ -25,6 +25,7 @@ mod modules;
 mod multiplex;
 mod names;
 mod parts;
+mod paths;
 mod plan;
 mod profile;
 mod sample_log;

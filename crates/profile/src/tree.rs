@@ -4,6 +4,7 @@ use crate::aggregate::SelfAndTotal;
 use crate::counts::Count;
 use crate::hash::FxBuildHasher;
 use crate::names::{FunctionId, Names};
+use crate::paths::Paths;
 use crate::profile::{EventProfile, Profile};
 use crate::stacks::{StackNode, Stacks};
 use hashbrown::HashMap;
@@ -219,10 +220,32 @@ fn callers(
             *heavy |= passes(own.weight, event.total().weight, limits);
         }
     }
+    let paths = Paths::fewer(profile, names);
     events
         .iter()
         .map(|event| {
             let mut column = Vec::new();
+            // One function further on a path upwards, on which so much was counted; `None` where it need not go on.
+            let mut step = |path: Path, function: FunctionId, count: Count| {
+                let next = path.child(growing, names, function);
+                let is_top = path.node == 0;
+                if next.node != path.node {
+                    let own = if is_top { count } else { Count::default() };
+                    add(&mut column, next.node, own, count);
+                }
+                (!is_top || heavy[function as usize]).then_some(next)
+            };
+            if let Some(paths) = &paths {
+                for (mut at, count) in paths.counts(profile, event) {
+                    let mut path = Some(Path::default());
+                    while let (Some(below), true) = (path, at != 0) {
+                        let node = paths.get(at);
+                        path = step(below, node.function, count);
+                        at = node.parent;
+                    }
+                }
+                return column;
+            }
             profile.places(event, |stack, count| {
                 let mut path = Path::default();
                 let mut callee = None;
@@ -230,15 +253,9 @@ fn callers(
                 while at != Stacks::ROOT {
                     let StackNode { parent, frame } = stacks.get(at);
                     for function in names.chain_of(frame, callee) {
-                        let next = path.child(growing, names, *function);
-                        let is_top = path.node == 0;
-                        if next.node != path.node {
-                            let own = if is_top { count } else { Count::default() };
-                            add(&mut column, next.node, own, count);
-                        }
-                        path = next;
-                        if is_top && !heavy[*function as usize] {
-                            return;
+                        match step(path, *function, count) {
+                            Some(next) => path = next,
+                            None => return,
                         }
                     }
                     callee = Some(frame);
