@@ -1,5 +1,7 @@
 //! Arrows from jumps to their targets, beside the instructions.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 /// More arrows beside each other than this nobody follows with the eye.
 const MOST_LANES: usize = 10;
 
@@ -23,9 +25,68 @@ impl Arrow {
 /// Arrows in lanes, lane 0 next to the instructions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arrows {
-    lanes: Vec<Vec<Arrow>>,
+    /// By the first place of each group; the groups of a lane do not overlap.
+    lanes: Vec<BTreeMap<usize, Group>>,
     /// Arrows for which there was no room.
     pub left_out: usize,
+}
+
+/// Arrows to the same place in one lane.
+#[derive(Clone, Debug)]
+struct Group {
+    to: usize,
+    from: BTreeSet<usize>,
+    last: usize,
+}
+
+/// What one lane shows at a place.
+#[derive(Clone, Copy, Default)]
+struct Here {
+    up: bool,
+    down: bool,
+    /// An arrow starts or ends here.
+    ends: bool,
+    /// It ends.
+    head: bool,
+}
+
+fn here(lane: &BTreeMap<usize, Group>, place: usize) -> Here {
+    match lane.range(..=place).next_back() {
+        Some((first, group)) if place <= group.last => Here {
+            up: *first < place,
+            down: place < group.last,
+            ends: group.to == place || group.from.contains(&place),
+            head: group.to == place,
+        },
+        _ => Here::default(),
+    }
+}
+
+/// Puts an arrow into a lane, if nothing else is in its way there.
+fn put(lane: &mut BTreeMap<usize, Group>, arrow: Arrow) -> bool {
+    let (mut first, mut last) = (arrow.first(), arrow.last());
+    // Groups do not overlap, so only the last ones that begin early enough can reach this far; those to the same
+    // place meet there, so that there is one at most.
+    let mut in_the_way = lane.range(..=last).rev();
+    let next = in_the_way.next().filter(|(_, group)| group.last >= first);
+    let second = in_the_way.next().filter(|(_, group)| group.last >= first);
+    let mut from = BTreeSet::from([arrow.from]);
+    match (next, second) {
+        (None, _) => {}
+        (Some((start, group)), None) if group.to == arrow.to => {
+            (first, last) = (first.min(*start), last.max(group.last));
+            let start = *start;
+            from.extend(
+                lane.remove(&start)
+                    .map(|group| group.from)
+                    .unwrap_or_default(),
+            );
+        }
+        _ => return false,
+    }
+    let to = arrow.to;
+    lane.insert(first, Group { to, from, last });
+    true
 }
 
 /// The characters of arrows.
@@ -71,18 +132,16 @@ impl Arrows {
         arrows.dedup();
         let mut result = Arrows::default();
         for arrow in arrows {
-            let free = |lane: &Vec<Arrow>| {
-                lane.iter().all(|other| {
-                    other.to == arrow.to
-                        || arrow.last() < other.first()
-                        || other.last() < arrow.first()
-                })
-            };
-            match result.lanes.iter().position(free) {
-                Some(lane) => result.lanes[lane].push(arrow),
-                None if result.lanes.len() < MOST_LANES => result.lanes.push(vec![arrow]),
-                None => result.left_out += 1,
+            if result.lanes.iter_mut().any(|lane| put(lane, arrow)) {
+                continue;
             }
+            if result.lanes.len() == MOST_LANES {
+                result.left_out += 1;
+                continue;
+            }
+            let mut lane = BTreeMap::new();
+            put(&mut lane, arrow);
+            result.lanes.push(lane);
         }
         result
     }
@@ -93,19 +152,9 @@ impl Arrows {
         let mut head = false;
         // From the outermost lane to the instruction: once an arrow ends here, its line runs on.
         for lane in self.lanes.iter().rev() {
-            let mut here = lane
-                .iter()
-                .filter(|arrow| arrow.from == place || arrow.to == place)
-                .peekable();
-            let up = lane
-                .iter()
-                .any(|arrow| arrow.first() < place && place <= arrow.last());
-            let down = lane
-                .iter()
-                .any(|arrow| arrow.first() <= place && place < arrow.last());
-            let starts = here.peek().is_some();
-            head |= here.any(|arrow| arrow.to == place);
-            out.push(match (starts, up, down, ends) {
+            let at = here(lane, place);
+            head |= at.head;
+            out.push(match (at.ends, at.up, at.down, ends) {
                 (true, true, true, _) => glyphs.join,
                 (true, true, false, _) => glyphs.bottom,
                 (true, _, _, _) => glyphs.top,
@@ -114,7 +163,7 @@ impl Arrows {
                 (false, _, _, true) => glyphs.along,
                 (false, _, _, false) => ' ',
             });
-            ends |= starts;
+            ends |= at.ends;
             out.push(if ends { glyphs.along } else { ' ' });
         }
         if !self.lanes.is_empty() {
@@ -129,9 +178,7 @@ impl Arrows {
     /// Appends what stands beside a line between the places `place - 1` and `place`.
     pub fn before(&self, place: usize, glyphs: Glyphs, out: &mut String) {
         for lane in self.lanes.iter().rev() {
-            let passes = lane
-                .iter()
-                .any(|arrow| arrow.first() < place && place <= arrow.last());
+            let passes = here(lane, place).up;
             out.push(if passes { glyphs.down } else { ' ' });
             out.push(' ');
         }

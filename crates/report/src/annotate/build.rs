@@ -22,6 +22,9 @@ use std::time::SystemTime;
 /// How many missing source files are told one by one in text.
 const FILES_TOLD: usize = 3;
 
+/// How many loops times blocks a function may have: far more than any compiler makes.
+const MOST_IN_LOOPS: usize = 1 << 26;
+
 /// A frame, its address, and its counts.
 pub(super) type Counted<'a> = (FrameId, u64, &'a [PlaceCount]);
 
@@ -251,7 +254,20 @@ fn put_blocks(annotation: &mut Annotation, decoded: &Decoded, flow: &ControlFlow
         executions: None,
     });
     annotation.edges = edges.collect();
-    for (number, natural) in nest.loops().iter().enumerate() {
+    let mut loops = nest.loops();
+    if loops.len().saturating_mul(flow.blocks().len()) > MOST_IN_LOOPS {
+        annotation.facts.add(
+            Severity::Loss,
+            "loops_left_out",
+            format!("{} loops are too many to show", loops.len()),
+            loops.len(),
+        );
+        loops = &[];
+        for block in &mut annotation.blocks {
+            (block.innermost_loop, block.depth) = (None, 0);
+        }
+    }
+    for (number, natural) in loops.iter().enumerate() {
         let blocks: Vec<usize> = nest.blocks_of(number).collect();
         let mut counts = nothing.clone();
         for block in &blocks {

@@ -145,7 +145,10 @@ fn count_edges(
         let Some(last) = annotation.blocks[edge.from].places.end.checked_sub(1) else {
             continue;
         };
-        let site = counts.sites.iter().find(|site| site.instruction == last);
+        let site = counts
+            .sites
+            .binary_search_by_key(&last, |site| site.instruction);
+        let site = site.ok().map(|at| &counts.sites[at]);
         edge.executions = match edge.kind {
             // What ran past a jump that was not taken, or for want of one.
             EdgeKind::FallThrough if site.is_some_and(|site| site.not_taken.is_some()) => {

@@ -11,6 +11,9 @@ use std::io::{self, Write};
 /// Lines of code shown in a block at most: first and last ones.
 const MOST_LINES: usize = 12;
 
+/// Loops inside of so many others are not drawn.
+const DEEPEST: usize = 64;
+
 /// Writes the blocks and edges as a graph in the DOT language: hot blocks are red, loops are frames around their
 /// blocks, and each kind of edge has its own line: fall-through solid, taken green, jumps blue, tables dashed,
 /// computed and leaving ones dotted.
@@ -99,14 +102,18 @@ fn write_loop(
         let _ = write!(label, ", {mean:.1} ±{error:.1} trips");
     }
     writeln!(out, "{indent}  label={}; style=rounded;", quoted(&label))?;
-    // A loop comes after the one around it, so that this ends.
-    for inner in at + 1..annotation.loops.len() {
-        if annotation.loops[inner].natural.parent == Some(at) {
-            write_loop(annotation, inner, depth + 1, out)?;
+    // Loops in more loops than anybody sees through have no frame of their own.
+    let is_deepest = depth == DEEPEST;
+    if !is_deepest {
+        // A loop's number lies among those of the loop around it, after that one's own.
+        for inner in one.natural.nested.clone().skip(1) {
+            if annotation.loops[inner].natural.parent == Some(at) {
+                write_loop(annotation, inner, depth + 1, out)?;
+            }
         }
     }
     for number in &one.blocks {
-        if annotation.blocks[*number].innermost_loop == Some(at) {
+        if is_deepest || annotation.blocks[*number].innermost_loop == Some(at) {
             write_block(annotation, *number, depth + 1, out)?;
         }
     }

@@ -47,11 +47,12 @@ pub enum FindError {
     },
     /// There is no function at this address.
     #[error(
-        "{module} has neither a function nor samples at {address:#x}; addresses are those of objdump, or relative ones as `report --by address` shows them"
+        "neither a function nor samples at {address:#x} of {}; addresses are those of objdump, or relative ones as `report --by address` shows them",
+        module.as_deref().unwrap_or("any module with samples")
     )]
     NoAddress {
-        /// The module.
-        module: String,
+        /// The module, if one was named.
+        module: Option<String>,
         /// The address.
         address: u64,
     },
@@ -330,7 +331,7 @@ impl Search<'_> {
         }
         let Some((_, found)) = best else {
             return Err(FindError::NoAddress {
-                module: module.unwrap_or("no module with samples").to_owned(),
+                module: module.map(str::to_owned),
                 address,
             });
         };

@@ -14,6 +14,7 @@ mod dot;
 mod find;
 mod json;
 mod lines;
+mod listing;
 mod model;
 mod source;
 mod source_view;

@@ -5,7 +5,7 @@ use super::style::{AnnotationStyle, Look};
 use super::text::{Columns, heat, hottest, push_source};
 use crate::escape;
 use dioptra_symbols::Credit;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -84,6 +84,10 @@ pub(super) fn write(
         let last = lines.iter().filter(|line| line.file.as_ref() == Some(file));
         let last = last.filter_map(|line| line.line).max().unwrap_or(0);
         let width = last.saturating_add(style.context).to_string().len();
+        let numbers: BTreeMap<u32, usize> = (0..lines.len())
+            .filter(|at| lines[*at].file.as_ref() == Some(file))
+            .filter_map(|at| Some((lines[at].line?, at)))
+            .collect();
         // From one line of code to the next, what lies in between as far as it is near.
         let mut next = 0_u32;
         for at in of_file {
@@ -108,9 +112,7 @@ pub(super) fn write(
                 if shown_number != number && of_source.is_none() {
                     continue;
                 }
-                let found = lines.iter().position(|line| {
-                    line.file.as_ref() == Some(file) && line.line == Some(shown_number)
-                });
+                let found = numbers.get(&shown_number).copied();
                 // What the limit left out stays without numbers, but for lines that are to come.
                 if shown_number > number && found.is_some_and(|at| shown.contains(&at)) {
                     break;

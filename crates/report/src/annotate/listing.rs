@@ -1,0 +1,473 @@
+//! An annotation as instructions, or addresses where there is no code.
+
+use super::arrows::{Arrow, Arrows};
+use super::model::{AnnotatedBlock, Annotation, Place, PlaceCount, PlaceFrame};
+use super::style::{AnnotationStyle, AnnotationView, Look};
+use super::text::{Columns, base_name, executions, heat, hottest, push_source};
+use crate::escape;
+use crate::escape::{display_width, push_escaped};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// How wide instructions are padded before what is told of them.
+const WIDEST_CODE: usize = 44;
+
+/// Writes instructions, or addresses.
+pub(super) fn write(
+    annotation: &Annotation,
+    style: &AnnotationStyle,
+    columns: &Columns,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let arrows = arrows(annotation, style);
+    let mut listing = Listing {
+        annotation,
+        style,
+        columns,
+        arrows: &arrows,
+        address_width: annotation
+            .places
+            .last()
+            .map_or(1, |place| format!("{:x}", place.virtual_address).len()),
+        hottest: hottest(annotation.places.iter().map(|place| &place.counts[..])),
+        hottest_line: hottest(annotation.lines.iter().map(|line| &line.innermost[..])),
+        lines: annotation
+            .lines
+            .iter()
+            .enumerate()
+            .map(|(at, line)| ((line.file.as_ref(), line.line), at))
+            .collect(),
+        text: String::new(),
+    };
+    let what = if annotation.has_code {
+        "instruction"
+    } else {
+        "address"
+    };
+    writeln!(
+        out,
+        "{}  {} {what}",
+        columns.headings(annotation, true),
+        style.bar()
+    )?;
+    let shown = Shown::of(annotation, style.limit);
+    let mut left_out: Option<(usize, Vec<PlaceCount>)> = None;
+    let mut before: Option<usize> = None;
+    for index in 0..annotation.places.len() {
+        if !shown.has(annotation, index) {
+            let nothing = || (0, vec![PlaceCount::default(); annotation.events.len()]);
+            let (count, counts) = left_out.get_or_insert_with(nothing);
+            *count += 1;
+            super::counts::add(counts, &annotation.places[index].counts);
+            continue;
+        }
+        if let Some((count, counts)) = left_out.take() {
+            listing.left_out(index, count, &counts);
+            before = None;
+        }
+        listing.place(index, before);
+        before = Some(index);
+        out.write_all(listing.text.as_bytes())?;
+        listing.text.clear();
+    }
+    if let Some((count, counts)) = left_out {
+        listing.left_out(annotation.places.len(), count, &counts);
+        out.write_all(listing.text.as_bytes())?;
+    }
+    if arrows.left_out > 0 {
+        writeln!(out, "# {} more jumps are not drawn", arrows.left_out)?;
+    }
+    Ok(())
+}
+
+/// The arrows of all jumps within the function.
+fn arrows(annotation: &Annotation, style: &AnnotationStyle) -> Arrows {
+    if style.glyphs().is_none() {
+        return Arrows::default();
+    }
+    let jumps = annotation
+        .places
+        .iter()
+        .enumerate()
+        .filter_map(|(from, place)| {
+            let is_jump = place.kind.is_some_and(|kind| kind.is_jump());
+            let to = place.target.as_ref()?.place?;
+            is_jump.then_some(Arrow { from, to })
+        });
+    Arrows::new(jumps.collect())
+}
+
+/// Whether two places show the same line, inlined in the same way; columns do not matter.
+fn same_lines(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
+    let line = |frame: &PlaceFrame| (frame.file.clone(), frame.line);
+    one.first().map(line) == other.first().map(line) && same_chain(one, other)
+}
+
+/// Whether two places are inlined at the same calls.
+fn same_chain(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
+    let mut pairs = one.iter().zip(other).enumerate();
+    one.len() == other.len()
+        && pairs.all(|(depth, (one, other))| {
+            let same_line = (&one.file, one.line) == (&other.file, other.line);
+            one.function == other.function && (depth == 0 || same_line)
+        })
+}
+
+/// What the limit leaves.
+struct Shown(Option<BTreeSet<usize>>);
+
+impl Shown {
+    /// The hottest blocks, or places where there are no blocks.
+    fn of(annotation: &Annotation, limit: Option<usize>) -> Shown {
+        let Some(limit) = limit else {
+            return Shown(None);
+        };
+        let mut heats: Vec<((u64, u64), usize)> = if annotation.has_code {
+            let blocks = annotation.blocks.iter().enumerate();
+            blocks
+                .map(|(at, block)| (heat(&block.counts), at))
+                .collect()
+        } else {
+            let places = annotation.places.iter().enumerate();
+            places
+                .map(|(at, place)| (heat(&place.counts), at))
+                .collect()
+        };
+        heats.sort_by_key(|(heat, at)| (std::cmp::Reverse(*heat), *at));
+        Shown(Some(
+            heats.into_iter().take(limit).map(|(_, at)| at).collect(),
+        ))
+    }
+
+    fn has(&self, annotation: &Annotation, place: usize) -> bool {
+        let Some(shown) = &self.0 else {
+            return true;
+        };
+        let at = if annotation.has_code {
+            annotation.places[place].block
+        } else {
+            Some(place)
+        };
+        at.is_some_and(|at| shown.contains(&at))
+    }
+}
+
+/// A listing on its way.
+struct Listing<'a> {
+    annotation: &'a Annotation,
+    style: &'a AnnotationStyle,
+    columns: &'a Columns,
+    arrows: &'a Arrows,
+    address_width: usize,
+    hottest: Option<usize>,
+    hottest_line: Option<usize>,
+    /// The annotation's lines by file and number.
+    lines: BTreeMap<(Option<&'a Arc<str>>, Option<u32>), usize>,
+    text: String,
+}
+
+impl Listing<'_> {
+    /// Begins a line that is about no instruction but stands before one.
+    fn begin(&mut self, place: usize, mark: &str) {
+        self.columns.push_blank(true, &mut self.text);
+        let _ = write!(self.text, "{mark:1} {} ", self.style.bar());
+        if let Some(glyphs) = self.style.glyphs() {
+            self.arrows.before(place, glyphs, &mut self.text);
+        }
+    }
+
+    fn left_out(&mut self, place: usize, count: usize, counts: &[PlaceCount]) {
+        self.columns
+            .push(self.annotation, self.style, counts, false, &mut self.text);
+        if let Some(width) = self.columns.runs {
+            let _ = write!(self.text, "{:width$} ", "");
+        }
+        let _ = write!(self.text, "  {} ", self.style.bar());
+        if let Some(glyphs) = self.style.glyphs() {
+            self.arrows.before(place, glyphs, &mut self.text);
+        }
+        let what = match (self.annotation.has_code, count) {
+            (true, 1) => "instruction",
+            (true, _) => "instructions",
+            (false, 1) => "address",
+            (false, _) => "addresses",
+        };
+        let _ = writeln!(self.text, "{} {count} {what} left out", self.style.dots());
+    }
+
+    /// One place, and what comes before it; `before` is the place shown last, unless something was left out since.
+    fn place(&mut self, index: usize, before: Option<usize>) {
+        let place = &self.annotation.places[index];
+        if let Some(number) = place.block {
+            let block = &self.annotation.blocks[number];
+            if block.places.start == index {
+                self.block(number, block);
+            }
+        }
+        if self.style.view == AnnotationView::Mixed || !self.annotation.has_code {
+            let before = before.map(|before| &self.annotation.places[before]);
+            if before.is_none_or(|before| !same_lines(&before.frames, &place.frames)) {
+                self.source(index, place, before);
+            }
+        }
+        self.columns.push(
+            self.annotation,
+            self.style,
+            &place.counts,
+            self.hottest == Some(index),
+            &mut self.text,
+        );
+        self.columns
+            .push_runs(self.annotation, index, &mut self.text);
+        let mark = if self.hottest == Some(index) {
+            "*"
+        } else {
+            " "
+        };
+        let _ = write!(self.text, "{mark} {} ", self.style.bar());
+        if let Some(glyphs) = self.style.glyphs() {
+            self.arrows.beside(index, glyphs, &mut self.text);
+        }
+        let width = self.address_width;
+        let _ = write!(self.text, "{:>width$x}", place.virtual_address);
+        if self.annotation.has_code {
+            let mut code = place.text.clone();
+            self.push_target(place, &mut code);
+            let told = self.told(index, place);
+            if told.is_empty() {
+                let _ = write!(self.text, ":  {code}");
+            } else {
+                let pad = WIDEST_CODE.saturating_sub(display_width(&code));
+                let _ = write!(self.text, ":  {code}{:pad$}  ; {told}", "");
+            }
+        } else {
+            let told = self.told(index, place);
+            if !told.is_empty() {
+                let _ = write!(self.text, "  ; {told}");
+            }
+        }
+        self.text.push('\n');
+    }
+
+    /// Where a jump or call leads.
+    fn push_target(&self, place: &Place, code: &mut String) {
+        let Some(target) = &place.target else {
+            return;
+        };
+        let is_data = !place
+            .kind
+            .is_some_and(|kind| kind.is_jump() || kind.is_call());
+        if let Some((name, distance)) = &target.function {
+            if is_data {
+                let _ = write!(code, "  # {:x}", target.virtual_address);
+            }
+            code.push_str(" <");
+            push_escaped(code, name);
+            if *distance > 0 {
+                let _ = write!(code, "+{distance:#x}");
+            }
+            code.push('>');
+        } else if let Some(to) = target.place
+            && let Some(block) = self.annotation.places[to].block
+        {
+            let _ = write!(code, " {} block {block}", self.style.leads_to());
+        }
+    }
+
+    /// What branch records and memory samples tell of an instruction.
+    fn told(&self, index: usize, place: &Place) -> String {
+        let mut told: Vec<String> = Vec::new();
+        if let Some(branches) = &self.annotation.branches {
+            let sites = &branches.counts.sites;
+            let at = sites.binary_search_by_key(&index, |site| site.instruction);
+            if let Some(site) = at.ok().map(|at| &sites[at]) {
+                if site.taken.seen > 0 || site.not_taken.is_some() {
+                    let mut text = format!("taken {}", executions(site.taken));
+                    if let Some(not_taken) = site.not_taken {
+                        let _ = write!(text, ", not {}", executions(not_taken));
+                    }
+                    told.push(text);
+                }
+                if let Some(share) = site.mispredicted {
+                    told.push(format!(
+                        "{:.1} ±{:.1} % mispredicted",
+                        100.0 * share.ratio(),
+                        100.0 * share.error
+                    ));
+                }
+                // What an indirect branch led to is not in the instruction.
+                if place.target.is_none() {
+                    let targets = site.targets.iter().filter(|edge| !edge.kind.is_diversion());
+                    let targets: Vec<String> = targets
+                        .take(3)
+                        .filter_map(|edge| {
+                            let name = branches.functions.get(&edge.to)?;
+                            Some(format!("{} {}", executions(edge.taken), escape(name)))
+                        })
+                        .collect();
+                    if !targets.is_empty() {
+                        told.push(format!("to {}", targets.join(", ")));
+                    }
+                }
+            }
+        }
+        let memory = self.annotation.memory.as_ref();
+        if let Some(Some(memory)) = memory.map(|memory| &memory.places[index]) {
+            if let Some(mean) = memory.latency().mean() {
+                told.push(format!("latency {mean:.1} cycles"));
+            }
+            let sources = memory.sources();
+            let sources: Vec<String> = sources
+                .iter()
+                .filter(|(source, _)| source.0 != 0)
+                .take(2)
+                .map(|(source, latency)| format!("{} {}", latency.samples, source.level()))
+                .collect();
+            if !sources.is_empty() {
+                told.push(sources.join(", "));
+            }
+        }
+        told.join("; ")
+    }
+
+    /// The heading of a block.
+    fn block(&mut self, number: usize, block: &AnnotatedBlock) {
+        let mut text = format!("block {number}");
+        for (event, count) in self.annotation.events.iter().zip(&block.counts) {
+            if count.count.samples > 0 {
+                let percent = event.percent(*count, event.function).unwrap_or(0.0);
+                let _ = write!(text, ", {percent:.2}% ({})", count.count.samples);
+            }
+        }
+        if let Some(branches) = &self.annotation.branches {
+            let of_block = &branches.counts.blocks[number];
+            if of_block.executions.seen > 0 {
+                let _ = write!(text, ", runs {}", executions(of_block.executions));
+            }
+            if let Some((mean, error)) = of_block.cycles.mean() {
+                let _ = write!(text, ", {mean:.1} ±{error:.1} cycles");
+            }
+        }
+        if let Some(at) = block.innermost_loop {
+            let natural = &self.annotation.loops[at];
+            if natural.natural.header == number {
+                let _ = write!(
+                    text,
+                    ", header of loop {at} at depth {}",
+                    natural.natural.depth
+                );
+                if let Some(parent) = natural.natural.parent {
+                    let _ = write!(text, " in loop {parent}");
+                }
+                for (event, count) in self.annotation.events.iter().zip(&natural.counts) {
+                    if count.count.samples > 0 {
+                        let percent = event.percent(*count, event.function).unwrap_or(0.0);
+                        let _ = write!(text, ", {percent:.2}%");
+                    }
+                }
+                self.push_trips(at, &mut text);
+            } else {
+                let _ = write!(text, ", in loop {at} at depth {}", block.depth);
+            }
+        }
+        self.begin(block.places.start, " ");
+        let style = self.style;
+        style.paint(Look::Heading, &mut self.text, |out| {
+            let _ = write!(out, "[{text}]");
+        });
+        self.text.push('\n');
+    }
+
+    fn push_trips(&self, at: usize, text: &mut String) {
+        let Some(branches) = &self.annotation.branches else {
+            return;
+        };
+        if let Some((mean, error)) = branches
+            .counts
+            .loops
+            .get(at)
+            .and_then(|one| one.mean_trips())
+        {
+            let _ = write!(text, ", {mean:.1} ±{error:.1} trips");
+        }
+    }
+
+    /// The line of a place, and what it was inlined into.
+    fn source(&mut self, index: usize, place: &Place, before: Option<&Place>) {
+        let Some(frame) = place.frames.first() else {
+            // Where there is no source at all a fact says so.
+            if self.annotation.lines.len() > 1 {
+                self.begin(index, " ");
+                let style = self.style;
+                style.paint(Look::Source, &mut self.text, |out| {
+                    out.push_str("no source line");
+                });
+                self.text.push('\n');
+            }
+            return;
+        };
+        let inlined = place.frames.len() > 1;
+        let callers_changed =
+            before.is_none_or(|before| !same_chain(&before.frames, &place.frames));
+        if inlined && callers_changed {
+            let mut chain = String::new();
+            for (inner, outer) in place.frames.iter().zip(place.frames.iter().skip(1)) {
+                let name = inner.function.as_deref().unwrap_or("[unknown]");
+                let separator = if chain.is_empty() { "" } else { ", " };
+                let _ = write!(chain, "{separator}{} inlined", escape(name));
+                if let (Some(file), Some(line)) = (&outer.file, outer.line) {
+                    let _ = write!(chain, " at {}:{line}", escape(base_name(file)));
+                }
+            }
+            self.begin(index, " ");
+            let style = self.style;
+            style.paint(Look::Heading, &mut self.text, |out| {
+                let _ = write!(out, "({chain})");
+            });
+            self.text.push('\n');
+        }
+        let at = self.lines.get(&(frame.file.as_ref(), frame.line)).copied();
+        let mark = if at.is_some() && at == self.hottest_line {
+            "*"
+        } else {
+            " "
+        };
+        self.begin(index, mark);
+        let mut text = match (&frame.file, frame.line) {
+            (Some(file), Some(line)) => format!("{}:{line}", escape(base_name(file))),
+            (Some(file), None) => escape(base_name(file)),
+            _ => "no source line".to_owned(),
+        };
+        if let Some(line) = at.map(|at| &self.annotation.lines[at]) {
+            let shares = self.annotation.events.iter().zip(&line.innermost);
+            let shares: Vec<String> = shares
+                .filter(|(_, count)| count.count.samples > 0)
+                .filter_map(|(event, count)| event.percent(*count, event.function))
+                .map(|percent| format!("{percent:.2}%"))
+                .collect();
+            if !shares.is_empty() {
+                let _ = write!(text, " ({})", shares.join(", "));
+            }
+        }
+        let source = frame
+            .file
+            .as_ref()
+            .and_then(|file| self.annotation.sources.get(file));
+        if let (Some(source), Some(line)) = (source, frame.line)
+            && let Some(line) = source.line(line)
+        {
+            text.push_str("  ");
+            push_source(&mut text, line);
+        }
+        let look = if mark == "*" {
+            Look::Hottest
+        } else {
+            Look::Source
+        };
+        let style = self.style;
+        style.paint(look, &mut self.text, |out| out.push_str(&text));
+        self.text.push('\n');
+    }
+}
