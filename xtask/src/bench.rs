@@ -4,6 +4,7 @@
 //! load hits all of them alike. What counts is the ratio of the medians of CPU seconds (user + system) and of peak
 //! memory. A tool that hits a limit or fails did not finish, which is a result too.
 
+mod analyze;
 mod attach;
 mod compare;
 mod input;
@@ -24,6 +25,8 @@ use crate::{root, test::cargo};
 pub enum Bench {
     /// `dioptra report` beside `perf report --stdio` on the same file
     Report(report::Arguments),
+    /// The whole tree of a profile beside a plain report, second questions, and code beside `perf annotate`
+    Analyze(analyze::Arguments),
     /// `dioptra record -p` beside `perf record -p` on the same program
     Attach(attach::Arguments),
 }
@@ -32,6 +35,7 @@ pub enum Bench {
 pub fn run(bench: &Bench) -> Result<()> {
     match bench {
         Bench::Report(arguments) => report::run(arguments),
+        Bench::Analyze(arguments) => analyze::run(arguments),
         Bench::Attach(arguments) => attach::run(arguments),
     }
 }

@@ -19,6 +19,8 @@ pub enum Kind {
     SysFp,
     /// The same without call chains
     Flat,
+    /// The whole machine with ten events of software, without call chains
+    SysEvents,
     /// One program with deep frame-pointer call chains
     AppFp,
     /// A C++ program with copies of 8 KiB of its stack, for unwinding by DWARF
@@ -28,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// Those whose reports are compared.
     pub const ALL: [Kind; 5] = [
         Kind::SysFp,
         Kind::AppFp,
@@ -43,6 +45,7 @@ impl Kind {
             Self::SysFp => 220,
             Self::AppFp => 80,
             Self::Flat => 150,
+            Self::SysEvents => 100,
             Self::Dwarf => 230,
             Self::DwarfMany => 270,
         }
@@ -52,6 +55,7 @@ impl Kind {
         match self {
             Self::SysFp => "sys-fp",
             Self::Flat => "flat",
+            Self::SysEvents => "sys-events",
             Self::AppFp => "app-fp",
             Self::Dwarf => "dwarf",
             Self::DwarfMany => "dwarf-many",
@@ -62,6 +66,12 @@ impl Kind {
         match self {
             Self::SysFp => &["-a", "-g"],
             Self::Flat => &["-a"],
+            // With the cpu-clock that all have these are ten.
+            Self::SysEvents => &[
+                "-a",
+                "-e",
+                "task-clock,page-faults,minor-faults,major-faults,context-switches,cpu-migrations,alignment-faults,emulation-faults,cgroup-switches",
+            ],
             Self::AppFp => &["-g"],
             Self::Dwarf => &["--call-graph", "dwarf,8192"],
             Self::DwarfMany => &["--call-graph", "dwarf,2048"],
@@ -216,7 +226,7 @@ fn record(perf: &Path, kind: Kind, bytes: u64, path: &Path) -> Result<Option<u64
     let size = unfinished.metadata().map_or(0, |m| m.len());
     if size == 0 || messages.contains("failed") {
         bail!(
-            "{command:?}: {}\n{messages}(the kinds sys-fp and flat need root)",
+            "{command:?}: {}\n{messages}(the kinds sys-fp, sys-events and flat need root)",
             output.status
         );
     }

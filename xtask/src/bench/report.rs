@@ -95,7 +95,7 @@ impl Mode {
     fn of(kind: Kind) -> &'static [Mode] {
         match kind {
             Kind::SysFp | Kind::AppFp => &[Mode::Flat, Mode::Tree, Mode::Children, Mode::Default],
-            Kind::Flat => &[Mode::Flat],
+            Kind::Flat | Kind::SysEvents => &[Mode::Flat],
             Kind::Dwarf | Kind::DwarfMany => &[Mode::Children, Mode::Inline],
         }
     }

@@ -1,0 +1,249 @@
+//! `cargo xtask bench analyze`: what a whole analysis takes beside a plain report of the same file, how soon a second
+//! question is answered, and what the code of the hottest functions takes beside `perf annotate`.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::compare::{Comparison, Contestant, Work, compare};
+use super::input::{self, Input, Kind};
+use super::{build_dioptra, find_perf, save, version};
+use crate::{root, test::cargo};
+
+/// CPU-seconds for a MB that Gooda takes on a flat profile of one process.
+const GOODA: f64 = 0.036;
+/// How many functions perf annotates, each in a run of its own.
+const PERFS_FUNCTIONS: usize = 3;
+/// How many functions dioptra disassembles.
+const FUNCTIONS: usize = 500;
+
+/// What to measure, on what.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How often each tool runs
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Small profiles and one run: whether all of it works, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// What the profiles hold; the whole machine with and without call chains, and with ten events, unless given
+    #[arg(long = "kind", value_enum, value_delimiter = ',')]
+    kinds: Vec<Kind>,
+    /// Size of the profiles to record, in MB, in place of each kind's own; they are kept for the next time
+    #[arg(long)]
+    size: Option<u64>,
+    /// Take this profile instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "kinds", "quick"])]
+    input: Option<PathBuf>,
+    /// Leave perf out
+    #[arg(long)]
+    no_peers: bool,
+}
+
+/// Runs the bench.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let bench = AnalyzeBench {
+        perf: find_perf()?,
+        dioptra: build_dioptra()?,
+        analyze: build_example()?,
+        runs: if arguments.quick { 1 } else { arguments.runs },
+        peers: !arguments.no_peers,
+    };
+    let mut inputs = Vec::new();
+    if let Some(path) = &arguments.input {
+        inputs.push(("given", input::given(path)?));
+    } else {
+        let kinds = match &arguments.kinds[..] {
+            [] => &[Kind::SysFp, Kind::Flat, Kind::SysEvents][..],
+            kinds => kinds,
+        };
+        for &kind in kinds {
+            let size = match (arguments.size, arguments.quick) {
+                (Some(size), _) => size,
+                (None, true) => kind.megabytes() / 20,
+                (None, false) => kind.megabytes(),
+            };
+            inputs.push((kind.name(), input::make(&bench.perf, kind, size)?));
+        }
+    }
+    let mut results = Vec::new();
+    for (name, input) in &inputs {
+        results.push(bench.analyses(name, input)?);
+    }
+    save(
+        "analyze",
+        json!({
+            "versions": {"dioptra": version(&bench.dioptra), "perf": version(&bench.perf)},
+            "inputs": results,
+        }),
+    )
+}
+
+/// Builds the example that measures the library.
+fn build_example() -> Result<PathBuf> {
+    let output = Command::new(cargo())
+        .args(["build", "--release", "--package", "dioptra-profile"])
+        .args(["--example", "analyze"])
+        .arg("--message-format=json-render-diagnostics")
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running cargo build")?;
+    if !output.status.success() {
+        bail!("the example analyze does not build");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .next_back()
+        .context("cargo build named no executable")
+}
+
+struct AnalyzeBench {
+    perf: PathBuf,
+    dioptra: PathBuf,
+    analyze: PathBuf,
+    runs: usize,
+    peers: bool,
+}
+
+impl AnalyzeBench {
+    fn analyses(&self, name: &str, input: &Input) -> Result<Value> {
+        input::warm(&input.path)?;
+        let file = &*input.path.to_string_lossy();
+        let megabytes = input.bytes as f64 / 1e6;
+        println!("\n{name}: {file}, {megabytes:.1} MB");
+        Comparison::print_heading();
+        let work = Work {
+            bytes: input.bytes,
+            samples: input.samples,
+        };
+        let report = || Contestant::new("report", &self.dioptra, &["report", "-i", file]);
+        // What it prints is cut short: the table is what costs.
+        let levels = ["report", "-i", file, "--limit", "20", "--by"];
+        let levels = [&levels[..], &["program,module,function,address"]].concat();
+        let tree = Contestant::new("tree", &self.analyze, &["tree", file]);
+        let table = Contestant::new("table", &self.dioptra, &levels);
+        let mut comparisons = Vec::new();
+        for (mode, contestant) in [("tree", tree), ("table", table)] {
+            let comparison = compare(mode, vec![contestant, report()], self.runs)?;
+            comparison.print(work);
+            comparisons.push(comparison);
+        }
+        let of_megabyte = comparisons[0].first().map(|(cpu, _)| cpu / megabytes);
+        if let Some(cpu) = of_megabyte {
+            println!(
+                "the whole tree: {:.2} CPU ms for a MB, {:.0} times as fast as Gooda on its best input",
+                1e3 * cpu,
+                GOODA / cpu
+            );
+        }
+        let tree = self.ask(&["tree", file])?;
+        let questions = self.questions(file)?;
+        let functions = FUNCTIONS.to_string();
+        let code = self.ask(&["code", file, &functions, "2"])?;
+        println!(
+            "code: {} functions in {} modules, {} instructions, {} with a line: {} ms on two threads",
+            code["functions"], code["modules"], code["instructions"], code["with_line"], code["ms"]
+        );
+        Ok(json!({
+            "name": name,
+            "path": input.path,
+            "bytes": input.bytes,
+            "samples": input.samples,
+            "comparisons": comparisons.iter().map(Comparison::json).collect::<Vec<_>>(),
+            "cpu_s_per_mb": of_megabyte,
+            "tree": tree,
+            "questions": questions,
+            "code": code,
+            "perf_annotate": if self.peers { self.perfs_code(file)? } else { Value::Null },
+        }))
+    }
+
+    /// The example's figures.
+    fn ask(&self, arguments: &[&str]) -> Result<Value> {
+        let output = Command::new(&self.analyze)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| self.analyze.display().to_string())?;
+        if !output.status.success() {
+            bail!("analyze {}: {}", arguments.join(" "), output.status);
+        }
+        serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("analyze {}: no JSON", arguments.join(" ")))
+    }
+
+    /// Second questions to a loaded profile: the best of several runs each, since another program may have the CPU.
+    fn questions(&self, file: &str) -> Result<Value> {
+        let mut best: Vec<Value> = Vec::new();
+        for _ in 0..self.runs {
+            let told = self.ask(&["questions", file])?;
+            let answers = told["answers"].as_array().cloned().unwrap_or_default();
+            if best.is_empty() {
+                best = answers;
+                continue;
+            }
+            for (best, answer) in best.iter_mut().zip(answers) {
+                if answer["ms"].as_f64() < best["ms"].as_f64() {
+                    *best = answer;
+                }
+            }
+        }
+        println!("second questions, best of {} runs:", self.runs);
+        for answer in &best {
+            println!(
+                "  {:<34} {:>8} rows {:>8} ms",
+                answer["question"].as_str().unwrap_or_default(),
+                answer["rows"],
+                answer["ms"]
+            );
+        }
+        Ok(best.into())
+    }
+
+    /// What `perf annotate` takes for one function, which is dominated by reading the file.
+    fn perfs_code(&self, file: &str) -> Result<Value> {
+        let output = Command::new(&self.dioptra)
+            .args(["report", "-i", file, "--format", "json", "--limit", "200"])
+            .stdin(Stdio::null())
+            .output()
+            .context("dioptra report")?;
+        let table: Value = serde_json::from_slice(&output.stdout).context("dioptra report")?;
+        let columns = table["columns"].as_array().context("columns")?;
+        let at = |id: &str| columns.iter().position(|column| column["id"] == id);
+        let (module, function) = (
+            at("module").context("module")?,
+            at("function").context("function")?,
+        );
+        let mut results = Vec::new();
+        let rows = table["rows"].as_array().context("rows")?;
+        let named = rows.iter().filter_map(|row| {
+            let name = |at: usize| row["cells"][at].as_str();
+            Some((name(module)?, name(function)?))
+        });
+        let of_files =
+            named.filter(|(module, name)| !module.starts_with('[') && !name.starts_with('['));
+        println!("perf annotate, each function by itself:");
+        for (module, function) in of_files.take(PERFS_FUNCTIONS) {
+            let arguments = [
+                "annotate", "--stdio", "-i", file, "-s", function, "-d", module,
+            ];
+            let contestant = Contestant::new("perf", &self.perf, &arguments);
+            let comparison = compare(function, vec![contestant], 1)?;
+            match comparison.first() {
+                Some((cpu, peak)) => {
+                    println!("  {function:<34} {cpu:.2} CPU s, {:.0} MB", peak / 1e6);
+                }
+                None => println!("  {function:<34} did not finish"),
+            }
+            results.push(comparison.json());
+        }
+        Ok(results.into())
+    }
+}
