@@ -340,23 +340,21 @@ impl NameColumns {
     }
 }
 
-/// The last order decides first: names only among equals, earlier events before later ones.
+/// Sorts by the first event's share, equal rows by the others' and then by name; slices of time by their start.
 fn sort(table: &mut Table, numbers: usize, names: usize, by_time: bool) -> Result<(), TableError> {
-    // The details of names before their texts: numbers in the order of numbers.
-    for column in (names..table.columns.len()).rev() {
-        table.sort_by(column, Direction::Ascending)?;
-    }
-    let is_percent = |column: &Column| column.unit == Unit::Percent;
-    let any = table.columns[..numbers].iter().any(is_percent);
-    for column in (0..numbers).rev() {
-        if is_percent(&table.columns[column]) || !any {
-            table.sort_by(column, Direction::Descending)?;
-        }
-    }
-    if let Some(start) = table.column_index("start").filter(|_| by_time) {
-        table.sort_by(start, Direction::Ascending)?;
-    }
-    Ok(())
+    let is_percent = |column: &usize| table.columns[*column].unit == Unit::Percent;
+    let any = (0..numbers).any(|column| is_percent(&column));
+    let start = table.column_index("start").filter(|_| by_time);
+    let start = start.map(|column| (column, Direction::Ascending));
+    let shares = (0..numbers).filter(|column| is_percent(column) || !any);
+    // Details of names stand before their texts: numbers in the order of numbers.
+    let names = names..table.columns.len();
+    let order: Vec<_> = start
+        .into_iter()
+        .chain(shares.map(|column| (column, Direction::Descending)))
+        .chain(names.map(|column| (column, Direction::Ascending)))
+        .collect();
+    table.sort_by_all(&order)
 }
 
 /// The facts of one profile; where there are several, each tells of which. Percentages are `of_all` samples, or of those

@@ -1,5 +1,6 @@
 //! The table itself: columns, rows, cells, facts.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -345,25 +346,47 @@ impl Table {
     /// # Errors
     /// [`TableError::NoColumn`] if there is no such column, [`TableError::CellCount`] if a row lacks cells.
     pub fn sort_by(&mut self, column: usize, direction: Direction) -> Result<(), TableError> {
-        let scale = match self.columns.get(column) {
-            Some(column) => column.unit.scale(),
-            None => {
-                return Err(TableError::NoColumn {
-                    index: column,
-                    columns: self.columns.len(),
-                });
+        self.sort_by_all(&[(column, direction)])
+    }
+
+    /// Sorts the rows by several columns as [`Table::sort_by`] does by one: the first one decides, the others among rows
+    /// that are equal there.
+    ///
+    /// # Errors
+    /// As [`Table::sort_by`].
+    pub fn sort_by_all(&mut self, columns: &[(usize, Direction)]) -> Result<(), TableError> {
+        let mut orders = Vec::with_capacity(columns.len());
+        for (index, direction) in columns {
+            match self.columns.get(*index) {
+                Some(column) => orders.push((*index, *direction, column.unit.scale())),
+                None => {
+                    return Err(TableError::NoColumn {
+                        index: *index,
+                        columns: self.columns.len(),
+                    });
+                }
             }
-        };
+        }
         self.check_cell_counts()?;
-        self.rows.sort_by(|a, b| {
-            let (a, b) = (&a.cells[column], &b.cells[column]);
-            let order = a.compare(b, scale);
-            // Undefined cells compare as the smallest, so only ascending order has to move them.
-            if direction == Direction::Descending || a.is_undefined() != b.is_undefined() {
-                order.reverse()
-            } else {
-                order
-            }
+        let compare = |one: &Row, other: &Row| {
+            orders
+                .iter()
+                .map(|(column, direction, scale)| {
+                    let (one, other) = (&one.cells[*column], &other.cells[*column]);
+                    let order = one.compare(other, *scale);
+                    let reverses = *direction == Direction::Descending
+                        // Undefined cells compare as the smallest, so only ascending order has to move them.
+                        || one.is_undefined() != other.is_undefined();
+                    if reverses { order.reverse() } else { order }
+                })
+                .find(|order| order.is_ne())
+                .unwrap_or(Ordering::Equal)
+        };
+        // Rows of different parents need no order among each other.
+        self.rows.sort_by(|one, other| {
+            one.parent
+                .cmp(&other.parent)
+                .then_with(|| compare(one, other))
         });
         Ok(())
     }
