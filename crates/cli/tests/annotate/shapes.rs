@@ -343,3 +343,25 @@ fn the_kernel_has_addresses_only() {
             .is_some_and(|text| text.contains("kernel"))
     );
 }
+
+#[test]
+fn code_of_compilers_that_run_is_read_from_their_dumps() {
+    let program = or_skip!(programs::c("jitcode", &[]));
+    let run = |mode: &str| {
+        let command = [program.as_os_str(), mode.as_ref(), "200".as_ref()];
+        record(&["-e", "cpu-clock", "-k", "mono"], &command)
+    };
+    let dumped = or_skip!(run("dump"));
+    for (function, line) in [("made_first", 10), ("made_second", 20)] {
+        let json = annotated(function, &dumped.file);
+        assert_eq!(list(&json, "loops").len(), 1, "{function}");
+        assert_eq!(list(&json, "instructions").len(), 3, "{function}");
+        let lines = list(&json, "lines");
+        assert_eq!((lines.len(), &lines[0]["line"]), (1, &line.into()));
+    }
+    // A list of names leaves no code.
+    let listed = or_skip!(run("map"));
+    let json = annotated("made_first", &listed.file);
+    assert!(!list(&json, "addresses").is_empty());
+    assert_eq!(json["facts"]["no_code"]["severity"], "fallback");
+}
