@@ -79,7 +79,7 @@ enum Link {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let data = super::report::open(&arguments.input)?;
+    let data = super::profiles::open(&arguments.input)?;
     let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let summary = match arguments.format {
         Shape::Text => dump(&data, &arguments.kinds, text::Text::new(out)),

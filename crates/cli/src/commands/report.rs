@@ -1,10 +1,7 @@
 //! `dioptra report`.
 
 use super::derived::Derived;
-pub(super) use super::profiles::open;
 use super::profiles::{By, Loaded, Selection, Shape, Wanted};
-#[allow(unused_imports)]
-pub(super) use super::profiles::{Span, cpus, find_events, time};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
