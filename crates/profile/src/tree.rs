@@ -220,7 +220,17 @@ fn callers(
             *heavy |= passes(own.weight, event.total().weight, limits);
         }
     }
-    let paths = Paths::fewer(profile, names);
+    // Paths are found for all stacks: that pays only where callers of many are asked for.
+    let mut asked = 0;
+    for event in events {
+        profile.places(event, |stack, _| {
+            let function = names.chain_of(profile.leaf(stack), None)[0];
+            asked += usize::from(heavy[function as usize]);
+        });
+    }
+    let paths = (asked >= stacks.len() / 4)
+        .then(|| Paths::fewer(profile, names))
+        .flatten();
     events
         .iter()
         .map(|event| {
