@@ -28,8 +28,19 @@ pub fn run(only: Option<&str>, seconds: u32) -> Result<()> {
     }
     for (folder, target) in chosen {
         println!("--- fuzzing {target} of {folder} for {seconds} s");
+        // New inputs go to the first folder; the saved ones are only read.
+        let found = crate::root().join("target/fuzz").join(target);
+        let saved = crate::root()
+            .join("crates")
+            .join(folder)
+            .join("fuzz/corpus")
+            .join(target);
+        std::fs::create_dir_all(&found).context("no folder for what is found")?;
         let status = Command::new("cargo")
-            .args(["fuzz", "run", "-s", "none", target, "--"])
+            .args(["fuzz", "run", "-s", "none", target])
+            .arg(&found)
+            .args(saved.is_dir().then_some(&saved))
+            .arg("--")
             .arg(format!("-max_total_time={seconds}"))
             .env("RUSTC_BOOTSTRAP", "1")
             .current_dir(crate::root().join("crates").join(folder))
