@@ -319,7 +319,8 @@ int main() {
   struct sigaction action {};
   action.sa_handler = handler;
   sigaction(SIGALRM, &action, nullptr);
-  itimerval every{{0, 2000}, {0, 2000}};
+  // No multiple of the time between samples, or the handler may never be seen.
+  itimerval every{{0, 1730}, {0, 1730}};
   setitimer(ITIMER_REAL, &every, nullptr);
   for (int i = 0; i < 300; i++) interrupted(5);
   printf("%ld\n", handled + worked);
