@@ -42,15 +42,15 @@ pub fn run(bench: &Bench) -> Result<()> {
 
 /// Builds dioptra in release mode and returns the executable's path.
 fn build_dioptra() -> Result<PathBuf> {
+    build(&["--package", "dioptra", "--bin", "dioptra"])
+        .context("dioptra does not build; --peers-only measures the others alone")
+}
+
+/// Builds what the arguments name in release mode and returns the executable's path.
+fn build(what: &[&str]) -> Result<PathBuf> {
     let output = Command::new(cargo())
-        .args([
-            "build",
-            "--release",
-            "--package",
-            "dioptra",
-            "--bin",
-            "dioptra",
-        ])
+        .args(["build", "--release"])
+        .args(what)
         .arg("--message-format=json-render-diagnostics")
         .current_dir(root())
         .stdin(Stdio::null())
@@ -58,7 +58,7 @@ fn build_dioptra() -> Result<PathBuf> {
         .output()
         .context("running cargo build")?;
     if !output.status.success() {
-        bail!("dioptra does not build; --peers-only measures the others alone");
+        bail!("cargo build {} failed", what.join(" "));
     }
     String::from_utf8_lossy(&output.stdout)
         .lines()

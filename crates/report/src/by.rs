@@ -2,14 +2,14 @@
 
 use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
-use crate::grid::{Grid, GridOptions, Match, Measure, slices};
+use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
     Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
 };
-use dioptra_profile::{Dimension, EventProfile, Names, Profile, Slices, TimeSlices};
+use dioptra_profile::{Dimension, EventProfile, Names, Profile, Slices};
 use serde_json::json;
 use std::num::NonZeroU32;
 
@@ -118,30 +118,8 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
 pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels {
-        has_inlined: inputs.iter().any(|input| input.names.has_inlined()),
-        tasks_by_name: false,
-        slices: if options.by.contains(&Dimension::Time) {
-            slices(inputs, options.slices)
-        } else {
-            TimeSlices::default()
-        },
-    };
-    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
-    let recorded = TableEvent::all(&profiles);
-    let derived: Vec<Derived<'_>> = options
-        .metrics
-        .iter()
-        .map(|of| Derived::new(of, inputs, &recorded))
-        .collect();
-    // Shown events come first, then all that formulas may need, in the order that they are bound to.
-    let mut counted = options.events.to_vec();
-    if derived
-        .iter()
-        .any(|derived| derived.inputs().next().is_some())
-    {
-        counted.extend(recorded.iter().cloned());
-    }
+    let labels = Labels::new(inputs, options.by, options.slices, false);
+    let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let grid = Grid::new(
         inputs,
         &labels,

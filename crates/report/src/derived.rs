@@ -4,6 +4,7 @@ use crate::grid::{Measure, TableEvent};
 use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
 use dioptra_perfevents::AttrFlags;
+use dioptra_profile::Profile;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -40,6 +41,27 @@ fn count(measure: &Measure) -> metrics::Count {
 }
 
 impl<'a> Derived<'a> {
+    /// Binds each set, and tells which events rows have to count: those shown, then all that formulas may need, in the
+    /// order that they are bound to.
+    pub(crate) fn all(
+        metrics: &'a [MetricColumns<'a>],
+        inputs: &[Input<'_>],
+        shown: &[TableEvent],
+    ) -> (Vec<Self>, Vec<TableEvent>) {
+        let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+        let recorded = TableEvent::all(&profiles);
+        let derived: Vec<Self> = metrics
+            .iter()
+            .map(|of| Derived::new(of, inputs, &recorded))
+            .collect();
+        let mut counted = shown.to_vec();
+        let asks = |derived: &Self| derived.inputs().next().is_some();
+        if derived.iter().any(asks) {
+            counted.extend(recorded);
+        }
+        (derived, counted)
+    }
+
     /// Binds to the events, of which rows give counts in this order.
     pub(crate) fn new(
         of: &'a MetricColumns<'a>,

@@ -5,14 +5,14 @@ mod test;
 
 use crate::by::{NameColumns, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
-use crate::grid::{Grid, GridOptions, Match, Measure, slices};
+use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
 use crate::{
     Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
     TableEvent, Unit,
 };
 use compared::Compared;
-use dioptra_profile::{Dimension, Profile, Slices, TimeSlices};
+use dioptra_profile::{Dimension, Slices};
 use serde_json::json;
 
 /// What makes weights of profiles comparable.
@@ -71,30 +71,9 @@ fn letter(place: usize) -> String {
 /// # Errors
 /// As [`crate::report()`].
 pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels {
-        has_inlined: inputs.iter().any(|input| input.names.has_inlined()),
-        tasks_by_name: true,
-        slices: if options.by.contains(&Dimension::Time) {
-            slices(inputs, options.slices)
-        } else {
-            TimeSlices::default()
-        },
-    };
-    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
-    let recorded = TableEvent::all(&profiles);
-    let derived: Vec<Derived<'_>> = options
-        .metrics
-        .iter()
-        .map(|of| Derived::new(of, inputs, &recorded))
-        .collect();
-    let mut counted = options.events.to_vec();
-    let formulas = counted.len();
-    if derived
-        .iter()
-        .any(|derived| derived.inputs().next().is_some())
-    {
-        counted.extend(recorded.iter().cloned());
-    }
+    let labels = Labels::new(inputs, options.by, options.slices, true);
+    let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
+    let formulas = options.events.len();
     let grid = Grid::new(
         inputs,
         &labels,

@@ -1,7 +1,7 @@
 //! What names a row: the columns and cells of each dimension, and one text for tables of several.
 
-use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit};
-use dioptra_profile::{Dimension, FunctionName, Names, Profile, TimeSlices, UNKNOWN};
+use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit, grid};
+use dioptra_profile::{Dimension, FunctionName, Names, Profile, Slices, TimeSlices, UNKNOWN};
 
 /// One profile with the names of its places.
 #[derive(Clone, Copy)]
@@ -27,6 +27,26 @@ pub(crate) struct Labels {
     pub tasks_by_name: bool,
     /// How time is cut.
     pub slices: TimeSlices,
+}
+
+impl Labels {
+    /// For tables of `inputs` along these dimensions.
+    pub(crate) fn new(
+        inputs: &[Input<'_>],
+        by: &[Dimension],
+        slices: Slices,
+        tasks_by_name: bool,
+    ) -> Self {
+        Labels {
+            has_inlined: inputs.iter().any(|input| input.names.has_inlined()),
+            tasks_by_name,
+            slices: if by.contains(&Dimension::Time) {
+                grid::slices(inputs, slices)
+            } else {
+                TimeSlices::default()
+            },
+        }
+    }
 }
 
 /// The word for a dimension in tables, as `--by` reads it.

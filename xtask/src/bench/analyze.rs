@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use super::compare::{Comparison, Contestant, Work, compare};
 use super::input::{self, Input, Kind};
-use super::{build_dioptra, find_perf, save, version};
-use crate::{root, test::cargo};
+use super::{build, build_dioptra, find_perf, save, version};
 
 /// CPU-seconds for a MB that Gooda takes on a flat profile of one process.
 const GOODA: f64 = 0.036;
@@ -47,7 +46,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let bench = AnalyzeBench {
         perf: find_perf()?,
         dioptra: build_dioptra()?,
-        analyze: build_example()?,
+        analyze: build(&["--package", "dioptra-profile", "--example", "analyze"])?,
         runs: if arguments.quick { 1 } else { arguments.runs },
         peers: !arguments.no_peers,
     };
@@ -79,28 +78,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             "inputs": results,
         }),
     )
-}
-
-/// Builds the example that measures the library.
-fn build_example() -> Result<PathBuf> {
-    let output = Command::new(cargo())
-        .args(["build", "--release", "--package", "dioptra-profile"])
-        .args(["--example", "analyze"])
-        .arg("--message-format=json-render-diagnostics")
-        .current_dir(root())
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .context("running cargo build")?;
-    if !output.status.success() {
-        bail!("the example analyze does not build");
-    }
-    String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .next_back()
-        .context("cargo build named no executable")
 }
 
 struct AnalyzeBench {
