@@ -5,9 +5,9 @@ use crate::frames::FrameId;
 use crate::hash::FxBuildHasher;
 use crate::inlined::Inlined;
 use crate::jit::JitNames;
-use crate::modules::{Module, ModuleId, Modules, UNKNOWN};
+use crate::modules::{Module, ModuleId, UNKNOWN};
 use crate::profile::Profile;
-use dioptra_symbols::{ModuleKind, ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
+use dioptra_symbols::{ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -357,12 +357,5 @@ fn name_jit_module(
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
         });
         result.places.push((*frame, id));
-    }
-}
-
-impl Modules {
-    /// Whether the module's places can have names at all.
-    pub fn can_have_names(&self, id: ModuleId) -> bool {
-        self.get(id).kind != ModuleKind::NotAFile
     }
 }

@@ -249,11 +249,12 @@ impl fmt::Display for Note {
                 path.display()
             ),
             Self::NoLines { path, build_id } => {
-                write!(
-                    f,
-                    "{}: no source lines. Build it with -g, or install its debug package",
-                    path.display()
-                )?;
+                let remedy = if path.as_os_str().as_encoded_bytes().starts_with(b"[kernel") {
+                    "Give the kernel's vmlinux, or install its debug package"
+                } else {
+                    "Build it with -g, or install its debug package"
+                };
+                write!(f, "{}: no source lines. {remedy}", path.display())?;
                 match build_id {
                     Some(id) => write!(f, " (build id {})", Hex(id)),
                     None => Ok(()),
