@@ -52,6 +52,7 @@ mod summary;
 mod syntax;
 mod sys;
 pub mod traps;
+pub mod windows;
 
 pub use attach::{
     AttachSummary, Attachment, AttachmentStrategy, FailedThread, PerCoreAttachmentStrategy,
