@@ -10,7 +10,7 @@ const ASKED: &str = "DIOPTRA_DEBUGINFOD";
 /// Arguments that name sources of symbols.
 #[derive(clap::Args)]
 pub struct SymbolSources {
-    /// The recorded kernel's vmlinux: functions and, with debug information, source lines [default: looked for by build id]
+    /// The recorded kernel's vmlinux: functions, instructions and, with debug information, source lines [default: looked for by build id]
     #[arg(long, value_name = "FILE")]
     vmlinux: Option<PathBuf>,
     /// Fetch missing debug files from these servers, or from those of DEBUGINFOD_URLS; DIOPTRA_DEBUGINFOD=1 does the same. Nothing is asked otherwise

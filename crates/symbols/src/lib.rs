@@ -26,7 +26,7 @@
 //! [`Symbolizer::jit`] gives [`JitSymbols`]: the functions that a process's JIT compilers made, from
 //! `/tmp/perf-PID.map` and jitdump files.
 //!
-//! The kernel's names come from `/proc/kallsyms`, else from its file `vmlinux`, which tells its lines too.
+//! The kernel's names come from `/proc/kallsyms`, else from its file `vmlinux`, which tells its lines and code too.
 //!
 //! Debug files lie in directories, or are fetched from [`Debuginfod`] servers if the options name some.
 //!

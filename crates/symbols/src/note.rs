@@ -80,6 +80,13 @@ pub enum Note {
         /// Its build id, which names its debug file.
         build_id: Option<Vec<u8>>,
     },
+    /// The module's machine code can't be had.
+    NoCode {
+        /// The file, or the module's name.
+        path: PathBuf,
+        /// Why, and the remedy if there is one.
+        why: &'static str,
+    },
     /// The file that holds what several debug files have in common was not found: some names and
     /// lines are missing.
     NoSupplementaryFile {
@@ -260,6 +267,7 @@ impl fmt::Display for Note {
                     None => Ok(()),
                 }
             }
+            Self::NoCode { path, why } => write!(f, "{}: {why}", path.display()),
             Self::NoSupplementaryFile {
                 path,
                 wanted,

@@ -1,4 +1,4 @@
-//! The kernel's own file, `vmlinux`: functions where kallsyms tells none, source lines and inline frames.
+//! The kernel's own file, `vmlinux`: functions where kallsyms tells none, source lines, inline frames, instructions.
 //!
 //! It is linked for one address and runs at another, chosen at each start: a symbol whose address was recorded
 //! tells how far it was moved.

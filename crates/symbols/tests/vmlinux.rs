@@ -1,4 +1,5 @@
-//! The kernel's own file, made here: functions and lines of a kernel that is not the running one.
+//! The kernel's own file, made here: functions, lines and code of a kernel that is not the running one.
+#![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -7,41 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dioptra_symbols::{
-    ModuleKind, ModuleRequest, Note, RecordedKernel, SymbolOptions, Symbolizer, build_id,
+    CodeError, ModuleKind, ModuleRequest, Note, RecordedKernel, SymbolOptions, Symbolizer, Target,
+    build_id,
 };
+use dioptra_testprograms::{KERNEL_LINKED as LINKED, kernel, or_skip};
 use support::output_of;
 
-const KERNEL: &str = r#"
-static inline __attribute__((always_inline)) int deep(int x) { return x * 7 ^ x >> 3; }
-__attribute__((noinline)) int work(int x) {
-    int s = 0;
-    for (int i = 0; i < x; i++)
-        s += deep(i + s);
-    return s;
-}
-__attribute__((noinline)) int more(int x) { return work(x) + work(x + 1); }
-void _start(void) { for (;;) more(3); }
-"#;
-
-const LINKED: u64 = 0xffff_ffff_8100_0000;
 const RECORDED: u64 = 0xffff_ffff_a2e0_0000;
 const RELEASE: &str = "2.4.0-made-here";
-
-/// Links a kernel of one file for the address at which kernels are linked.
-fn vmlinux(dir: &Path, name: &str, source: &str) -> Option<PathBuf> {
-    let (input, output) = (dir.join(format!("{name}.c")), dir.join(name));
-    std::fs::write(&input, source).unwrap();
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-g", "-ffreestanding", "-nostdlib", "-static"]);
-    gcc.args(["-fno-pie", "-no-pie", "-mcmodel=kernel"]);
-    gcc.args([
-        "-Wl,--build-id",
-        "-Wl,-Ttext=0xffffffff81000000",
-        "-Wl,--defsym=_text=0xffffffff81000000",
-    ]);
-    output_of(gcc.arg("-o").arg(&output).arg(&input))?;
-    Some(output)
-}
 
 fn options(build_id: Option<Vec<u8>>) -> SymbolOptions {
     SymbolOptions {
@@ -73,6 +47,59 @@ fn listed(path: &Path) -> Vec<(String, u64, u64)> {
             _ => None,
         })
         .collect()
+}
+
+/// The instructions are objdump's, and speak of recorded addresses.
+fn check_code(symbolizer: &Symbolizer, path: &Path) {
+    let code = symbolizer.code(&request());
+    assert_eq!(code.kernel_file(), Some(path), "{:?}", code.notes());
+    let listing = output_of(Command::new("objdump").args(["-d", "-w"]).arg(path)).unwrap();
+    let lines = listing.lines().filter_map(|line| line.split_once(":\t"));
+    let listed_code: Vec<(u64, String)> = lines
+        .map(|(address, rest)| {
+            let bytes = rest.split('\t').next().unwrap().replace(' ', "");
+            (u64::from_str_radix(address.trim(), 16).unwrap(), bytes)
+        })
+        .collect();
+    let functions = listed(path);
+    let start_of = |name: &str| {
+        let found = functions.iter().find(|(known, ..)| known == name).unwrap();
+        found.1 - LINKED + RECORDED
+    };
+    for (name, start, size) in &functions {
+        let range = start - LINKED + RECORDED..start + size - LINKED + RECORDED;
+        let function = code.function(range.clone()).unwrap();
+        assert_eq!(code.virtual_address(range.start), Some(*start));
+        let found = function.instructions().map(|one| {
+            let hex = |byte: &u8| format!("{byte:02x}");
+            assert_eq!(one.address - RECORDED, one.virtual_address - LINKED);
+            let bytes: String = one.bytes.iter().map(hex).collect();
+            (one.virtual_address, bytes)
+        });
+        let inside = |(address, _): &&(u64, String)| (*start..start + size).contains(address);
+        let expected = listed_code.iter().filter(inside).cloned();
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            expected.collect::<Vec<_>>(),
+            "{name}"
+        );
+        let called = function.calls().map(|call| call.target.unwrap().address);
+        let called: Vec<_> = called.collect();
+        match name.as_str() {
+            "more" => assert!(called.contains(&Some(start_of("work"))), "{called:?}"),
+            "pick" => {
+                let [table] = function.tables() else {
+                    panic!("one jump table");
+                };
+                let inside = |target: &Target| range.contains(&target.address.unwrap());
+                assert_eq!(table.targets.len(), 6);
+                assert!(table.targets.iter().all(inside));
+            }
+            _ => {}
+        }
+    }
+    let beyond = code.function(LINKED..LINKED + 16);
+    assert!(matches!(beyond, Err(CodeError::NotCode(_))), "{beyond:?}");
 }
 
 /// Every address of every function has the name that nm tells and the innermost line that addr2line tells.
@@ -109,6 +136,7 @@ fn check(symbolizer: &Symbolizer, path: &Path) {
         }
     }
     assert!(inlined > 0);
+    check_code(symbolizer, path);
     // Where the file was linked for is not where the kernel lay.
     assert!(symbols.function(LINKED).is_none());
     assert!(reader.frames(LINKED).is_empty());
@@ -116,10 +144,7 @@ fn check(symbolizer: &Symbolizer, path: &Path) {
 
 #[test]
 fn a_given_file_names_another_kernel() {
-    let dir = tempfile::tempdir().unwrap();
-    let Some(path) = vmlinux(dir.path(), "vmlinux", KERNEL) else {
-        return;
-    };
+    let path = or_skip!(kernel(&[]));
     let given = |build_id| {
         Symbolizer::new(SymbolOptions {
             vmlinux: Some(path.clone()),
@@ -136,17 +161,47 @@ fn a_given_file_names_another_kernel() {
     let is_mismatch = |note: &Note| matches!(note, Note::BuildIdMismatch { .. });
     assert!(notes.iter().any(is_mismatch), "{notes:?}");
     assert!(other.lines(&request()).is_empty());
+    let notes = other.code(&request()).notes().to_vec();
+    assert!(notes.iter().any(is_mismatch), "{notes:?}");
+}
+
+/// What has no code says so: no file, a loadable module, debug information without code.
+#[test]
+fn a_kernel_without_code_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = or_skip!(kernel(&[]));
+    let why = |options: SymbolOptions, name: &str| {
+        let asked = ModuleRequest {
+            path: Path::new(name),
+            ..request()
+        };
+        let code = Symbolizer::new(options).code(&asked);
+        assert!(code.is_empty() && code.kernel_file().is_none());
+        let notes = code.notes().iter().map(Note::to_string);
+        notes.collect::<Vec<_>>().join("; ")
+    };
+    let given = |path: &Path| SymbolOptions {
+        vmlinux: Some(path.to_path_buf()),
+        ..options(None)
+    };
+    let none = why(options(Some(vec![7; 20])), "[kernel.kallsyms]");
+    assert!(none.contains("--vmlinux"), "{none}");
+    let loadable = why(given(&path), "[ext4]");
+    assert!(loadable.contains("loadable"), "{loadable}");
+    let debug_only = dir.path().join("debug");
+    let mut objcopy = Command::new("objcopy");
+    objcopy.arg("--only-keep-debug").arg(&path).arg(&debug_only);
+    if output_of(&mut objcopy).is_some() {
+        let told = why(given(&debug_only), "[kernel.kallsyms]");
+        assert!(told.contains("debug information only"), "{told}");
+    }
 }
 
 #[test]
 fn the_file_is_found_by_release_and_build_id() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(path) = vmlinux(dir.path(), "made", KERNEL) else {
-        return;
-    };
-    let Some(decoy) = vmlinux(dir.path(), "decoy", &KERNEL.replace("* 7", "* 9")) else {
-        return;
-    };
+    let path = or_skip!(kernel(&[]));
+    let decoy = or_skip!(kernel(&["-DFACTOR=9"]));
     let id = build_id(&path).unwrap();
     let root = dir.path().join("root");
     let below = |name: &str| root.join(name.replace("RELEASE", RELEASE));
@@ -170,7 +225,7 @@ fn the_file_is_found_by_release_and_build_id() {
         let place = below(place);
         std::fs::create_dir_all(place.parent().unwrap()).unwrap();
         std::fs::copy(&path, &place).unwrap();
-        check(&with_root(vec!["/usr/lib/debug".into()]), &path);
+        check(&with_root(vec!["/usr/lib/debug".into()]), &place);
         std::fs::remove_file(place).unwrap();
     }
     // Without a build id no file is taken for the kernel's.
@@ -181,10 +236,7 @@ fn the_file_is_found_by_release_and_build_id() {
 
 #[test]
 fn a_kernel_without_a_known_place_has_no_names() {
-    let dir = tempfile::tempdir().unwrap();
-    let Some(path) = vmlinux(dir.path(), "vmlinux", KERNEL) else {
-        return;
-    };
+    let path = or_skip!(kernel(&[]));
     for reference in [
         None,
         Some(("_text".to_owned(), 0)),

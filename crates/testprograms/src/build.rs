@@ -247,6 +247,23 @@ pub fn shared_library(name: &str, output: &str, flags: &[&str]) -> Result<PathBu
         .build()
 }
 
+/// The address of `_text` for which [`kernel`] is linked.
+pub const KERNEL_LINKED: u64 = 0xffff_ffff_8100_0000;
+
+/// Builds `tests/programs/kernel.c` into a kernel's own file for x86-64, as its build leaves one, with these flags
+/// more; see [`Program::build`].
+pub fn kernel(flags: &[&str]) -> Result<PathBuf, Skip> {
+    let address = |flag: &str| format!("-Wl,{flag}={KERNEL_LINKED:#x}");
+    Program::new(Language::C, "kernel")
+        .no_flags()
+        .flags(["-O2", "-g", "-ffreestanding", "-nostdlib", "-static"])
+        .flags(["-fno-pie", "-no-pie", "-mcmodel=kernel", "-Wl,--build-id"])
+        .flags([address("-Ttext"), address("--defsym=_text")])
+        .flags(flags)
+        .output("vmlinux")
+        .build()
+}
+
 /// What `COMPILER --version` prints, asked once a process.
 fn compiler_version(compiler: &OsString) -> Result<String, Skip> {
     static VERSIONS: OnceLock<Mutex<HashMap<OsString, String>>> = OnceLock::new();

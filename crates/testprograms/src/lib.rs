@@ -20,7 +20,7 @@ mod build;
 mod machine;
 mod skip;
 
-pub use build::{Language, Program, c, cpp, rust, shared_library};
+pub use build::{KERNEL_LINKED, Language, Program, c, cpp, kernel, rust, shared_library};
 pub use machine::{
     as_nobody, is_root, need_root, need_sampling, need_tool, paranoid, repository_root,
     shared_data, tool,

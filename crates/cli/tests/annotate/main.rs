@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod branches;
+mod kernel;
 mod layouts;
 #[cfg(target_arch = "x86_64")]
 #[allow(dead_code)]

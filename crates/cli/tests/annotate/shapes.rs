@@ -324,27 +324,6 @@ fn sources_are_looked_for_where_they_are_said_to_be() {
 }
 
 #[test]
-fn the_kernel_has_addresses_only() {
-    or_skip!(programs::need_root());
-    let program = or_skip!(programs::c("faults", &[]));
-    let recorded = or_skip!(record(&["-e", "cpu-clock"], &[program.as_os_str()]));
-    let functions = super::functions(&recorded, "[kernel.kallsyms]");
-    let Some((name, samples)) = functions
-        .into_iter()
-        .find(|(name, _)| !name.starts_with('['))
-    else {
-        return programs::skip("no kernel function was sampled");
-    };
-    let json = annotated(&format!("[kernel.kallsyms]:{name}"), &recorded.file);
-    assert_eq!(number(&json["events"][0]["function"]["samples"]), samples);
-    assert!(
-        json["facts"]["no_code"]["text"]
-            .as_str()
-            .is_some_and(|text| text.contains("kernel"))
-    );
-}
-
-#[test]
 fn code_of_compilers_that_run_is_read_from_their_dumps() {
     let program = or_skip!(programs::c("jitcode", &[]));
     let run = |mode: &str| {

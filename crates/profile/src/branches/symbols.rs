@@ -27,8 +27,8 @@ struct KnownModule {
 }
 
 impl<'a> SymbolCode<'a> {
-    /// The code of `modules`, found as `symbolizer` finds files. Modules that are not on this machine, kernels and code
-    /// of JIT compilers have none.
+    /// The code of `modules`, found as `symbolizer` finds files. Modules that are not on this machine and code of JIT
+    /// compilers have none.
     pub fn new(modules: &'a Modules, symbolizer: &'a Symbolizer) -> Self {
         SymbolCode {
             modules,

@@ -16,6 +16,7 @@ use dioptra_symbols::{
     ControlFlow, EdgeEnd, LoopNest, ModuleKind, Note, SourceMap, Symbolizer, demangle, is_jit_dump,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -99,6 +100,7 @@ pub fn annotate(
     put_counts(&mut annotation, &counts);
     if let Some(decoded) = &decoded {
         annotation.has_code = true;
+        tell_kernel(&mut annotation, decoded);
         annotation.virtual_start = Some(decoded.code.virtual_start());
         let flow = decoded.control_flow();
         let nest = flow.loops();
@@ -114,7 +116,9 @@ pub fn annotate(
     details::add_memory(&mut annotation, profile, &counts);
     annotation.lines = lines(&annotation.places, events.len());
     tell_lines(&mut annotation, &notes);
-    read_sources(&mut annotation, options, &module_file(module, options));
+    let kernel = decoded.as_ref().and_then(Decoded::kernel_file);
+    let file = kernel.map_or_else(|| module_file(module, options), Path::to_path_buf);
+    read_sources(&mut annotation, options, &file);
     annotation
 }
 
@@ -345,8 +349,25 @@ fn tell_lines(annotation: &mut Annotation, notes: &[Note]) {
     }
 }
 
+/// Says that the kernel may have run other instructions than its file has.
+fn tell_kernel(annotation: &mut Annotation, decoded: &Decoded) {
+    let Some(path) = decoded.kernel_file() else {
+        return;
+    };
+    let path = path.to_string_lossy();
+    annotation.facts.add(
+        Severity::Info,
+        "kernel_file",
+        format!(
+            "instructions of {}; the running kernel replaces some of them in place: for its processor, for static keys and for tracing",
+            escape(&path)
+        ),
+        &*path,
+    );
+}
+
 /// Where the module's file lies here.
-fn module_file(module: &Module, options: &AnnotateOptions) -> std::path::PathBuf {
+fn module_file(module: &Module, options: &AnnotateOptions) -> PathBuf {
     match &options.sources.symfs {
         Some(root) => root.join(module.path().strip_prefix("/").unwrap_or(module.path())),
         None => module.path().to_path_buf(),
@@ -354,7 +375,7 @@ fn module_file(module: &Module, options: &AnnotateOptions) -> std::path::PathBuf
 }
 
 /// Reads the source files and says which are missing, or newer than the program.
-fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program: &std::path::Path) {
+fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program: &Path) {
     let mut files: BTreeSet<Arc<str>> = BTreeSet::new();
     for line in &annotation.lines {
         files.extend(line.file.clone());

@@ -8,7 +8,7 @@ use dioptra_symbols::{
     ModuleCode, ModuleKind, ModuleSymbols, Symbolizer, Syntax, demangle,
 };
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Functions that do not return, as linkers know them: what follows their calls is not reached from there.
 const NO_RETURN: &[&str] = &[
@@ -109,17 +109,22 @@ pub(super) fn decode(
             demangle: options.demangle,
         });
     }
-    if module.kind == ModuleKind::Kernel {
-        return Err("the kernel's code is not read".to_owned());
-    }
     let of_module = symbolizer.code(&request(module));
     let Some(addresses) = found.addresses.clone() else {
         let otherwise = "nothing tells where this function begins and ends".to_owned();
         return Err(told(&of_module, otherwise));
     };
-    let code = of_module
-        .function(addresses)
-        .map_err(|error| told(&of_module, error.to_string()))?;
+    let start = addresses.start;
+    let code = of_module.function(addresses).map_err(|error| {
+        let symbols = symbolizer.load_for(&request(module), &[start]);
+        let owner = symbols.function(start).and_then(|found| found.module);
+        match owner {
+            Some(owner) => {
+                format!("it belongs to {owner}; code of loadable kernel modules is not read")
+            }
+            None => told(&of_module, error.to_string()),
+        }
+    })?;
     let text = InstructionText::new(options.syntax);
     let mut wanted = Vec::new();
     for instruction in code.instructions() {
@@ -206,6 +211,11 @@ impl Decoded {
             callee.is_none_or(|callee| returns(callee.raw_name))
         };
         self.code.control_flow_where(CallBlocks::Continue, calls)
+    }
+
+    /// The kernel's file, if the code is the kernel's.
+    pub fn kernel_file(&self) -> Option<&Path> {
+        self.module.as_ref()?.kernel_file()
     }
 
     /// The function at a relative address outside of this one: its name, and how far in.

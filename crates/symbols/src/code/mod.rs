@@ -3,7 +3,7 @@
 //! [`Symbolizer::code`](crate::Symbolizer::code) opens a module's machine code as [`ModuleCode`], whose
 //! [`function`](ModuleCode::function) decodes one range of it into [`FunctionCode`]. From that come the
 //! [`ControlFlow`] (blocks and edges), its [`LoopNest`], a [`SourceMap`] and, where it is wanted, each
-//! instruction's text. Code that lies elsewhere (a JIT compiler's, a kernel's) goes in through
+//! instruction's text. Code that lies elsewhere (a JIT compiler's) goes in through
 //! [`FunctionCode::decode`], which reads no files.
 //!
 //! No process is started; nothing is kept but eight bytes for each instruction, and text is made when it

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 use object::elf;
 use object::endian::Endianness;
@@ -22,8 +23,18 @@ use crate::vdso;
 pub struct ModuleCode {
     source: Source,
     machine: Option<CodeMachine>,
-    segments: Vec<Segment>,
+    parts: Vec<Part>,
+    kernel_file: Option<PathBuf>,
     notes: Vec<Note>,
+}
+
+/// A part of the file that is loaded as one piece.
+#[derive(Debug)]
+struct Part {
+    /// As linked, with the first relative address in the place of the file offset.
+    segment: Segment,
+    /// Where it begins in the file.
+    file_offset: u64,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +48,8 @@ enum Source {
 impl Symbolizer {
     /// Opens a module's machine code. Never fails: what went wrong is in [`ModuleCode::notes`].
     ///
-    /// Only the headers are read now. A kernel's code is not looked for.
+    /// Only the headers are read now. The kernel has code where its `vmlinux` is found and the recording tells where
+    /// the kernel lay; loadable modules of it have none.
     #[must_use]
     pub fn code(&self, request: &ModuleRequest<'_>) -> ModuleCode {
         let mut code = ModuleCode::default();
@@ -52,9 +64,8 @@ impl Symbolizer {
             ModuleKind::File => {
                 let path = self.locate(request);
                 let (cache, file) = open(&path)?;
-                code.read_headers(&recorded_image(&cache, &path, request.build_id)?);
+                code.read_headers(&recorded_image(&cache, &path, request.build_id)?, &path)?;
                 code.source = Source::File(file);
-                code.say_unless_known(&path);
                 Ok(())
             }
             ModuleKind::Vdso => {
@@ -67,15 +78,12 @@ impl Symbolizer {
                     path: request.path.to_path_buf(),
                     reason: error.to_string(),
                 })?;
-                code.read_headers(&recorded_image(&bytes[..], request.path, request.build_id)?);
+                let image = recorded_image(&bytes[..], request.path, request.build_id)?;
+                code.read_headers(&image, request.path)?;
                 code.source = Source::Memory(bytes);
-                code.say_unless_known(request.path);
                 Ok(())
             }
-            ModuleKind::Kernel => Err(Note::NoFile {
-                path: request.path.to_path_buf(),
-                reason: "the kernel's code is not read".into(),
-            }),
+            ModuleKind::Kernel => self.open_kernel_code(request, code),
             ModuleKind::NotAFile => Err(Note::NotAFile {
                 name: request.path.to_path_buf(),
             }),
@@ -83,8 +91,72 @@ impl Symbolizer {
     }
 }
 
+impl Symbolizer {
+    fn open_kernel_code(
+        &self,
+        request: &ModuleRequest<'_>,
+        code: &mut ModuleCode,
+    ) -> Result<(), Note> {
+        let none = |why| Note::NoCode {
+            path: request.path.to_path_buf(),
+            why,
+        };
+        if !is_kernel_itself(request.path) {
+            return Err(none("code of loadable kernel modules is not read"));
+        }
+        let vmlinux = match self.vmlinux(request) {
+            Ok(vmlinux) => vmlinux,
+            Err(notes) => {
+                // Where a file was refused, that is the reason.
+                let was_found = notes.iter().any(Note::is_problem);
+                code.notes.extend(notes);
+                if was_found {
+                    return Ok(());
+                }
+                return Err(none(
+                    "the kernel's file was not found. Give its vmlinux (--vmlinux), or install its debug package",
+                ));
+            }
+        };
+        let (cache, file) = open(&vmlinux.path)?;
+        let image = recorded_image(&cache, &vmlinux.path, vmlinux.build_id.as_deref())?;
+        code.read_headers(&image, &vmlinux.path)?;
+        for part in &mut code.parts {
+            part.segment.offset = part.segment.address.wrapping_add(vmlinux.moved);
+        }
+        code.source = Source::File(file);
+        code.kernel_file = Some(vmlinux.path);
+        Ok(())
+    }
+}
+
+/// Whether a kernel module's name stands for the kernel's own code (`[kernel.kallsyms]`), not for a loadable module.
+fn is_kernel_itself(name: &Path) -> bool {
+    let name = name.as_os_str().as_encoded_bytes();
+    name.starts_with(b"[kernel") || name.starts_with(b"[guest.kernel")
+}
+
 impl ModuleCode {
-    fn read_headers<'d, R: ReadRef<'d>>(&mut self, image: &Image<'d, R>) {
+    /// Takes the machine and the places of an image's code.
+    ///
+    /// # Errors
+    /// What to tell if the image has none that can be decoded.
+    fn read_headers<'d, R: ReadRef<'d>>(
+        &mut self,
+        image: &Image<'d, R>,
+        path: &Path,
+    ) -> Result<(), Note> {
+        // A debug file has the headers of the program, and nothing where its code was.
+        let has = |kind| {
+            let mut sections = image.sections.iter();
+            sections.any(|section| section.executable && section.kind == kind)
+        };
+        if has(elf::SHT_NOBITS) && !has(elf::SHT_PROGBITS) {
+            return Err(Note::NoCode {
+                path: path.to_path_buf(),
+                why: "it has debug information only, no code. Give the file that it was taken from",
+            });
+        }
         self.machine = match image.machine {
             // The x32 ABI has 64-bit code in 32-bit files.
             elf::EM_X86_64 => Some(CodeMachine::X86_64),
@@ -92,17 +164,19 @@ impl ModuleCode {
             elf::EM_AARCH64 if image.endian() == Endianness::Little => Some(CodeMachine::Aarch64),
             _ => None,
         };
-        let loaded = |segment: &&Segment| segment.kind == elf::PT_LOAD;
-        self.segments = image.segments.iter().filter(loaded).copied().collect();
-    }
-
-    fn say_unless_known(&mut self, path: &std::path::Path) {
         if self.machine.is_none() {
-            self.notes.push(Note::Damaged {
+            return Err(Note::NoCode {
                 path: path.to_path_buf(),
-                what: "its instructions are neither x86's nor 64-bit Arm's".into(),
+                why: "its instructions are neither x86's nor 64-bit Arm's",
             });
         }
+        let loaded = |segment: &&Segment| segment.kind == elf::PT_LOAD;
+        let parts = image.segments.iter().filter(loaded).map(|segment| Part {
+            segment: *segment,
+            file_offset: segment.offset,
+        });
+        self.parts = parts.collect();
+        Ok(())
     }
 
     /// Whether there is nothing to decode; then [`notes`](Self::notes) say why.
@@ -121,6 +195,13 @@ impl ModuleCode {
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
+    }
+
+    /// For the kernel: the file its code comes from. What runs differs from it where the kernel patches itself:
+    /// for the processor at hand, for static keys, and for tracing.
+    #[must_use]
+    pub fn kernel_file(&self) -> Option<&Path> {
+        self.kernel_file.as_deref()
     }
 
     /// The virtual address (`objdump`'s) of a relative one.
@@ -142,19 +223,16 @@ impl ModuleCode {
         if length > MOST_BYTES {
             return Err(CodeError::TooLong(addresses));
         }
-        let placed = self
-            .code_segments()
-            .find(|segment| segment.address_of(addresses.start).is_some());
-        let Some((segment, virtual_address)) =
-            placed.and_then(|segment| Some((segment, segment.address_of(addresses.start)?)))
-        else {
+        let mut segments = self.code_segments();
+        let placed = segments.find_map(|segment| {
+            let virtual_address = segment.address_of(addresses.start)?;
+            (addresses.end <= segment.end()).then_some(virtual_address)
+        });
+        let Some(virtual_address) = placed else {
             return Err(CodeError::NotCode(addresses));
         };
-        if addresses.end > segment.end() {
-            return Err(CodeError::NotCode(addresses));
-        }
         let mut bytes = vec![0; length as usize];
-        self.read_file(addresses.start, &mut bytes)
+        self.read_loaded(addresses.start, &mut bytes)
             .map_err(|error| CodeError::Unreadable {
                 at: addresses.start,
                 why: error.to_string(),
@@ -163,7 +241,19 @@ impl ModuleCode {
     }
 
     fn code_segments(&self) -> impl Iterator<Item = &Segment> {
-        self.segments.iter().filter(|segment| segment.executable)
+        let segments = self.parts.iter().map(|part| &part.segment);
+        segments.filter(|segment| segment.executable)
+    }
+
+    /// Reads from a relative address on.
+    fn read_loaded(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
+        let holds = |part: &&Part| part.segment.address_of(address).is_some();
+        let part = self.parts.iter().find(holds);
+        let offset = part.and_then(|part| {
+            let inside = address.checked_sub(part.segment.offset)?;
+            part.file_offset.checked_add(inside)
+        });
+        self.read_file(offset.unwrap_or(u64::MAX), into)
     }
 
     fn read_file(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
@@ -194,9 +284,10 @@ impl CodeSpace for ModuleCode {
         else {
             return into.is_empty();
         };
-        let placed = self.segments.iter().find_map(|segment| {
-            segment.offset_of(last)?;
-            segment.offset_of(virtual_address)
+        let placed = self.parts.iter().find_map(|part| {
+            part.segment.offset_of(last)?;
+            let inside = virtual_address.checked_sub(part.segment.address)?;
+            part.file_offset.checked_add(inside)
         });
         placed.is_some_and(|offset| self.read_file(offset, into).is_ok())
     }
