@@ -101,8 +101,7 @@ impl PipeHeader {
                     return Some(());
                 }
                 let described = &mut self.described;
-                read_feature(&mut self.features, described, feature, at.rest(), order)
-                    .then_some(())?;
+                read_feature(&mut self.features, described, feature, at.rest(), order).ok()?;
             }
             file_type::EVENT_UPDATE => {
                 let (kind, id) = (at.u64()?, at.u64()?);

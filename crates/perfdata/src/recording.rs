@@ -2,7 +2,7 @@
 
 use crate::error::{Damage, OpenError, note};
 use crate::events::{EventDescription, EventTable, name_events};
-use crate::features::{DescribedEvent, Feature, Features, read_feature};
+use crate::features::{DescribedEvent, Feature, Features, SectionDamage, read_feature};
 use crate::header::{FileHeader, Header, SECTION_SIZE, Section};
 use crate::pipe::{PipeHeader, scan};
 use crate::read::{FileRecord, Input, read};
@@ -415,12 +415,10 @@ fn read_features(
             continue;
         };
         budget -= bytes.len();
-        if !read_feature(features, described, feature, bytes, header.order) {
-            note(
-                damaged,
-                section.offset,
-                format!("the section {feature} is shorter than its content"),
-            );
+        if let Err(SectionDamage { at, why }) =
+            read_feature(features, described, feature, bytes, header.order)
+        {
+            note(damaged, section.offset.saturating_add(at), why);
             complete = false;
         }
     }

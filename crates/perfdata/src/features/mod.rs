@@ -2,9 +2,15 @@
 
 mod parse;
 mod topology;
+mod windows;
 
-pub(crate) use parse::{DescribedEvent, read_build_id, read_feature};
+pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_feature};
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
+pub(crate) use windows::split as split_windows;
+pub use windows::{
+    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLength, WindowLoss, WindowSchedule,
+    Windows, WindowsEncoder, WindowsError,
+};
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -92,6 +98,8 @@ features! {
     HYBRID_TOPOLOGY = 30,
     /// Capabilities of all PMUs.
     PMU_CAPS = 31,
+    /// Bursts of windows: a section of dioptra's own ([`Windows`]).
+    WINDOWS = 200,
 }
 
 impl fmt::Display for Feature {
@@ -176,6 +184,8 @@ pub struct Features {
     pub bpf_programs: Option<u32>,
     /// How many BPF types are described.
     pub bpf_types: Option<u32>,
+    /// How counters were read over windows, and the bursts.
+    pub windows: Option<Windows>,
     /// All sections that the recording has, with their sizes in bytes, also those that this crate does not know.
     pub sections: BTreeMap<Feature, u64>,
 }

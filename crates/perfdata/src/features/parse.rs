@@ -1,7 +1,9 @@
 //! From a section's bytes to [`Features`].
 
 use super::topology;
-use super::{BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping};
+use super::{
+    BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping, Windows,
+};
 use dioptra_perfevents::record::RawRecord;
 use dioptra_perfevents::{Attr, ByteOrder, Cursor};
 
@@ -20,17 +22,36 @@ pub(crate) struct DescribedEvent {
     pub ids: Vec<u64>,
 }
 
-/// Reads the section of `feature`; false where its bytes end too soon (what came before is kept).
+/// What is wrong with a section.
+pub(crate) struct SectionDamage {
+    /// Where, in bytes from its start.
+    pub at: u64,
+    /// What.
+    pub why: String,
+}
+
+/// Reads the section of `feature`. Where its bytes are not what they should be, what came before is kept.
 pub(crate) fn read_feature(
     features: &mut Features,
     described: &mut Vec<DescribedEvent>,
     feature: Feature,
     bytes: &[u8],
     order: ByteOrder,
-) -> bool {
+) -> Result<(), SectionDamage> {
     features.sections.insert(feature, bytes.len() as u64);
+    if feature == Feature::WINDOWS {
+        let windows = features.windows.get_or_insert_with(Windows::default);
+        return windows.decode(bytes).map_err(|error| SectionDamage {
+            at: error.offset as u64,
+            why: error.to_string(),
+        });
+    }
     let mut at = Cursor::new(bytes, order);
-    read_known(features, described, feature, &mut at).is_some()
+    let read = read_known(features, described, feature, &mut at);
+    read.ok_or_else(|| SectionDamage {
+        at: 0,
+        why: format!("the section {feature} is shorter than its content"),
+    })
 }
 
 fn read_known(

@@ -56,6 +56,8 @@ pub struct FeaturesToWrite {
     pub branch_stack: bool,
     /// Descriptions of tracepoints, from [`crate::tracing_data`]: perf refuses a recording of tracepoints without.
     pub tracing_data: Option<Vec<u8>>,
+    /// The section of windows, from [`crate::Windows::encode`] or [`crate::WindowsEncoder`].
+    pub windows: Option<Vec<u8>>,
 }
 
 /// Text is padded to a multiple of this, in bytes.
@@ -295,6 +297,9 @@ fn encode_recording(
             section.u64(clock.clock);
             Ok(())
         })?;
+    }
+    if let Some(bytes) = &features.windows {
+        all.0.push((Feature::WINDOWS, bytes.clone()));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use super::{EventToWrite, FeaturesToWrite, Form, MAGIC, WriteOptions, Writer, features};
 use crate::error::WriteError;
-use crate::features::{Compression, Feature};
+use crate::features::{Compression, Feature, split_windows};
 use crate::kind::file_type;
 use dioptra_perfevents::ATTR_SIZE_IN_FILES;
 use std::io::Write;
@@ -15,6 +15,8 @@ use std::io::Write;
 const PIPE_HEADER_SIZE: u64 = 16;
 /// EVENT_UPDATE: a name.
 const UPDATE_NAME: u64 = 2;
+/// Bytes of a section of windows in one record, which holds 64 KiB.
+const WINDOWS_IN_RECORD: usize = 48 << 10;
 /// Texts and data end at multiples of this many bytes.
 const ALIGN: usize = 8;
 
@@ -90,13 +92,23 @@ impl<W: Write> Writer<W> {
                 self.put_tracing_data(&bytes)?;
                 continue;
             }
-            let mut body = u64::from(feature.0).to_ne_bytes().to_vec();
-            body.extend(bytes);
-            body.resize(body.len().next_multiple_of(ALIGN), 0);
-            self.put_record(file_type::HEADER_FEATURE, &body)?;
+            if feature == Feature::WINDOWS {
+                for section in split_windows(&bytes, WINDOWS_IN_RECORD) {
+                    self.put_feature(feature, &section)?;
+                }
+                continue;
+            }
+            self.put_feature(feature, &bytes)?;
         }
         self.form = Form::Pipe(written);
         Ok(())
+    }
+
+    fn put_feature(&mut self, feature: Feature, bytes: &[u8]) -> Result<(), WriteError> {
+        let mut body = u64::from(feature.0).to_ne_bytes().to_vec();
+        body.extend(bytes);
+        body.resize(body.len().next_multiple_of(ALIGN), 0);
+        self.put_record(file_type::HEADER_FEATURE, &body)
     }
 
     /// The descriptions of tracepoints: a record that states how many bytes follow it.

@@ -1,0 +1,229 @@
+//! Reading the section: any bytes give what they hold up to the first wrong one.
+
+use super::{
+    Burst, BurstOutcome, EventTotal, MAGIC, VERSION, WindowGroup, WindowLength, WindowLoss,
+    WindowSchedule, Windows, changed, part,
+};
+use thiserror::Error;
+
+/// How many findings, groups, totals or losses a section may have: recorders write a handful.
+const LIST_LIMIT: usize = 4096;
+
+/// Why a section of windows could not be read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the section of windows is wrong at its byte {offset}: {what}; what comes before is kept")]
+pub struct WindowsError {
+    /// Bytes from the start of the section.
+    pub offset: usize,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+/// Bytes that are read one value after the other.
+#[derive(Clone, Copy)]
+struct Values<'a> {
+    bytes: &'a [u8],
+    /// Of the first byte, in the section.
+    offset: usize,
+}
+
+impl<'a> Values<'a> {
+    fn error(&self, what: &'static str) -> WindowsError {
+        let offset = self.offset;
+        WindowsError { offset, what }
+    }
+
+    fn take(&mut self, length: u64) -> Result<Values<'a>, WindowsError> {
+        let found = usize::try_from(length)
+            .ok()
+            .and_then(|length| self.bytes.split_at_checked(length));
+        let (bytes, rest) = found.ok_or_else(|| self.error("it ends too soon"))?;
+        let offset = self.offset;
+        self.bytes = rest;
+        self.offset += bytes.len();
+        Ok(Values { bytes, offset })
+    }
+
+    fn number(&mut self) -> Result<u64, WindowsError> {
+        let mut value = 0_u64;
+        for (index, byte) in self.bytes.iter().take(10).enumerate() {
+            let bits = u64::from(byte & 0x7f);
+            if index == 9 && bits > 1 {
+                break;
+            }
+            value |= bits << (7 * index);
+            if byte & 0x80 == 0 {
+                self.bytes = &self.bytes[index + 1..];
+                self.offset += index + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.error(if self.bytes.len() < 10 {
+            "it ends too soon"
+        } else {
+            "a number is too large"
+        }))
+    }
+
+    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, WindowsError> {
+        let error = self.error("a number is too large");
+        T::try_from(self.number()?).map_err(|_| error)
+    }
+
+    fn difference(&mut self, from: u64) -> Result<u64, WindowsError> {
+        let value = self.number()?;
+        Ok(from.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg()))
+    }
+
+    fn optional(&mut self) -> Result<Option<u32>, WindowsError> {
+        let error = self.error("a number is too large");
+        match self.number()?.checked_sub(1) {
+            None => Ok(None),
+            Some(value) => u32::try_from(value).map(Some).map_err(|_| error),
+        }
+    }
+
+    fn text(self) -> String {
+        String::from_utf8_lossy(self.bytes).into_owned()
+    }
+}
+
+pub(super) fn decode(windows: &mut Windows, bytes: &[u8]) -> Result<(), WindowsError> {
+    let mut at = Values { bytes, offset: 0 };
+    let magic = at.take(MAGIC.len() as u64)?;
+    if magic.bytes != MAGIC {
+        return Err(magic.error("it does not begin as such a section does"));
+    }
+    let version = at.take(1)?;
+    if version.bytes != [VERSION] {
+        return Err(version.error("a newer version of this program wrote it"));
+    }
+    while !at.bytes.is_empty() {
+        let tag = at.number()?;
+        if tag == part::PADDING {
+            continue;
+        }
+        let length = at.number()?;
+        read_part(windows, tag, at.take(length)?)?;
+    }
+    Ok(())
+}
+
+/// The first part of `bytes`, or all of them where they are not whole parts.
+pub(super) fn first_part(bytes: &[u8]) -> &[u8] {
+    let mut at = Values { bytes, offset: 0 };
+    let whole = at.number().and_then(|tag| match tag {
+        part::PADDING => Ok(()),
+        _ => at.number().and_then(|length| at.take(length)).map(|_| ()),
+    });
+    match whole {
+        Ok(()) => &bytes[..at.offset],
+        Err(_) => bytes,
+    }
+}
+
+fn read_part(windows: &mut Windows, tag: u64, mut at: Values<'_>) -> Result<(), WindowsError> {
+    match tag {
+        part::SOURCE => windows.source = at.text(),
+        part::FINDING => push(&mut windows.findings, at.text(), at)?,
+        part::SCHEDULE => windows.schedule = schedule(&mut at)?,
+        part::GROUP => push(&mut windows.groups, group(&mut at)?, at)?,
+        part::TOTAL => {
+            let (value, enabled, running) = (at.number()?, at.number()?, at.number()?);
+            let total = EventTotal {
+                event: at.text(),
+                value,
+                enabled,
+                running,
+            };
+            push(&mut windows.totals, total, at)?;
+        }
+        part::SPAN => windows.span = Some((at.number()?, at.number()?)),
+        part::LOSS => {
+            let count = at.number()?;
+            let what = at.text();
+            push(&mut windows.losses, WindowLoss { what, count }, at)?;
+        }
+        part::BURSTS => bursts(&mut at, &mut windows.bursts)?,
+        // Of a version that adds to this one.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn push<T>(list: &mut Vec<T>, item: T, at: Values<'_>) -> Result<(), WindowsError> {
+    if list.len() >= LIST_LIMIT {
+        return Err(at.error("more parts of one kind than any recorder writes"));
+    }
+    list.push(item);
+    Ok(())
+}
+
+fn schedule(at: &mut Values<'_>) -> Result<WindowSchedule, WindowsError> {
+    let length = |at: &mut Values<'_>| {
+        let kind = at.number()?;
+        let value = at.number()?;
+        match kind {
+            0 => Ok(WindowLength::Time(value)),
+            1 => Ok(WindowLength::Count(value)),
+            _ => Err(at.error("a length is neither a time nor a count")),
+        }
+    };
+    Ok(WindowSchedule {
+        long: length(at)?,
+        short: length(at)?,
+        jitter: length(at)?,
+        batch: at.small()?,
+        settle: at.small()?,
+    })
+}
+
+fn group(at: &mut Values<'_>) -> Result<WindowGroup, WindowsError> {
+    let leader = at.small()?;
+    let drop_last = at.number()? != 0;
+    let count = at.number()?;
+    let mut members = Vec::new();
+    for _ in 0..count {
+        members.push(at.small()?);
+    }
+    Ok(WindowGroup {
+        leader,
+        members,
+        drop_last,
+    })
+}
+
+/// A block of bursts.
+fn bursts(at: &mut Values<'_>, list: &mut Vec<Burst>) -> Result<(), WindowsError> {
+    let mut last = Burst::default();
+    while !at.bytes.is_empty() {
+        // What is not changed stays.
+        let mut burst = last;
+        // Outcomes of later versions that no byte holds are not known here.
+        burst.outcome = BurstOutcome((at.number()? & 0xff) as u8);
+        let fields = at.number()?;
+        burst.armed = at.difference(last.armed)?;
+        burst.ended = at.difference(burst.armed)?;
+        burst.period = at.difference(last.period)?;
+        if fields & changed::GROUP != 0 {
+            burst.group = at.small()?;
+        }
+        if fields & changed::CPU != 0 {
+            burst.cpu = at.optional()?;
+        }
+        if fields & changed::TID != 0 {
+            burst.tid = at.optional()?;
+        }
+        if fields & changed::EXPECTED != 0 {
+            burst.expected = at.small()?;
+        }
+        burst.seen = if fields & changed::SEEN != 0 {
+            at.small()?
+        } else {
+            burst.expected
+        };
+        list.push(burst);
+        last = burst;
+    }
+    Ok(())
+}
