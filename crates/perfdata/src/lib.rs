@@ -27,8 +27,8 @@ pub use error::{DAMAGE_LIMIT, Damage, OpenError, WriteError};
 pub use events::EventDescription;
 pub use features::{
     BuildId, Burst, BurstOutcome, CacheLevel, ClockData, Compression, CpuTopology, EventTotal,
-    Feature, Features, GroupDescription, MemoryNode, NumaNode, PmuMapping, WindowGroup,
-    WindowLength, WindowLoss, WindowSchedule, Windows, WindowsEncoder, WindowsError,
+    Feature, Features, GroupDescription, MemoryNode, NumaNode, PmuMapping, WindowGroup, WindowLoss,
+    Windows, WindowsEncoder, WindowsError,
 };
 pub use kind::{FIRST_FILE_TYPE, file_type, is_file_type, record_name};
 pub use name::event_name;

@@ -7,8 +7,9 @@ mod synthetic;
 
 use dioptra_perfdata::{
     Burst, BurstOutcome, EventToWrite, EventTotal, Feature, FeaturesToWrite, PerfData, WindowGroup,
-    WindowLength, WindowLoss, WindowSchedule, Windows, WindowsEncoder, WriteOptions, Writer,
+    WindowLoss, Windows, WindowsEncoder, WriteOptions, Writer,
 };
+use dioptra_perfevents::windows::{Length, Schedule};
 use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, SampleType, event_type};
 use proptest::prelude::*;
 use std::io::Cursor;
@@ -255,13 +256,13 @@ proptest! {
         let mut windows = Windows::default();
         windows.source = text.clone();
         windows.findings = vec![text.clone(), String::new()];
-        windows.schedule = WindowSchedule {
-            long: WindowLength::Time(numbers[0]),
-            short: WindowLength::Count(numbers[1]),
-            jitter: WindowLength::Time(numbers[2]),
+        windows.schedule = Some(Schedule {
+            long: Length::Time(numbers[0]),
+            short: Length::Count(numbers[1]),
+            jitter: Length::Time(numbers[2]),
             batch: numbers[3] as u32,
-            settle: numbers[4] as u32,
-        };
+        });
+        windows.settle = numbers[4] as u32;
         windows.groups = vec![WindowGroup { leader: numbers[5] as u32, members, drop_last: every % 2 == 0 }; 2];
         windows.bursts = bursts;
         windows.totals = vec![EventTotal { event: text.clone(), value: numbers[5], enabled: numbers[6], running: numbers[7] }];

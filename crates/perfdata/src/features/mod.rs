@@ -8,8 +8,7 @@ pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_featur
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
 pub(crate) use windows::split as split_windows;
 pub use windows::{
-    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLength, WindowLoss, WindowSchedule,
-    Windows, WindowsEncoder, WindowsError,
+    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows, WindowsEncoder, WindowsError,
 };
 
 use std::collections::BTreeMap;

@@ -1,10 +1,9 @@
 //! Small recordings built byte by byte, in either byte order, with contents that are known.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use dioptra_perfdata::{
-    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLength, WindowLoss, WindowSchedule, Windows,
-};
+use dioptra_perfdata::{Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows};
 use dioptra_perfevents::ByteOrder;
+use dioptra_perfevents::windows::{Length, Schedule};
 use std::io::Write;
 
 /// Bytes in one order.
@@ -169,13 +168,13 @@ pub fn windows(bursts: u64) -> Windows {
     let mut windows = Windows::default();
     windows.source = "refresh".into();
     windows.findings = vec!["REFRESH gives as many samples as asked".into()];
-    windows.schedule = WindowSchedule {
-        long: WindowLength::Time(1_000_000),
-        short: WindowLength::Count(300),
-        jitter: WindowLength::Count(100),
+    windows.schedule = Some(Schedule {
+        long: Length::Time(1_000_000),
+        short: Length::Count(300),
+        jitter: Length::Count(100),
         batch: 4,
-        settle: 1,
-    };
+    });
+    windows.settle = 1;
     windows.groups = vec![WindowGroup {
         leader: 0,
         members: vec![1],

@@ -1,9 +1,10 @@
 //! Reading the section: any bytes give what they hold up to the first wrong one.
 
 use super::{
-    Burst, BurstOutcome, EventTotal, MAGIC, VERSION, WindowGroup, WindowLength, WindowLoss,
-    WindowSchedule, Windows, changed, part,
+    Burst, BurstOutcome, EventTotal, MAGIC, VERSION, WindowGroup, WindowLoss, Windows, changed,
+    part,
 };
+use dioptra_perfevents::windows::{Length, Schedule};
 use thiserror::Error;
 
 /// How many findings, groups, totals or losses a section may have: recorders write a handful.
@@ -126,7 +127,10 @@ fn read_part(windows: &mut Windows, tag: u64, mut at: Values<'_>) -> Result<(), 
     match tag {
         part::SOURCE => windows.source = at.text(),
         part::FINDING => push(&mut windows.findings, at.text(), at)?,
-        part::SCHEDULE => windows.schedule = schedule(&mut at)?,
+        part::SCHEDULE => {
+            windows.schedule = Some(schedule(&mut at)?);
+            windows.settle = at.small()?;
+        }
         part::GROUP => push(&mut windows.groups, group(&mut at)?, at)?,
         part::TOTAL => {
             let (value, enabled, running) = (at.number()?, at.number()?, at.number()?);
@@ -159,22 +163,21 @@ fn push<T>(list: &mut Vec<T>, item: T, at: Values<'_>) -> Result<(), WindowsErro
     Ok(())
 }
 
-fn schedule(at: &mut Values<'_>) -> Result<WindowSchedule, WindowsError> {
+fn schedule(at: &mut Values<'_>) -> Result<Schedule, WindowsError> {
     let length = |at: &mut Values<'_>| {
         let kind = at.number()?;
         let value = at.number()?;
         match kind {
-            0 => Ok(WindowLength::Time(value)),
-            1 => Ok(WindowLength::Count(value)),
+            0 => Ok(Length::Time(value)),
+            1 => Ok(Length::Count(value)),
             _ => Err(at.error("a length is neither a time nor a count")),
         }
     };
-    Ok(WindowSchedule {
+    Ok(Schedule {
         long: length(at)?,
         short: length(at)?,
         jitter: length(at)?,
         batch: at.small()?,
-        settle: at.small()?,
     })
 }
 

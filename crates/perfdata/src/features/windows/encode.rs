@@ -1,9 +1,7 @@
 //! Writing the section, all at once or as the recording goes on.
 
-use super::{
-    Burst, EventTotal, MAGIC, VERSION, WindowGroup, WindowLength, WindowLoss, WindowSchedule,
-    changed, part,
-};
+use super::{Burst, EventTotal, MAGIC, VERSION, WindowGroup, WindowLoss, changed, part};
+use dioptra_perfevents::windows::{Length, Schedule};
 
 /// Bytes of a block of bursts after which another one begins: small enough for a pipe's records.
 const BLOCK: usize = 16 << 10;
@@ -61,19 +59,19 @@ impl WindowsEncoder {
         self.part(part::FINDING, finding.as_bytes());
     }
 
-    /// The schedule.
-    pub fn schedule(&mut self, schedule: &WindowSchedule) {
+    /// The schedule, and how many windows at the start of each burst are left out of the analysis.
+    pub fn schedule(&mut self, schedule: &Schedule, settle: u32) {
         let mut content = Vec::new();
         for length in [schedule.long, schedule.short, schedule.jitter] {
             let (kind, value) = match length {
-                WindowLength::Time(nanoseconds) => (0, nanoseconds),
-                WindowLength::Count(count) => (1, count),
+                Length::Time(nanoseconds) => (0, nanoseconds),
+                Length::Count(count) => (1, count),
             };
             put(&mut content, kind);
             put(&mut content, value);
         }
         put(&mut content, schedule.batch.into());
-        put(&mut content, schedule.settle.into());
+        put(&mut content, settle.into());
         self.part(part::SCHEDULE, &content);
     }
 

@@ -20,6 +20,8 @@ pub use encode::WindowsEncoder;
 
 pub(crate) use encode::split;
 
+use dioptra_perfevents::windows::Schedule;
+
 /// The first bytes of the section.
 pub(crate) const MAGIC: &[u8; 8] = b"dioptraW";
 /// The version that is written and read.
@@ -56,8 +58,10 @@ pub struct Windows {
     pub source: String,
     /// What the probe found at the start, and why other sources were not taken: a sentence each.
     pub findings: Vec<String>,
-    /// The schedule that was asked for.
-    pub schedule: WindowSchedule,
+    /// The schedule that was asked for; `None` where that part is missing.
+    pub schedule: Option<Schedule>,
+    /// How many windows at the start of each burst are left out of the analysis.
+    pub settle: u32,
     /// Groups of counters, of which one is read in each burst. [`Burst::group`] is an index.
     pub groups: Vec<WindowGroup>,
     /// Bursts in the order in which they were written: of each thread or CPU, in that of time.
@@ -68,36 +72,6 @@ pub struct Windows {
     pub span: Option<(u64, u64)>,
     /// What got no windows and why, such as threads for which there were no descriptors.
     pub losses: Vec<WindowLoss>,
-}
-
-/// `[period_long, period_short, period_jitter, batch_count]`, and how many windows of each burst are left out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WindowSchedule {
-    /// From one burst to the next; 0 is steady sampling.
-    pub long: WindowLength,
-    /// A window.
-    pub short: WindowLength,
-    /// By how much both are varied.
-    pub jitter: WindowLength,
-    /// Windows of a burst.
-    pub batch: u32,
-    /// How many windows at the start of each burst are left out of the analysis.
-    pub settle: u32,
-}
-
-/// A length of windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum WindowLength {
-    /// Nanoseconds.
-    Time(u64),
-    /// So many of the leader's events.
-    Count(u64),
-}
-
-impl Default for WindowLength {
-    fn default() -> Self {
-        WindowLength::Count(0)
-    }
 }
 
 /// Counters that were read together.
@@ -215,7 +189,9 @@ impl Windows {
         let mut encoder = WindowsEncoder::new();
         encoder.source(&self.source);
         self.findings.iter().for_each(|text| encoder.finding(text));
-        encoder.schedule(&self.schedule);
+        if let Some(schedule) = &self.schedule {
+            encoder.schedule(schedule, self.settle);
+        }
         self.groups.iter().for_each(|group| encoder.group(group));
         self.bursts.iter().for_each(|burst| encoder.burst(burst));
         self.totals.iter().for_each(|total| encoder.total(total));
