@@ -1,0 +1,79 @@
+//! What `info.json` says.
+
+use crate::journal::ClockPair;
+use serde::{Deserialize, Serialize};
+
+/// What was traced, when and where. Unknown fields are passed over by readers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// The version of this object; 1.
+    pub schema: u32,
+    /// The version of chunks, records and tables: [`dioptra_tracelayout::VERSION`].
+    pub layout: u16,
+    /// The program that recorded, with its version.
+    pub recorder: String,
+    /// The command and its arguments; bytes that are no UTF-8 are replaced.
+    pub command: Vec<String>,
+    /// Where it was started.
+    pub folder: String,
+    /// The options that decided what was recorded, as they were given.
+    pub options: Vec<String>,
+    /// The wall clock at the start, in nanoseconds since 1970.
+    pub started_realtime: u64,
+    /// The clock of the records.
+    pub clock: Clock,
+    /// The machine.
+    pub host: Host,
+    /// How it ended; missing while it is recorded, or if the recorder was killed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+}
+
+/// The clock of the records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// `tsc`, the time stamp counter, or `monotonic`, `CLOCK_MONOTONIC` in nanoseconds.
+    pub source: String,
+    /// How many bits of its readings records leave out.
+    pub shift: u8,
+    /// The first pair of readings.
+    pub start: ClockPair,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The CPU's model.
+    pub cpu: String,
+    /// How many CPUs are online.
+    pub cpus: u32,
+}
+
+/// How a recording ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ending {
+    /// The last pair of readings.
+    pub clock: ClockPair,
+    /// The command's exit status, 128 plus the signal if it was killed; missing if it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<i32>,
+    /// The signal that killed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How many chunks were written.
+    pub chunks: u64,
+    /// Bytes of `records`.
+    pub bytes: u64,
+    /// How many records were lost; in streams they are counted where they are missing.
+    pub lost: u64,
+    /// Calls in signal handlers that were not recorded, since they interrupted the tracer itself.
+    pub missed_in_handlers: u64,
+    /// Calls that were not recorded for want of memory for the shadow stack.
+    pub missed_no_memory: u64,
+    /// Chunks that `--last` threw away as too old.
+    pub discarded_chunks: u64,
+}

@@ -1,0 +1,302 @@
+//! Writes the files of a trace.
+
+use crate::{Info, JournalEntry};
+use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS};
+use dioptra_tracelayout::{ChunkHeader, FunctionEntry, chunk};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a file of the trace could not be written.
+#[derive(Debug, Error)]
+#[error("{}: {source}; what was written before can be read", .path.display())]
+pub struct WriteError {
+    /// The file.
+    pub path: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// A trace that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    folder: PathBuf,
+    journal: File,
+    functions: File,
+    names: File,
+    records: File,
+    next_function: u32,
+    names_size: u64,
+    records_size: u64,
+    chunks: u64,
+}
+
+impl Writer {
+    /// Makes the directory `folder`; one that is there already becomes `FOLDER.old`, in place of an older one.
+    ///
+    /// Something there that is not a trace is left alone, and is an error.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| WriteError { path, source }
+        };
+        if folder.symlink_metadata().is_ok() {
+            let is_empty = fs::read_dir(folder)
+                .map_err(failed(folder))?
+                .next()
+                .is_none();
+            if !is_empty {
+                if !folder.join(INFO).exists() {
+                    let error = io::Error::new(
+                        io::ErrorKind::AlreadyExists,
+                        "exists and is no trace; give another directory with -d",
+                    );
+                    return Err(failed(folder)(error));
+                }
+                let mut old = folder.as_os_str().to_owned();
+                old.push(".old");
+                let old = PathBuf::from(old);
+                if old.join(INFO).exists() {
+                    fs::remove_dir_all(&old).map_err(failed(&old))?;
+                }
+                fs::rename(folder, &old).map_err(failed(&old))?;
+            }
+        }
+        fs::create_dir_all(folder).map_err(failed(folder))?;
+        let create = |name: &str| {
+            let path = folder.join(name);
+            File::create(&path).map_err(failed(&path))
+        };
+        let mut writer = Writer {
+            journal: create(JOURNAL)?,
+            functions: create(FUNCTIONS)?,
+            names: create(NAMES)?,
+            records: create(RECORDS)?,
+            folder: folder.to_owned(),
+            next_function: 0,
+            names_size: 0,
+            records_size: 0,
+            chunks: 0,
+        };
+        writer.info(info)?;
+        writer.functions(&[FunctionEntry::NONE])?;
+        Ok(writer)
+    }
+
+    /// Where it is written.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Writes `info.json`, in place of the one before.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn info(&mut self, info: &Info) -> Result<(), WriteError> {
+        let path = self.folder.join(INFO);
+        let new = self.folder.join(".info.json.new");
+        let write = || {
+            let mut text = serde_json::to_vec_pretty(info)?;
+            text.push(b'\n');
+            fs::write(&new, text)?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|source| WriteError { path, source })
+    }
+
+    /// Adds a line to the journal.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn journal(&mut self, entry: &JournalEntry) -> Result<(), WriteError> {
+        let result = serde_json::to_vec(entry)
+            .map_err(io::Error::from)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                self.journal.write_all(&line)
+            });
+        result.map_err(|source| self.failed(JOURNAL, source))
+    }
+
+    /// The id that the next function gets.
+    pub fn next_function(&self) -> u32 {
+        self.next_function
+    }
+
+    /// Adds functions; the first gets the id [`Writer::next_function`], the others follow.
+    ///
+    /// # Errors
+    /// [`WriteError`], also if there are more than 32-bit ids can count.
+    pub fn functions(&mut self, entries: &[FunctionEntry]) -> Result<(), WriteError> {
+        let next = u32::try_from(entries.len())
+            .ok()
+            .and_then(|count| self.next_function.checked_add(count))
+            .ok_or_else(|| self.failed(FUNCTIONS, io::Error::other("too many functions")))?;
+        let bytes: Vec<u8> = entries.iter().flat_map(FunctionEntry::to_bytes).collect();
+        self.functions
+            .write_all(&bytes)
+            .map_err(|source| self.failed(FUNCTIONS, source))?;
+        self.next_function = next;
+        Ok(())
+    }
+
+    /// Adds text to `names` and returns where it begins.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn names(&mut self, text: &[u8]) -> Result<u64, WriteError> {
+        self.names
+            .write_all(text)
+            .map_err(|source| self.failed(NAMES, source))?;
+        let start = self.names_size;
+        self.names_size += text.len() as u64;
+        Ok(start)
+    }
+
+    /// Adds a chunk: the header with the size that `body` gives it, and `body`, everything behind the header (listed
+    /// calls and records), which is filled up with zeroes to a multiple of 8 bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn chunk(&mut self, mut header: ChunkHeader, body: &[u8]) -> Result<(), WriteError> {
+        let size = (chunk::HEADER_SIZE + body.len()).next_multiple_of(8);
+        let padding = size - chunk::HEADER_SIZE - body.len();
+        header.size = u32::try_from(size)
+            .map_err(|_| self.failed(RECORDS, io::Error::other("a chunk that is too large")))?;
+        let parts = [&header.to_bytes()[..], body, &[0; 8][..padding]];
+        write_all_vectored(&mut self.records, parts)
+            .map_err(|source| self.failed(RECORDS, source))?;
+        self.records_size += size as u64;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    /// How many bytes `records` has.
+    pub fn records_size(&self) -> u64 {
+        self.records_size
+    }
+
+    /// How many chunks were written.
+    pub fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    fn failed(&self, file: &str, source: io::Error) -> WriteError {
+        WriteError {
+            path: self.folder.join(file),
+            source,
+        }
+    }
+}
+
+/// One system call as a rule.
+fn write_all_vectored(file: &mut File, parts: [&[u8]; 3]) -> io::Result<()> {
+    let mut slices = parts.map(io::IoSlice::new);
+    let mut rest = &mut slices[..];
+    while rest.iter().any(|slice| !slice.is_empty()) {
+        match file.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => io::IoSlice::advance_slices(&mut rest, n),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, ClockPair, Host};
+    use dioptra_tracelayout::chunk::Chunk;
+    use dioptra_tracelayout::{FunctionKind, VERSION};
+
+    fn info() -> Info {
+        Info {
+            schema: 1,
+            layout: VERSION,
+            recorder: "dioptra 0".into(),
+            command: vec!["true".into()],
+            folder: "/".into(),
+            options: Vec::new(),
+            started_realtime: 1,
+            clock: Clock {
+                source: "tsc".into(),
+                shift: 2,
+                start: ClockPair {
+                    ticks: 1,
+                    monotonic: 2,
+                },
+            },
+            host: Host::default(),
+            ending: None,
+        }
+    }
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        for _ in 0..3 {
+            let mut writer = Writer::create(&folder, &info()).unwrap();
+            assert_eq!(writer.next_function(), 1);
+            let name = writer.names(b"puts").unwrap();
+            let entry = FunctionEntry {
+                module: 0,
+                kind: FunctionKind::LibraryCall,
+                method: 7,
+                place: name,
+                size: 4,
+            };
+            writer.functions(&[entry, entry]).unwrap();
+            assert_eq!(writer.next_function(), 3);
+            let note = JournalEntry::Note {
+                time: 5,
+                text: "a\nb".into(),
+            };
+            writer.journal(&note).unwrap();
+            writer
+                .journal(&JournalEntry::Clock(info().clock.start))
+                .unwrap();
+            let header = ChunkHeader {
+                magic: chunk::MAGIC,
+                version: VERSION,
+                ..ChunkHeader::default()
+            };
+            writer.chunk(header, &[3, 0]).unwrap();
+            writer.chunk(header, &[]).unwrap();
+            let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
+            let lines: Vec<JournalEntry> = journal
+                .lines()
+                .map(|line| serde_json::from_str(line).unwrap())
+                .collect();
+            assert_eq!(lines[0], note);
+            assert_eq!(lines.len(), 2);
+            let records = fs::read(folder.join(RECORDS)).unwrap();
+            assert_eq!(records.len() as u64, writer.records_size());
+            let first = Chunk::parse(&records).unwrap();
+            assert_eq!(
+                (first.header.size, first.records),
+                (72, &[3, 0, 0, 0, 0, 0, 0, 0][..])
+            );
+            let second = Chunk::parse(&records[72..]).unwrap();
+            assert_eq!(second.header.size, 64);
+            let read: Info = serde_json::from_slice(&fs::read(folder.join(INFO)).unwrap()).unwrap();
+            assert_eq!(read, info());
+        }
+        assert!(parent.path().join("t.old").join(INFO).exists());
+    }
+
+    #[test]
+    fn what_is_no_trace_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        fs::write(parent.path().join("letter"), "dear").unwrap();
+        let error = Writer::create(parent.path(), &info()).unwrap_err();
+        assert!(error.to_string().contains("no trace"), "{error}");
+        assert!(parent.path().join("letter").exists());
+    }
+}

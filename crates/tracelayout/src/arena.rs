@@ -1,0 +1,164 @@
+//! The memory that traced processes share with their recorder: a header, the states of chunks, and the chunks.
+//!
+//! It is one memfd that the recorder creates and all traced processes map (forked children inherit it), so that a
+//! process needs no descriptor while it runs and nothing is lost when it is killed.
+//!
+//! A chunk is [`FREE`] (and zero), then [`BUSY`] while one thread fills it, then [`FULL`] until the recorder has written
+//! it, zeroed it and made it free again. Threads take the free chunk with the lowest number, so that the same memory is
+//! used again and again. The recorder takes busy chunks from threads that are gone.
+//!
+//! The file is sparse: [`Arena::budget`] bounds how many chunks may wait for the recorder, so memory is at most
+//! `(budget + threads) * chunk_size`, and a little.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The first word of an arena.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"DioArena");
+/// Where the chunks' states begin.
+pub const STATES_OFFSET: usize = 4096;
+/// The most chunks an arena has.
+pub const MAX_CHUNKS: usize = 1 << 14;
+
+/// A chunk's state: nobody's, and zero.
+pub const FREE: u32 = 0;
+/// A chunk's state: a thread fills it.
+pub const BUSY: u32 = 1;
+/// A chunk's state: closed, for the recorder.
+pub const FULL: u32 = 2;
+
+/// [`Arena::on_full`]: a thread waits until the recorder has made room.
+pub const BLOCK: u32 = 0;
+/// [`Arena::on_full`]: a thread goes on, and its records are counted but lost.
+pub const DROP: u32 = 1;
+
+/// The header.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Arena {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// Bytes in a chunk, a multiple of the page size.
+    pub chunk_size: u32,
+    /// How many chunks there are, at most [`MAX_CHUNKS`].
+    pub chunk_count: u32,
+    /// How many chunks may be full at a time.
+    pub budget: u32,
+    /// What a thread does when too many are full: [`BLOCK`] or [`DROP`].
+    pub on_full: u32,
+    /// How many bits of the clock's readings records leave out.
+    pub shift: u32,
+    /// The recorder, which a waiting thread checks to be alive.
+    pub recorder: u32,
+    /// Not 0: record no more.
+    pub stop: AtomicU32,
+    /// The number of the next stream, from 1.
+    pub next_stream: AtomicU32,
+    /// How many chunks are full.
+    pub full: AtomicU32,
+    /// Goes up with each chunk that becomes full; the recorder waits on it (futex).
+    pub filled: AtomicU32,
+    /// Goes up with each chunk that becomes free; threads wait on it (futex).
+    pub freed: AtomicU32,
+    /// How many threads wait for a free chunk.
+    pub waiting: AtomicU32,
+    /// Records that were lost at the ends of streams, where no later chunk tells.
+    pub lost: AtomicU64,
+    /// Calls in signal handlers that interrupted the tracer itself and so were not recorded.
+    pub missed_in_handlers: AtomicU64,
+    /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
+    pub missed_no_memory: AtomicU64,
+}
+
+impl Arena {
+    /// Where the chunks begin.
+    pub const fn chunks_offset(chunk_count: usize) -> usize {
+        (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
+    }
+
+    /// The size of the whole arena in bytes.
+    pub const fn size(chunk_size: usize, chunk_count: usize) -> usize {
+        Self::chunks_offset(chunk_count) + chunk_size * chunk_count
+    }
+
+    /// Whether the sizes make sense and fit `bytes` of memory.
+    pub fn is_valid(&self, bytes: usize) -> bool {
+        let (size, count) = (self.chunk_size as usize, self.chunk_count as usize);
+        self.magic == MAGIC
+            && self.version == u32::from(crate::VERSION)
+            && size.is_multiple_of(4096)
+            && (4096..=crate::chunk::MAX_CHUNK).contains(&size)
+            && (1..=MAX_CHUNKS).contains(&count)
+            && Self::size(size, count) <= bytes
+    }
+
+    /// Takes the first free chunk, unless too many are full.
+    pub fn take(&self, states: &[AtomicU32]) -> Option<usize> {
+        if self.full.load(Ordering::Relaxed) >= self.budget {
+            return None;
+        }
+        states.iter().position(|state| {
+            state.load(Ordering::Relaxed) == FREE
+                && state
+                    .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+        })
+    }
+
+    /// Hands a chunk to the recorder, who then has to be woken (futex on [`Arena::filled`]).
+    pub fn hand_over(&self, state: &AtomicU32) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+        state.store(FULL, Ordering::Release);
+        self.filled.fetch_add(1, Ordering::Release);
+    }
+
+    /// Makes a zeroed chunk free; `was_full` if it was handed over. Waiting threads then have to be woken (futex on
+    /// [`Arena::freed`]) if [`Arena::waiting`] is not 0.
+    pub fn free(&self, state: &AtomicU32, was_full: bool) {
+        state.store(FREE, Ordering::Release);
+        if was_full {
+            self.full.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.freed.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_goes_round() {
+        let arena = Arena {
+            magic: MAGIC,
+            version: u32::from(crate::VERSION),
+            chunk_size: 65536,
+            chunk_count: 3,
+            budget: 1,
+            on_full: BLOCK,
+            shift: 2,
+            recorder: 1,
+            stop: AtomicU32::new(0),
+            next_stream: AtomicU32::new(1),
+            full: AtomicU32::new(0),
+            filled: AtomicU32::new(0),
+            freed: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            lost: AtomicU64::new(0),
+            missed_in_handlers: AtomicU64::new(0),
+            missed_no_memory: AtomicU64::new(0),
+        };
+        assert!(arena.is_valid(Arena::size(65536, 3)));
+        assert!(!arena.is_valid(Arena::size(65536, 3) - 1));
+        let states = [const { AtomicU32::new(FREE) }; 3];
+        assert_eq!(arena.take(&states), Some(0));
+        assert_eq!(arena.take(&states), Some(1));
+        arena.hand_over(&states[0]);
+        assert_eq!(arena.take(&states), None, "the budget is spent");
+        arena.free(&states[0], true);
+        assert_eq!(arena.take(&states), Some(0));
+        assert_eq!(arena.take(&states), Some(2));
+        assert_eq!(arena.take(&states), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Names of the files of a trace, and the table of functions.
+
+/// What was traced.
+pub const INFO: &str = "info.json";
+/// What happened beside the calls.
+pub const JOURNAL: &str = "journal.jsonl";
+/// The table of functions.
+pub const FUNCTIONS: &str = "functions";
+/// Names of library calls.
+pub const NAMES: &str = "names";
+/// The calls.
+pub const RECORDS: &str = "records";
+/// The default name of the directory.
+pub const DEFAULT: &str = "dioptra.trace";
+
+/// What an id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FunctionKind {
+    /// Nothing: id 0, and ids of a block that were not used.
+    None = 0,
+    /// A function of a module: `place` is its *file offset* in the module, `size` its size in bytes (0: not known).
+    Function = 1,
+    /// A call of another module's function through the module's table of addresses: `place` is where the function's
+    /// name begins in the file `names`, `size` the name's length in bytes.
+    LibraryCall = 2,
+    /// Code that belongs to no module: `place` is its absolute address, `module` the number of the process in the
+    /// journal.
+    Address = 3,
+}
+
+/// The size of an entry in bytes.
+pub const FUNCTION_ENTRY_SIZE: usize = 24;
+
+/// An entry of the table of functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionEntry {
+    /// The module's number in the journal.
+    pub module: u32,
+    /// What it is.
+    pub kind: FunctionKind,
+    /// How its calls are found: a [`Method`](crate::message::Method).
+    pub method: u8,
+    /// See [`FunctionKind`].
+    pub place: u64,
+    /// See [`FunctionKind`].
+    pub size: u32,
+}
+
+impl FunctionEntry {
+    /// Of the id 0.
+    pub const NONE: FunctionEntry = FunctionEntry {
+        module: 0,
+        kind: FunctionKind::None,
+        method: 0,
+        place: 0,
+        size: 0,
+    };
+
+    /// The entry's bytes.
+    pub fn to_bytes(&self) -> [u8; FUNCTION_ENTRY_SIZE] {
+        let mut bytes = [0; FUNCTION_ENTRY_SIZE];
+        bytes[..4].copy_from_slice(&self.module.to_le_bytes());
+        bytes[4] = self.kind as u8;
+        bytes[5] = self.method;
+        bytes[8..16].copy_from_slice(&self.place.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.size.to_le_bytes());
+        bytes
+    }
+
+    /// The entry in these bytes; an unknown kind is [`FunctionKind::None`].
+    pub fn from_bytes(bytes: &[u8; FUNCTION_ENTRY_SIZE]) -> FunctionEntry {
+        let u32_at = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        FunctionEntry {
+            module: u32_at(0),
+            kind: match bytes[4] {
+                1 => FunctionKind::Function,
+                2 => FunctionKind::LibraryCall,
+                3 => FunctionKind::Address,
+                _ => FunctionKind::None,
+            },
+            method: bytes[5],
+            place: u64::from(u32_at(8)) | u64::from(u32_at(12)) << 32,
+            size: u32_at(16),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_as_it_was_written() {
+        let entry = FunctionEntry {
+            module: 7,
+            kind: FunctionKind::LibraryCall,
+            method: 2,
+            place: 1 << 40 | 5,
+            size: 9,
+        };
+        assert_eq!(FunctionEntry::from_bytes(&entry.to_bytes()), entry);
+        assert_eq!(
+            FunctionEntry::from_bytes(&[0; FUNCTION_ENTRY_SIZE]),
+            FunctionEntry::NONE
+        );
+    }
+}

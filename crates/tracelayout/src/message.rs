@@ -1,0 +1,248 @@
+//! What a traced process and its recorder say to each other, over a stream socket.
+//!
+//! The socket is an abstract one, whose name is in the environment variable [`SOCKET`], so that a changed root folder
+//! does not hide it. The process connects when it starts, and again when it has loaded modules; no descriptor stays
+//! open. It says [`Hello`]; the recorder answers [`Welcome`], to a starting process with the descriptor of the
+//! [arena](crate::arena). Then the process says [`Next`] (and how the step before went) and the recorder answers with
+//! the next [`Step`], until one is [`StepKind::Done`].
+//!
+//! A step makes calls of one module's functions traceable: the recorder has analysed the module and made a *pool*, a small
+//! ELF file with a thunk for each probe site, linked for one address near the module. The process loads it
+//! (`dlopen` of the descriptor), checks where it lies, and then writes the [`Patch`]es.
+//!
+//! Both ends run on one machine, from one build: messages are the structs' memory, and a version guards them.
+
+/// The environment variable that holds the name of the recorder's socket (abstract, without its leading zero byte).
+pub const SOCKET: &str = "DIOPTRA_TRACE_SOCKET";
+
+/// How calls of a function are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Method {
+    /// Space that `-fpatchable-function-entry` left at the function's entry.
+    Patchable = 1,
+    /// A call of `__fentry__` at the function's entry, or the space for one.
+    Fentry = 2,
+    /// A call of `mcount` behind the function's prologue: the entry is patched like a plain function's.
+    Mcount = 3,
+    /// The first instructions moved elsewhere.
+    Plain = 4,
+    /// Calls of `__cyg_profile_func_enter` and `…_exit`.
+    Cygprof = 5,
+    /// An XRay sled.
+    Xray = 6,
+    /// A stub of the procedure linkage table.
+    Plt = 7,
+}
+
+impl Method {
+    /// All, in the order of their numbers.
+    pub const ALL: [Method; 7] = [
+        Method::Patchable,
+        Method::Fentry,
+        Method::Mcount,
+        Method::Plain,
+        Method::Cygprof,
+        Method::Xray,
+        Method::Plt,
+    ];
+
+    /// Its name, as users and files know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::Patchable => "patchable",
+            Method::Fentry => "fentry",
+            Method::Mcount => "mcount",
+            Method::Plain => "plain",
+            Method::Cygprof => "cygprof",
+            Method::Xray => "xray",
+            Method::Plt => "plt",
+        }
+    }
+}
+
+/// Where things of the runtime are in the process, which generated code refers to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuntimeAddresses {
+    /// Of the thread's block, from the thread pointer (x86-64: `%fs`). See [`thread`].
+    pub thread_block: i64,
+    /// The head of the list of [thread records](thread).
+    pub threads: u64,
+    /// A personality routine for the frames of thunks.
+    pub personality: u64,
+    /// Jumped to by a hook of an entry that can't go on by itself.
+    pub enter_slow: u64,
+    /// Jumped to by a hook of an exit that can't go on by itself.
+    pub exit_slow: u64,
+    /// The functions for `-finstrument-functions`.
+    pub cyg_enter: u64,
+    /// The same.
+    pub cyg_exit: u64,
+    /// What takes the place of the C library's `execve`; 0 if there is none.
+    pub execve: u64,
+    /// What is called when modules were loaded or unloaded; 0 if there is none.
+    pub modules_changed: u64,
+}
+
+/// Why a process connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Reason {
+    /// It has begun to execute a program.
+    Start = 1,
+    /// It has loaded modules.
+    Modules = 2,
+}
+
+/// The first message of a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Hello {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// A [`Reason`].
+    pub reason: u32,
+    /// Its own id, as it sees it.
+    pub pid: u32,
+    /// The connecting thread's.
+    pub tid: u32,
+    /// Of its runtime.
+    pub addresses: RuntimeAddresses,
+}
+
+/// The recorder's answer.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Welcome {
+    /// [`crate::VERSION`].
+    pub version: u32,
+    /// 0 if all is well; else the process is not traced.
+    pub refused: u32,
+    /// The arena's size in bytes; its descriptor comes with this message if the reason was a start.
+    pub arena_size: u64,
+    /// The process as the recorder calls it.
+    pub pid: u32,
+    /// Always 0.
+    pub reserved: u32,
+}
+
+/// The process asks for a step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Next {
+    /// How the last one went, an [`Applied`].
+    pub applied: u32,
+    /// What the system said about it (errno), or 0.
+    pub error: u32,
+}
+
+/// How a step went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Applied {
+    /// There was none.
+    Nothing = 0,
+    /// Done.
+    Done = 1,
+    /// The pool could not be loaded.
+    NoPool = 2,
+    /// The pool was loaded elsewhere.
+    Misplaced = 3,
+    /// The code could not be made writable.
+    NoPatch = 4,
+}
+
+/// What a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum StepKind {
+    /// There are no more.
+    Done = 0,
+    /// Load the pool of the first descriptor, apply the patches of the second.
+    Module = 1,
+}
+
+/// A step.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// A [`StepKind`].
+    pub kind: u32,
+    /// How many [`Patch`]es the second descriptor holds.
+    pub patches: u32,
+    /// Where the pool must lie.
+    pub pool_address: u64,
+    /// How large it is in memory.
+    pub pool_size: u64,
+}
+
+/// The most bytes that a patch writes.
+pub const PATCH_SIZE: usize = 16;
+
+/// Bytes to be written. Patches are sorted by address and do not overlap.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// Where.
+    pub address: u64,
+    /// How many.
+    pub length: u8,
+    /// The memory's protection, as `mprotect` wants it, before and after.
+    pub protection: u8,
+    /// Always 0.
+    pub reserved: [u8; 6],
+    /// What.
+    pub bytes: [u8; PATCH_SIZE],
+}
+
+/// What generated code knows of a thread: offsets in its *block* (thread-local), its *cursor* and its *record*.
+///
+/// The block, 64 bytes of thread-local memory, points to the record. The cursor lies a page in front of the record, in a
+/// page that a forked child finds zeroed, so that it begins a stream of its own. The shadow stack follows the record.
+pub mod thread {
+    /// In the block: the address of the thread's record.
+    pub const BLOCK_RECORD: i64 = 0;
+    /// In the block: the stack pointer of the hook that is at work, or 0.
+    pub const BLOCK_BUSY: i64 = 8;
+
+    /// In the cursor: where the next record goes.
+    pub const CURSOR_NEXT: i64 = -4096;
+    /// In the cursor: the last place where a record may begin.
+    pub const CURSOR_END: i64 = -4096 + 8;
+    /// In the cursor: the tick of the last record.
+    pub const CURSOR_TIME: i64 = -4096 + 16;
+
+    /// In the record: the address of the shadow stack's innermost entry.
+    pub const RECORD_TOP: i64 = 0;
+    /// In the record: the last address that may become the innermost entry's.
+    pub const RECORD_LIMIT: i64 = 8;
+    /// In the record: the next record in the list, or 0.
+    pub const RECORD_NEXT: i64 = 16;
+
+    /// In an entry: the return address.
+    pub const ENTRY_RETURN: i64 = 0;
+    /// In an entry: where it lay.
+    pub const ENTRY_SLOT: i64 = 8;
+    /// In an entry: the function id, shifted left by 16 if that fits 32 bits (see [`ENTRY_LARGE`]).
+    pub const ENTRY_FUNCTION: i64 = 16;
+    /// In an entry: flags.
+    pub const ENTRY_FLAGS: i64 = 20;
+    /// In an entry: for whoever decides what is recorded.
+    pub const ENTRY_SPARE: i64 = 24;
+    /// The size of an entry.
+    pub const ENTRY_SIZE: i64 = 32;
+
+    /// A flag: entered by a tail call; the entry below has the same slot, and this one's return address is its thunk.
+    pub const ENTRY_TAIL: u32 = 1;
+    /// A flag: the function id is not shifted.
+    pub const ENTRY_LARGE: u32 = 2;
+    /// A flag: entered by a hook that does not replace return addresses (`-finstrument-functions`).
+    pub const ENTRY_NO_RETURN: u32 = 4;
+
+    /// The slot of the entry below all others: larger than all addresses.
+    pub const NO_SLOT: u64 = u64::MAX;
+    /// How many bytes of a chunk stay free behind [`CURSOR_END`]: room for the largest record of the hot path, and for
+    /// what has to be said when a chunk is closed.
+    pub const MARGIN: usize = 64;
+}
