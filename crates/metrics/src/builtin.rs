@@ -34,7 +34,7 @@ impl Builtin {
 
 macro_rules! builtins {
     ($($name:literal),* $(,)?) => {
-        static BUILTINS: [Builtin; 12] = [
+        static BUILTINS: [Builtin; 14] = [
             $(Builtin::new($name, include_str!(concat!("../data/", $name, ".toml")))),*
         ];
     };
@@ -51,6 +51,8 @@ builtins![
     "hsw-ep",
     "sapphire-rapids",
     "zen4",
+    "neoverse-n1",
+    "neoverse-n2",
     "neoverse-v1",
     "neoverse-v2",
 ];
@@ -159,7 +161,9 @@ mod tests {
                 .iter()
                 .map(|e| RecordedEvent::named(&e.name))
                 .collect();
-            let bound = set.bind(&recorded, &Environment::new());
+            // Some formulas ask which revision of a CPU it is.
+            let environment = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
+            let bound = set.bind(&recorded, &environment);
             let counts: Vec<Count> = (0..recorded.len())
                 .map(|i| Count::sampled(1000 + i as u64, (1_000_000 + 1000 * i) as u64, 1.0))
                 .collect();
@@ -212,6 +216,8 @@ mod tests {
             ("AuthenticAMD,25,17,1", Some("zen4")),
             ("AuthenticAMD,25,97,2", Some("zen4")),
             ("AuthenticAMD,25,33,0", None),
+            ("0x00000000413fd0c1", Some("neoverse-n1")),
+            ("0x00000000410fd490", Some("neoverse-n2")),
             ("0x00000000411fd401", Some("neoverse-v1")),
             ("0x00000000410fd4f1", Some("neoverse-v2")),
             ("GenuineIntel,6,167,1", None),

@@ -264,6 +264,8 @@ fn groups_fit_their_counters_and_keep_formulas_together() {
         "hsw-ep",
         "sapphire-rapids",
         "zen4",
+        "neoverse-n1",
+        "neoverse-n2",
         "neoverse-v1",
         "neoverse-v2",
     ] {
@@ -299,10 +301,45 @@ fn groups_fit_their_counters_and_keep_formulas_together() {
         }
     }
     // Arm's six counters hold the first level at once.
-    let split = MetricSet::named("neoverse-v2")
-        .expect("shipped")
-        .split_groups(6);
-    assert_eq!(split.apart, [] as [String; 0]);
+    for name in ["neoverse-n2", "neoverse-v2"] {
+        let set = MetricSet::named(name).expect("shipped");
+        assert_eq!(set.split_groups(6).apart, [] as [String; 0], "{name}");
+    }
+}
+
+/// Neoverse N2 before r0p3 counts one stalled slot too many in each cycle.
+#[test]
+fn slots_of_an_n2_depend_on_its_revision() {
+    let set = MetricSet::named("neoverse-n2").expect("shipped");
+    let counts = [
+        ("CPU_CYCLES", Count::exact(1000.0)),
+        ("STALL_SLOT", Count::exact(2500.0)),
+        ("STALL_SLOT_FRONTEND", Count::exact(1500.0)),
+        ("STALL_SLOT_BACKEND", Count::exact(1000.0)),
+        ("BR_MIS_PRED", Count::exact(10.0)),
+        ("OP_RETIRED", Count::exact(2400.0)),
+        ("OP_SPEC", Count::exact(3000.0)),
+    ];
+    // Of 5000 slots 2500 are stalled, or 1500, 1500 of them by the front end, or 500; four fifths of the others
+    // retire; a mispredicted branch costs four cycles, one of which the front end lost, three the back end.
+    for (midr, retiring, frontend, bad) in [
+        ("0x00000000410fd490", 56.0, 9.0, 18.0),
+        ("0x00000000410fd492", 56.0, 9.0, 18.0),
+        ("0x00000000410fd493", 40.0, 29.0, 14.0),
+    ] {
+        let cpu = Environment::new().with_cpu(CpuId::parse(midr));
+        for (column, expected) in [
+            ("retiring", retiring),
+            ("frontend_bound", frontend),
+            ("bad_speculation", bad),
+            ("backend_bound", 17.0),
+        ] {
+            let value = cell(set, column, &counts, &cpu).value().expect("a value");
+            assert!((value - expected).abs() < 1e-9, "{midr} {column}: {value}");
+        }
+    }
+    let unknown = cell(set, "retiring", &counts, &Environment::new());
+    assert!(matches!(unknown, Cell::Missing(names) if names[..] == ["the CPU's id"]));
 }
 
 #[test]

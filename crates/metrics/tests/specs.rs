@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use dioptra_metrics::{Environment, NeededEvent, RecordedEvent, builtin};
+use dioptra_metrics::{CpuId, Environment, NeededEvent, RecordedEvent, builtin};
 use dioptra_perfevents::names::pmu::PmuDirectory;
 use dioptra_perfevents::parse_events_with;
 
@@ -80,7 +80,8 @@ fn every_shipped_event_can_be_asked_for() {
             recorded.push(RecordedEvent::named(&parsed.name));
         }
         // A profile of them feeds every column that the set can feed.
-        let bound = set.bind(&recorded, &Environment::new());
+        let cpu = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
+        let bound = set.bind(&recorded, &cpu);
         assert_eq!(bound.notes(), [], "{}", b.name);
         let unknown: Vec<String> = set
             .needed_events()

@@ -1,6 +1,8 @@
 //! `cargo xtask bench analyze`: what a whole analysis takes beside a plain report of the same file, how soon a second
 //! question is answered, and what the code of the hottest functions takes beside `perf annotate`.
 
+mod annotate;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -13,9 +15,7 @@ use super::{build, build_dioptra, find_perf, save, version};
 
 /// CPU-seconds for a MB that Gooda takes on a flat profile of one process.
 const GOODA: f64 = 0.036;
-/// How many functions perf annotates, each in a run of its own.
-const PERFS_FUNCTIONS: usize = 3;
-/// How many functions dioptra disassembles.
+/// How many of the hottest functions are disassembled.
 const FUNCTIONS: usize = 500;
 
 /// What to measure, on what.
@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Take this profile instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["size", "kinds", "quick"])]
     input: Option<PathBuf>,
-    /// Leave perf out
+    /// Leave perf annotate out
     #[arg(long)]
     no_peers: bool,
 }
@@ -123,10 +123,20 @@ impl AnalyzeBench {
         let questions = self.questions(file)?;
         let functions = FUNCTIONS.to_string();
         let code = self.ask(&["code", file, &functions, "2"])?;
+        let one = self.ask(&["code", file, &functions, "1"])?;
         println!(
-            "code: {} functions in {} modules, {} instructions, {} with a line: {} ms on two threads",
-            code["functions"], code["modules"], code["instructions"], code["with_line"], code["ms"]
+            "code: {} functions in {} modules, {} instructions, {} with a line: {} ms on two threads, {} on one",
+            code["functions"],
+            code["modules"],
+            code["instructions"],
+            code["with_line"],
+            code["ms"],
+            one["ms"]
         );
+        let peer = match self.peers {
+            true => annotate::peer(&self.perf, file, FUNCTIONS, one["ms"].as_f64())?,
+            false => Value::Null,
+        };
         Ok(json!({
             "name": name,
             "path": input.path,
@@ -137,7 +147,8 @@ impl AnalyzeBench {
             "tree": tree,
             "questions": questions,
             "code": code,
-            "perf_annotate": if self.peers { self.perfs_code(file)? } else { Value::Null },
+            "code_on_one_thread": one,
+            "perf_annotate": peer,
         }))
     }
 
@@ -182,45 +193,5 @@ impl AnalyzeBench {
             );
         }
         Ok(best.into())
-    }
-
-    /// What `perf annotate` takes for one function, which is dominated by reading the file.
-    fn perfs_code(&self, file: &str) -> Result<Value> {
-        let output = Command::new(&self.dioptra)
-            .args(["report", "-i", file, "--format", "json", "--limit", "200"])
-            .stdin(Stdio::null())
-            .output()
-            .context("dioptra report")?;
-        let table: Value = serde_json::from_slice(&output.stdout).context("dioptra report")?;
-        let columns = table["columns"].as_array().context("columns")?;
-        let at = |id: &str| columns.iter().position(|column| column["id"] == id);
-        let (module, function) = (
-            at("module").context("module")?,
-            at("function").context("function")?,
-        );
-        let mut results = Vec::new();
-        let rows = table["rows"].as_array().context("rows")?;
-        let named = rows.iter().filter_map(|row| {
-            let name = |at: usize| row["cells"][at].as_str();
-            Some((name(module)?, name(function)?))
-        });
-        let of_files =
-            named.filter(|(module, name)| !module.starts_with('[') && !name.starts_with('['));
-        println!("perf annotate, each function by itself:");
-        for (module, function) in of_files.take(PERFS_FUNCTIONS) {
-            let arguments = [
-                "annotate", "--stdio", "-i", file, "-s", function, "-d", module,
-            ];
-            let contestant = Contestant::new("perf", &self.perf, &arguments);
-            let comparison = compare(function, vec![contestant], 1)?;
-            match comparison.first() {
-                Some((cpu, peak)) => {
-                    println!("  {function:<34} {cpu:.2} CPU s, {:.0} MB", peak / 1e6);
-                }
-                None => println!("  {function:<34} did not finish"),
-            }
-            results.push(comparison.json());
-        }
-        Ok(results.into())
     }
 }

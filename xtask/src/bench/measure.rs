@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What peers may use at most: enough for a tool that copes with its input.
@@ -35,10 +35,15 @@ pub struct Started {
 
 /// Starts a command under the limits; its output is thrown away, its messages are kept.
 pub fn start(command: &mut Command) -> io::Result<Started> {
+    start_into(command, Stdio::null())
+}
+
+/// Starts a command under the limits; its output goes to `stdout`, its messages are kept.
+pub fn start_into(command: &mut Command, stdout: Stdio) -> io::Result<Started> {
     let stderr = tempfile::tempfile()?;
     command
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(stdout)
         .stderr(stderr.try_clone()?);
     // SAFETY: between fork and exec only setrlimit is called, which is async-signal-safe, on a value of its own.
     unsafe {
@@ -63,6 +68,11 @@ pub fn start(command: &mut Command) -> io::Result<Started> {
 }
 
 impl Started {
+    /// The end of its output to read from, once, if that is a pipe.
+    pub fn stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
     /// Sends a signal to the command (not to its children).
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: the child has not been waited for, so the pid is still its own.
