@@ -67,7 +67,8 @@ fn uname() -> libc::utsname {
 }
 
 fn text(field: &[libc::c_char]) -> String {
-    let bytes: Vec<u8> = field.iter().map(|byte| byte.cast_unsigned()).collect();
+    // c_char is signed on x86-64 and unsigned on arm64.
+    let bytes: Vec<u8> = field.iter().flat_map(|byte| byte.to_ne_bytes()).collect();
     CStr::from_bytes_until_nul(&bytes)
         .map(|name| name.to_string_lossy().into_owned())
         .unwrap_or_default()
