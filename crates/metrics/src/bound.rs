@@ -105,6 +105,21 @@ impl Bound {
         &self.columns
     }
 
+    /// Whether a column's formula has a derivative everywhere: no `min`, `max`, `abs`, conditional, remainder or
+    /// comparison.
+    pub fn is_smooth(&self, column: usize) -> bool {
+        let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
+        order.iter().all(|&n| match self.nodes[n as usize] {
+            Node::Binary(op, ..) => matches!(
+                op,
+                BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div
+            ),
+            Node::Unary(op, _) => op == UnaryOp::Neg,
+            Node::Abs(_) | Node::Min(..) | Node::Max(..) | Node::If(..) => false,
+            _ => true,
+        })
+    }
+
     /// What had to be chosen.
     pub fn notes(&self) -> &[BindNote] {
         &self.notes

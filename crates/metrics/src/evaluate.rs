@@ -110,13 +110,8 @@ impl Evaluator<'_> {
     /// A column's value and its derivatives by the recorded events it uses: for errors with covariances.
     /// `None` where the column has no value.
     pub fn gradient(&mut self, column: usize, counts: &[Count]) -> Option<(f64, Vec<(u32, f64)>)> {
-        let root = self.bound.columns.get(column)?.root?;
-        self.forward(counts);
-        let value = self.values[root as usize];
-        if !value.is_finite() {
-            return None;
-        }
-        self.backward(column, root);
+        let value = self.value(column, counts)?;
+        self.backward(column, self.bound.columns[column].root?);
         let order = &self.bound.columns[column].order;
         let slopes = order
             .iter()
@@ -127,42 +122,58 @@ impl Evaluator<'_> {
         Some((value, slopes.collect()))
     }
 
+    /// A column's value alone: costs as much as its own formula. `None` where it has no value.
+    pub fn value(&mut self, column: usize, counts: &[Count]) -> Option<f64> {
+        let bound = self.bound;
+        let column = bound.columns.get(column)?;
+        let root = column.root?;
+        for &n in &column.order {
+            self.values[n as usize] = self.node(bound.nodes[n as usize], counts);
+        }
+        Some(self.values[root as usize]).filter(|value| value.is_finite())
+    }
+
     fn forward(&mut self, counts: &[Count]) {
+        for (i, node) in self.bound.nodes.iter().enumerate() {
+            self.values[i] = self.node(*node, counts);
+        }
+    }
+
+    /// A node's value, from those of its operands.
+    fn node(&self, node: Node, counts: &[Count]) -> f64 {
         let count =
             |list: &[Count], event: u32| list.get(event as usize).copied().unwrap_or_default();
-        for (i, node) in self.bound.nodes.iter().enumerate() {
-            let v = |n: u32| self.values[n as usize];
-            self.values[i] = match *node {
-                Node::Const(bits) => f64::from_bits(bits),
-                Node::Input(event) => count(counts, event).value,
-                Node::Total(event) => match self.mode {
-                    Mode::Exact => count(&self.totals, event).value,
-                    Mode::Gooda => count(&self.totals, event).samples as f64,
-                },
-                Node::Unary(UnaryOp::Neg, a) => -v(a),
-                Node::Unary(UnaryOp::Not, a) => truth(v(a), v(a) == 0.0),
-                Node::Abs(a) => v(a).abs(),
-                Node::Binary(op, a, b) => binary_value(op, v(a), v(b)),
-                Node::Min(a, b) => pick(v(a), v(b), v(a) <= v(b)),
-                Node::Max(a, b) => pick(v(a), v(b), v(a) >= v(b)),
-                Node::Ratio(_, b) if v(b) == 0.0 => 0.0,
-                Node::Ratio(a, b) => v(a) / v(b),
-                Node::If(c, a, b) => match v(c) {
-                    c if c.is_nan() => f64::NAN,
-                    0.0 => v(b),
-                    _ => v(a),
-                },
-                Node::Cycles(a) => match self.mode {
-                    Mode::Exact => v(a),
-                    Mode::Gooda => self
-                        .cycle_unit
-                        .map_or(f64::NAN, |unit| (v(a) / unit).trunc()),
-                },
-                Node::Whole(a) => match self.mode {
-                    Mode::Exact => v(a),
-                    Mode::Gooda => v(a).trunc(),
-                },
-            };
+        let v = |n: u32| self.values[n as usize];
+        match node {
+            Node::Const(bits) => f64::from_bits(bits),
+            Node::Input(event) => count(counts, event).value,
+            Node::Total(event) => match self.mode {
+                Mode::Exact => count(&self.totals, event).value,
+                Mode::Gooda => count(&self.totals, event).samples as f64,
+            },
+            Node::Unary(UnaryOp::Neg, a) => -v(a),
+            Node::Unary(UnaryOp::Not, a) => truth(v(a), v(a) == 0.0),
+            Node::Abs(a) => v(a).abs(),
+            Node::Binary(op, a, b) => binary_value(op, v(a), v(b)),
+            Node::Min(a, b) => pick(v(a), v(b), v(a) <= v(b)),
+            Node::Max(a, b) => pick(v(a), v(b), v(a) >= v(b)),
+            Node::Ratio(_, b) if v(b) == 0.0 => 0.0,
+            Node::Ratio(a, b) => v(a) / v(b),
+            Node::If(c, a, b) => match v(c) {
+                c if c.is_nan() => f64::NAN,
+                0.0 => v(b),
+                _ => v(a),
+            },
+            Node::Cycles(a) => match self.mode {
+                Mode::Exact => v(a),
+                Mode::Gooda => self
+                    .cycle_unit
+                    .map_or(f64::NAN, |unit| (v(a) / unit).trunc()),
+            },
+            Node::Whole(a) => match self.mode {
+                Mode::Exact => v(a),
+                Mode::Gooda => v(a).trunc(),
+            },
         }
     }
 

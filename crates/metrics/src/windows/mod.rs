@@ -1,0 +1,55 @@
+//! Short windows between two readings of a group of counters: which of them belong to a place, and what the ratios of
+//! their sums are worth.
+//!
+//! The caller fills a [`Windows`] with bursts and their windows, tells [`Windows::analyze`] which row a window belongs
+//! to, and asks an [`Estimator`] for each row's metrics. Nothing here knows files, symbols or tables: places, threads and
+//! rows are numbers, events are places in the list that a [`MetricSet`](crate::MetricSet) was bound to.
+//!
+//! ```
+//! use dioptra_metrics::windows::{Burst, EstimatorOptions, Place, Rules, WindowFlags, WindowGroup, Windows};
+//! use dioptra_metrics::{Environment, MetricSet, RecordedEvent};
+//!
+//! let recorded = ["cycles", "instructions"].map(RecordedEvent::named);
+//! let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+//! let place = Place { function: Some(7), path: None };
+//! for time in 0..40 {
+//!     windows.push_burst(Burst { time, period: 300, ..Burst::default() });
+//!     for index in 0..4 {
+//!         windows.push_window(index, WindowFlags::empty(), place, place, &[300, 440 + 10 * (time % 5)]);
+//!     }
+//! }
+//! let analysis = windows.analyze(&Rules::default(), |window| window.end.function);
+//! let bound = MetricSet::generic().bind(&recorded, &Environment::new());
+//! let ipc = MetricSet::generic().column("ipc").unwrap();
+//! let mut estimator = analysis.estimator(&bound, &[], EstimatorOptions::default());
+//! let figure = estimator.estimate(analysis.row(7).unwrap(), ipc);
+//! let best = figure.estimate().unwrap().best();
+//! assert!(best.low < best.value && best.value < best.high);
+//! assert!((best.value - 460.0 / 300.0).abs() < 1e-9);
+//! ```
+//!
+//! What is counted and what is not, the estimators and their limits: the modules' own words. In short: ratios of sums;
+//! the burst is what repeats, so intervals come from the spread between bursts; few counts get Poisson's limits; a
+//! row from which its function was left in too many windows says so ([`Trust`]).
+
+mod accept;
+mod artefact;
+mod compare;
+mod drift;
+mod estimate;
+mod interval;
+mod runs;
+mod share;
+mod stream;
+mod tally;
+
+pub use accept::{Acceptance, Discard, Rules, Trust};
+pub use artefact::{Artefact, ArtefactNote};
+pub use compare::Difference;
+pub use drift::Drift;
+pub use estimate::{Estimate, Estimator, EstimatorOptions, Figure, Interval, Method};
+pub use interval::{chi_squared_quantile, poisson_limits, student_quantile, student_two_sided};
+pub use runs::Runs;
+pub use share::{Closure, Share, Shares};
+pub use stream::{Burst, BurstView, Place, WindowFlags, WindowGroup, WindowView, Windows};
+pub use tally::{Analysis, Row};

@@ -1,0 +1,221 @@
+//! Shares of time, and whether shares and rates together make the program's own totals.
+
+use rustc_hash::FxHashMap;
+
+use super::artefact::Artefact;
+use super::interval::{poisson_limits, student_quantile};
+use super::tally::{Analysis, Clusters, Row};
+
+/// A row's share of the time, from the samples of the ordinary event.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Share {
+    /// Samples behind it.
+    pub samples: u64,
+    /// From 0 to 1.
+    pub value: f64,
+    /// One standard error of drawing samples.
+    pub error: f64,
+    /// The lower limit at 95 %.
+    pub low: f64,
+    /// The upper limit.
+    pub high: f64,
+}
+
+/// The shares of all rows.
+#[derive(Debug, Clone, Default)]
+pub struct Shares {
+    rows: FxHashMap<u32, (u64, f64)>,
+    samples: u64,
+    weight: f64,
+}
+
+/// Fewer samples than this have Poisson's limits.
+const FEW: u64 = 20;
+const NORMAL: f64 = 1.959_963_984_540_054;
+
+impl Shares {
+    /// From each row's key, samples and weight (the sum of their periods). Give all samples, those of rows without
+    /// windows too; several entries of one key are added.
+    pub fn new(rows: impl IntoIterator<Item = (u32, u64, u64)>) -> Self {
+        let mut shares = Self::default();
+        for (key, samples, weight) in rows {
+            let entry = shares.rows.entry(key).or_default();
+            entry.0 += samples;
+            entry.1 += weight as f64;
+            shares.samples += samples;
+            shares.weight += weight as f64;
+        }
+        shares
+    }
+
+    /// All samples.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// A row's share; 0 with Poisson's upper limit for a row that no sample met. `None` without any sample.
+    pub fn share(&self, key: u32) -> Option<Share> {
+        if self.samples == 0 || self.weight <= 0.0 {
+            return None;
+        }
+        let (samples, weight) = self.rows.get(&key).copied().unwrap_or_default();
+        let value = weight / self.weight;
+        let all = self.samples as f64;
+        let error = (value * (1.0 - value) / all).max(0.0).sqrt();
+        let (low, high) = if samples < FEW {
+            let (low, high) = poisson_limits(samples, 0.95);
+            let unit = if samples == 0 {
+                1.0 / all
+            } else {
+                value / samples as f64
+            };
+            (low * unit, high * unit)
+        } else {
+            (value - NORMAL * error, value + NORMAL * error)
+        };
+        Some(Share {
+            samples,
+            value,
+            error,
+            low: low.max(0.0),
+            high: high.min(1.0),
+        })
+    }
+}
+
+/// How well shares and rates reproduce an event's total over the program.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Closure {
+    /// The event.
+    pub event: u32,
+    /// What a plain counter counted.
+    pub counted: f64,
+    /// Σ share × rate × the leader's total.
+    pub predicted: f64,
+    /// The lower limit of `predicted` at 95 %.
+    pub low: f64,
+    /// The upper limit.
+    pub high: f64,
+    /// The share of time of the rows whose rate is known; the others are taken to be as these on average.
+    pub covered: f64,
+}
+
+impl Closure {
+    /// Predicted ÷ counted − 1; NaN or infinite where nothing was counted.
+    pub fn error(&self) -> f64 {
+        self.predicted / self.counted - 1.0
+    }
+
+    /// The limits of [`error`](Self::error).
+    pub fn error_limits(&self) -> (f64, f64) {
+        (
+            self.low / self.counted - 1.0,
+            self.high / self.counted - 1.0,
+        )
+    }
+
+    /// Whether the total lies inside of the interval.
+    pub fn holds(&self) -> bool {
+        self.low <= self.counted && self.counted <= self.high
+    }
+}
+
+impl Analysis<'_> {
+    /// Closure of one event. `leader` is the event by which rates are taken (a group's leader: cycles, a clock); it must stand in the
+    /// groups that count `event`. `leader_total` and `counted` are what plain counters counted of both over the same run.
+    /// Shares are shares of the ranking event: if that is a clock and the leader is cycles, a clock that changes
+    /// speed shows as an error here. Significant artefacts of the event are taken off. `None` where no row has both a share and a rate.
+    pub fn closure(
+        &self,
+        shares: &Shares,
+        artefacts: &[Artefact],
+        event: u32,
+        leader: u32,
+        leader_total: f64,
+        counted: f64,
+    ) -> Option<Closure> {
+        let per_window = artefacts
+            .iter()
+            .find(|a| a.event == event && a.is_significant());
+        let (constant, constant_error) = per_window.map_or((0.0, 0.0), |a| (a.per_window, a.error));
+        let mut rates = Vec::new();
+        let mut covered = 0.0;
+        for row in self.rows() {
+            let Some(share) = shares.share(row.key()).filter(|s| s.samples > 0) else {
+                continue;
+            };
+            let mut sums = RateSums::default();
+            for (clusters, event, leader, width) in self.counting(row, event, leader) {
+                sums.counts += clusters.total(event, width) as f64;
+                sums.lengths += clusters.total(leader, width) as f64;
+                sums.windows += clusters.windows.iter().map(|w| f64::from(*w)).sum::<f64>();
+            }
+            if sums.lengths > 0.0 {
+                covered += share.value;
+                rates.push((row, share.value, sums));
+            }
+        }
+        if covered <= 0.0 {
+            return None;
+        }
+        // To first order in each burst's counts; a burst may have met several rows.
+        let mut of_burst: FxHashMap<u32, f64> = FxHashMap::default();
+        let (mut mean, mut mean_square, mut by_constant) = (0.0, 0.0, 0.0);
+        for (row, share, sums) in &rates {
+            let share = share / covered;
+            let rate = (sums.counts - constant * sums.windows) / sums.lengths;
+            mean += share * rate;
+            mean_square += share * rate * rate;
+            by_constant += share * sums.windows / sums.lengths;
+            for (clusters, event, leader, width) in self.counting(row, event, leader) {
+                for (j, burst) in clusters.bursts.iter().enumerate() {
+                    let counts = &clusters.sums[j * width..(j + 1) * width];
+                    let rest = counts[event] as f64
+                        - constant * f64::from(clusters.windows[j])
+                        - rate * counts[leader] as f64;
+                    *of_burst.entry(*burst).or_default() += share * rest / sums.lengths;
+                }
+            }
+        }
+        let bursts = of_burst.len() as f64;
+        let squares: f64 = of_burst.values().map(|u| u * u).sum();
+        let mut variance = (mean_square - mean * mean).max(0.0) / shares.samples() as f64;
+        variance += (by_constant * constant_error).powi(2);
+        let reach = if bursts > 1.0 {
+            variance += squares * bursts / (bursts - 1.0);
+            student_quantile(0.975, bursts - 1.0) * variance.sqrt()
+        } else {
+            f64::INFINITY
+        };
+        Some(Closure {
+            event,
+            counted,
+            predicted: leader_total * mean,
+            low: leader_total * (mean - reach),
+            high: leader_total * (mean + reach),
+            covered,
+        })
+    }
+
+    /// The row's groups that count both events: clusters, the events' places, and the group's width.
+    fn counting<'r>(
+        &'r self,
+        row: &'r Row,
+        event: u32,
+        leader: u32,
+    ) -> impl Iterator<Item = (&'r Clusters, usize, usize, usize)> {
+        let groups = self.windows().groups().iter().zip(&row.clusters);
+        groups.filter_map(move |(group, clusters)| {
+            let place = |event| group.events.iter().position(|e| *e == event);
+            Some((clusters, place(event)?, place(leader)?, group.events.len()))
+        })
+    }
+}
+
+/// A row's counts of an event and its leader.
+#[derive(Debug, Default)]
+struct RateSums {
+    counts: f64,
+    lengths: f64,
+    windows: f64,
+}

@@ -1,0 +1,287 @@
+//! One pass over the stream: sums per row, burst and group.
+
+use rustc_hash::FxHashMap;
+
+use super::accept::{Acceptance, Discard, Rules, Trust, judge};
+use super::runs::{RunCounts, Runs, places_hold};
+use super::stream::{BurstView, WindowView, Windows};
+
+/// What a row's kept windows of one group counted, summed for each burst: the units that repeat.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Clusters {
+    /// The bursts that have kept windows here, ascending.
+    pub(super) bursts: Vec<u32>,
+    /// Kept windows of each.
+    pub(super) windows: Vec<u32>,
+    /// For each, one sum for each event of the group.
+    pub(super) sums: Vec<u64>,
+}
+
+impl Clusters {
+    fn add(&mut self, burst: u32, counts: &[u64]) {
+        if self.bursts.last() != Some(&burst) {
+            self.bursts.push(burst);
+            self.windows.push(0);
+            self.sums.resize(self.sums.len() + counts.len(), 0);
+        }
+        if let Some(windows) = self.windows.last_mut() {
+            *windows += 1;
+        }
+        let start = self.sums.len() - counts.len();
+        for (sum, count) in self.sums[start..].iter_mut().zip(counts) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
+
+    /// The total of the event at a place of the group.
+    pub(super) fn total(&self, place: usize, width: usize) -> u64 {
+        let column = self.sums.iter().skip(place).step_by(width.max(1));
+        column.fold(0, |all, sum| all.saturating_add(*sum))
+    }
+}
+
+/// What the windows say about one place: a function, a path, a line, a thread, as the caller chose.
+#[derive(Debug, Clone)]
+pub struct Row {
+    key: u32,
+    acceptance: Acceptance,
+    runs: RunCounts,
+    /// For each group of the stream.
+    pub(super) clusters: Vec<Clusters>,
+}
+
+impl Row {
+    fn new(key: u32, groups: usize) -> Self {
+        Self {
+            key,
+            acceptance: Acceptance::default(),
+            runs: RunCounts::default(),
+            clusters: vec![Clusters::default(); groups],
+        }
+    }
+
+    /// The caller's key.
+    pub fn key(&self) -> u32 {
+        self.key
+    }
+
+    /// Windows kept and discarded. A window belongs to the row of its end.
+    pub fn acceptance(&self) -> &Acceptance {
+        &self.acceptance
+    }
+
+    /// Bursts with kept windows here.
+    pub fn bursts(&self) -> u64 {
+        self.clusters.iter().map(|c| c.bursts.len() as u64).sum()
+    }
+
+    /// Each cause that discarded windows here, and how many.
+    pub fn discards(&self) -> impl Iterator<Item = (Discard, u64)> {
+        Discard::ALL
+            .into_iter()
+            .map(|cause| (cause, self.acceptance.discarded(cause)))
+            .filter(|(_, count)| *count > 0)
+    }
+
+    /// How long the function's runs are; `None` where no window says. It is meant for rows by function or path; rows by
+    /// thread mix their functions' runs.
+    pub fn runs(&self) -> Option<Runs> {
+        self.runs.runs()
+    }
+}
+
+/// Windows judged and summed.
+#[derive(Debug)]
+pub struct Analysis<'w> {
+    windows: &'w Windows,
+    rules: Rules,
+    rows: Vec<Row>,
+    total: Row,
+    keyless: Acceptance,
+    /// For each window the row in which it was kept.
+    kept_in: Vec<u32>,
+}
+
+/// For a window that was kept nowhere.
+const NO_ROW: u32 = u32::MAX;
+
+impl Windows {
+    /// Judges each window and sums the kept ones by row. `key` says which row a window belongs to, judging by its end;
+    /// `None` leaves it out of all rows, not out of the total. Rows by line: a kept window may start at another line
+    /// of its function.
+    pub fn analyze(
+        &self,
+        rules: &Rules,
+        mut key: impl FnMut(&WindowView<'_>) -> Option<u32>,
+    ) -> Analysis<'_> {
+        let groups = self.groups().len();
+        let mut tally = Tally {
+            places: FxHashMap::default(),
+            rows: Vec::new(),
+            touched: Vec::new(),
+            groups,
+        };
+        let mut total = Row::new(0, groups);
+        let mut keyless = Acceptance::default();
+        let mut kept_in = vec![NO_ROW; self.len()];
+        for burst in self.bursts() {
+            let group = usize::from(burst.burst.group);
+            let mut before: Option<WindowView<'_>> = None;
+            for window in burst.windows() {
+                let verdict = judge(&window, burst.group.drop_last, rules);
+                total.acceptance.add(verdict);
+                if verdict.is_none() {
+                    total.clusters[group].add(burst.number, window.counts);
+                }
+                let earlier = before.take();
+                if places_hold(verdict) {
+                    before = Some(window);
+                }
+                let Some(key) = key(&window) else {
+                    keyless.add(verdict);
+                    continue;
+                };
+                let place = tally.place(key);
+                let row = &mut tally.rows[place as usize];
+                row.acceptance.add(verdict);
+                if verdict.is_none() {
+                    row.clusters[group].add(burst.number, window.counts);
+                    kept_in[window.number] = place;
+                }
+                if places_hold(verdict) {
+                    tally.note_run(place, &window, earlier.as_ref());
+                }
+            }
+            tally.end_burst();
+        }
+        let mut order: Vec<u32> = (0..tally.rows.len() as u32).collect();
+        order.sort_unstable_by_key(|place| tally.rows[*place as usize].key);
+        let mut moved = vec![0; order.len()];
+        for (new, old) in order.iter().enumerate() {
+            moved[*old as usize] = new as u32;
+        }
+        for place in &mut kept_in {
+            if *place != NO_ROW {
+                *place = moved[*place as usize];
+            }
+        }
+        tally.rows.sort_by_key(|row| row.key);
+        Analysis {
+            windows: self,
+            rules: *rules,
+            rows: tally.rows,
+            total,
+            keyless,
+            kept_in,
+        }
+    }
+}
+
+struct Tally {
+    places: FxHashMap<u32, u32>,
+    rows: Vec<Row>,
+    /// Rows that the present burst met, with its own counts for their runs.
+    touched: Vec<(u32, [u32; 4])>,
+    groups: usize,
+}
+
+impl Tally {
+    fn place(&mut self, key: u32) -> u32 {
+        *self.places.entry(key).or_insert_with(|| {
+            self.rows.push(Row::new(key, self.groups));
+            (self.rows.len() - 1) as u32
+        })
+    }
+
+    /// Counts where the window, and the two windows that end with it, come from.
+    fn note_run(&mut self, row: u32, window: &WindowView<'_>, earlier: Option<&WindowView<'_>>) {
+        let Some(function) = window.end.function else {
+            return;
+        };
+        let away = |from: &WindowView<'_>| {
+            let elsewhere = from.start.function.map(|start| start != function)?;
+            let paths = from.start.path.zip(window.end.path);
+            Some(elsewhere || paths.is_some_and(|(start, end)| start != end))
+        };
+        let Some(once) = away(window) else { return };
+        let found = self.touched.iter().position(|(touched, _)| *touched == row);
+        let at = found.unwrap_or_else(|| {
+            self.touched.push((row, [0; 4]));
+            self.touched.len() - 1
+        });
+        let counts = &mut self.touched[at].1;
+        counts[0] += 1;
+        counts[1] += u32::from(once);
+        let earlier = earlier.filter(|e| e.index.checked_add(1) == Some(window.index));
+        if let Some(twice) = earlier.and_then(away) {
+            counts[2] += 1;
+            counts[3] += u32::from(twice);
+        }
+    }
+
+    fn end_burst(&mut self) {
+        for (row, counts) in self.touched.drain(..) {
+            self.rows[row as usize].runs.add(counts);
+        }
+    }
+}
+
+impl<'w> Analysis<'w> {
+    /// The stream.
+    pub fn windows(&self) -> &'w Windows {
+        self.windows
+    }
+
+    /// The rules by which windows were judged.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The rows, by key. A row without a kept window is there too.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The row of a key.
+    pub fn row(&self, key: u32) -> Option<&Row> {
+        let place = self.rows.binary_search_by_key(&key, |row| row.key).ok()?;
+        Some(&self.rows[place])
+    }
+
+    /// All windows as one row, with key 0: also those that belong to no row.
+    pub fn total(&self) -> &Row {
+        &self.total
+    }
+
+    /// Windows to which the caller gave no row.
+    pub fn keyless(&self) -> &Acceptance {
+        &self.keyless
+    }
+
+    /// The total of an event over a row's kept windows, all groups together.
+    pub fn sum(&self, row: &Row, event: u32) -> u64 {
+        let groups = self.windows.groups().iter().zip(&row.clusters);
+        let sums = groups.filter_map(|(group, clusters)| {
+            let place = group.events.iter().position(|e| *e == event)?;
+            Some(clusters.total(place, group.events.len()))
+        });
+        sums.fold(0, u64::saturating_add)
+    }
+
+    /// How far the row's metrics can be trusted: by the worse of its discard ratio and the share of windows in which its
+    /// function was left ([`Runs::left`]), which counts what a window hides. `None` where no window was good in all else.
+    pub fn trust(&self, row: &Row) -> Option<Trust> {
+        let discarded = row.acceptance.discard_ratio()?;
+        let left = row.runs().map_or(0.0, |runs| runs.left);
+        Some(Trust::of(discarded.max(left), &self.rules))
+    }
+
+    /// The kept windows that have a row, in the order of the stream, with the row's place in [`rows`](Self::rows).
+    pub(super) fn kept(&self) -> impl Iterator<Item = (WindowView<'w>, usize)> {
+        let windows = self.windows.bursts().flat_map(BurstView::windows);
+        windows.filter_map(|window| {
+            let row = self.kept_in[window.number];
+            (row != NO_ROW).then_some((window, row as usize))
+        })
+    }
+}
