@@ -88,6 +88,9 @@ pub(crate) struct EventColumns {
     /// Of the samples that passed the filters.
     total: Count,
     total_estimate: Estimate,
+    /// How many times the variance of a count of equal weights that of this event's samples is; 1 where all weigh the
+    /// same, or errors were not asked for.
+    spread: f64,
     unfiltered: Count,
     weight_unit: Option<Unit>,
     scaled: bool,
@@ -110,10 +113,12 @@ impl EventColumns {
             each.for_each(|estimate| total_estimate.add(estimate));
         }
         let mut weighing = events.iter().filter(|event| event.weighs_events());
+        let total = sum(events, EventProfile::total);
         EventColumns {
             name: name.to_owned(),
-            total: sum(events, EventProfile::total),
+            total,
             total_estimate,
+            spread: spread_of(total, total_estimate),
             unfiltered: sum(events, EventProfile::unfiltered),
             weight_unit: weighing.next().map(|event| weight_unit(event.attr())),
             scaled: events.iter().any(|event| event.is_scaled()),
@@ -203,34 +208,42 @@ impl EventColumns {
             cells.push(cell);
         };
         let is_few = |count: Count| count.samples > 0 && count.samples < options.few;
-        // Of raw counts: their scaled estimates have other errors.
-        let own = if self.scaled {
-            Estimate::of(count.own)
-        } else {
-            estimate
-        };
-        let share = |own: Count, estimate: Estimate, above: Option<Count>| {
-            let (whole, independent) = match (options.percent_of, context.first, above) {
-                (PercentOf::Total, ..) => (self.unfiltered, false),
-                (PercentOf::Row, Some(first), _) => (first.count.own, true),
-                (PercentOf::Parent, _, Some(above)) => (above, false),
-                _ => (self.total, false),
-            };
+        let own = uncertain(count.own, estimate);
+        let share = |own: Count, estimate: Estimate, above: Option<(Count, Estimate)>, rest| {
+            let (whole, mut of_whole, independent) =
+                match (options.percent_of, context.first, above) {
+                    (PercentOf::Total, ..) => {
+                        (self.unfiltered, self.typical(self.unfiltered), false)
+                    }
+                    (PercentOf::Row, Some(first), _) => {
+                        let own = first.count.own;
+                        (own, uncertain(own, first.estimate), true)
+                    }
+                    (PercentOf::Parent, _, Some((above, estimate))) => (above, estimate, false),
+                    _ => (self.total, self.typical(self.total), false),
+                };
+            if rest && !independent {
+                of_whole.variance = estimate.variance + self.typical(less(whole, own)).variance;
+            }
             let whole_few = independent && whole.samples < options.few && own.samples > 0;
             (
                 Cell::ratio(own.weight, whole.weight),
-                share_error(estimate, whole, independent),
+                100.0 * share_of(estimate, of_whole, independent).1,
                 is_few(own) || whole_few,
             )
         };
         if shown.percent {
             if options.children {
                 let above = context.above.map(|above| above.count.total);
-                let (cell, error, few) = share(count.total, Estimate::of(count.total), above);
+                let above = above.map(|above| (above, self.typical(above)));
+                // The squares of the weights are known of self counts only.
+                let mut total = self.typical(less(count.total, count.own));
+                total.add(own);
+                let (cell, error, few) = share(count.total, total, above, true);
                 push(cell, error, few);
             }
-            let above = context.above.map(|above| above.count.own);
-            let (cell, error, few) = share(count.own, own, above);
+            let above = context.above.map(|above| above.measured());
+            let (cell, error, few) = share(count.own, own, above, false);
             push(cell, error, few);
         }
         if shown.samples {
@@ -251,11 +264,50 @@ impl EventColumns {
             push(Cell::real(estimate.value), estimate.error(), false);
         }
     }
+
+    /// A count with the error that it has if its samples' weights vary as those of all the event's samples do.
+    fn typical(&self, count: Count) -> Estimate {
+        let equal = Estimate::of(count);
+        Estimate {
+            variance: equal.variance * self.spread,
+            ..equal
+        }
+    }
 }
 
-/// The standard error, in percent, of what `part` is of `whole`: of a part of it, or of another event's count.
-fn share_error(part: Estimate, whole: Count, independent: bool) -> f64 {
-    100.0 * share_of(part, Estimate::of(whole), independent).1
+impl Measure {
+    /// Its own count and that one's error.
+    fn measured(&self) -> (Count, Estimate) {
+        (self.count.own, uncertain(self.count.own, self.estimate))
+    }
+}
+
+/// What is in a count beside a part of it.
+fn less(count: Count, part: Count) -> Count {
+    Count {
+        samples: count.samples.saturating_sub(part.samples),
+        weight: count.weight.saturating_sub(part.weight),
+    }
+}
+
+/// A raw count, whose relative error is that of its estimate: scaled or not.
+fn uncertain(count: Count, estimate: Estimate) -> Estimate {
+    let raw = Estimate::of(count);
+    if estimate.value <= 0.0 {
+        return raw;
+    }
+    let scale = raw.value / estimate.value;
+    Estimate {
+        variance: estimate.variance * scale * scale,
+        ..raw
+    }
+}
+
+/// See [`EventColumns::spread`].
+fn spread_of(count: Count, estimate: Estimate) -> f64 {
+    let equal = Estimate::of(count).variance;
+    let spread = uncertain(count, estimate).variance / equal;
+    if spread.is_finite() { spread } else { 1.0 }
 }
 
 /// What `part` is of `whole`, and the standard error of that.
@@ -306,18 +358,81 @@ mod tests {
             samples,
             weight: 1000 * samples,
         };
+        let error = |part, whole, independent| {
+            100.0 * share_of(part, Estimate::of(count(whole)), independent).1
+        };
         // Binomial: a quarter of 400 samples, √(0.25 × 0.75 / 400).
         let part = Estimate::of(count(100));
-        let error = share_error(part, count(400), false);
-        assert!((error - 2.165).abs() < 0.001, "{error}");
+        let quarter = error(part, 400, false);
+        assert!((quarter - 2.165).abs() < 0.001, "{quarter}");
         // All of it has no error.
-        assert_eq!(
-            share_error(Estimate::of(count(400)), count(400), false),
-            0.0
-        );
+        assert_eq!(error(Estimate::of(count(400)), 400, false), 0.0);
         // Two events: both have their own.
-        let error = share_error(part, count(400), true);
-        assert!((error - 25.0 * (0.01_f64 + 0.0025).sqrt()).abs() < 1e-9);
-        assert!(share_error(part, count(0), true).is_nan());
+        let two = error(part, 400, true);
+        assert!((two - 25.0 * (0.01_f64 + 0.0025).sqrt()).abs() < 1e-9);
+        assert!(error(part, 0, true).is_nan());
+    }
+
+    /// 300 samples of weight 1 and 100 of weight 9, a quarter of each in one function, half in what it calls.
+    #[test]
+    fn errors_of_unequal_weights() {
+        let count = |ones: u64, nines: u64| Count {
+            samples: ones + nines,
+            weight: ones + 9 * nines,
+        };
+        let estimate = |ones: u64, nines: u64| Estimate {
+            value: (ones + 9 * nines) as f64,
+            variance: (ones + 81 * nines) as f64,
+        };
+        let columns = EventColumns {
+            name: "event".to_owned(),
+            total: count(300, 100),
+            total_estimate: estimate(300, 100),
+            spread: spread_of(count(300, 100), estimate(300, 100)),
+            unfiltered: count(300, 100),
+            weight_unit: None,
+            scaled: false,
+            options: NumberOptions {
+                errors: true,
+                ..NumberOptions::plain(true)
+            },
+        };
+        let errors = |own: (u64, u64), total: (u64, u64)| {
+            let measure = Measure {
+                count: SelfAndTotal {
+                    own: count(own.0, own.1),
+                    total: count(total.0, total.1),
+                },
+                estimate: estimate(own.0, own.1),
+            };
+            let (mut cells, mut notes) = (Vec::new(), Vec::new());
+            columns.push(measure, Context::default(), &mut cells, &mut notes);
+            let of = |column| notes.iter().find(|note| note.column == column);
+            [0, 1].map(|column| {
+                of(column)
+                    .and_then(|note| note.standard_error)
+                    .unwrap_or(0.0)
+            })
+        };
+        // What is inside varies, and so does what is not: √((1 − p)² Σ w² inside + p² Σ w² outside) / Σ w.
+        let exact = |ones: f64, nines: f64| {
+            let (inside, all) = (ones + 81.0 * nines, 300.0 + 8100.0);
+            let share = (ones + 9.0 * nines) / 1200.0;
+            let variance = (1.0 - share).powi(2) * inside + share * share * (all - inside);
+            100.0 * variance.sqrt() / 1200.0
+        };
+        let near =
+            |found: f64, exact: f64| assert!((found - exact).abs() < 1e-9, "{found} {exact}");
+        let [total, own] = errors((75, 25), (225, 75));
+        near(own, exact(75.0, 25.0));
+        near(total, exact(225.0, 75.0));
+        // Whatever the mix, all of it has no error.
+        near(errors((75, 25), (300, 100))[0], 0.0);
+        let [total, own] = errors((0, 100), (0, 100));
+        near(own, exact(0.0, 100.0));
+        // What is outside of it is taken to be as all the event's samples.
+        let outside = 300.0 * 300.0 / 300.0 * (8400.0 / 3600.0);
+        let taken = (0.25_f64.powi(2) * 8100.0 + 0.75_f64.powi(2) * outside).sqrt() / 12.0;
+        near(total, taken);
     }
 }
