@@ -41,6 +41,7 @@ mod tasks;
 mod tree;
 mod unwinding;
 mod walks;
+pub mod windows;
 
 pub use aggregate::{
     AggregateRow, Dimension, SelfAndTotal, aggregate, undescribed, unresolved, without_line,

@@ -20,6 +20,7 @@ use crate::space::{CopyBudget, Space};
 use crate::stacks::Stacks;
 use crate::tasks::{ProcessId, Tasks, ThreadId};
 use crate::unwinding::{Splitting, Unwinding};
+use crate::windows;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfevents::record::{CpuMode, RawRecord, RecordLayout, RecordType};
 use dioptra_perfevents::{AttrFlags, SampleType};
@@ -140,6 +141,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) budget: CopyBudget,
     /// There where branches or memory accesses were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
+    /// There where windows were asked for and groups are read.
+    pub(crate) windows: Option<Box<windows::Collector<'a>>>,
     pub(crate) jit: Jit,
     pub(crate) losses: Losses,
 }
@@ -225,6 +228,10 @@ impl<'a> Loader<'a> {
             waiting: Waiting::default(),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
+            windows: plan
+                .windows
+                .then(|| windows::Collector::new(data))
+                .flatten(),
             jit: Jit::new(data, plan.symbols.clone()),
             losses: Losses::default(),
         }
@@ -251,6 +258,7 @@ impl<'a> Loader<'a> {
                 if let Some(collectors) = &mut self.collectors {
                     collectors.lost();
                 }
+                self.note_gap(&record.raw);
             }
             _ => {}
         }
@@ -312,6 +320,21 @@ impl<'a> Loader<'a> {
         }
     }
 
+    /// Tells the windows that something is missing from here on.
+    fn note_gap(&mut self, raw: &RawRecord<'_>) {
+        if self.windows.is_none() {
+            return;
+        }
+        // Samples that wait came before it.
+        self.settle_all();
+        if let Some(windows) = &mut self.windows {
+            match raw.kind {
+                RecordType::THROTTLE => windows.throttled(raw, self.data),
+                _ => windows.lost(),
+            }
+        }
+    }
+
     fn finish(mut self) -> Profile {
         self.count_waiting();
         let details = self.collectors.take();
@@ -336,6 +359,7 @@ impl<'a> Loader<'a> {
                 .map(|id| without_padding(id).to_vec()),
             reference_symbol: self.reference_symbol,
         };
+        let of_windows = windows::of_windows(self.data);
         let events = self
             .events
             .into_iter()
@@ -348,6 +372,7 @@ impl<'a> Loader<'a> {
                 total: state.total,
                 has_chains: state.has_chains,
                 weighs_events: state.shape.weighs_events(&description.attr),
+                of_windows: of_windows[index],
                 running: self.running.of_event(index),
                 counts: state.counter.freeze(),
             })
@@ -367,6 +392,7 @@ impl<'a> Loader<'a> {
             mapping_log: Arc::new(self.mapping_log.map(|log| *log).unwrap_or_default()),
             recorded_kernel,
             details: Arc::new(details),
+            windows: self.windows.map(|windows| Arc::new(windows.finish())),
             losses: self.losses,
         }
     }

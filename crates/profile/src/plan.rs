@@ -24,6 +24,8 @@ pub struct LoadPlan {
     pub branches: bool,
     /// Add up memory samples; see [`crate::Profile::memory`].
     pub memory: bool,
+    /// Keep the windows between samples that read groups of counters; see [`crate::Profile::windows`].
+    pub windows: bool,
     /// Which samples count.
     pub filter: SampleFilter,
     /// Where the modules lie whose tables unwind copies of user stacks.

@@ -13,6 +13,7 @@ use crate::parts::{Part, PartId, Parts};
 use crate::spread::Estimate;
 use crate::stacks::Stacks;
 use crate::tasks::{Tasks, ThreadId};
+use crate::windows::ProfileWindows;
 use dioptra_perfevents::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,7 @@ pub struct Profile {
     pub(crate) stack_order: Arc<OnceLock<Order>>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
+    pub(crate) windows: Option<Arc<ProfileWindows>>,
     pub(crate) losses: Losses,
 }
 
@@ -50,6 +52,7 @@ pub struct EventProfile {
     pub(crate) total: Count,
     pub(crate) has_chains: bool,
     pub(crate) weighs_events: bool,
+    pub(crate) of_windows: bool,
     pub(crate) running: Option<Multiplexing>,
     /// By stack, or by frame where stacks were not asked for; and by part.
     pub(crate) counts: Counts,
@@ -138,6 +141,12 @@ impl EventProfile {
         self.has_chains
     }
 
+    /// Whether it was recorded for windows only ([`crate::windows`]): its samples lie where bursts were, not where time
+    /// went.
+    pub fn is_of_windows(&self) -> bool {
+        self.of_windows
+    }
+
     /// Whether a weight is a number of events; else every sample weighs one, since the recording does not tell for
     /// how many events it stands.
     pub fn weighs_events(&self) -> bool {
@@ -156,10 +165,17 @@ impl Profile {
         &self.events
     }
 
-    /// The places of events worth a column: those that have samples, and those that could have had some.
+    /// The places of events worth a column: those that have samples, and those that could have had some. Events that
+    /// were recorded for windows are among them only where there are no others.
     pub fn sampled_events(&self) -> Vec<usize> {
-        let shown = |event: &EventProfile| {
+        let samples = |event: &EventProfile| {
             !event.total.is_zero() || (event.attr.samples() && !is_dummy(&event.attr))
+        };
+        let ordinary = |event: &EventProfile| samples(event) && !event.of_windows;
+        let any_ordinary = self.events.iter().any(ordinary);
+        let shown = |event: &EventProfile| match any_ordinary {
+            true => ordinary(event),
+            false => samples(event),
         };
         (0..self.events.len())
             .filter(|index| shown(&self.events[*index]))
@@ -270,6 +286,10 @@ impl Profile {
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
     pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
         self.details = Arc::default();
+        if let Some(mut windows) = self.windows.take() {
+            Arc::make_mut(&mut windows).retain(|place| keep(self.leaf(place)));
+            self.windows = Some(windows);
+        }
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
             event

@@ -140,6 +140,7 @@ impl Profile {
         let mut selected = self.clone();
         // They cannot be told apart by sample any more.
         selected.details = Arc::default();
+        selected.windows = None;
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
             event.total = event.counts.total();

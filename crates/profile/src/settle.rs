@@ -10,6 +10,7 @@ use crate::space::Space;
 use crate::tasks::{ProcessId, ThreadId};
 use crate::unwinding::{Batch, MemoryState};
 use crate::walks::{Start, Walks};
+use crate::windows::WindowSample;
 use dioptra_perfdata::FileRecord;
 use dioptra_perfevents::U64s;
 use dioptra_perfevents::record::{CpuMode, RawRecord};
@@ -68,6 +69,7 @@ impl<'a> Loader<'a> {
         if !task.passes {
             if reads_group {
                 self.group(event, raw, hit, None);
+                self.window(task, raw, None);
             } else {
                 self.events[event].all.add_sample(task.weight);
             }
@@ -86,6 +88,7 @@ impl<'a> Loader<'a> {
             let place = self.count_waiting();
             if reads_group {
                 self.group(event, raw, hit, Some((task.part, place)));
+                self.window(task, raw, Some(place));
             } else {
                 self.count(event, task.part, place, hit);
             }
@@ -240,6 +243,19 @@ impl<'a> Loader<'a> {
                 }
                 None => self.events[member].all.add_sample(grown),
             }
+        }
+    }
+
+    /// A sample that may bound a window.
+    fn window(&mut self, task: SampledTask, raw: &RawRecord<'_>, place: Option<u32>) {
+        if let Some(windows) = &mut self.windows {
+            windows.sample(&WindowSample {
+                event: task.event,
+                thread: task.thread,
+                raw,
+                layout: &self.events[task.event].layout,
+                place,
+            });
         }
     }
 
