@@ -330,6 +330,7 @@ mod tests {
             place: crate::event::Place::Thread(7, Some(1)),
             group: None,
             cgroup: None,
+            tail: &[],
         };
         let error = OpenError::new(&request, io::Error::from_raw_os_error(number));
         assert!(

@@ -28,6 +28,8 @@ pub(crate) struct OpenRequest<'a> {
     pub(crate) place: Place,
     pub(crate) group: Option<BorrowedFd<'a>>,
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
+    /// Bytes of the attr behind those that [`Attr`] knows.
+    pub(crate) tail: &'a [u8],
 }
 
 impl OpenRequest<'_> {
@@ -75,7 +77,7 @@ impl OpenRequest<'_> {
         };
         let size = u32::try_from(Attr::MAX_SIZE).unwrap_or(u32::MAX);
         let cgroup = self.cgroup.is_some();
-        sys::perf_event_open(self.attr, size, pid, cpu, self.group, cgroup)
+        sys::perf_event_open(self.attr, size, self.tail, pid, cpu, self.group, cgroup)
     }
 }
 
@@ -134,6 +136,7 @@ impl Event {
             place,
             group,
             cgroup: None,
+            tail: &[],
         })
     }
 

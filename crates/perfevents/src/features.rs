@@ -109,6 +109,7 @@ fn opens(attr: &Attr) -> bool {
         place: Place::Thread(0, None),
         group: None,
         cgroup: None,
+        tail: &[],
     };
     request.open().is_ok()
 }

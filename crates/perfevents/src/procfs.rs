@@ -31,3 +31,22 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, AttachError> {
     }
     Ok(tids)
 }
+
+/// The CPU on which thread `tid` ran last.
+pub(crate) fn last_cpu(tid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    // The name in parentheses may hold anything. The CPU is the 39th field, the 37th behind it.
+    let (_, behind) = stat.rsplit_once(')')?;
+    behind.split_whitespace().nth(36)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_cpu_is_one_on_which_the_caller_may_run() {
+        let cpu = last_cpu(crate::sys::thread_id()).expect("procfs tells it");
+        assert!(crate::cpus::CpuSet::affinity().contains(cpu));
+    }
+}

@@ -23,6 +23,8 @@ pub struct EventSpec {
     pub filter: Option<String>,
     /// The file of a uprobe, whose place in memory becomes the attr's `config1`.
     pub probed_file: Option<Arc<CStr>>,
+    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for what only some kernels know.
+    pub tail: Vec<u8>,
     /// Whether the period or frequency was typed with the event.
     pub explicit_period: bool,
     /// Whether `attr` may be replaced by `cpu-clock` where the machine has no cycle counter: true of `cycles`.
@@ -50,6 +52,7 @@ impl EventSpec {
             thread: ThreadChoice::All,
             filter: None,
             probed_file: None,
+            tail: Vec::new(),
         }
     }
 
@@ -159,6 +162,8 @@ pub struct EventGroup {
     pub events: Vec<EventSpec>,
     /// `:S`: only the leader samples, and its samples hold the counts of all.
     pub sample_group: bool,
+    /// With `sample_group`: the second event samples as well, in the same way.
+    pub twin: bool,
 }
 
 impl EventGroup {
@@ -167,6 +172,7 @@ impl EventGroup {
         EventGroup {
             events: events.into_iter().collect(),
             sample_group: false,
+            twin: false,
         }
     }
 

@@ -62,16 +62,23 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 
 /// Opens an event on thread `pid` (0: the caller, -1: all) and `cpu` (-1: all), closed on exec.
 ///
-/// With `cgroup`, `pid` is the descriptor of a cgroup's directory. `size` is the attr's size in bytes, as stated.
+/// With `cgroup`, `pid` is the descriptor of a cgroup's directory. `size` is the attr's size in bytes, as stated; with
+/// a `tail`, what follows the attr as it is known here, that is the size.
 pub(crate) fn perf_event_open(
     attr: &Attr,
     size: u32,
+    tail: &[u8],
     pid: i32,
     cpu: i32,
     group: Option<BorrowedFd<'_>>,
     cgroup: bool,
 ) -> io::Result<OwnedFd> {
     let mut bytes = attr.to_bytes(size.max(u32::try_from(Attr::MAX_SIZE).unwrap_or(u32::MAX)));
+    bytes.extend_from_slice(tail);
+    let size = match tail {
+        [] => size,
+        _ => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+    };
     bytes[4..8].copy_from_slice(&size.to_ne_bytes());
     let group = group.map_or(-1, |fd| fd.as_raw_fd());
     let mut flags = FLAG_CLOEXEC;
@@ -222,6 +229,63 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     check(fd)?;
     // SAFETY: the descriptor is new and ours.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn pin_to(cpu: u32) -> io::Result<()> {
+    let bit = cpu as usize;
+    let mut words = vec![0_u64; bit / 64 + 1];
+    words[bit / 64] = 1 << (bit % 64);
+    // SAFETY: the mask is ours and as long as stated.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            words.len() * 8,
+            words.as_ptr(),
+        )
+    };
+    check(libc::c_int::try_from(result).unwrap_or(-1)).map(drop)
+}
+
+/// Lets the calling thread run before all that have no real-time priority, and wake up without slack.
+pub(crate) fn become_prompt() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the slack is a number, and the kernel reads our struct.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+        check(libc::sched_setscheduler(
+            0,
+            libc::SCHED_FIFO,
+            &raw const parameter,
+        ))
+        .map(drop)
+    }
+}
+
+/// Touches `pages` fresh pages, each of which faults. Where memory is refused nothing is touched.
+pub(crate) fn touch_fresh_pages(pages: usize) {
+    let length = pages * page_size();
+    // SAFETY: a fresh private mapping at an address of the kernel's choice, written to within its length and unmapped
+    // before anyone else knows of it.
+    unsafe {
+        let base = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if base == libc::MAP_FAILED {
+            return;
+        }
+        libc::madvise(base, length, libc::MADV_NOHUGEPAGE);
+        for page in 0..pages {
+            base.cast::<u8>().add(page * page_size()).write_volatile(1);
+        }
+        libc::munmap(base, length);
+    }
 }
 
 /// The calling thread's id.

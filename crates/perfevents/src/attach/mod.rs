@@ -18,7 +18,8 @@ pub use plan::Shape;
 pub use signals::{SignalAttachmentStrategy, TimerAttachmentStrategy};
 pub use state::{AttachSummary, Attachment, FailedThread};
 
-pub(crate) use per_cpu::wanted_cpus;
+pub(crate) use per_core::list as list_threads;
+pub(crate) use per_cpu::{open_cgroup, wanted_cpus};
 pub(crate) use state::{CpuRing, Placed, add_count};
 
 use crate::errors::{AttachError, Refusal};

@@ -46,6 +46,7 @@ impl Attachment {
                 place,
                 group: None,
                 cgroup: None,
+                tail: &[],
             })?;
             let error = match Ring::new(owner.as_fd(), pages) {
                 Ok(ring) => break (owner, ring),
@@ -231,6 +232,7 @@ impl Attachment {
     ) -> Result<Event, OpenError> {
         let planned = &self.plan.events[index];
         let (name, attr) = (planned.name.clone(), planned.attr.clone());
+        let tail = planned.tail.clone();
         let cgroup = self.cgroup.take();
         let result = self.open_with_retry(&OpenRequest {
             name: &name,
@@ -238,6 +240,7 @@ impl Attachment {
             place,
             group: group.map(AsFd::as_fd),
             cgroup: cgroup.as_ref().map(AsFd::as_fd),
+            tail: &tail,
         });
         self.cgroup = cgroup;
         result

@@ -60,7 +60,7 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
 }
 
 /// The target's threads that exist now, without the reader.
-pub(super) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
+pub(crate) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
     match &spec.target {
         Target::SelfProcess => {
             let mut tids = procfs::threads(std::process::id())?;

@@ -166,7 +166,7 @@ impl Attachment {
 }
 
 /// Opens a cgroup's directory, by absolute path or by its name below the hierarchy that serves events.
-fn open_cgroup(path: &Path) -> Result<File, AttachError> {
+pub(crate) fn open_cgroup(path: &Path) -> Result<File, AttachError> {
     let failed = |source| AttachError::Cgroup {
         path: path.to_owned(),
         source,

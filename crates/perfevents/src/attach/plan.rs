@@ -36,12 +36,14 @@ pub(crate) struct Planned {
     pub(crate) filter: Option<String>,
     /// What the attr points at, kept for as long as events are opened.
     probed_file: Option<Arc<CStr>>,
+    /// As [`EventSpec::tail`].
+    pub(crate) tail: Vec<u8>,
     /// Which of the session's events as given; `None` for a carrier that the session added.
     pub(crate) spec: Option<usize>,
     /// How many members follow in its group; `None` for a member.
     pub(crate) leads: Option<usize>,
     pub(super) clock_can_replace: bool,
-    pub(super) counted_by_kernel: bool,
+    pub(crate) counted_by_kernel: bool,
 }
 
 impl Planned {
@@ -135,6 +137,7 @@ impl Plan {
                     thread: event.thread,
                     filter: event.filter.clone(),
                     probed_file: event.probed_file.clone(),
+                    tail: event.tail.clone(),
                     spec: Some(index),
                     leads: (position == 0).then(|| group.events.len() - 1),
                     clock_can_replace: event.clock_can_replace,
@@ -144,7 +147,8 @@ impl Plan {
                     planned.attr.config1 = file.as_ptr() as u64;
                 }
                 if group.sample_group {
-                    read_together(&mut planned.attr, position == 0);
+                    let samples = position == 0 || (group.twin && position == 1);
+                    read_together(&mut planned.attr, samples);
                 }
                 plan.finish_attr(&mut planned, event, common, spec, features);
                 plan.events.push(planned);
@@ -287,6 +291,7 @@ impl Plan {
             thread: ThreadChoice::All,
             filter: None,
             probed_file: None,
+            tail: Vec::new(),
             spec: None,
             leads: Some(0),
             clock_can_replace: false,
@@ -342,10 +347,10 @@ impl Plan {
     }
 }
 
-/// Makes a leader's samples hold the counts of its group, and its members count only.
-fn read_together(attr: &mut Attr, leader: bool) {
+/// Makes an event's samples hold the counts of its group, or makes it count only.
+fn read_together(attr: &mut Attr, samples: bool) {
     attr.read_format |= ReadFormat::GROUP;
-    if leader {
+    if samples {
         attr.sample_type |= SampleType::READ;
     } else {
         attr.sample_period = 0;

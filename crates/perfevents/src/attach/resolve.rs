@@ -34,6 +34,7 @@ impl Plan {
                     place,
                     group: None,
                     cgroup,
+                    tail: &event.tail,
                 };
                 let Err(error) = Event::request(request) else {
                     break;

@@ -113,6 +113,15 @@ impl PmuDirectory {
             .ok()
     }
 
+    /// Whether the PMU of type `kind` has a term `format`.
+    pub fn has_format(&self, kind: u32, format: &str) -> bool {
+        let mut of_kind = self
+            .names()
+            .into_iter()
+            .filter(|name| self.kind(name) == Some(kind));
+        of_kind.any(|name| self.0.join(name).join("format").join(format).exists())
+    }
+
     /// The names of all PMUs, sorted.
     pub fn names(&self) -> Vec<String> {
         entries(&self.0)

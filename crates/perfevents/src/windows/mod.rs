@@ -2,7 +2,31 @@
 //!
 //! A [`Schedule`] says when there are windows: `long` from the start of one burst to the next, then `batch` windows of
 //! `short` back to back. Ordinary sampling is the schedule without `long`.
+//!
+//! How windows are made depends on the kernel and the events. [`find_source`] tries it out, on the calling thread and
+//! by what really comes, and attaches the [`WindowSource`] that serves best:
+//!
+//! | [`SourceKind`] | |
+//! |---|---|
+//! | `refresh` | a disabled group that `PERF_EVENT_IOC_REFRESH` lets take so many samples: from a jittered timer, on any kernel |
+//! | `kernel` | a kernel whose events alternate between a long and a short period themselves |
+//! | `twin` | two clocks of one period in an inherited group: pairs of their samples bound windows |
+//! | `steady` | the short period throughout, for a bounded time |
+//! | `period` | each event sampled on its own: no windows, estimates from samples |
 
+mod alternate;
+mod lane;
+mod probe;
+mod random;
+mod refresh;
 mod schedule;
+mod session;
+mod slot;
+mod source;
 
+pub use probe::{Finding, shortest_useful_window};
 pub use schedule::{Length, Schedule, WindowRequest, WindowSyntaxError};
+pub use source::{
+    Burst, BurstOutcome, FoundSource, Seen, SourceKind, WindowError, WindowGroup, WindowListener,
+    WindowSource, WindowStats, WindowsSpec, find_source,
+};

@@ -93,7 +93,8 @@ pub struct Schedule {
     pub long: Length,
     /// Of a window.
     pub short: Length,
-    /// By how much `long` and `short` are drawn longer or shorter at most, uniformly; zero keeps them as they are.
+    /// By how much `long` and `short` are drawn longer or shorter at most, uniformly; zero keeps them as they are. A
+    /// length whose unit is not the jitter's is varied by the share by which the other one is.
     pub jitter: Length,
     /// Windows of a burst.
     pub batch: u32,
@@ -113,6 +114,22 @@ impl Schedule {
     /// Whether there are no bursts.
     pub fn is_steady(&self) -> bool {
         self.long.is_zero()
+    }
+
+    /// By how much `length`, one of the two, is varied, in its own unit.
+    pub fn jitter_of(&self, length: Length) -> u64 {
+        let jitter = self.jitter.number();
+        if std::mem::discriminant(&length) == std::mem::discriminant(&self.jitter) {
+            return jitter;
+        }
+        let other = if length == self.short {
+            self.long
+        } else {
+            self.short
+        };
+        let share = u128::from(length.number()) * u128::from(jitter);
+        let share = share / u128::from(other.number().max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
     }
 
     /// `[long, short, jitter, batch]`.

@@ -10,3 +10,4 @@ mod privileged;
 mod samples;
 mod sessions;
 mod unprivileged;
+mod windows;

@@ -1,0 +1,367 @@
+//! The windows' events of one thread or CPU: armed for one burst after the other.
+
+use super::random::Random;
+use super::schedule::Schedule;
+use super::source::{Burst, BurstOutcome, WindowStats};
+use crate::attach::plan::Plan;
+use crate::attr::AttrFlags;
+use crate::bytes::{ByteOrder, Cursor};
+use crate::errors::{AttachError, EventError};
+use crate::event::{Event, OpenRequest, Place};
+use crate::limits;
+use crate::record::{RawRecord, RecordLayout, RecordType};
+use crate::ring::Ring;
+use crate::sys;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A thread that did not run for longer than this, in nanoseconds, between being armed and its first sample was not
+/// caught where it ran: what it did before it slept is not what it does when it wakes up.
+const LATE: u64 = 200_000;
+
+/// A burst without another sample for so long, in nanoseconds, is given up, so that the next one may come.
+const GIVEN_UP: u64 = 1_000_000_000;
+
+/// How many windows' lengths are kept for the medians.
+pub(super) const LENGTHS: usize = 4096;
+
+/// What slots made and nobody has taken in yet.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    /// Whole records, one after the other.
+    pub bytes: Vec<u8>,
+    pub bursts: Vec<Burst>,
+    pub stats: WindowStats,
+    /// The leader's count and the nanoseconds of windows.
+    pub lengths: Vec<(u64, u64)>,
+}
+
+/// A group of a slot.
+#[derive(Debug)]
+struct SlotGroup {
+    /// The leader first.
+    events: Vec<Event>,
+    layout: RecordLayout,
+    /// Samples of a burst.
+    samples: u32,
+    /// Samples that the kernel still lets it take, of a burst that was given up.
+    owed: u32,
+    /// Nanoseconds for which it was enabled, at its last sample.
+    enabled: u64,
+}
+
+/// The burst that is armed.
+#[derive(Debug)]
+struct Pending {
+    group: usize,
+    armed: u64,
+    period: u64,
+    samples: u32,
+    seen: u32,
+    lost: u32,
+    late: bool,
+    throttled: bool,
+    /// Time and leader's count of the last sample.
+    last: Option<(u64, u64)>,
+    /// Since when no sample came.
+    quiet_since: u64,
+}
+
+/// The events of a thread or a CPU, and their ring.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub place: Place,
+    groups: Vec<SlotGroup>,
+    ring: Ring,
+    turn: usize,
+    pending: Option<Pending>,
+}
+
+/// Samples of a burst of `windows`, the one that marks its start among them. The kernel stops a software event's group
+/// before the last sample reads its counts: one more is taken, to be left out.
+pub(super) fn samples_of_burst(windows: u32, inflates_last: bool) -> u32 {
+    windows.saturating_add(1 + u32::from(inflates_last))
+}
+
+impl Slot {
+    /// Opens the plan's events at a place, disabled, with a ring of `pages`. Returns the ids of the plan's events.
+    ///
+    /// # Errors
+    /// Refusals, of events and of the ring.
+    pub fn open(
+        plan: &Plan,
+        place: Place,
+        cgroup: Option<BorrowedFd<'_>>,
+        pages: usize,
+        windows: u32,
+    ) -> Result<(Slot, Vec<u64>), AttachError> {
+        let mut groups: Vec<SlotGroup> = Vec::new();
+        let mut ids = Vec::with_capacity(plan.events.len());
+        for planned in &plan.events {
+            let leads = planned.leads.is_some();
+            let leader = groups.last().and_then(|group| group.events.first());
+            let event = Event::request(OpenRequest {
+                name: &planned.name,
+                attr: &planned.attr,
+                place,
+                group: leader.filter(|_| !leads).map(AsFd::as_fd),
+                cgroup,
+                tail: &planned.tail,
+            })?;
+            if let Some(filter) = &planned.filter {
+                event.filter(filter)?;
+            }
+            ids.push(event.id()?);
+            match groups.last_mut().filter(|_| !leads) {
+                Some(group) => group.events.push(event),
+                None => groups.push(SlotGroup {
+                    layout: RecordLayout::new(&planned.attr, ByteOrder::NATIVE),
+                    samples: samples_of_burst(windows, planned.counted_by_kernel),
+                    events: vec![event],
+                    owed: 0,
+                    enabled: 0,
+                }),
+            }
+        }
+        let leaders: Vec<&Event> = groups
+            .iter()
+            .filter_map(|group| group.events.first())
+            .collect();
+        let (Some(owner), rest) = (leaders.first(), leaders.get(1..).unwrap_or_default()) else {
+            return Err(AttachError::NoEvents);
+        };
+        let ring = Ring::new(owner.as_fd(), pages).map_err(|source| AttachError::Ring {
+            cpu: match place {
+                Place::Cpu(cpu) => cpu,
+                Place::Thread(..) => u32::MAX,
+            },
+            pages,
+            mlock_kb: limits::mlock_kb().unwrap_or(0),
+            source,
+        })?;
+        for leader in rest {
+            leader.set_output(Some(owner))?;
+        }
+        // Members of a group need not write into a ring: they do not sample.
+        let slot = Slot {
+            place,
+            groups,
+            ring,
+            turn: 0,
+            pending: None,
+        };
+        Ok((slot, ids))
+    }
+
+    /// Whether a burst is under way.
+    pub fn is_busy(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Arms the group whose turn it is for one burst.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn arm(&mut self, schedule: &Schedule, random: &mut Random) -> Result<(), EventError> {
+        let number = self.turn;
+        self.turn = (number + 1) % self.groups.len();
+        let group = match self.groups.get_mut(number) {
+            Some(group) => group,
+            None => return Ok(()),
+        };
+        let Some(leader) = group.events.first() else {
+            return Ok(());
+        };
+        let period = random.short(schedule);
+        // Another length each time: windows of one length fall into step with loops.
+        leader.period(period)?;
+        let armed = sys::clock_now(libc::CLOCK_MONOTONIC);
+        match group.samples.checked_sub(group.owed) {
+            Some(more) if more > 0 => leader.refresh(more)?,
+            _ => leader.enable()?,
+        }
+        group.owed = 0;
+        self.pending = Some(Pending {
+            group: number,
+            armed,
+            period,
+            samples: group.samples,
+            seen: 0,
+            lost: 0,
+            late: false,
+            throttled: false,
+            last: None,
+            quiet_since: armed,
+        });
+        Ok(())
+    }
+
+    /// Takes what is in the ring, and ends the burst if it is complete.
+    pub fn drain(&mut self, made: &mut Made) {
+        let Slot {
+            groups,
+            ring,
+            pending,
+            ..
+        } = self;
+        ring.drain(|bytes, record| {
+            made.bytes.extend_from_slice(bytes);
+            match record.kind {
+                RecordType::SAMPLE => {
+                    made.stats.samples += 1;
+                    if let Some(pending) = pending
+                        && let Some(group) = groups.get_mut(pending.group)
+                    {
+                        pending.sample(group, record, &mut made.lengths);
+                    }
+                }
+                RecordType::LOST => {
+                    let lost = lost_count(record);
+                    made.stats.lost += lost;
+                    if let Some(pending) = pending {
+                        pending.lost = pending
+                            .lost
+                            .saturating_add(u32::try_from(lost).unwrap_or(u32::MAX));
+                    }
+                }
+                RecordType::THROTTLE => {
+                    if let Some(pending) = pending {
+                        pending.throttled = true;
+                    }
+                }
+                _ => {}
+            }
+        });
+        let complete = |pending: &Pending| pending.seen + pending.lost >= pending.samples;
+        if self.pending.as_ref().is_some_and(complete) {
+            self.end(made, BurstOutcome::empty());
+        }
+    }
+
+    /// Gives the burst up if it gets nowhere.
+    pub fn give_up_if_stuck(&mut self, now: u64, made: &mut Made) {
+        let stuck = |pending: &Pending| now.saturating_sub(pending.quiet_since) > GIVEN_UP;
+        if self.pending.as_ref().is_some_and(stuck) {
+            self.cut(made);
+        }
+    }
+
+    /// Stops the burst where it is.
+    pub fn cut(&mut self, made: &mut Made) {
+        let Some(group) = self.pending.as_ref().map(|pending| pending.group) else {
+            return;
+        };
+        // A thread that has ended is not there to be disabled.
+        let _ = self.groups[group].events[0].disable();
+        self.drain(made);
+        if let Some(pending) = &self.pending {
+            self.groups[group].owed = pending.samples.saturating_sub(pending.seen + pending.lost);
+            self.end(made, BurstOutcome::CUT);
+        }
+    }
+
+    fn end(&mut self, made: &mut Made, mut outcome: BurstOutcome) {
+        let Some(pending) = self.pending.take() else {
+            return;
+        };
+        let windows = |samples: u32| u16::try_from(samples.saturating_sub(1)).unwrap_or(u16::MAX);
+        let (expected, seen) = (windows(pending.samples), windows(pending.seen));
+        if seen >= expected {
+            outcome |= BurstOutcome::COMPLETE;
+        } else {
+            // Samples that were lost leave a hole.
+            outcome |= BurstOutcome::CUT;
+        }
+        outcome.set(BurstOutcome::LATE, pending.late);
+        outcome.set(BurstOutcome::THROTTLED, pending.throttled);
+        let stats = &mut made.stats;
+        for (of, count) in [
+            (BurstOutcome::COMPLETE, &mut stats.complete),
+            (BurstOutcome::LATE, &mut stats.late),
+            (BurstOutcome::CUT, &mut stats.cut),
+            (BurstOutcome::THROTTLED, &mut stats.throttled),
+        ] {
+            *count += u64::from(outcome.contains(of));
+        }
+        stats.armed += 1;
+        stats.windows += u64::from(seen);
+        let (cpu, tid) = match self.place {
+            Place::Cpu(cpu) => (Some(cpu), None),
+            Place::Thread(tid, cpu) => (cpu, Some(tid)),
+        };
+        made.bursts.push(Burst {
+            group: u16::try_from(pending.group).unwrap_or(u16::MAX),
+            cpu,
+            tid,
+            armed: pending.armed,
+            ended: match pending.last {
+                Some((time, _)) if outcome.contains(BurstOutcome::COMPLETE) => time,
+                _ => sys::clock_now(libc::CLOCK_MONOTONIC),
+            },
+            period: pending.period,
+            expected,
+            seen,
+            outcome,
+        });
+    }
+
+    /// The descriptor that hangs up when the thread has ended.
+    pub fn fd(&self) -> i32 {
+        self.groups
+            .first()
+            .and_then(|group| group.events.first())
+            .map_or(-1, |event| event.as_fd().as_raw_fd())
+    }
+}
+
+impl Pending {
+    fn sample(
+        &mut self,
+        group: &mut SlotGroup,
+        record: &RawRecord<'_>,
+        lengths: &mut Vec<(u64, u64)>,
+    ) {
+        self.seen += 1;
+        let Ok(sample) = group.layout.sample(record) else {
+            return;
+        };
+        let (Some(time), Some(read)) = (sample.time, sample.read) else {
+            return;
+        };
+        let enabled = read.time_enabled.unwrap_or(0);
+        let count = read.get(0).map_or(0, |leader| leader.value);
+        match self.last {
+            None => {
+                let passed = time.saturating_sub(self.armed);
+                let ran = enabled.saturating_sub(group.enabled);
+                self.late = passed.saturating_sub(ran) > LATE;
+            }
+            Some((before, counted)) if self.seen < self.samples && lengths.len() < LENGTHS => {
+                lengths.push((count.saturating_sub(counted), time.saturating_sub(before)));
+            }
+            Some(_) => {}
+        }
+        group.enabled = enabled;
+        self.quiet_since = time;
+        self.last = Some((time, count));
+    }
+}
+
+/// How many records a LOST record tells of: an id, then the count.
+fn lost_count(record: &RawRecord<'_>) -> u64 {
+    let mut at = Cursor::new(record.body, ByteOrder::NATIVE);
+    at.u64().and_then(|_id| at.u64()).unwrap_or(0)
+}
+
+/// Readies a plan's events for being armed.
+pub(super) fn prepare(plan: &mut Plan) {
+    for planned in &mut plan.events {
+        let attr = &mut planned.attr;
+        // What a ring loses is told by its records, and counted by burst.
+        attr.read_format.remove(crate::attr::ReadFormat::LOST);
+        if planned.leads.is_some() {
+            // Others that count take turns with each other: a burst cannot wait for its turn.
+            let takes_counter = !planned.counted_by_kernel && !super::source::is_clock(attr);
+            attr.flags.set(AttrFlags::PINNED, takes_counter);
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Windows on this machine: what is armed comes, as long as asked, and all bursts are told.
+
+use crate::collect::{PATIENCE, fault};
+use crate::skip;
+use dioptra_perfevents::names::software;
+use dioptra_perfevents::record::{RawRecord, RecordLayout, RecordType};
+use dioptra_perfevents::windows::{
+    Burst, BurstOutcome, FoundSource, Length, Schedule, SourceKind, WindowError, WindowListener,
+    WindowsSpec, find_source,
+};
+use dioptra_perfevents::{ByteOrder, EventGroup, EventSpec, Target, limits};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A thread that touches fresh pages until it is dropped.
+struct Faulting {
+    tid: u32,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Faulting {
+    fn start() -> Faulting {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (send, receive) = std::sync::mpsc::channel();
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            send.send(unsafe { libc::gettid() }.unsigned_abs())
+                .expect("the test listens");
+            while !stopped.load(Ordering::Relaxed) {
+                fault(256);
+            }
+        });
+        Faulting {
+            tid: receive.recv().expect("its id"),
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Faulting {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A sample: time, thread, and the values of its group.
+type Sampled = (u64, u32, Vec<u64>);
+
+#[derive(Default)]
+struct Kept {
+    layout: Option<RecordLayout>,
+    samples: Vec<Sampled>,
+    bursts: Vec<Burst>,
+}
+
+impl WindowListener for Kept {
+    fn record(&mut self, bytes: &[u8], record: &RawRecord<'_>) {
+        assert_eq!(bytes.len(), record.body.len() + 8);
+        if record.kind != RecordType::SAMPLE {
+            return;
+        }
+        let layout = self.layout.as_ref().expect("the layout is known");
+        let sample = layout.sample(record).expect("a whole sample");
+        let values = sample.read.map(|read| read.iter().map(|v| v.value));
+        self.samples.push((
+            sample.time.expect("a time"),
+            sample.tid.expect("a thread"),
+            values.map(Iterator::collect).unwrap_or_default(),
+        ));
+    }
+
+    fn burst(&mut self, burst: &Burst) {
+        self.bursts.push(*burst);
+    }
+}
+
+fn task_clock() -> EventSpec {
+    EventSpec::software(software::TASK_CLOCK).user_only()
+}
+
+fn schedule(short: Length, jitter: Length) -> Schedule {
+    Schedule {
+        long: Length::Time(1_000_000),
+        short,
+        jitter,
+        batch: 4,
+    }
+}
+
+fn of_thread(tid: u32, group: EventGroup, schedule: Schedule) -> WindowsSpec {
+    WindowsSpec::new(schedule, vec![group], Target::Threads(vec![tid]))
+}
+
+/// Makes windows until there are so many bursts; `None` where events are refused.
+fn make(
+    spec: &WindowsSpec,
+    kind: Option<SourceKind>,
+    bursts: usize,
+) -> Option<(FoundSource, Kept)> {
+    let mut found = match find_source(spec, kind) {
+        Ok(found) => found,
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+    };
+    let mut kept = Kept {
+        layout: found.source.events().first().map(|event| {
+            assert!(!event.ids.is_empty());
+            RecordLayout::new(&event.attr, ByteOrder::NATIVE)
+        }),
+        ..Kept::default()
+    };
+    found.source.start().expect("start");
+    let end = Instant::now() + PATIENCE;
+    while kept.bursts.len() < bursts && kept.samples.len() < 20 * bursts && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+        found.source.round(&mut kept).expect("round");
+    }
+    found.source.stop().expect("stop");
+    found.source.round(&mut kept).expect("the last round");
+    Some((found, kept))
+}
+
+#[test]
+fn bursts_of_a_counted_event_are_exact() {
+    let thread = Faulting::start();
+    let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+    let spec = of_thread(
+        thread.tid,
+        group,
+        schedule(Length::Count(9), Length::Count(3)),
+    );
+    let Some((found, kept)) = make(&spec, Some(SourceKind::Refresh), 100) else {
+        return;
+    };
+    let stats = found.source.stats();
+    assert!(kept.bursts.len() >= 100, "{stats:?}");
+    assert!(found.source.groups()[0].drop_last);
+    let mut periods = std::collections::BTreeSet::new();
+    let mut samples = kept.samples.iter();
+    for burst in &kept.bursts {
+        assert_eq!((burst.expected, burst.tid), (5, Some(thread.tid)));
+        assert!((6..=12).contains(&burst.period), "{burst:?}");
+        periods.insert(burst.period);
+        let ours: Vec<&Sampled> = samples
+            .by_ref()
+            .take(usize::from(burst.seen) + usize::from(burst.seen > 0))
+            .collect();
+        if !burst.outcome.contains(BurstOutcome::COMPLETE) {
+            continue;
+        }
+        assert_eq!(burst.seen, 5);
+        // Exactly the period apart, but for the last.
+        for pair in ours.windows(2).take(4) {
+            assert_eq!(pair[1].2[0] - pair[0].2[0], burst.period, "{burst:?}");
+            assert!(pair[1].2[1] > pair[0].2[1], "the task's clock goes on");
+        }
+        assert!(ours[0].0 >= burst.armed && ours[5].0 <= burst.ended);
+    }
+    assert!(periods.len() > 4, "drawn anew for each: {periods:?}");
+    assert_eq!(stats.armed, kept.bursts.len() as u64);
+    assert!(stats.complete > stats.armed / 2, "{stats:?}");
+    assert_eq!(stats.samples, kept.samples.len() as u64);
+    assert_eq!(
+        stats.median_count.map(|count| (6..=12).contains(&count)),
+        Some(true)
+    );
+}
+
+#[test]
+fn bursts_of_a_clock_are_as_long_as_asked_or_longer() {
+    let thread = Faulting::start();
+    let group = EventGroup::new([task_clock(), EventSpec::page_faults().user_only()]);
+    let spec = of_thread(
+        thread.tid,
+        group,
+        schedule(Length::Time(100_000), Length::Time(0)),
+    );
+    if limits::refresh_of_clocks_is_unsafe() {
+        skip!("on this kernel clocks must not be armed");
+    }
+    let Some((found, kept)) = make(&spec, None, 100) else {
+        return;
+    };
+    assert_eq!(
+        found.source.kind(),
+        SourceKind::Refresh,
+        "{:?}",
+        found.findings
+    );
+    let stats = found.source.stats();
+    assert!(
+        stats.complete > 0 && !found.source.groups()[0].drop_last,
+        "{stats:?}"
+    );
+    for burst in &kept.bursts {
+        assert_eq!((burst.expected, burst.period), (4, 100_000));
+        assert!(burst.seen <= 4);
+        assert!(burst.ended > burst.armed);
+    }
+    // Timers expire late, never early; faults come at the rate of the whole run.
+    assert!(stats.median_count >= Some(99_000), "{stats:?}");
+    assert!(kept.samples.iter().all(|(_, tid, _)| *tid == thread.tid));
+}
+
+#[test]
+fn threads_that_end_are_let_go() {
+    let spec = {
+        let thread = Faulting::start();
+        let group = EventGroup::new([EventSpec::page_faults().user_only()]);
+        let spec = of_thread(
+            thread.tid,
+            group,
+            schedule(Length::Count(5), Length::Count(0)),
+        );
+        let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
+            skip!("page faults cannot be armed here");
+        };
+        let mut kept = Kept {
+            layout: Some(RecordLayout::new(
+                &found.source.events()[0].attr,
+                ByteOrder::NATIVE,
+            )),
+            ..Kept::default()
+        };
+        found.source.start().expect("start");
+        let end = Instant::now() + PATIENCE;
+        while kept.bursts.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            found.source.round(&mut kept).expect("round");
+        }
+        drop(thread);
+        found.source.round(&mut kept).expect("round");
+        let armed = found.source.stats().armed;
+        std::thread::sleep(Duration::from_millis(30));
+        found.source.round(&mut kept).expect("round");
+        assert_eq!(
+            found.source.stats().armed,
+            armed,
+            "nobody is left to be armed"
+        );
+        spec
+    };
+    assert!(find_source(&spec, Some(SourceKind::Refresh)).is_err());
+}
+
+#[test]
+fn no_kernel_alternates_unless_its_periods_do() {
+    let group = EventGroup::new([EventSpec::page_faults().user_only()]);
+    let spec = WindowsSpec::new(
+        schedule(Length::Count(10), Length::Count(0)),
+        vec![group],
+        Target::SelfProcess,
+    );
+    match find_source(&spec, Some(SourceKind::Kernel)) {
+        Err(WindowError::Forced { kind, why }) => {
+            assert_eq!(kind, SourceKind::Kernel);
+            assert!(why.contains("alternat"), "{why}");
+        }
+        Ok(found) => assert!(found.findings.iter().any(|f| f.contains("alternate"))),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn sources_that_sample_throughout_make_windows_too() {
+    let thread = Faulting::start();
+    for kind in [SourceKind::Twin, SourceKind::Steady, SourceKind::Period] {
+        let group = EventGroup::new([task_clock(), EventSpec::page_faults().user_only()]);
+        let spec = of_thread(
+            thread.tid,
+            group,
+            schedule(Length::Time(200_000), Length::Time(0)),
+        );
+        let Some((found, kept)) = make(&spec, Some(kind), 10) else {
+            continue;
+        };
+        assert_eq!(found.source.kind(), kind);
+        assert!(kept.bursts.is_empty(), "none are armed");
+        assert_eq!(found.source.stats().samples, kept.samples.len() as u64);
+        assert_eq!(found.source.groups().is_empty(), kind == SourceKind::Period);
+    }
+}
