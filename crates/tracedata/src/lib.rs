@@ -1,12 +1,16 @@
 //! The directory of a trace (`dioptra.trace`).
 //!
 //! Its files, and the bytes of chunks and records, are described in [`dioptra_tracelayout`]. Here are the JSON objects of
-//! `info.json` ([`Info`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), and the [`Writer`] that a recorder uses.
+//! `info.json` ([`Info`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`Writer`] that a recorder uses, and a [`Trace`] for those who read one.
 
+mod clock;
 mod info;
 mod journal;
+mod reader;
 mod writer;
 
+pub use clock::{ClockCursor, ClockMap};
 pub use info::{Clock, Ending, Host, Info};
 pub use journal::{ClockPair, JournalEntry, Mapping, Module, ProcessCause, Refusal};
+pub use reader::{Damage, OpenError, Process, Stream, Trace};
 pub use writer::{WriteError, Writer};

@@ -99,16 +99,25 @@ impl<'a> Chunk<'a> {
     /// [`ChunkError`]
     pub fn parse(bytes: &'a [u8]) -> Result<Chunk<'a>, ChunkError> {
         let header = ChunkHeader::from_bytes(bytes)?;
-        let size = header.size as usize;
-        let chunk = bytes.get(..size).ok_or(ChunkError::CutOff)?;
-        let open = header.open as usize * 4;
+        if bytes.len() < header.size as usize {
+            return Err(ChunkError::CutOff);
+        }
+        Self::parse_cut_off(bytes)
+    }
+
+    /// What is there of a chunk that is cut off behind its listed calls: its recorder was killed while it wrote.
+    ///
+    /// # Errors
+    /// [`ChunkError`]
+    pub fn parse_cut_off(bytes: &'a [u8]) -> Result<Chunk<'a>, ChunkError> {
+        let header = ChunkHeader::from_bytes(bytes)?;
+        let size = bytes.len().min(header.size as usize);
         let records = records_offset(header.open as usize);
+        let open = bytes.get(HEADER_SIZE..HEADER_SIZE + header.open as usize * 4);
         Ok(Chunk {
             header,
-            open: chunk
-                .get(HEADER_SIZE..HEADER_SIZE + open)
-                .ok_or(ChunkError::Size)?,
-            records: chunk.get(records..).ok_or(ChunkError::Size)?,
+            open: open.ok_or(ChunkError::CutOff)?,
+            records: bytes.get(records..size).ok_or(ChunkError::CutOff)?,
         })
     }
 

@@ -1,0 +1,708 @@
+//! Reads the files of a trace, whole or as far as they go.
+
+use crate::{ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause};
+use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
+use dioptra_tracelayout::directory::{
+    FUNCTION_ENTRY_SIZE, FUNCTIONS, FunctionKind, INFO, JOURNAL, NAMES, RECORDS,
+};
+use dioptra_tracelayout::{ChunkHeader, FunctionEntry, VERSION};
+use memmap2::Mmap;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a directory can't be read as a trace.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is none.
+    #[error("{}: there is no trace; record one with `dioptra trace record COMMAND`, or name its directory with -d", .folder.display())]
+    Missing {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// The directory is of uftrace.
+    #[error("{}: is a trace of uftrace; read it with `uftrace replay -d {}`", .folder.display(), .folder.display())]
+    Uftrace {
+        /// The directory.
+        folder: PathBuf,
+    },
+    /// A file can't be read.
+    #[error("{}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `info.json` does not say what it should.
+    #[error("{}: {source}; without it the trace's clock is not known", .path.display())]
+    Info {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: serde_json::Error,
+    },
+    /// The trace is of another version.
+    #[error("{}: a trace of layout {found}, this dioptra reads layout {VERSION}: use the dioptra that recorded it ({recorder})", .folder.display())]
+    Version {
+        /// The directory.
+        folder: PathBuf,
+        /// The version.
+        found: u16,
+        /// Who recorded it.
+        recorder: String,
+    },
+}
+
+/// Something in the files that could not be read; all else was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The file's name.
+    pub file: &'static str,
+    /// Where, in bytes from its start.
+    pub offset: u64,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at byte {}: {}", self.file, self.offset, self.what)
+    }
+}
+
+/// A process image that was traced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// When the recorder came to know of it, `CLOCK_MONOTONIC` in nanoseconds.
+    pub time: u64,
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// How it began.
+    pub cause: ProcessCause,
+    /// The executable's path.
+    pub executable: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// When it ended and with which status, 128 plus the signal if it was killed; known of the command only.
+    pub end: Option<(u64, i32)>,
+}
+
+/// The calls of one thread of one process image.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stream {
+    /// Its number.
+    pub stream: u32,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The stream that it continues, after a fork; else 0.
+    pub parent: u32,
+    /// The thread's name when its first chunk was written; empty if it was gone already.
+    pub name: String,
+    /// Records known to be missing between its chunks.
+    pub lost: u64,
+    /// The number of its first chunk: not 0 if older ones were thrown away.
+    pub first_sequence: u32,
+    /// Its chunks in order: where they lie in `records`.
+    chunks: Vec<u64>,
+}
+
+impl Stream {
+    /// How many chunks it has.
+    pub fn chunk_count(&self) -> usize {
+        self.chunks.len()
+    }
+}
+
+/// A trace, opened: everything but the records is in memory, those are mapped.
+#[derive(Debug)]
+pub struct Trace {
+    folder: PathBuf,
+    info: Info,
+    clock: ClockMap,
+    processes: Vec<Process>,
+    modules: BTreeMap<u32, Module>,
+    mappings: Vec<Mapping>,
+    notes: Vec<String>,
+    functions: Vec<FunctionEntry>,
+    names: Vec<u8>,
+    records: Option<Mmap>,
+    streams: Vec<Stream>,
+    damage: Vec<Damage>,
+}
+
+impl Trace {
+    /// Opens the trace in the directory `folder`.
+    ///
+    /// A trace whose recorder was killed is read up to its end; what else is damaged is left out, see
+    /// [`Trace::damage`].
+    ///
+    /// # Errors
+    /// [`OpenError`]
+    pub fn open(folder: &Path) -> Result<Trace, OpenError> {
+        let info = read_info(folder)?;
+        let mut trace = Trace {
+            folder: folder.to_owned(),
+            clock: ClockMap::new(Vec::new()),
+            info,
+            processes: Vec::new(),
+            modules: BTreeMap::new(),
+            mappings: Vec::new(),
+            notes: Vec::new(),
+            functions: Vec::new(),
+            names: read_or_empty(&folder.join(NAMES))?,
+            records: map(&folder.join(RECORDS))?,
+            streams: Vec::new(),
+            damage: Vec::new(),
+        };
+        let mut streams = BTreeMap::new();
+        trace.read_journal(&read_or_empty(&folder.join(JOURNAL))?, &mut streams);
+        trace.read_functions(&read_or_empty(&folder.join(FUNCTIONS))?);
+        trace.index_chunks(&mut streams);
+        trace.streams = streams.into_values().collect();
+        Ok(trace)
+    }
+
+    /// Where it is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What was traced.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// The clock of the records.
+    pub fn clock(&self) -> &ClockMap {
+        &self.clock
+    }
+
+    /// The process images, in the order in which the recorder came to know of them.
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// A module by its number.
+    pub fn module(&self, number: u32) -> Option<&Module> {
+        self.modules.get(&number)
+    }
+
+    /// All modules, by their numbers.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.modules.values()
+    }
+
+    /// What was mapped where.
+    pub fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    /// What the recorder wants readers to know.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How many function ids there are, the id 0 included.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// What an id stands for; [`FunctionEntry::NONE`] if the table does not have it.
+    pub fn function(&self, id: u32) -> FunctionEntry {
+        self.functions
+            .get(id as usize)
+            .copied()
+            .unwrap_or(FunctionEntry::NONE)
+    }
+
+    /// The name of a library call, none if the entry is of another kind or its name is missing.
+    pub fn library_call_name(&self, entry: &FunctionEntry) -> Option<&[u8]> {
+        if entry.kind != FunctionKind::LibraryCall {
+            return None;
+        }
+        let start = usize::try_from(entry.place).ok()?;
+        self.names
+            .get(start..start.checked_add(entry.size as usize)?)
+    }
+
+    /// The streams, by their numbers.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// The chunks of a stream, in order.
+    pub fn chunks<'a>(&'a self, stream: &'a Stream) -> impl Iterator<Item = Chunk<'a>> + 'a {
+        stream.chunks.iter().filter_map(|&offset| {
+            let bytes = self.records.as_deref()?.get(offset as usize..)?;
+            parse(bytes).ok()
+        })
+    }
+
+    /// What could not be read.
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Bytes of `records`.
+    pub fn record_bytes(&self) -> u64 {
+        self.records
+            .as_deref()
+            .map_or(0, |bytes| bytes.len() as u64)
+    }
+
+    fn read_journal(&mut self, bytes: &[u8], streams: &mut BTreeMap<u32, Stream>) {
+        let mut pairs = vec![self.info.clock.start];
+        pairs.extend(self.info.ending.as_ref().map(|ending| ending.clock));
+        let mut offset = 0;
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let start = offset;
+            offset += line.len() as u64;
+            let Some(line) = line.strip_suffix(b"\n") else {
+                self.damaged(JOURNAL, start, "the last line is cut off".into());
+                break;
+            };
+            match serde_json::from_slice::<JournalEntry>(line) {
+                Ok(entry) => self.take(entry, &mut pairs, streams),
+                Err(error) => {
+                    self.damaged(
+                        JOURNAL,
+                        start,
+                        format!("a line that can't be read: {error}"),
+                    );
+                }
+            }
+        }
+        self.clock = ClockMap::new(pairs);
+    }
+
+    fn take(
+        &mut self,
+        entry: JournalEntry,
+        pairs: &mut Vec<ClockPair>,
+        streams: &mut BTreeMap<u32, Stream>,
+    ) {
+        match entry {
+            JournalEntry::Clock(pair) => pairs.push(pair),
+            JournalEntry::Process {
+                time,
+                pid,
+                parent,
+                cause,
+                executable,
+                arguments,
+            } => self.processes.push(Process {
+                time,
+                pid,
+                parent,
+                cause,
+                executable,
+                arguments,
+                end: None,
+            }),
+            JournalEntry::Module(module) => {
+                self.modules.insert(module.module, module);
+            }
+            JournalEntry::Mapping(mapping) => self.mappings.push(mapping),
+            // What was mapped stays known: a call of a function that is gone keeps its name by its id.
+            JournalEntry::Unmapping { .. } => {}
+            JournalEntry::Thread {
+                stream,
+                pid,
+                tid,
+                name,
+                parent,
+            } => {
+                let known = Stream {
+                    stream,
+                    pid,
+                    tid,
+                    parent,
+                    name,
+                    ..Stream::default()
+                };
+                streams.insert(stream, known);
+            }
+            JournalEntry::End { time, pid, status } => {
+                let process = self.processes.iter_mut().rev().find(|p| p.pid == pid);
+                if let Some(process) = process {
+                    process.end = Some((time, status));
+                }
+            }
+            JournalEntry::Note { text, .. } => self.notes.push(text),
+        }
+    }
+
+    fn read_functions(&mut self, bytes: &[u8]) {
+        let (entries, rest) = bytes.as_chunks::<FUNCTION_ENTRY_SIZE>();
+        self.functions = entries.iter().map(FunctionEntry::from_bytes).collect();
+        if !rest.is_empty() {
+            let offset = (bytes.len() - rest.len()) as u64;
+            self.damaged(FUNCTIONS, offset, "the last entry is cut off".into());
+        }
+    }
+
+    /// Finds the chunks: one pass over their headers. Behind bytes that are no chunk the next one is looked for.
+    fn index_chunks(&mut self, streams: &mut BTreeMap<u32, Stream>) {
+        let Some(map) = self.records.take() else {
+            return;
+        };
+        let bytes = &map[..];
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let rest = &bytes[offset..];
+            match parse(rest) {
+                Ok(chunk) => {
+                    self.index_chunk(&chunk.header, offset as u64, streams);
+                    let size = chunk.header.size as usize;
+                    if size > rest.len() {
+                        let what =
+                            format!("a chunk of {size} bytes is cut off after {}", rest.len());
+                        self.damaged(RECORDS, offset as u64, what);
+                        break;
+                    }
+                    offset += size;
+                }
+                Err(error) => {
+                    let next = next_chunk(rest);
+                    let what = match next {
+                        Some(next) => format!("{error}; {next} bytes were passed over"),
+                        None => format!("{error}; the last {} bytes can't be read", rest.len()),
+                    };
+                    self.damaged(RECORDS, offset as u64, what);
+                    let Some(next) = next else { break };
+                    offset += next;
+                }
+            }
+        }
+        self.records = Some(map);
+    }
+
+    fn index_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        offset: u64,
+        streams: &mut BTreeMap<u32, Stream>,
+    ) {
+        let stream = streams.entry(header.stream).or_insert_with(|| Stream {
+            stream: header.stream,
+            pid: header.pid,
+            tid: header.tid,
+            parent: header.parent,
+            ..Stream::default()
+        });
+        let expected = if stream.chunks.is_empty() {
+            stream.first_sequence = header.sequence;
+            header.sequence
+        } else {
+            stream
+                .first_sequence
+                .wrapping_add(stream.chunks.len() as u32)
+        };
+        stream.lost = stream.lost.saturating_add(header.lost);
+        stream.chunks.push(offset);
+        if header.sequence != expected {
+            let what = format!(
+                "chunk {} of stream {} follows chunk {} of it",
+                header.sequence,
+                header.stream,
+                expected.wrapping_sub(1)
+            );
+            // Numbers count on from here, so that one gap is told once.
+            let chunks = stream.chunks.len() as u32 - 1;
+            stream.first_sequence = header.sequence.wrapping_sub(chunks);
+            self.damaged(RECORDS, offset, what);
+        }
+    }
+
+    fn damaged(&mut self, file: &'static str, offset: u64, what: String) {
+        self.damage.push(Damage { file, offset, what });
+    }
+}
+
+/// The chunk at the start of `bytes`; of one that is cut off, what is there of it.
+fn parse(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
+    match Chunk::parse(bytes) {
+        Err(ChunkError::CutOff) => Chunk::parse_cut_off(bytes),
+        parsed => parsed,
+    }
+}
+
+/// How far away the next header is that makes sense.
+fn next_chunk(bytes: &[u8]) -> Option<usize> {
+    (8..bytes.len().saturating_sub(HEADER_SIZE - 1))
+        .step_by(8)
+        .find(|&at| {
+            bytes[at..].starts_with(&MAGIC.to_le_bytes())
+                && ChunkHeader::from_bytes(&bytes[at..]).is_ok()
+        })
+}
+
+fn read_info(folder: &Path) -> Result<Info, OpenError> {
+    let path = folder.join(INFO);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = folder.to_owned();
+            return Err(
+                if folder.join("info").exists() && folder.join("task.txt").exists() {
+                    OpenError::Uftrace { folder }
+                } else {
+                    OpenError::Missing { folder }
+                },
+            );
+        }
+        Err(source) => return Err(OpenError::Io { path, source }),
+    };
+    let info: Info = serde_json::from_slice(&bytes).map_err(|source| OpenError::Info {
+        path: path.clone(),
+        source,
+    })?;
+    if info.layout != VERSION {
+        return Err(OpenError::Version {
+            folder: folder.to_owned(),
+            found: info.layout,
+            recorder: info.recorder,
+        });
+    }
+    Ok(info)
+}
+
+fn read_or_empty(path: &Path) -> Result<Vec<u8>, OpenError> {
+    match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(|source| OpenError::Io {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Maps a file; nothing if it is missing or empty.
+fn map(path: &Path) -> Result<Option<Mmap>, OpenError> {
+    let failed = |source| OpenError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(failed)?,
+    };
+    if file.metadata().map_err(failed)?.len() == 0 {
+        return Ok(None);
+    }
+    // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with SIGBUS, as
+    // with every reader over mmap; traces are only appended to.
+    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
+    Ok(Some(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Host, Writer};
+    use dioptra_tracelayout::{Encoder, Record, chunk};
+    use std::fs::OpenOptions;
+
+    fn info() -> Info {
+        Info {
+            schema: 1,
+            layout: VERSION,
+            recorder: "dioptra 0".into(),
+            command: vec!["true".into()],
+            folder: "/".into(),
+            options: Vec::new(),
+            started_realtime: 1,
+            clock: Clock {
+                source: "tsc".into(),
+                shift: 2,
+                start: ClockPair {
+                    ticks: 1000,
+                    monotonic: 2000,
+                },
+            },
+            host: Host::default(),
+            ending: None,
+        }
+    }
+
+    /// A trace of two streams of three chunks each, a call of function `stream` in each chunk.
+    fn write(folder: &Path) {
+        let mut writer = Writer::create(folder, &info()).unwrap();
+        let entry = |place| FunctionEntry {
+            module: 1,
+            kind: FunctionKind::LibraryCall,
+            method: 7,
+            place,
+            size: 3,
+        };
+        writer.names(b"onetwo").unwrap();
+        writer.functions(&[entry(0), entry(3)]).unwrap();
+        let clock = ClockPair {
+            ticks: 3000,
+            monotonic: 3000,
+        };
+        writer.journal(&JournalEntry::Clock(clock)).unwrap();
+        for sequence in 0..3 {
+            for stream in 1..3 {
+                if sequence == 0 {
+                    let thread = JournalEntry::Thread {
+                        stream,
+                        pid: 7,
+                        tid: 7 + stream,
+                        name: format!("t{stream}"),
+                        parent: 0,
+                    };
+                    writer.journal(&thread).unwrap();
+                }
+                let header = ChunkHeader {
+                    magic: chunk::MAGIC,
+                    version: VERSION,
+                    stream,
+                    sequence,
+                    base: 500,
+                    lost: 1,
+                    ..ChunkHeader::default()
+                };
+                let mut body = [0; 6];
+                let mut encoder = Encoder::new(&mut body, 0, 500);
+                encoder.entry(501, stream).unwrap();
+                encoder.exit(502).unwrap();
+                writer.chunk(header, &body).unwrap();
+            }
+        }
+    }
+
+    fn records(trace: &Trace, stream: usize) -> usize {
+        let chunks = trace.chunks(&trace.streams()[stream]);
+        chunks
+            .map(|chunk| {
+                dioptra_tracelayout::Decoder::new(chunk.records, chunk.header.base)
+                    .filter(|record| {
+                        matches!(record, Ok(Record::Entry { .. } | Record::Exit { .. }))
+                    })
+                    .count()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn a_trace_is_read_as_it_was_written() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        write(&folder);
+        let trace = Trace::open(&folder).unwrap();
+        assert_eq!(trace.damage(), []);
+        assert_eq!(trace.streams().len(), 2);
+        let stream = &trace.streams()[1];
+        assert_eq!((stream.stream, stream.tid, stream.lost), (2, 9, 3));
+        assert_eq!(stream.name, "t2");
+        assert_eq!(records(&trace, 1), 6);
+        let name = |id| trace.library_call_name(&trace.function(id));
+        assert_eq!(name(1), Some(&b"one"[..]));
+        assert_eq!(name(2), Some(&b"two"[..]));
+        assert_eq!(name(3), None);
+        assert_eq!(trace.clock().cursor().monotonic(2000), 2500);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_told_and_the_rest_read() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        write(&folder);
+        let cut = |name: &str, by: u64| {
+            let path = folder.join(name);
+            let file = OpenOptions::new().write(true).open(&path).unwrap();
+            let size = file.metadata().unwrap().len();
+            file.set_len(size - by).unwrap();
+        };
+        cut(JOURNAL, 2);
+        cut(FUNCTIONS, 1);
+        cut(RECORDS, 4);
+        let trace = Trace::open(&folder).unwrap();
+        let files: Vec<&str> = trace.damage().iter().map(|damage| damage.file).collect();
+        assert_eq!(files, [JOURNAL, FUNCTIONS, RECORDS]);
+        assert_eq!(trace.function(2), FunctionEntry::NONE);
+        // The thread's line was cut off; its chunks are there, and of the last one the entry.
+        assert_eq!(trace.streams()[1].name, "");
+        assert_eq!((records(&trace, 0), records(&trace, 1)), (6, 5));
+    }
+
+    #[test]
+    fn damaged_chunks_are_passed_over() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        write(&folder);
+        let path = folder.join(RECORDS);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[2 * 72] ^= 0xff;
+        fs::write(&path, bytes).unwrap();
+        let trace = Trace::open(&folder).unwrap();
+        assert_eq!((records(&trace, 0), records(&trace, 1)), (4, 6));
+        let told: Vec<String> = trace.damage().iter().map(Damage::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "records at byte 144: bytes that are no chunk; 72 bytes were passed over",
+                "records at byte 288: chunk 2 of stream 1 follows chunk 0 of it"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_with_the_reason() {
+        let parent = tempfile::tempdir().unwrap();
+        let error = Trace::open(parent.path()).unwrap_err().to_string();
+        assert!(error.contains("there is no trace"), "{error}");
+        fs::write(parent.path().join("info"), "Ftrace!").unwrap();
+        fs::write(parent.path().join("task.txt"), "").unwrap();
+        let error = Trace::open(parent.path()).unwrap_err().to_string();
+        assert!(error.contains("uftrace"), "{error}");
+        let newer = Info {
+            layout: VERSION + 1,
+            ..info()
+        };
+        fs::write(
+            parent.path().join(INFO),
+            serde_json::to_vec(&newer).unwrap(),
+        )
+        .unwrap();
+        let error = Trace::open(parent.path()).unwrap_err().to_string();
+        assert!(error.contains("layout 2"), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_records_are_indexed(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..400),
+            flips in proptest::collection::vec((0..432_usize, proptest::prelude::any::<u8>()), 0..10),
+        ) {
+            let parent = tempfile::tempdir().unwrap();
+            let folder = parent.path().join("t");
+            write(&folder);
+            let path = folder.join(RECORDS);
+            let mut records = fs::read(&path).unwrap();
+            for (at, byte) in flips {
+                if let Some(place) = records.get_mut(at) {
+                    *place = byte;
+                }
+            }
+            records.extend(bytes);
+            fs::write(&path, &records).unwrap();
+            let trace = Trace::open(&folder).unwrap();
+            for stream in trace.streams() {
+                for chunk in trace.chunks(stream) {
+                    let decoder = dioptra_tracelayout::Decoder::new(chunk.records, chunk.header.base);
+                    proptest::prop_assert!(decoder.count() <= records.len());
+                }
+            }
+        }
+    }
+}
