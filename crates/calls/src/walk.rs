@@ -1,0 +1,364 @@
+//! From a stream's records to calls that begin and end.
+
+use dioptra_tracedata::{ClockCursor, Stream, Trace};
+use dioptra_tracelayout::chunk::Chunk;
+use dioptra_tracelayout::record::UnwindCause;
+use dioptra_tracelayout::{Decoder, Record};
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ending {
+    /// It returned.
+    Returned,
+    /// It ended without returning.
+    Unwound(UnwindCause),
+    /// Its exit is among records that are missing; the time is that of the first record behind the gap.
+    Missing,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The function's id.
+    pub function: u32,
+    /// How many calls of the stream were open when it began, itself not counted.
+    pub depth: u32,
+    /// When it began, `CLOCK_MONOTONIC` in nanoseconds; none if that is not in the trace: the call was open already
+    /// when the stream's records begin (a forked child's inherited calls, a ring's oldest), or its entry is missing.
+    pub entered: Option<u64>,
+}
+
+/// What happens in a stream. Times are `CLOCK_MONOTONIC` in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A call begins.
+    Enter {
+        /// When.
+        time: u64,
+        /// Which; `entered` is `time`.
+        call: Call,
+    },
+    /// The innermost open call ends.
+    Leave {
+        /// When.
+        time: u64,
+        /// Which.
+        call: Call,
+        /// How.
+        ending: Ending,
+    },
+    /// Records are missing here. Open calls whose exits are among them end right behind, as [`Ending::Missing`].
+    Lost {
+        /// When the gap was noticed.
+        time: u64,
+        /// How many; 0 if that is not known (a chunk is damaged).
+        records: u64,
+    },
+    /// The thread goes on, on another call stack (coroutines): the calls that are open from now on are that one's.
+    Switch {
+        /// When.
+        time: u64,
+        /// Its number.
+        stack: u32,
+    },
+}
+
+impl Step {
+    /// When it happens.
+    pub fn time(&self) -> u64 {
+        match *self {
+            Step::Enter { time, .. }
+            | Step::Leave { time, .. }
+            | Step::Lost { time, .. }
+            | Step::Switch { time, .. } => time,
+        }
+    }
+}
+
+/// What a walk could not make sense of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WalkLosses {
+    /// Records that are missing, as far as they are counted.
+    pub records: u64,
+    /// Gaps of unknown size.
+    pub gaps: u64,
+    /// Exits without an open call.
+    pub stray_exits: u64,
+    /// Chunks whose records end in bytes that are none.
+    pub malformed: u64,
+}
+
+impl std::ops::AddAssign for WalkLosses {
+    fn add_assign(&mut self, other: WalkLosses) {
+        self.records += other.records;
+        self.gaps += other.gaps;
+        self.stray_exits += other.stray_exits;
+        self.malformed += other.malformed;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    function: u32,
+    /// Unknown: [`NO_TIME`].
+    entered: u64,
+}
+
+const NO_TIME: u64 = u64::MAX;
+
+/// The most calls of unknown functions that are taken to be open: a chunk may claim any depth.
+const MAX_UNKNOWN: usize = 1 << 20;
+
+impl Open {
+    fn call(self, depth: usize) -> Call {
+        Call {
+            function: self.function,
+            depth: depth as u32,
+            entered: (self.entered != NO_TIME).then_some(self.entered),
+        }
+    }
+}
+
+/// Calls that end without an exit of their own, innermost first, until so many are open.
+#[derive(Clone, Copy, Debug)]
+struct Unwinding {
+    until: usize,
+    time: u64,
+    ending: Ending,
+}
+
+/// Goes through one stream. An iterator over its [steps](Step), in order; calls that are open at the end stay open
+/// ([`Walk::open`]).
+pub struct Walk<'t> {
+    chunks: Box<dyn Iterator<Item = Chunk<'t>> + Send + 't>,
+    decoder: Decoder<'t>,
+    shift: u8,
+    clock: ClockCursor<'t>,
+    last: u64,
+    sequence: Option<u32>,
+    /// Calls that are open, the outermost first.
+    open: Vec<Open>,
+    /// The open calls of the other stacks, by number.
+    elsewhere: Vec<(u32, Vec<Open>)>,
+    stack: u32,
+    unwinding: Option<Unwinding>,
+    /// Calls that are open when the unwinding is done.
+    reopened: Vec<Open>,
+    /// The chunk whose beginning has to be fitted to the open calls, once its gap was told.
+    beginning: Option<Chunk<'t>>,
+    losses: WalkLosses,
+}
+
+impl<'t> Walk<'t> {
+    /// Through `stream` of `trace`.
+    pub fn new(trace: &'t Trace, stream: &'t Stream) -> Walk<'t> {
+        Walk {
+            chunks: Box::new(trace.chunks(stream)),
+            decoder: Decoder::new(&[], 0),
+            shift: 0,
+            clock: trace.clock().cursor(),
+            last: 0,
+            sequence: None,
+            open: Vec::new(),
+            elsewhere: Vec::new(),
+            stack: 0,
+            unwinding: None,
+            reopened: Vec::new(),
+            beginning: None,
+            losses: WalkLosses::default(),
+        }
+    }
+
+    /// The calls that are open now, the outermost first.
+    pub fn open(&self) -> impl DoubleEndedIterator<Item = Call> + ExactSizeIterator {
+        self.open
+            .iter()
+            .enumerate()
+            .map(|(depth, open)| open.call(depth))
+    }
+
+    /// What could not be made sense of so far.
+    pub fn losses(&self) -> WalkLosses {
+        self.losses
+    }
+
+    /// The time of the last step.
+    pub fn time(&self) -> u64 {
+        self.last
+    }
+
+    /// To nanoseconds; never earlier than the step before, whatever a damaged record says.
+    #[inline]
+    fn time_of(&mut self, tick: u64) -> u64 {
+        let time = self.clock.monotonic(tick << self.shift);
+        self.last = self.last.max(time);
+        self.last
+    }
+
+    /// The next call that ends without an exit of its own; none if there are no more.
+    fn unwind(&mut self, unwinding: Unwinding) -> Option<Step> {
+        if self.open.len() > unwinding.until
+            && let Some(open) = self.open.pop()
+        {
+            return Some(Step::Leave {
+                time: unwinding.time,
+                call: open.call(self.open.len()),
+                ending: unwinding.ending,
+            });
+        }
+        self.unwinding = None;
+        self.open.append(&mut self.reopened);
+        None
+    }
+
+    /// Goes to the next chunk, and returns the gap in front of it if there is one; none at the end.
+    fn next_chunk(&mut self) -> Option<Option<Step>> {
+        let chunk = self.chunks.next()?;
+        let header = chunk.header;
+        self.shift = header.shift;
+        let gap = self
+            .sequence
+            .is_some_and(|last| header.sequence != last.wrapping_add(1));
+        self.sequence = Some(header.sequence);
+        self.beginning = Some(chunk);
+        if header.lost == 0 && !gap {
+            return Some(None);
+        }
+        self.losses.records = self.losses.records.saturating_add(header.lost);
+        self.losses.gaps += u64::from(gap);
+        Some(Some(Step::Lost {
+            time: self.time_of(header.base),
+            records: if gap { 0 } else { header.lost },
+        }))
+    }
+
+    /// Begins a chunk: makes the open calls those that it says were open then. Without losses they are.
+    fn begin(&mut self, chunk: Chunk<'t>) {
+        let base = chunk.header.base;
+        self.decoder = Decoder::new(chunk.records, base);
+        let depth = chunk.header.depth as usize;
+        let listed = chunk.open();
+        let unlisted = depth - listed.len();
+        // The calls below the list are taken to be the same ones, as far as there are any.
+        let mut common = self.open.len().min(unlisted);
+        if common == unlisted {
+            common += listed
+                .clone()
+                .zip(&self.open[unlisted..])
+                .take_while(|(function, open)| *function == open.function)
+                .count();
+        }
+        let missing = |function| Open {
+            function,
+            entered: NO_TIME,
+        };
+        let unknown = unlisted.saturating_sub(common).min(MAX_UNKNOWN);
+        self.reopened
+            .extend(std::iter::repeat_n(missing(0), unknown));
+        let known = common.saturating_sub(unlisted);
+        self.reopened.extend(listed.skip(known).map(missing));
+        self.unwinding = Some(Unwinding {
+            until: common,
+            time: self.time_of(base),
+            ending: Ending::Missing,
+        });
+    }
+
+    #[cold]
+    fn rare(&mut self, record: Record<'t>) -> Option<Step> {
+        match record {
+            Record::Unwound { time, cause, calls } => {
+                let stray = (calls as usize).saturating_sub(self.open.len());
+                self.losses.stray_exits += stray as u64;
+                self.unwinding = Some(Unwinding {
+                    until: self.open.len().saturating_sub(calls as usize),
+                    time: self.time_of(time),
+                    ending: Ending::Unwound(cause),
+                });
+                None
+            }
+            Record::Lost { records } => {
+                self.losses.records = self.losses.records.saturating_add(records);
+                Some(Step::Lost {
+                    time: self.last,
+                    records,
+                })
+            }
+            Record::Stack { time, stack } => {
+                let time = self.time_of(time);
+                if stack != self.stack {
+                    let left = std::mem::take(&mut self.open);
+                    if let Some(place) = self.elsewhere.iter().position(|(s, _)| *s == stack) {
+                        self.open = self.elsewhere.swap_remove(place).1;
+                    }
+                    // Of a stack without open calls there is nothing to know.
+                    if !left.is_empty() {
+                        self.elsewhere.push((self.stack, left));
+                    }
+                    self.stack = stack;
+                }
+                Some(Step::Switch { time, stack })
+            }
+            Record::Entry { .. } | Record::Exit { .. } | Record::Other { .. } => None,
+        }
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Step;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step> {
+        loop {
+            if let Some(unwinding) = self.unwinding
+                && let Some(step) = self.unwind(unwinding)
+            {
+                return Some(step);
+            }
+            match self.decoder.next() {
+                Some(Ok(Record::Entry { time, function })) => {
+                    let time = self.time_of(time);
+                    let open = Open {
+                        function,
+                        entered: time,
+                    };
+                    let call = open.call(self.open.len());
+                    self.open.push(open);
+                    return Some(Step::Enter { time, call });
+                }
+                Some(Ok(Record::Exit { time })) => {
+                    let time = self.time_of(time);
+                    let Some(open) = self.open.pop() else {
+                        self.losses.stray_exits += 1;
+                        continue;
+                    };
+                    return Some(Step::Leave {
+                        time,
+                        call: open.call(self.open.len()),
+                        ending: Ending::Returned,
+                    });
+                }
+                Some(Ok(record)) => {
+                    if let Some(step) = self.rare(record) {
+                        return Some(step);
+                    }
+                }
+                Some(Err(_)) => {
+                    self.losses.malformed += 1;
+                    return Some(Step::Lost {
+                        time: self.last,
+                        records: 0,
+                    });
+                }
+                None => {
+                    if let Some(chunk) = self.beginning.take() {
+                        self.begin(chunk);
+                    } else if let Some(lost) = self.next_chunk()? {
+                        return Some(lost);
+                    }
+                }
+            }
+        }
+    }
+}
