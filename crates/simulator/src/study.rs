@@ -1,0 +1,274 @@
+//! Studies: the same program is recorded many times, and what the analysis says is held against the truth.
+
+mod scenarios;
+
+use dioptra_metrics::windows::{Analysis, EstimatorOptions, Rules, Shares, Trust};
+use dioptra_metrics::{Bound, Count, Environment, MetricSet, Mode, RecordedEvent};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
+use serde::Serialize;
+
+use crate::{Program, Recorded, Recording};
+
+pub use scenarios::scenarios;
+
+/// The formulas that are studied. Event 1 is a flow, event 2 single events.
+const SET: &str = r#"
+schema = 1
+name = "study"
+title = "study"
+event = [{ name = "cycles" }, { name = "instructions" }, { name = "misses" }]
+
+[[column]]
+name = "ipc"
+formula = "instructions / cycles"
+
+[[column]]
+name = "mpkc"
+formula = "1000 * misses / cycles"
+
+[[column]]
+name = "mpki"
+formula = "1000 * misses / instructions"
+
+[[column]]
+name = "bent"
+formula = "max(instructions / cycles, 2 * instructions / cycles - 1)"
+"#;
+
+/// What a run of a scenario is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Question {
+    /// Does the interval of a column hold the truth?
+    Interval {
+        /// The function.
+        function: u32,
+        /// The column.
+        column: &'static str,
+        /// With borders taken off.
+        corrected: bool,
+        /// Only runs with so many events or more, and fewer than the second number.
+        events: (u64, u64),
+    },
+    /// Is a function's trust less than high?
+    Doubted {
+        /// The function.
+        function: u32,
+    },
+    /// Does the closure interval of an event hold its total?
+    Closure {
+        /// The event, 1 for the program's first.
+        event: u32,
+    },
+    /// Does the drift detector raise its hand, at one in twenty?
+    Drift {
+        /// The function.
+        function: u32,
+    },
+    /// Are two runs of the same program told apart, at one in twenty?
+    Difference {
+        /// The function.
+        function: u32,
+        /// The column.
+        column: &'static str,
+    },
+}
+
+/// What must come out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Bar {
+    /// The least and the greatest share of runs with a yes.
+    pub yes: Option<(f64, f64)>,
+    /// The greatest mean of |estimate ÷ truth − 1|, that is of the bias, over all runs.
+    pub bias: Option<f64>,
+}
+
+/// A program, how it is recorded, and what is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// Names it.
+    pub name: String,
+    /// The program.
+    pub program: Program,
+    /// How it is recorded.
+    pub recording: Recording,
+    /// What each run is asked.
+    pub question: Question,
+    /// What must come out.
+    pub bar: Bar,
+}
+
+/// What came out.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub name: String,
+    /// Runs that had an answer.
+    pub runs: u32,
+    /// The share of them that said yes.
+    pub yes: f64,
+    /// Mean estimate ÷ truth − 1, for questions about an interval.
+    pub bias: Option<f64>,
+    /// Its standard error.
+    pub bias_error: Option<f64>,
+    /// Mean half width ÷ truth.
+    pub half_width: Option<f64>,
+    /// What must come out.
+    pub bar: Bar,
+    /// Whether it did.
+    pub met: bool,
+}
+
+/// One run's answer: yes or no, estimate ÷ truth, half width ÷ truth.
+type Answer = Option<(bool, f64, f64)>;
+
+impl Scenario {
+    /// Asks `runs` recordings. Seeds count up from `seed`.
+    pub fn study(&self, runs: u32, seed: u64) -> Outcome {
+        let bound = bound();
+        let shares = self.program.shares();
+        let answers: Vec<Answer> = (0..runs)
+            .into_par_iter()
+            .map(|run| {
+                let mut random = Pcg64Mcg::seed_from_u64(seed + u64::from(run));
+                let recorded = self.recording.run_with(&self.program, &shares, &mut random);
+                let second = matches!(self.question, Question::Difference { .. })
+                    .then(|| self.recording.run_with(&self.program, &shares, &mut random));
+                self.ask(&bound, &recorded, second.as_ref())
+            })
+            .collect();
+        let answers: Vec<(bool, f64, f64)> = answers.into_iter().flatten().collect();
+        let number = answers.len() as f64;
+        let mean = |of: fn(&(bool, f64, f64)) -> f64| answers.iter().map(of).sum::<f64>() / number;
+        let yes = mean(|a| f64::from(u8::from(a.0)));
+        let value = mean(|a| a.1);
+        let spread = answers.iter().map(|a| (a.1 - value).powi(2)).sum::<f64>();
+        let about_values = matches!(
+            self.question,
+            Question::Interval { .. } | Question::Closure { .. }
+        );
+        let met = self
+            .bar
+            .yes
+            .is_none_or(|(low, high)| low <= yes && yes <= high)
+            && self.bar.bias.is_none_or(|bias| (value - 1.0).abs() <= bias)
+            && !answers.is_empty();
+        Outcome {
+            name: self.name.clone(),
+            runs: answers.len() as u32,
+            yes,
+            bias: about_values.then_some(value - 1.0),
+            bias_error: about_values.then(|| (spread / (number - 1.0) / number).sqrt()),
+            half_width: about_values.then(|| mean(|a| a.2)),
+            bar: self.bar,
+            met,
+        }
+    }
+
+    fn ask(&self, bound: &Bound, recorded: &Recorded, second: Option<&Recorded>) -> Answer {
+        let analysis = analyze(recorded);
+        let options = EstimatorOptions::default();
+        match self.question {
+            Question::Interval {
+                function,
+                column,
+                corrected,
+                events,
+            } => {
+                let artefacts = if corrected {
+                    analysis.artefacts()
+                } else {
+                    Vec::new()
+                };
+                let mut estimator = analysis.estimator(bound, &artefacts, options);
+                let figure = estimator.estimate(analysis.row(function)?, column_of(column));
+                let estimate = figure.estimate()?;
+                if estimate.events < events.0 || estimate.events >= events.1 {
+                    return None;
+                }
+                let interval = match estimate.corrected {
+                    Some(interval) if corrected => interval,
+                    _ => estimate.raw,
+                };
+                let truth = self.truth(bound, function, column);
+                Some((
+                    interval.holds(truth),
+                    interval.value / truth,
+                    interval.half_width() / truth,
+                ))
+            }
+            Question::Doubted { function } => {
+                let trust = analysis.trust(analysis.row(function)?)?;
+                Some((trust != Trust::High, f64::NAN, f64::NAN))
+            }
+            Question::Closure { event } => {
+                let shares = recorded.samples.iter().enumerate();
+                let shares = Shares::new(shares.map(|(f, n)| (f as u32, *n, *n)));
+                let (cycles, counted) = (recorded.totals[0], recorded.totals[event as usize]);
+                let closure = analysis.closure(&shares, &[], event, 0, cycles, counted)?;
+                let half = (closure.high - closure.low) / 2.0 / counted;
+                Some((closure.holds(), closure.error() + 1.0, half))
+            }
+            Question::Drift { function } => {
+                let mut estimator = analysis.estimator(bound, &[], options);
+                let drift = estimator.drift(analysis.row(function)?, column_of("ipc"))?;
+                Some((drift.probability < 0.05, f64::NAN, f64::NAN))
+            }
+            Question::Difference { function, column } => {
+                let other = analyze(second?);
+                let one = self.estimate(bound, &analysis, function, column)?;
+                let two = self.estimate(bound, &other, function, column)?;
+                let difference = one.difference(&two);
+                Some((difference.probability < 0.05, f64::NAN, f64::NAN))
+            }
+        }
+    }
+
+    fn estimate(
+        &self,
+        bound: &Bound,
+        analysis: &Analysis<'_>,
+        function: u32,
+        column: &str,
+    ) -> Option<dioptra_metrics::windows::Estimate> {
+        let mut estimator = analysis.estimator(bound, &[], EstimatorOptions::default());
+        let figure = estimator.estimate(analysis.row(function)?, column_of(column));
+        figure.estimate().cloned()
+    }
+
+    /// A column's true value in a function.
+    fn truth(&self, bound: &Bound, function: u32, column: &str) -> f64 {
+        let rates =
+            (0..self.program.events.len()).map(|e| self.program.truth(function as usize, e));
+        let counts: Vec<Count> = std::iter::once(1.0)
+            .chain(rates)
+            .map(Count::exact)
+            .collect();
+        let mut evaluator = bound.evaluator(&counts, Mode::Exact);
+        evaluator
+            .value(column_of(column), &counts)
+            .unwrap_or(f64::NAN)
+    }
+}
+
+fn analyze(recorded: &Recorded) -> Analysis<'_> {
+    recorded
+        .windows
+        .analyze(&Rules::default(), |window| window.end.function)
+}
+
+fn set() -> &'static MetricSet {
+    static KEPT: std::sync::LazyLock<MetricSet> =
+        std::sync::LazyLock::new(|| MetricSet::from_toml("study", SET).unwrap_or_default());
+    &KEPT
+}
+
+fn bound() -> Bound {
+    let events = ["cycles", "instructions", "misses"].map(RecordedEvent::named);
+    set().bind(&events, &Environment::new())
+}
+
+fn column_of(name: &str) -> usize {
+    set().column(name).unwrap_or(usize::MAX)
+}
