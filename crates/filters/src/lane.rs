@@ -1,0 +1,300 @@
+//! A thread's calls in order of time, filtered: the reader's side of the state machine.
+
+use crate::plan::Plan;
+use crate::sampler::Sampler;
+use crate::state::{Effects, Frame, Scope, Show, Store, ThreadState, Verdict};
+use crate::tail::Tail;
+use std::vec::Vec;
+
+/// A part of a call that is shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Event<T> {
+    /// A call begins.
+    Enter {
+        /// What [`Lane::enter`] was given.
+        call: T,
+        /// When.
+        time: u64,
+        /// How many shown calls are around it.
+        depth: u32,
+        /// How many calls it stands for: the product of what the sampled calls around it and itself stand for.
+        weight: f64,
+        /// Whether its backtrace is wanted, and what it switched.
+        effects: Effects,
+    },
+    /// A call ends.
+    Exit {
+        /// What [`Lane::enter`] was given.
+        call: T,
+        /// When it began.
+        start: u64,
+        /// When it ends.
+        time: u64,
+        /// How many shown calls are around it.
+        depth: u32,
+    },
+}
+
+/// An open call.
+#[derive(Debug, Clone, Copy)]
+struct Open<T> {
+    frame: Frame,
+    call: T,
+    fate: Fate,
+    /// Its entry among the held items, unless it was told already or is hidden.
+    item: usize,
+    /// The weight of what is below it.
+    weight: f64,
+    /// A call below it is shown.
+    leads: bool,
+}
+
+/// What is known of an open call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Hidden,
+    Shown,
+    Lazy,
+    Held(Scope),
+}
+
+/// Something that may be told later.
+#[derive(Debug, Clone, Copy)]
+struct Item<T> {
+    event: Event<T>,
+    live: bool,
+}
+
+/// One thread's filtered calls.
+///
+/// Calls go in by [`Lane::enter`] and [`Lane::exit`], strictly nested; those that are shown come out as [`Event`]s in
+/// the same order. What depends on a call's end is kept back until it is known: with rules about durations at most
+/// the open calls, with tail capture what lies within a held call.
+#[derive(Debug)]
+pub struct Lane<T> {
+    state: ThreadState,
+    samplers: Vec<Sampler>,
+    tails: Vec<Tail>,
+    open: Vec<Open<T>>,
+    held: Vec<Item<T>>,
+    /// Open calls that are lazy or held.
+    undecided: usize,
+    /// Shown calls that are open in what was told.
+    depth: u32,
+}
+
+impl<T: Copy> Lane<T> {
+    /// A thread without open calls; see [`ThreadState::new`].
+    #[must_use]
+    pub fn new(plan: &Plan<'_>, thread: u64) -> Self {
+        let mut samplers = Vec::new();
+        samplers.resize_with(plan.sampler_count(), Sampler::default);
+        let mut tails = Vec::new();
+        tails.resize_with(plan.tail_count(), Tail::default);
+        Self {
+            state: ThreadState::new(plan, thread),
+            samplers,
+            tails,
+            open: Vec::new(),
+            held: Vec::new(),
+            undecided: 0,
+            depth: 0,
+        }
+    }
+
+    /// The counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
+    #[must_use]
+    pub fn samplers(&self) -> &[Sampler] {
+        &self.samplers
+    }
+
+    /// How many calls are open, shown or not.
+    #[must_use]
+    pub fn open_calls(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A call begins; see [`ThreadState::enter`]. Returns what it does to the process's switch.
+    pub fn enter(
+        &mut self,
+        plan: &Plan<'_>,
+        action: u32,
+        on: bool,
+        call: T,
+        time: u64,
+        tell: &mut impl FnMut(Event<T>),
+    ) -> Effects {
+        let mut store = Store {
+            samplers: &mut self.samplers,
+            tails: &mut self.tails,
+        };
+        let entry = self.state.enter(plan, &mut store, action, on, || time);
+        let around = self.open.last().map_or(1.0, |open| open.weight);
+        let weight = around * entry.stands_for as f64;
+        let fate = match entry.show {
+            Show::Hidden => Fate::Hidden,
+            Show::Now => Fate::Shown,
+            Show::Lazy => Fate::Lazy,
+            Show::Held(scope) => Fate::Held(scope),
+        };
+        if fate == Fate::Shown {
+            self.lead();
+        }
+        let item = self.held.len();
+        if fate != Fate::Hidden {
+            self.undecided += usize::from(fate != Fate::Shown);
+            let event = Event::Enter {
+                call,
+                time,
+                depth: 0,
+                weight,
+                effects: entry.effects,
+            };
+            self.push(event, fate == Fate::Shown, tell);
+        }
+        self.open.push(Open {
+            frame: entry.frame,
+            call,
+            fate,
+            item,
+            // A trigger samples the call itself, a filter what it calls, too.
+            weight: if entry.frame.is_chosen_subtree() {
+                weight
+            } else {
+                around
+            },
+            leads: false,
+        });
+        entry.effects
+    }
+
+    /// The innermost call ends; nothing happens if none is open.
+    pub fn exit(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+        self.close(plan, time, true, tell);
+    }
+
+    /// The trace ends here: open calls are judged by how long they took so far, and those that are shown stay open.
+    pub fn finish(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+        while !self.open.is_empty() {
+            self.close(plan, time, false, tell);
+        }
+    }
+
+    fn close(
+        &mut self,
+        plan: &Plan<'_>,
+        time: u64,
+        returns: bool,
+        tell: &mut impl FnMut(Event<T>),
+    ) {
+        let Some(open) = self.open.pop() else {
+            return;
+        };
+        let mut store = Store {
+            samplers: &mut self.samplers,
+            tails: &mut self.tails,
+        };
+        let exit = self.state.exit(plan, &mut store, &open.frame, || time);
+        if open.fate == Fate::Hidden {
+            return;
+        }
+        let decides = matches!(open.fate, Fate::Lazy | Fate::Held(_));
+        self.undecided -= usize::from(decides);
+        let kept = match exit.verdict {
+            Verdict::Hidden => false,
+            Verdict::Keep => true,
+            Verdict::KeepForDescendants => open.leads || open.fate == Fate::Shown,
+            Verdict::Discard(_) => false,
+        };
+        if !kept {
+            if exit.verdict == Verdict::Discard(Scope::Call) {
+                self.drop_item(open.item);
+            } else {
+                self.held.truncate(open.item);
+            }
+            return self.flush(tell);
+        }
+        let below = open.fate == Fate::Held(Scope::Below);
+        if below {
+            // Only what it leads to can be shown.
+            if open.leads {
+                self.lead();
+            }
+        } else if decides {
+            if let Some(item) = self.held.get_mut(open.item) {
+                item.live = true;
+            }
+            self.lead();
+        }
+        if !below && returns {
+            let event = Event::Exit {
+                call: open.call,
+                start: exit.start,
+                time,
+                depth: 0,
+            };
+            self.push(event, true, tell);
+        }
+        self.flush(tell);
+    }
+
+    /// A call is shown within all open ones: the lazy ones among them are shown, too, within the innermost held part.
+    fn lead(&mut self) {
+        for open in self.open.iter_mut().rev() {
+            match open.fate {
+                Fate::Hidden => {}
+                Fate::Shown => break,
+                Fate::Lazy => {
+                    open.fate = Fate::Shown;
+                    open.leads = true;
+                    self.undecided -= 1;
+                    if let Some(item) = self.held.get_mut(open.item) {
+                        item.live = true;
+                    }
+                }
+                Fate::Held(scope) => {
+                    let again = open.leads;
+                    open.leads = true;
+                    if again || scope != Scope::Call {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// An entry that is not shown; what follows it stays.
+    fn drop_item(&mut self, item: usize) {
+        if item + 1 == self.held.len() {
+            self.held.truncate(item);
+        } else if let Some(item) = self.held.get_mut(item) {
+            item.live = false;
+        }
+    }
+
+    fn push(&mut self, event: Event<T>, live: bool, tell: &mut impl FnMut(Event<T>)) {
+        self.held.push(Item { event, live });
+        self.flush(tell);
+    }
+
+    /// Tells what was held, once everything is decided.
+    fn flush(&mut self, tell: &mut impl FnMut(Event<T>)) {
+        if self.undecided > 0 {
+            return;
+        }
+        for item in self.held.drain(..).filter(|item| item.live) {
+            let mut event = item.event;
+            match &mut event {
+                Event::Enter { depth, .. } => {
+                    *depth = self.depth;
+                    self.depth += 1;
+                }
+                Event::Exit { depth, .. } => {
+                    self.depth = self.depth.saturating_sub(1);
+                    *depth = self.depth;
+                }
+            }
+            tell(event);
+        }
+    }
+}

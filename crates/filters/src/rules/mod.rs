@@ -1,0 +1,287 @@
+//! What the user asks for: the texts of the options, understood.
+
+mod action;
+mod error;
+mod nearest;
+mod pattern;
+mod units;
+
+pub use action::{COLORS, Condition, Sample};
+pub use error::SyntaxError;
+pub use pattern::MatchStyle;
+pub use units::{UnitError, parse_bool, parse_size, parse_time};
+
+pub(crate) use action::{ACTIONS, Changes, Mode};
+pub(crate) use nearest::{nearest_names, nearest_word, without_parameters};
+pub(crate) use pattern::{Location, Pattern, module_matches};
+
+use action::{Suffix, parse_suffix};
+use error::{Part, Source};
+use std::format;
+use std::string::{String, ToString};
+use std::vec::Vec;
+
+/// An option that takes rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleOption {
+    /// `-F`: show these functions and what they call, and nothing else.
+    Filter,
+    /// `-N`: hide these functions and what they call.
+    Notrace,
+    /// `-T`: actions at these functions.
+    Trigger,
+    /// `-C`: show only calls that lead to these functions.
+    Caller,
+    /// `-H`: hide these functions alone.
+    Hide,
+    /// `-D`: the limit of nesting.
+    Depth,
+    /// `-t`: the shortest duration that is shown.
+    Time,
+    /// `-Z`: the size of the smallest function that is shown.
+    Size,
+    /// `-L`: show functions of these source files alone, or hide them.
+    Location,
+}
+
+impl RuleOption {
+    /// As it is written on the command line.
+    #[must_use]
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::Filter => "-F",
+            Self::Notrace => "-N",
+            Self::Trigger => "-T",
+            Self::Caller => "-C",
+            Self::Hide => "-H",
+            Self::Depth => "-D",
+            Self::Time => "-t",
+            Self::Size => "-Z",
+            Self::Location => "-L",
+        }
+    }
+
+    /// What the option asks for at its functions without further actions.
+    fn implied(self) -> Changes {
+        let mut changes = Changes::default();
+        match self {
+            Self::Filter => changes.mode = Some(Mode::Filter),
+            Self::Notrace => changes.mode = Some(Mode::Notrace),
+            Self::Caller => changes.caller = true,
+            Self::Hide => changes.hide = true,
+            _ => {}
+        }
+        changes
+    }
+}
+
+/// One function pattern and what happens at the functions that it matches.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub option: RuleOption,
+    /// As the user wrote it.
+    pub text: String,
+    pub pattern: Pattern,
+    pub module: Option<String>,
+    pub doubtful: bool,
+    pub changes: Changes,
+}
+
+/// A source location, shown or hidden.
+#[derive(Debug, Clone)]
+pub(crate) struct LocationRule {
+    pub text: String,
+    pub location: Location,
+    pub hide: bool,
+}
+
+/// All that was asked for, in the order in which it was.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    style: MatchStyle,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) locations: Vec<LocationRule>,
+    pub(crate) depth: Option<u32>,
+    pub(crate) time: Option<u64>,
+    pub(crate) size: Option<u64>,
+}
+
+impl Rules {
+    /// No rules: everything is shown.
+    #[must_use]
+    pub fn new(style: MatchStyle) -> Self {
+        Self {
+            style,
+            ..Self::default()
+        }
+    }
+
+    /// Adds what an option's text asks for; several texts may be joined with `;`. A later limit replaces an earlier one.
+    ///
+    /// # Errors
+    /// [`SyntaxError`] shows the text and the place; then nothing has been added.
+    pub fn add(&mut self, option: RuleOption, text: &str) -> Result<(), SyntaxError> {
+        let source = Source {
+            option: option.letter(),
+            text,
+        };
+        let before = self.clone_lengths();
+        let result = Part { text, start: 0 }
+            .split(&[';'])
+            .map(Part::trim)
+            // `a;` and `a;;b` come from joined options.
+            .filter(|part| !part.text.is_empty() || text.trim().is_empty())
+            .try_for_each(|part| self.add_one(option, source, part));
+        if result.is_err() {
+            self.rules.truncate(before.0);
+            self.locations.truncate(before.1);
+        }
+        result
+    }
+
+    fn clone_lengths(&self) -> (usize, usize) {
+        (self.rules.len(), self.locations.len())
+    }
+
+    fn add_one(
+        &mut self,
+        option: RuleOption,
+        source: Source<'_>,
+        part: Part<'_>,
+    ) -> Result<(), SyntaxError> {
+        match option {
+            RuleOption::Depth => self.depth = Some(action::depth(source, part)?),
+            RuleOption::Time => self.time = Some(action::time(source, part)?),
+            RuleOption::Size => self.size = Some(action::size(source, part)?),
+            RuleOption::Location => self.locations.push(self.location(source, part)?),
+            _ => self.rules.push(self.rule(option, source, part)?),
+        }
+        Ok(())
+    }
+
+    fn rule(
+        &self,
+        option: RuleOption,
+        source: Source<'_>,
+        part: Part<'_>,
+    ) -> Result<Rule, SyntaxError> {
+        let mut implied = option.implied();
+        let (name, words) = match part.split_once('@') {
+            Some((name, words)) => (name.trim(), Some(words)),
+            None => (part, None),
+        };
+        let name = match name.text.strip_prefix('!') {
+            Some(_) if option == RuleOption::Filter => {
+                implied = RuleOption::Notrace.implied();
+                name.from(1).trim()
+            }
+            Some(_) => {
+                let remedy = "`!` belongs to -F (hide the subtree) and -L (hide)";
+                return Err(source.error(
+                    name.cut(0..1).place(),
+                    "`!` has no meaning here",
+                    remedy,
+                ));
+            }
+            None => name,
+        };
+        if name.text.is_empty() {
+            let form = "write FUNCTION, FUNCTION@MODULE or FUNCTION@ACTION,…";
+            return Err(source.error(name.place(), "a function's name is missing", form));
+        }
+        let suffix = match words {
+            Some(words) => parse_suffix(source, words, &implied)?,
+            None if option == RuleOption::Trigger => {
+                let end = part.place().end;
+                let remedy = format!("add `@` and one of {}", ACTIONS.join(", "));
+                return Err(source.error(end..end, "a trigger needs an action", remedy));
+            }
+            None => Suffix {
+                changes: implied,
+                ..Suffix::default()
+            },
+        };
+        if suffix.changes == Changes::default() {
+            let end = part.place().end;
+            let remedy = format!("add one of {}", ACTIONS.join(", "));
+            return Err(source.error(end..end, "a trigger needs an action", remedy));
+        }
+        Ok(Rule {
+            option,
+            text: part.text.to_string(),
+            pattern: self.pattern(source, name)?,
+            module: suffix.module,
+            doubtful: suffix.doubtful,
+            changes: suffix.changes,
+        })
+    }
+
+    fn pattern(&self, source: Source<'_>, name: Part<'_>) -> Result<Pattern, SyntaxError> {
+        Pattern::new(name.text, self.style).map_err(|reason| self.no_pattern(source, name, &reason))
+    }
+
+    fn no_pattern(&self, source: Source<'_>, part: Part<'_>, reason: &str) -> SyntaxError {
+        let kind = match self.style {
+            MatchStyle::Glob => "glob pattern",
+            _ => "regular expression",
+        };
+        source.error(
+            part.place(),
+            format!("`{}` is no {kind}: {reason}", part.text),
+            "mend it, or match names as they are with --match=simple",
+        )
+    }
+
+    fn location(&self, source: Source<'_>, part: Part<'_>) -> Result<LocationRule, SyntaxError> {
+        let (path, words) = match part.split_once('@') {
+            Some((path, words)) => (path.trim(), Some(words.trim())),
+            None => (part, None),
+        };
+        if let Some(word) = words.filter(|words| words.text != "hide") {
+            let remedy = "`@hide` is the only action of a location";
+            return Err(source.error(
+                word.place(),
+                format!("`{}` has no meaning here", word.text),
+                remedy,
+            ));
+        }
+        let excluded = path.text.starts_with('!');
+        let path = if excluded { path.from(1).trim() } else { path };
+        if path.text.trim_matches('/').is_empty() {
+            let form = "write a file, a folder or a pattern for paths";
+            return Err(source.error(path.place(), "a source location is missing", form));
+        }
+        Ok(LocationRule {
+            text: part.text.to_string(),
+            location: Location::new(path.text, self.style)
+                .map_err(|reason| self.no_pattern(source, path, &reason))?,
+            hide: excluded || words.is_some(),
+        })
+    }
+
+    /// Whether nothing was asked for: every call is shown.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+            && self.locations.is_empty()
+            && self.depth.is_none()
+            && self.time.is_none()
+            && self.size.is_none()
+    }
+
+    /// What the user should know about the rules: actions that have no effect.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        self.rules
+            .iter()
+            .filter(|rule| rule.changes.recover)
+            .map(|rule| {
+                format!(
+                    "{} {}: `recover` has no effect: return addresses need no recovery here",
+                    rule.option.letter(),
+                    rule.text
+                )
+            })
+            .collect()
+    }
+}

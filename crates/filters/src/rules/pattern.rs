@@ -1,0 +1,309 @@
+//! Which functions a rule is about: names, patterns, modules, source files.
+
+use super::nearest::without_parameters;
+use regex::{Regex, RegexBuilder};
+use std::boxed::Box;
+use std::format;
+use std::string::{String, ToString};
+
+/// How texts with pattern characters match names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MatchStyle {
+    /// Regular expressions that match anywhere in the name.
+    #[default]
+    Regex,
+    /// `*`, `?` and `[…]` as in a shell, over the whole name.
+    Glob,
+    /// No patterns: the name itself.
+    Simple,
+}
+
+impl MatchStyle {
+    /// `regex`, `glob` or `simple`; `None` for other words.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "regex" => Some(Self::Regex),
+            "glob" => Some(Self::Glob),
+            "simple" => Some(Self::Simple),
+            _ => None,
+        }
+    }
+}
+
+/// The characters that make a text a pattern.
+const PATTERN_CHARACTERS: &[char] = &[
+    '.', '?', '*', '+', '-', '^', '$', '|', '(', ')', '[', ']', '{', '}',
+];
+
+/// The largest compiled pattern, in bytes: a text of a few characters could ask for gigabytes otherwise.
+const PATTERN_SIZE: usize = 1 << 20;
+
+/// What a name is compared with.
+#[derive(Debug, Clone)]
+pub(crate) enum Pattern {
+    /// The demangled name with or without its parameters, or the name in the symbol table.
+    Exact(String),
+    /// A regular expression; the text itself also matches as a whole.
+    Regex(String, Box<Regex>),
+}
+
+impl Pattern {
+    /// A pattern for names; else what is wrong with the text.
+    pub fn new(text: &str, style: MatchStyle) -> Result<Self, String> {
+        let plain =
+            style == MatchStyle::Simple || is_operator(text) || !text.contains(PATTERN_CHARACTERS);
+        if plain {
+            return Ok(Self::Exact(text.to_string()));
+        }
+        let expression = match style {
+            MatchStyle::Glob => glob(text),
+            _ => text.to_string(),
+        };
+        Ok(Self::Regex(text.to_string(), compile(&expression)?))
+    }
+
+    /// Whether the name, given as both forms, matches.
+    pub fn matches(&self, name: &str, linkage: Option<&str>) -> bool {
+        match self {
+            Self::Exact(text) => is_name(text, name, linkage),
+            Self::Regex(text, regex) => regex.is_match(name) || is_name(text, name, linkage),
+        }
+    }
+
+    /// The longest stretch without pattern characters: what a near name would be near to.
+    pub fn literal(&self) -> &str {
+        match self {
+            Self::Exact(text) => text,
+            Self::Regex(text, _) => text
+                .split(PATTERN_CHARACTERS)
+                .max_by_key(|part| part.len())
+                .unwrap_or(""),
+        }
+    }
+}
+
+fn is_name(text: &str, name: &str, linkage: Option<&str>) -> bool {
+    text == name
+        || linkage == Some(text)
+        || name.starts_with(text) && without_parameters(name) == text
+}
+
+/// `operator+`, `Vector::operator[]`: pattern characters are part of such a name.
+fn is_operator(text: &str) -> bool {
+    let Some(rest) = text
+        .strip_prefix("operator")
+        .or_else(|| text.split_once("::operator").map(|(_, rest)| rest))
+    else {
+        return false;
+    };
+    rest.starts_with(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// A module: the beginning of its file's name, or its path.
+pub(crate) fn module_matches(wanted: &str, module: &str) -> bool {
+    if wanted.contains('/') {
+        return module == wanted;
+    }
+    let file = module.rsplit('/').next().unwrap_or(module);
+    !wanted.is_empty() && file.starts_with(wanted)
+}
+
+/// Where functions are written: a file or folder, or a pattern for paths.
+#[derive(Debug, Clone)]
+pub(crate) enum Location {
+    /// Components of a path.
+    Path(String),
+    /// A regular expression that matches anywhere in the path.
+    Regex(Box<Regex>),
+}
+
+impl Location {
+    /// A location; else what is wrong with the text.
+    pub fn new(text: &str, style: MatchStyle) -> Result<Self, String> {
+        // A dot, a dash and a plus are common in names of files.
+        let plain = style == MatchStyle::Simple
+            || !text.contains(['?', '*', '^', '$', '|', '(', ')', '[', ']', '{', '}']);
+        Ok(match (plain, style) {
+            (true, _) => Self::Path(text.trim_matches('/').to_string()),
+            (false, MatchStyle::Glob) => Self::Regex(compile(&glob(text))?),
+            (false, _) => Self::Regex(compile(text)?),
+        })
+    }
+
+    pub fn matches(&self, path: &str) -> bool {
+        match self {
+            Self::Path(wanted) => path.match_indices(wanted.as_str()).any(|(at, found)| {
+                let before = at == 0 || path[..at].ends_with('/');
+                let rest = &path[at + found.len()..];
+                before && (rest.is_empty() || rest.starts_with('/'))
+            }),
+            Self::Regex(regex) => regex.is_match(path),
+        }
+    }
+}
+
+fn compile(expression: &str) -> Result<Box<Regex>, String> {
+    RegexBuilder::new(expression)
+        .size_limit(PATTERN_SIZE)
+        .dfa_size_limit(PATTERN_SIZE)
+        .build()
+        .map(Box::new)
+        .map_err(|error| match error {
+            regex::Error::Syntax(message) => {
+                // The last line is the reason; those before draw the pattern, which the caller does itself.
+                let reason = message.lines().last().unwrap_or("it is not understood");
+                reason.trim_start_matches("error: ").to_string()
+            }
+            regex::Error::CompiledTooBig(_) => "it is too large".to_string(),
+            other => format!("{other}"),
+        })
+}
+
+/// A shell's pattern as a regular expression over the whole text.
+fn glob(text: &str) -> String {
+    let mut expression = String::from("^(?s:");
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' => expression.push_str(".*"),
+            '?' => expression.push('.'),
+            '[' => match set(rest.as_str()) {
+                Some((set, after)) => {
+                    expression.push_str(&set);
+                    rest = after.chars();
+                }
+                None => expression.push_str("\\["),
+            },
+            '\\' => match rest.next() {
+                Some(escaped) => expression.push_str(&regex::escape(&escaped.to_string())),
+                None => expression.push_str("\\\\"),
+            },
+            c => expression.push_str(&regex::escape(c.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    expression.push_str(")$");
+    expression
+}
+
+/// A set of a shell's pattern, without its opening bracket: as a regular expression, and what follows it.
+fn set(text: &str) -> Option<(String, &str)> {
+    let (negated, body) = match text.strip_prefix(['!', '^']) {
+        Some(body) => ("^", body),
+        None => ("", text),
+    };
+    // A closing bracket that comes first is a member.
+    let first = body.chars().next()?.len_utf8();
+    let end = first + body.get(first..)?.find(']')?;
+    let members: String = body[..end]
+        .chars()
+        .flat_map(|c| {
+            let escape = matches!(c, '[' | ']' | '\\' | '^' | '&' | '~');
+            escape.then_some('\\').into_iter().chain([c])
+        })
+        .collect();
+    Some((format!("[{negated}{members}]"), &body[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(text: &str, style: MatchStyle, name: &str) -> bool {
+        Pattern::new(text, style).unwrap().matches(name, None)
+    }
+
+    #[test]
+    fn texts_without_pattern_characters_are_names() {
+        assert!(matches("main", MatchStyle::Regex, "main"));
+        assert!(!matches("main", MatchStyle::Regex, "domain"));
+        assert!(matches("ns::f", MatchStyle::Regex, "ns::f(int, char*)"));
+        assert!(!matches("ns::f", MatchStyle::Regex, "ns::f2(int)"));
+        let mangled = Pattern::new("_Z1av", MatchStyle::Regex).unwrap();
+        assert!(mangled.matches("a()", Some("_Z1av")));
+    }
+
+    #[test]
+    fn regular_expressions_match_anywhere_and_names_match_themselves() {
+        assert!(matches("^ma.n", MatchStyle::Regex, "mainly"));
+        assert!(matches("a|b", MatchStyle::Regex, "cab"));
+        assert!(matches("f(int*)", MatchStyle::Regex, "f(int*)"));
+    }
+
+    #[test]
+    fn operators_are_exact() {
+        assert!(matches("operator+", MatchStyle::Regex, "operator+(V, V)"));
+        assert!(!matches("operator+", MatchStyle::Regex, "operatorr"));
+        assert!(matches(
+            "V::operator[]",
+            MatchStyle::Regex,
+            "V::operator[](int)"
+        ));
+        assert!(matches(
+            "V::operator()",
+            MatchStyle::Regex,
+            "V::operator()(int)"
+        ));
+        assert!(matches(
+            "operator new",
+            MatchStyle::Glob,
+            "operator new(unsigned long)"
+        ));
+        assert!(matches("operator.*", MatchStyle::Simple, "operator.*"));
+        assert!(matches("operators_.*", MatchStyle::Regex, "operators_x"));
+    }
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (text, name, expected) in [
+            ("ma*", "main", true),
+            ("ma*", "domain", false),
+            ("m??n", "main", true),
+            ("[a-c]x", "bx", true),
+            ("[!a-c]x", "bx", false),
+            ("[]]x", "]x", true),
+            ("[x", "[x", true),
+            ("a.c*", "abcd", false),
+            ("a\\*", "a*", true),
+        ] {
+            assert_eq!(
+                matches(text, MatchStyle::Glob, name),
+                expected,
+                "{text} {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn wrong_and_huge_patterns_are_refused() {
+        assert!(
+            Pattern::new("a(b", MatchStyle::Regex)
+                .unwrap_err()
+                .contains("unclosed group")
+        );
+        assert!(Pattern::new("((a{999}){999}){999}", MatchStyle::Regex).is_err());
+    }
+
+    #[test]
+    fn locations_are_components_of_paths() {
+        let at = |text: &str, path: &str| {
+            Location::new(text, MatchStyle::Regex)
+                .unwrap()
+                .matches(path)
+        };
+        assert!(at("main.c", "src/main.c"));
+        assert!(!at("main.c", "src/domain.c"));
+        assert!(at("src", "/home/x/src/main.c"));
+        assert!(at("src/", "src/main.c"));
+        assert!(!at("sr", "src/main.c"));
+        assert!(at("c++/12", "/usr/include/c++/12/vector"));
+        assert!(at("^lib.*[.]c$", "lib/a.c"));
+    }
+
+    #[test]
+    fn modules_are_the_beginnings_of_files_names() {
+        assert!(module_matches("libc", "/usr/lib/libc.so.6"));
+        assert!(!module_matches("usr", "/usr/lib/libc.so.6"));
+        assert!(module_matches("/usr/lib/libc.so.6", "/usr/lib/libc.so.6"));
+    }
+}

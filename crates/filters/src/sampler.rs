@@ -1,0 +1,255 @@
+//! One sampled function in one thread: which of its executions are shown, and how many there were.
+
+use crate::plan::{SampleKind, Sampling};
+use crate::random::{Pace, mix};
+
+/// The counters of one sampled function in one thread.
+///
+/// All zero is the valid beginning, so fresh pages of memory will do. One cache line.
+#[derive(Debug, Clone, Default)]
+#[repr(C, align(64))]
+pub struct Sampler {
+    /// Executions still to be skipped before a closer look. A hook may decrement it itself
+    /// while it is above 0; see [`SiteNeed::Count`](crate::SiteNeed::Count).
+    pub left: u64,
+    /// The gap that `left` belongs to; 0 before the first execution and for what is not counted down.
+    gap: u64,
+    /// Executions seen in finished gaps.
+    finished: u64,
+    shown: u64,
+    /// Executions since the last one that was shown, for what is not counted down.
+    since: u64,
+    random: u64,
+    /// The rate's next free moment; [`Pace`] of `auto`.
+    next: u64,
+    /// Open executions that are shown with their subtree.
+    pub(crate) open: u32,
+    spare: u32,
+}
+
+/// What [`Sampler::draw`] says of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Draw {
+    /// Not shown.
+    Skip,
+    /// Shown, for this many executions: those skipped since the last one, and itself.
+    Show(u64),
+}
+
+impl Sampler {
+    /// How many executions were counted: those that would have been shown without sampling.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        let passed = self.gap.saturating_sub(1).saturating_sub(self.left);
+        self.finished.wrapping_add(passed)
+    }
+
+    /// How many of them were chosen.
+    #[must_use]
+    pub fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// For `sample=auto`: how densely to show executions from now on.
+    ///
+    /// Gaps are memoryless, so that drawing a new one does not bias what is shown.
+    pub fn set_pace(&mut self, pace: Pace) {
+        if self.next == pace.0 {
+            return;
+        }
+        self.next = pace.0;
+        if self.gap > 0 {
+            self.finished = self.seen();
+            self.since += self.gap - 1 - self.left.min(self.gap - 1);
+            self.gap = pace.gap(&mut self.random);
+            self.left = self.gap - 1;
+        }
+    }
+
+    /// Counts an execution and says whether it is shown. `seed` is the thread's; the clock is read only for a rate.
+    #[inline]
+    pub(crate) fn draw(
+        &mut self,
+        sampling: Sampling,
+        seed: u64,
+        clock: impl FnOnce() -> u64,
+    ) -> Draw {
+        if self.left > 0 {
+            self.left -= 1;
+            return Draw::Skip;
+        }
+        match sampling.kind {
+            SampleKind::Rate => self.draw_by_time(sampling.parameter, clock()),
+            // A tail is judged at its end.
+            SampleKind::All | SampleKind::Tail => Draw::Show(1),
+            SampleKind::Every | SampleKind::Random | SampleKind::Auto => {
+                self.end_of_gap(sampling, seed)
+            }
+        }
+    }
+
+    /// A counted execution that is judged at its end.
+    pub(crate) fn judged(&mut self, shown: bool) {
+        self.finished = self.finished.wrapping_add(1);
+        self.shown = self.shown.wrapping_add(u64::from(shown));
+    }
+
+    fn end_of_gap(&mut self, sampling: Sampling, seed: u64) -> Draw {
+        if self.gap == 0 {
+            self.random = mix(seed ^ mix(u64::from(sampling.slot)));
+            self.gap = self.draw_gap(sampling);
+            self.left = self.gap - 1;
+            if self.left > 0 {
+                self.left -= 1;
+                return Draw::Skip;
+            }
+        }
+        let stands_for = self.gap.saturating_add(self.since);
+        self.finished = self.finished.wrapping_add(self.gap);
+        self.shown = self.shown.wrapping_add(1);
+        self.since = 0;
+        self.gap = self.draw_gap(sampling);
+        self.left = self.gap - 1;
+        Draw::Show(stands_for)
+    }
+
+    /// At least 1.
+    fn draw_gap(&mut self, sampling: Sampling) -> u64 {
+        match sampling.kind {
+            SampleKind::Random => Pace(sampling.parameter).gap(&mut self.random),
+            SampleKind::Auto => Pace(self.next).gap(&mut self.random),
+            _ => sampling.parameter.max(1),
+        }
+    }
+
+    /// At most one execution in each period: the first one after the period's beginning.
+    fn draw_by_time(&mut self, period: u64, now: u64) -> Draw {
+        self.finished = self.finished.wrapping_add(1);
+        self.since = self.since.saturating_add(1);
+        if now < self.next {
+            return Draw::Skip;
+        }
+        // A late execution does not push the next ones back, an idle period is not made up for.
+        let due = self.next.saturating_add(period);
+        self.next = if due > now {
+            due
+        } else {
+            now.saturating_add(period)
+        };
+        self.shown = self.shown.wrapping_add(1);
+        let stands_for = self.since;
+        self.since = 0;
+        Draw::Show(stands_for)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn sampling(kind: SampleKind, parameter: u64) -> Sampling {
+        Sampling {
+            kind,
+            parameter,
+            slot: 0,
+            tail: 0,
+        }
+    }
+
+    fn run(sampler: &mut Sampler, sampling: Sampling, times: u64) -> Vec<u64> {
+        (1..=times)
+            .filter(|time| sampler.draw(sampling, 9, || *time) != Draw::Skip)
+            .collect()
+    }
+
+    #[test]
+    fn a_sampler_fills_a_cache_line_and_zeros_are_its_beginning() {
+        assert_eq!(size_of::<Sampler>(), 64);
+        let sampler = Sampler::default();
+        assert_eq!((sampler.seen(), sampler.shown()), (0, 0));
+    }
+
+    #[test]
+    fn every_third_execution_is_shown_and_all_are_counted_at_any_moment() {
+        let every = sampling(SampleKind::Every, 3);
+        let mut sampler = Sampler::default();
+        for seen in 1..=20 {
+            let drawn = sampler.draw(every, 0, || unreachable!("no clock is needed"));
+            assert_eq!(
+                drawn,
+                if seen % 3 == 0 {
+                    Draw::Show(3)
+                } else {
+                    Draw::Skip
+                }
+            );
+            assert_eq!((sampler.seen(), sampler.shown()), (seen, seen / 3));
+        }
+    }
+
+    #[test]
+    fn what_was_shown_stands_for_all_that_was_seen() {
+        for (kind, parameter) in [
+            (SampleKind::Random, Pace::from_interval(7.5).0),
+            (SampleKind::Rate, 13),
+            (SampleKind::Every, 4),
+        ] {
+            let sampling = sampling(kind, parameter);
+            let mut sampler = Sampler::default();
+            let (mut total, mut rest) = (0, 0);
+            for time in 1..=10_000_u64 {
+                rest += 1;
+                if let Draw::Show(stands_for) = sampler.draw(sampling, 5, || time * 3) {
+                    total += stands_for;
+                    rest = 0;
+                }
+                assert_eq!(total + rest, sampler.seen());
+                assert_eq!(sampler.seen(), time);
+            }
+        }
+    }
+
+    #[test]
+    fn random_sampling_does_not_fall_into_step_with_a_periodic_caller() {
+        let random = sampling(SampleKind::Random, Pace::from_interval(4.0).0);
+        let shown = run(&mut Sampler::default(), random, 400_000);
+        // Executions of each phase of a period of 4: a quarter of the shown ones each, within four standard errors.
+        for phase in 0..4 {
+            let hits = shown.iter().filter(|time| *time % 4 == phase).count() as f64;
+            let expected = 25_000.0_f64;
+            assert!((hits - expected).abs() < 4.0 * expected.sqrt(), "{hits}");
+        }
+        // The same seed chooses the same executions.
+        assert_eq!(shown, run(&mut Sampler::default(), random, 400_000));
+    }
+
+    #[test]
+    fn a_rate_shows_one_execution_each_period_and_does_not_make_up_for_idle_ones() {
+        let rate = sampling(SampleKind::Rate, 100);
+        let mut sampler = Sampler::default();
+        let shown: Vec<u64> = (0..1000)
+            .map(|call| call * 7)
+            .filter(|now| sampler.draw(rate, 0, || *now) != Draw::Skip)
+            .collect();
+        assert_eq!(shown.len(), 70);
+        assert_ne!(sampler.draw(rate, 0, || 1_000_000), Draw::Skip);
+        assert_eq!(sampler.draw(rate, 0, || 1_000_001), Draw::Skip);
+    }
+
+    #[test]
+    fn a_new_pace_counts_what_was_skipped_so_far() {
+        let auto = sampling(SampleKind::Auto, 0);
+        let mut sampler = Sampler::default();
+        assert_eq!(run(&mut sampler, auto, 10).len(), 10);
+        sampler.set_pace(Pace::from_interval(1e6));
+        run(&mut sampler, auto, 5);
+        sampler.set_pace(Pace::from_interval(1e5));
+        run(&mut sampler, auto, 5);
+        sampler.set_pace(Pace::ALL);
+        let Draw::Show(stands_for) = sampler.draw(auto, 9, || 0) else {
+            panic!("all are shown");
+        };
+        assert_eq!((sampler.seen(), stands_for), (21, 11));
+    }
+}

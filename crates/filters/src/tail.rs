@@ -1,0 +1,133 @@
+//! Tail capture: which executions are slower than a percentile of those before.
+
+/// The running percentile of one function's durations in one thread.
+///
+/// All zero is the valid beginning. It is tracked, not stored: each slower execution raises it by `p` of a step, each
+/// other one lowers it by `1 - p`, so that in the long run the share of slower ones is `1 - p` whatever the durations
+/// look like, and a new phase of the program is followed. A step is a quarter of the mean deviation, on a logarithmic
+/// scale. Before there are enough executions to have one beyond the percentile, the slowest so far stands for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Tail {
+    seen: u64,
+    /// The percentile's [`level`].
+    cut: i64,
+    mean: i64,
+    deviation: i64,
+}
+
+/// A duration on a logarithmic scale, linear within an octave: strictly rising up to 2³², 2³² units an octave.
+fn level(duration: u64) -> i64 {
+    let duration = duration.max(1);
+    let octave = 63 - duration.leading_zeros();
+    let fraction = (duration << (63 - octave) << 1) >> 32;
+    (i64::from(octave) << 32) | fraction as i64
+}
+
+/// How many executions the mean and the deviation look back.
+const MEMORY: u64 = 64;
+
+impl Tail {
+    /// Whether an execution of this duration is slower than the percentile of those before; then it is one of them.
+    ///
+    /// `percentile` is in hundredths of a percent. The first execution counts as slow: it is the slowest so far.
+    pub fn observe(&mut self, duration: u64, percentile: u64) -> bool {
+        let level = level(duration);
+        let percentile = percentile.min(10_000);
+        let beyond = 10_000 - percentile;
+        let slow = self.seen == 0 || level > self.cut;
+        self.seen = self.seen.saturating_add(1);
+        if self.seen == 1 {
+            self.mean = level;
+        }
+        if self.seen.saturating_mul(beyond) <= 10_000 {
+            self.cut = self.cut.max(level);
+        } else {
+            let step = (self.deviation / 4).max(1);
+            self.cut += if slow {
+                step * percentile as i64 / 10_000
+            } else {
+                -(step * beyond as i64 / 10_000)
+            };
+        }
+        let memory = self.seen.min(MEMORY) as i64;
+        self.deviation += ((level - self.mean).abs() - self.deviation) / memory;
+        self.mean += (level - self.mean) / memory;
+        slow
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::next;
+
+    #[test]
+    fn levels_rise_with_durations() {
+        for duration in (1..100_000_u64).chain([u64::from(u32::MAX) - 1, 1 << 50, u64::MAX / 2]) {
+            assert!(level(duration) < level(duration.saturating_mul(2)));
+            assert!(level(duration) <= level(duration + 1));
+            assert!(duration > 1 << 32 || level(duration) < level(duration + 1));
+        }
+        assert_eq!(level(2_000) - level(1_000), 1 << 32);
+        assert_eq!(level(0), level(1));
+    }
+
+    #[test]
+    fn the_first_executions_are_compared_with_the_slowest_so_far() {
+        let mut tail = Tail::default();
+        let slow = [50, 40, 60, 60, 10, 70].map(|duration| tail.observe(duration, 9_900));
+        assert_eq!(slow, [true, false, true, false, false, true]);
+    }
+
+    #[test]
+    fn equal_durations_have_no_slower_ones() {
+        let mut tail = Tail::default();
+        assert!(tail.observe(500, 5_000));
+        assert!((0..10_000).all(|_| !tail.observe(500, 5_000)));
+        assert!(tail.observe(501, 5_000));
+    }
+
+    /// Narrow, wide and heavy-tailed durations, and one that changes by the minute.
+    #[test]
+    fn the_share_beyond_is_that_of_the_percentile() {
+        let shapes: [fn(u64, u64) -> u64; 5] = [
+            |_, random| 100_000 + random % 300,
+            |_, random| 1_000 + random % 100_000,
+            |_, random| (1 << (random % 30)) + (random >> 32) % 100,
+            |call, random| (1_000 + random % 9_000) << (call / 50_000 % 3 * 2),
+            |_, random| {
+                if random.is_multiple_of(5) {
+                    9_000 + (random >> 32) % 1_000
+                } else {
+                    50 + (random >> 32) % 10
+                }
+            },
+        ];
+        for (shape, duration) in shapes.into_iter().enumerate() {
+            for percentile in [5_000, 9_000, 9_900] {
+                let mut tail = Tail::default();
+                let mut state = percentile;
+                let calls = 300_000;
+                let slow = (0..calls)
+                    .filter(|call| tail.observe(duration(*call, next(&mut state)), percentile))
+                    .count() as f64;
+                let expected = (calls * (10_000 - percentile) / 10_000) as f64;
+                let ratio = slow / expected;
+                assert!(
+                    (0.85..=1.15).contains(&ratio),
+                    "shape {shape}, p{percentile}: {ratio}"
+                );
+                assert!(tail.observe(1 << 45, percentile));
+            }
+        }
+    }
+
+    #[test]
+    fn any_durations_are_taken() {
+        let mut tail = Tail::default();
+        for call in 0..10_000_u64 {
+            tail.observe([0, u64::MAX, 1, 1 << 33][call as usize % 4], call);
+        }
+    }
+}
