@@ -10,7 +10,7 @@ use crate::features::Features;
 use crate::listener::RecordListener;
 use crate::reader::{FdPollReader, Reader};
 use crate::record::RecordLayout;
-use crate::spec::{SessionSpec, Start};
+use crate::spec::{EventSpec, SessionSpec, Start};
 use crate::stop::StopHandle;
 use crate::summary::{EventSummary, Summary};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -29,6 +29,18 @@ pub struct AttachedEvent {
     pub attr: Attr,
     /// The ids that its records carry, one for each thread and CPU. More come when CPUs come online.
     pub ids: Vec<u64>,
+}
+
+impl AttachedEvent {
+    /// The event as it would be if it were opened as it is.
+    pub fn new(spec: &EventSpec) -> AttachedEvent {
+        AttachedEvent {
+            spec: None,
+            name: spec.name.clone(),
+            attr: spec.attr.clone(),
+            ids: Vec::new(),
+        }
+    }
 }
 
 /// What one [`Session::read_once`] did.

@@ -2,6 +2,7 @@
 
 use crate::command::CommandError;
 use dioptra_perfdata::WriteError;
+use dioptra_perfevents::windows::WindowError;
 use dioptra_perfevents::{AttachError, EventError, RunError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +27,17 @@ pub enum RecordError {
     /// Reading the rings failed.
     #[error(transparent)]
     Run(#[from] RunError),
+    /// No windows can be made.
+    #[error("--windows: {0}")]
+    Windows(#[from] WindowError),
+    /// What is known of the windows can't be kept.
+    #[error("keeping bursts beside {}: {source}; what was written before can be read", .path.display())]
+    Side {
+        /// The recording's file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Signals can't be received.
     #[error("receiving signals: {0}")]
     Signals(io::Error),

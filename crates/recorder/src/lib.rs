@@ -19,12 +19,14 @@ pub mod procfs;
 pub mod record;
 pub mod sample_options;
 mod session;
+mod side_file;
 pub mod signals;
 mod sink;
 pub mod spec;
 mod tracing_data;
+mod windows;
 
 pub use error::RecordError;
-pub use outcome::{Ending, Outcome};
+pub use outcome::{Ending, Outcome, WindowsOutcome};
 pub use record::{Observer, record};
-pub use spec::{RecordSpec, RecordTarget};
+pub use spec::{RecordSpec, RecordTarget, WindowOptions};

@@ -1,6 +1,7 @@
 //! What came of a recording.
 
 use crate::command::CommandStatus;
+use dioptra_perfevents::windows::{Schedule, SourceKind, WindowStats};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +33,21 @@ pub struct EventOutcome {
     pub passes_with_time: bool,
 }
 
+/// What came of a recording's windows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowsOutcome {
+    /// What made them.
+    pub source: SourceKind,
+    /// When they were to be made.
+    pub schedule: Schedule,
+    /// Names of the events that were counted together, for each group.
+    pub groups: Vec<Vec<String>>,
+    /// What was found of this source, and of better ones that could not be used: a sentence each.
+    pub findings: Vec<String>,
+    /// What it did.
+    pub stats: WindowStats,
+}
+
 /// What came of a recording. Its file is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,6 +58,8 @@ pub struct Outcome {
     pub size: u64,
     /// The events, as they were opened.
     pub events: Vec<EventOutcome>,
+    /// The windows, if there were to be some. Their samples are not among those of `events`.
+    pub windows: Option<WindowsOutcome>,
     /// Samples in the file that carry no event's id, which kernels get wrong where two profilers watch one software
     /// event.
     pub unknown_samples: u64,
@@ -64,6 +82,7 @@ impl Outcome {
             path: path.into(),
             size,
             events,
+            windows: None,
             unknown_samples: 0,
             lost: 0,
             mappings_may_be_lost: false,

@@ -10,12 +10,13 @@ use crate::existing::Synthesizer;
 use crate::features;
 use crate::machine::Machine;
 use crate::modules::Modules;
-use crate::outcome::{Ending, EventOutcome, Outcome, Progress};
+use crate::outcome::{Ending, EventOutcome, Outcome, Progress, WindowsOutcome};
 use crate::output_file::{self, Undo};
 use crate::session::session_spec;
 use crate::signals::{Received, Signals};
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
+use crate::windows::{self, Counted, Windowed};
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{
@@ -37,6 +38,10 @@ pub trait Observer {
     /// The events are open. Told after the notes.
     fn attached(&mut self, summary: &AttachSummary) {
         let _ = summary;
+    }
+    /// Windows will be made in this way. Told after [`Observer::attached`].
+    fn windows(&mut self, windows: &WindowsOutcome) {
+        let _ = windows;
     }
     /// Called about ten times a second.
     fn progress(&mut self, progress: Progress);
@@ -119,6 +124,9 @@ struct Recording<'a> {
     late_ids_told: bool,
     /// Removes the file if the command can't be executed.
     undo: Option<Undo>,
+    windows_started: bool,
+    /// When the events began and ended, in nanoseconds of their clock.
+    span: (u64, u64),
 }
 
 impl<'a> Recording<'a> {
@@ -130,7 +138,7 @@ impl<'a> Recording<'a> {
     ) -> Result<Recording<'a>, RecordError> {
         let session_spec = session_spec(spec, command)?;
         let starts = session_spec.start;
-        let mut session = Session::new(session_spec)?;
+        let mut session = Session::new(session_spec.clone())?;
         let before = Instant::now();
         let attached = session.attach()?;
         for note in &attached.notes {
@@ -143,8 +151,9 @@ impl<'a> Recording<'a> {
             ));
         }
         observer.attached(&attached);
-        let events: Vec<EventToWrite> = session
-            .events()
+        let mut recorded = recorded(spec, session.events());
+        let windows = Windowed::attach(spec, &session_spec, &recorded, recorded.len())?;
+        let mut events: Vec<EventToWrite> = recorded
             .iter()
             .map(|event| EventToWrite {
                 attr: event.attr.clone(),
@@ -152,6 +161,11 @@ impl<'a> Recording<'a> {
                 ids: event.ids.clone(),
             })
             .collect();
+        if let Some(windows) = &windows {
+            events.extend(windows.events_to_write());
+            recorded.extend_from_slice(windows.events());
+            observer.windows(&windows.outcome());
+        }
         let (machine, clocks) = (Machine::running(), features::Clocks::now());
         let options = WriteOptions {
             compression: spec.compression,
@@ -163,10 +177,11 @@ impl<'a> Recording<'a> {
         let mut undo = None;
         let writer = if spec.to_stdout() {
             let file = output_file::stdout().map_err(not_created)?;
-            let attached = session.events();
-            let tracing_data = told_tracing_data(attached, observer);
-            let features =
-                features::to_write(&machine, spec, attached, Vec::new(), &clocks, tracing_data);
+            let tracing_data = told_tracing_data(&recorded, observer);
+            let mut features =
+                features::to_write(&machine, spec, &recorded, Vec::new(), &clocks, tracing_data);
+            let groups = windows.iter().flat_map(Windowed::group_descriptions);
+            features.group_descriptions.extend(groups);
             Writer::create_pipe(file, &events, &features, options)
         } else {
             let (file, way_back) = output_file::create(&spec.output).map_err(not_created)?;
@@ -184,12 +199,14 @@ impl<'a> Recording<'a> {
             machine,
             ids_known: session.new_ids_since(0).len(),
             session,
-            sink: Sink::new(writer, modules),
+            sink: Sink::new(writer, modules, windows),
             notes_told: attached.notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,
             undo,
+            windows_started: false,
+            span: (features::monotonic_time(), 0),
         };
         recording.describe_existing(observer)?;
         Ok(recording)
@@ -265,7 +282,11 @@ impl<'a> Recording<'a> {
             // Its exec has enabled the events.
             if !delayed && self.spec.target == RecordTarget::Command {
                 self.enabled_at = Some(released_at);
+                self.span.0 = features::monotonic_time();
             }
+        }
+        if self.enabled_at.is_some() {
+            self.start_windows()?;
         }
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
@@ -274,8 +295,14 @@ impl<'a> Recording<'a> {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::TargetsEnded, Some(error)),
         };
+        let stopped = match &mut self.sink.windows {
+            Some(windows) => windows.stop(),
+            None => Ok(()),
+        };
         let finished = self.session.finish(&mut self.sink);
         let disabled_at = self.session.disabled_at().unwrap_or_else(Instant::now);
+        let passed = u64::try_from(disabled_at.elapsed().as_nanos()).unwrap_or(0);
+        self.span.1 = features::monotonic_time().saturating_sub(passed);
         let sampled_for = self.enabled_at.map_or(Duration::ZERO, |enabled| {
             disabled_at.saturating_duration_since(enabled)
         });
@@ -285,6 +312,7 @@ impl<'a> Recording<'a> {
             Some(error) => Err(error),
             None => {
                 finished?;
+                stopped?;
                 outcome
             }
         }
@@ -293,7 +321,20 @@ impl<'a> Recording<'a> {
     fn enable(&mut self) -> Result<(), RecordError> {
         // Before: with many threads it takes a while, in which the first are sampled.
         self.enabled_at = Some(Instant::now());
-        Ok(self.session.enable()?)
+        self.span.0 = features::monotonic_time();
+        self.session.enable()?;
+        self.start_windows()
+    }
+
+    fn start_windows(&mut self) -> Result<(), RecordError> {
+        if self.windows_started {
+            return Ok(());
+        }
+        self.windows_started = true;
+        match &mut self.sink.windows {
+            Some(windows) => windows.start(),
+            None => Ok(()),
+        }
     }
 
     /// The loop: until the command or all targets end, a signal comes, or the time is over.
@@ -372,6 +413,14 @@ impl<'a> Recording<'a> {
     }
 
     fn tell_new_notes(&mut self, observer: &mut dyn Observer) {
+        if let Some(windows) = &mut self.sink.windows {
+            for note in windows.new_notes() {
+                observer.note(&note);
+            }
+            if let Some(error) = windows.take_error() {
+                observer.note(&format!("windows: {error}"));
+            }
+        }
         let Some(summary) = self.session.attach_summary() else {
             return;
         };
@@ -388,8 +437,12 @@ impl<'a> Recording<'a> {
         if new.is_empty() {
             return Ok(());
         }
+        let of_file = file_indices(self.spec, self.session.events());
         for (index, id) in new {
-            match self.sink.writer.add_ids(*index, &[*id]) {
+            let Some(index) = of_file.get(*index).copied().flatten() else {
+                continue;
+            };
+            match self.sink.writer.add_ids(index, &[*id]) {
                 // The samples are worth more than their event's name.
                 Err(WriteError::LateIds { .. }) if !self.late_ids_told => {
                     self.late_ids_told = true;
@@ -436,21 +489,56 @@ impl<'a> Recording<'a> {
             return Err(self.write_error(source));
         }
         let attached = self.session.events();
+        let mut recorded = recorded(spec, attached);
+        let windows = self.sink.windows.take();
+        if let Some(windows) = &windows {
+            for (index, event) in windows.events().iter().enumerate() {
+                let index = recorded.len() + index;
+                match self.sink.writer.add_ids(index, &event.ids) {
+                    Err(WriteError::LateIds { .. }) => observer.note(
+                        "windows of threads that came later have no event in a pipe; record to a file",
+                    ),
+                    other => other.map_err(|source| self.write_error(source))?,
+                }
+            }
+            recorded.extend_from_slice(windows.events());
+        }
         let tracing_data = if spec.to_stdout() {
             // Told at the start.
             None
         } else {
-            told_tracing_data(attached, observer)
+            told_tracing_data(&recorded, observer)
         };
-        let to_write = features::to_write(
+        let mut to_write = features::to_write(
             &self.machine,
             spec,
-            attached,
+            &recorded,
             self.sink.build_ids(),
             &self.clocks,
             tracing_data,
         );
-        let lost = self.sink.lost;
+        let groups = windows.iter().flat_map(Windowed::group_descriptions);
+        to_write.group_descriptions.extend(groups);
+        let mut windows = windows;
+        let windows_outcome = windows.as_ref().map(Windowed::outcome);
+        if let Some(windows) = &mut windows {
+            let counted: Vec<Counted<'_>> = attached
+                .iter()
+                .zip(&summary.events)
+                .filter(|(event, _)| is_counting(spec, event))
+                .map(|(event, total)| Counted { event, total })
+                .collect();
+            let of_threads = !matches!(
+                spec.target,
+                RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
+            );
+            let section = windows.section(&windows::totals(&counted, of_threads), self.span);
+            to_write.windows = Some(section.map_err(|source| RecordError::Side {
+                path: spec.output.clone(),
+                source,
+            })?);
+        }
+        let lost = self.sink.lost + windows_outcome.as_ref().map_or(0, |w| w.stats.lost);
         // A carrier of its own tells whether it lost anything.
         let carrier = attached
             .iter()
@@ -462,10 +550,13 @@ impl<'a> Recording<'a> {
             .writer
             .finish(&to_write)
             .map_err(|source| SinkError::Write(source).of(&spec.output))?;
+        if let Some(windows) = windows {
+            windows.done();
+        }
         let events = attached
             .iter()
             .zip(&summary.events)
-            .filter(|(event, _)| event.spec.is_some());
+            .filter(|(event, _)| event.spec.is_some() && !is_counting(spec, event));
         Ok(Outcome {
             path: spec.output.clone(),
             size,
@@ -478,6 +569,7 @@ impl<'a> Recording<'a> {
                     passes_with_time: passes_with_time(&event.attr),
                 })
                 .collect(),
+            windows: windows_outcome,
             unknown_samples: summary.unknown_samples,
             lost,
             mappings_may_be_lost: lost > 0 && !side_band_is_whole,
@@ -486,6 +578,33 @@ impl<'a> Recording<'a> {
             command: None,
         })
     }
+}
+
+/// Whether an event of the session only counts, for the windows' totals: the file does not have it.
+fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
+    let sampling: usize = spec.groups.iter().map(|group| group.events.len()).sum();
+    event.spec.is_some_and(|index| index >= sampling)
+}
+
+/// The session's events that the file has.
+fn recorded(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<AttachedEvent> {
+    let has = |event: &&AttachedEvent| !is_counting(spec, event);
+    events.iter().filter(has).cloned().collect()
+}
+
+/// Where each of the session's events stands in the file.
+fn file_indices(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<Option<usize>> {
+    let mut next = 0..;
+    events
+        .iter()
+        .map(|event| {
+            if is_counting(spec, event) {
+                None
+            } else {
+                next.next()
+            }
+        })
+        .collect()
 }
 
 /// Descriptions of tracepoints; the observer is told where there are none for some.

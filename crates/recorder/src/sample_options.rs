@@ -164,6 +164,11 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
+    /// Whether the kernel follows the frame pointers of each sample.
+    pub fn has_kernel_chains(&self) -> bool {
+        self.call_graph == Some(CallGraph::FramePointer)
+    }
+
     /// Whether samples hold copies of stacks, which are unwound later.
     pub fn copies_stacks(&self) -> bool {
         matches!(self.call_graph, Some(CallGraph::Dwarf { .. }))

@@ -3,6 +3,7 @@
 use crate::command::HeldCommand;
 use crate::error::RecordError;
 use crate::spec::{RecordSpec, RecordTarget};
+use crate::windows::counting;
 use dioptra_perfevents::{Inherit, SessionSpec, SideBand, Start, Target};
 
 /// Targets of more threads than this are sampled only when the events of all are open.
@@ -37,6 +38,9 @@ pub(crate) fn session_spec(
     let mut groups = spec.groups.clone();
     for event in groups.iter_mut().flat_map(|group| &mut group.events) {
         spec.samples.apply(event);
+    }
+    if let Some(windows) = &spec.windows {
+        groups.extend(counting(&windows.groups));
     }
     let mut side_band = SideBand::default();
     side_band.ksymbol = true;

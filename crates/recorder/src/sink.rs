@@ -2,6 +2,7 @@
 
 use crate::error::SinkError;
 use crate::modules::{ModuleBuildId, Modules};
+use crate::windows::Windowed;
 use dioptra_perfdata::{WriteError, Writer};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};
@@ -18,13 +19,16 @@ pub(crate) struct Sink {
     pub lost: u64,
     /// Bytes of records written, before compression.
     pub bytes: u64,
+    /// The windows, whose records go into the same file.
+    pub windows: Option<Windowed>,
 }
 
 impl Sink {
-    pub fn new(writer: Writer<File>, modules: Modules) -> Sink {
+    pub fn new(writer: Writer<File>, modules: Modules, windows: Option<Windowed>) -> Sink {
         Sink {
             writer,
             modules,
+            windows,
             error: None,
             samples: 0,
             lost: 0,
@@ -70,16 +74,26 @@ impl Sink {
 }
 
 impl RecordListener for Sink {
-    fn raw(&mut self, _cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {
+    fn raw(&mut self, cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {
         self.write(bytes, record);
+        if let Some(windows) = &mut self.windows {
+            windows.see(cpu, record);
+        }
     }
 
     fn round(&mut self) {
-        if self.error.is_none()
-            && let Err(error) = self.writer.finished_round()
-        {
-            self.error = Some(error);
+        if self.error.is_some() {
+            return;
         }
+        let windows = match &mut self.windows {
+            Some(windows) => windows.round(&mut self.writer),
+            None => Ok(0),
+        };
+        let finished = windows.and_then(|bytes| {
+            self.bytes += bytes;
+            self.writer.finished_round()
+        });
+        self.error = finished.err();
     }
 
     fn wants_parsed(&self) -> bool {

@@ -4,6 +4,7 @@ mod arguments;
 pub mod metrics;
 mod progress;
 mod summary;
+mod windows;
 
 pub use arguments::Arguments;
 

@@ -1,8 +1,10 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
 use super::metrics::events_for;
+use super::windows;
 use crate::metric_sets::{ChosenColumns, MetricSets};
 use dioptra_perfevents::{CpuSet, EventGroup, limits, parse_events};
+use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{
     MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
 };
@@ -33,6 +35,7 @@ Examples:
                                                the whole machine while a command runs
   dioptra record --metrics generic ./program   the events that a set of metrics needs
   dioptra record --metrics cpu,ipc ./program   this CPU's own set, and a single metric
+  dioptra record --windows ./program           counters over short windows, for `dioptra metrics`
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
 cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command."
@@ -47,6 +50,13 @@ pub struct Arguments {
     /// own, a metric file, SET:METRIC or METRIC; see `dioptra list metrics`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metrics: Vec<String>,
+
+    /// Count groups of events over bursts of short windows, so that their ratios belong to single functions: see
+    /// `dioptra metrics`. The groups are those of -e with braces, or of --metrics [default: what can be counted here].
+    /// Any of long=1ms (between bursts), short=300 (a window: events, or a time such as 50us), jitter=, batch=4
+    /// (windows of a burst), settle= (windows left out of the analysis), source=
+    #[arg(long, value_name = "SPEC", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub windows: Option<String>,
 
     /// Folder of metrics and events as CPU makers publish them (Intel's perfmon, Arm's telemetry-solution); so does the
     /// variable DIOPTRA_PMU_DATA
@@ -165,6 +175,8 @@ pub enum ArgumentError {
     Metrics(anyhow::Error),
     #[error("--metrics: {0}")]
     NothingToCount(String),
+    #[error("--windows: {0}")]
+    Windows(String),
     #[error(
         "`-o -` would write the recording to the terminal; pipe it on, or give a file with -o FILE"
     )]
@@ -188,7 +200,10 @@ impl Arguments {
         if self.output.as_os_str() == "-" && io::stdout().is_terminal() {
             return Err(ArgumentError::Terminal);
         }
-        let mut spec = RecordSpec::new(self.target()?, self.groups(say)?);
+        let mut groups = self.groups(say)?;
+        let windows = self.windows(&mut groups, say)?;
+        let mut spec = RecordSpec::new(self.target()?, groups);
+        spec.windows = windows;
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
         // Machine and cgroup targets have their CPUs themselves.
         spec.cpus = self.cpu.clone();
@@ -226,31 +241,63 @@ impl Arguments {
     }
 
     fn groups(&self, say: &mut dyn FnMut(&str)) -> Result<Vec<EventGroup>, ArgumentError> {
-        let parse = |text: &str| {
-            parse_events(text).map_err(|error| ArgumentError::Events {
-                text: text.to_owned(),
-                error,
-            })
-        };
         if self.event.is_empty() && self.metrics.is_empty() {
-            return parse(DEFAULT_EVENTS);
+            return default_events();
         }
         let mut groups = Vec::new();
         for text in &self.event {
             groups.extend(parse(text)?);
         }
-        if !self.metrics.is_empty() {
+        if !self.metrics.is_empty() && self.windows.is_none() {
             self.add_metrics(&mut groups, say)?;
         }
         Ok(groups)
     }
 
-    /// Adds the groups of events that the metrics need.
-    fn add_metrics(
+    /// What is to be counted over windows: groups are taken out of those to be sampled.
+    fn windows(
         &self,
         groups: &mut Vec<EventGroup>,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(), ArgumentError> {
+    ) -> Result<Option<WindowOptions>, ArgumentError> {
+        let Some(text) = &self.windows else {
+            return Ok(None);
+        };
+        let (request, source) = windows::request(text)?;
+        let mut counted = windows::take_groups(groups);
+        let (mut counters, _) = self.counters()?;
+        if !self.metrics.is_empty() {
+            let found = self.metric_events(&mut counters, say)?;
+            counted.extend(windows::led(found, &mut counters));
+        }
+        if groups.is_empty() {
+            // The ranking's.
+            groups.extend(default_events()?);
+        }
+        windows::options(&request, source, counted, &mut counters, say).map(Some)
+    }
+
+    /// The counters that the target's events take, and whether they count for whole CPUs.
+    fn counters(&self) -> Result<(MachineCounters, bool), ArgumentError> {
+        let wide = matches!(
+            self.target()?,
+            RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
+        );
+        let counters = if wide {
+            let first = self.cpu.as_ref().and_then(|cpus| cpus.iter().next());
+            MachineCounters::of_cpu(first.unwrap_or(0))
+        } else {
+            MachineCounters::of_threads()
+        };
+        Ok((counters, wide))
+    }
+
+    /// The groups of events that the metrics need.
+    fn metric_events(
+        &self,
+        counters: &mut MachineCounters,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Vec<EventGroup>, ArgumentError> {
         let sets = MetricSets::for_this_machine(self.pmu_data.as_deref());
         let sets = sets.map_err(ArgumentError::Metrics)?;
         if let Some(published) = sets.published() {
@@ -260,22 +307,22 @@ impl Arguments {
         }
         let chosen: anyhow::Result<Vec<ChosenColumns>> =
             self.metrics.iter().map(|name| sets.choose(name)).collect();
-        let wide = matches!(
-            self.target()?,
-            RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
-        );
-        let mut counters = if wide {
-            let first = self.cpu.as_ref().and_then(|cpus| cpus.iter().next());
-            MachineCounters::of_cpu(first.unwrap_or(0))
-        } else {
-            MachineCounters::of_threads()
-        };
-        let found = events_for(&chosen.map_err(ArgumentError::Metrics)?, &mut counters)
+        let found = events_for(&chosen.map_err(ArgumentError::Metrics)?, counters)
             .map_err(ArgumentError::NothingToCount)?;
         for note in &found.notes {
             say(note);
         }
-        groups.extend(found.groups);
+        Ok(found.groups)
+    }
+
+    /// Adds the groups of events that the metrics need.
+    fn add_metrics(
+        &self,
+        groups: &mut Vec<EventGroup>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ArgumentError> {
+        let (mut counters, wide) = self.counters()?;
+        groups.extend(self.metric_events(&mut counters, say)?);
         let takes_turns = |group: &&EventGroup| {
             group
                 .events
@@ -323,6 +370,17 @@ impl Arguments {
                 .or(self.branch_any.then_some(BranchFilter::ANY)),
         }
     }
+}
+
+fn parse(text: &str) -> Result<Vec<EventGroup>, ArgumentError> {
+    parse_events(text).map_err(|error| ArgumentError::Events {
+        text: text.to_owned(),
+        error,
+    })
+}
+
+fn default_events() -> Result<Vec<EventGroup>, ArgumentError> {
+    parse(DEFAULT_EVENTS)
 }
 
 fn frequency(text: &str) -> Result<u64, String> {

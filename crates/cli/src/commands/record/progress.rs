@@ -2,6 +2,8 @@
 
 use super::Arguments;
 use dioptra_perfevents::AttachSummary;
+use dioptra_perfevents::limits;
+use dioptra_recorder::WindowsOutcome;
 use dioptra_recorder::outcome::Progress;
 use dioptra_recorder::{Observer, RecordError};
 use std::io::{self, IsTerminal, Write};
@@ -63,6 +65,25 @@ impl Observer for Terminal {
             summary.ring_pages,
             summary.iterations,
         ));
+    }
+
+    fn windows(&mut self, windows: &WindowsOutcome) {
+        // What could hang the machine is told whatever was asked for.
+        let hazard = limits::refresh_of_clocks_is_unsafe();
+        for (index, finding) in windows.findings.iter().enumerate() {
+            if self.verbose || (index == 0 && hazard) {
+                self.say(finding);
+            }
+        }
+        if !self.quiet {
+            let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();
+            self.say(&format!(
+                "windows of {{{}}} by {}: {}",
+                groups.join("} {"),
+                windows.source,
+                windows.schedule
+            ));
+        }
     }
 
     fn progress(&mut self, progress: Progress) {

@@ -2,8 +2,9 @@
 
 use super::progress::bytes;
 use dioptra_perfdata::PerfData;
+use dioptra_perfevents::windows::{Length, SourceKind};
 use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
-use dioptra_recorder::{Ending, Outcome};
+use dioptra_recorder::{Ending, Outcome, WindowsOutcome};
 use dioptra_report::{ByOptions, Format, by};
 use dioptra_symbols::SymbolOptions;
 use std::fmt::Write as _;
@@ -20,6 +21,9 @@ pub fn write(outcome: &Outcome) {
     let mut out = io::stderr().lock();
     // Nobody may be listening any more.
     let _ = writeln!(out, "{}", figures(outcome));
+    if let Some(windows) = &outcome.windows {
+        let _ = writeln!(out, "dioptra: {}", windows_made(windows));
+    }
     if let Some(warning) = losses(outcome) {
         let _ = writeln!(out, "dioptra: {warning}");
     }
@@ -109,6 +113,42 @@ fn figures(outcome: &Outcome) -> String {
         }
         Ending::Duration => line.push_str("; the time was over"),
         Ending::CommandEnded => {}
+    }
+    line
+}
+
+/// `windows by refresh: 998 bursts armed, 990 complete, 3 late, 8 cut; 3960 windows of 51.2 us`
+fn windows_made(windows: &WindowsOutcome) -> String {
+    let stats = &windows.stats;
+    if windows.source != SourceKind::Refresh {
+        return format!("windows by {}: {} samples", windows.source, stats.samples);
+    }
+    let mut line = format!(
+        "windows by {}: {} bursts armed, {} complete, {} late, {} cut; {} windows",
+        windows.source, stats.armed, stats.complete, stats.late, stats.cut, stats.windows
+    );
+    if let (Some(count), Some(time)) = (stats.median_count, stats.median_time) {
+        let _ = match windows.schedule.short {
+            Length::Time(asked) => write!(
+                line,
+                " of {:.1} us where {} were asked for",
+                count as f64 / 1000.0,
+                Length::Time(asked)
+            ),
+            Length::Count(_) => write!(line, " of {count} events, {:.1} us", time as f64 / 1000.0),
+        };
+        line.push_str(" (medians)");
+    }
+    for (count, what) in [
+        (stats.throttled, "bursts throttled"),
+        (stats.busy, "not armed since the one before was not over"),
+        (stats.held_back, "not armed since the recorder was behind"),
+        (stats.refused, "refused by the kernel"),
+        (stats.unwatched, "threads without windows"),
+    ] {
+        if count > 0 {
+            let _ = write!(line, "; {count} {what}");
+        }
     }
     line
 }

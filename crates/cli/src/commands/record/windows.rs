@@ -1,0 +1,344 @@
+//! `record --windows`: what is counted over windows, and when there are some.
+
+use super::arguments::ArgumentError;
+use dioptra_perfevents::names::software;
+use dioptra_perfevents::windows::{
+    Length, Schedule, SourceKind, WindowRequest, shortest_useful_window,
+};
+use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, event_type, parse_events};
+use dioptra_recorder::WindowOptions;
+use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
+
+/// From one burst to the next, unless something else is asked for.
+const LONG: Length = Length::Time(1_000_000);
+
+/// Windows of a burst.
+const BATCH: u32 = 4;
+
+/// Cycles of a window: a few functions' worth of nothing else, and far more than an interrupt disturbs.
+const CYCLES: u64 = 300;
+
+/// Events of a window that software counts.
+const SOFTWARE_EVENTS: u64 = 10;
+
+/// A clock's window, in nanoseconds, where it cannot be measured.
+const CLOCK: u64 = 100_000;
+
+/// What is counted with cycles, as far as there are counters.
+const HARDWARE: [&str; 4] = ["cycles", "instructions", "branch-misses", "cache-misses"];
+
+/// What is counted without them.
+const SOFTWARE: [&str; 3] = ["task-clock", "page-faults", "context-switches"];
+
+/// Takes the groups of several events out of those that were typed: they are counted over windows, and the others
+/// sampled as ever.
+pub(super) fn take_groups(groups: &mut Vec<EventGroup>) -> Vec<EventGroup> {
+    groups
+        .extract_if(.., |group| group.events.len() > 1)
+        .collect()
+}
+
+/// The request, `text` being what follows `--windows=`.
+pub(super) fn request(text: &str) -> Result<(WindowRequest, Option<SourceKind>), ArgumentError> {
+    let request = match text {
+        "" => WindowRequest::default(),
+        text => {
+            WindowRequest::parse(text).map_err(|error| ArgumentError::Windows(error.to_string()))?
+        }
+    };
+    let kind = match &request.source {
+        None => None,
+        Some(name) => Some(SourceKind::from_name(name).ok_or_else(|| {
+            let names = SourceKind::ALL.map(SourceKind::name).join(", ");
+            ArgumentError::Windows(format!("no source is called `{name}`; there are {names}"))
+        })?),
+    };
+    Ok((request, kind))
+}
+
+/// What the request and the groups come to. Without groups some that make sense here are taken.
+pub(super) fn options(
+    request: &WindowRequest,
+    source: Option<SourceKind>,
+    mut groups: Vec<EventGroup>,
+    counters: &mut dyn Counters,
+    say: &mut dyn FnMut(&str),
+) -> Result<WindowOptions, ArgumentError> {
+    if groups.is_empty() {
+        groups.push(default_group(counters, say)?);
+    }
+    let Some(leader) = groups
+        .first()
+        .and_then(|group| group.events.first())
+        .cloned()
+    else {
+        return Err(ArgumentError::Windows("there is nothing to count".into()));
+    };
+    let short = match request.short {
+        Some(short) => short,
+        None => usual_window(&leader, say),
+    };
+    let number = short.number();
+    let jitter = request.jitter.unwrap_or(match short {
+        Length::Time(_) => Length::Time(number / 3),
+        Length::Count(_) => Length::Count(number / 3),
+    });
+    let settle = u32::from(takes_a_counter(&leader.attr));
+    Ok(WindowOptions {
+        schedule: Schedule {
+            long: request.long.unwrap_or(LONG),
+            short,
+            jitter,
+            batch: request.batch.unwrap_or(BATCH),
+        },
+        settle: request.settle.unwrap_or(settle),
+        source,
+        groups,
+    })
+}
+
+/// A leader's window unless another is asked for.
+fn usual_window(leader: &EventSpec, say: &mut dyn FnMut(&str)) -> Length {
+    let period = leader.attr.sample_period;
+    let typed = leader.explicit_period && !leader.attr.flags.contains(AttrFlags::FREQ);
+    if !is_clock(leader) {
+        return Length::Count(match (typed, takes_a_counter(&leader.attr)) {
+            (true, _) => period,
+            (false, true) => CYCLES,
+            (false, false) => SOFTWARE_EVENTS,
+        });
+    }
+    if typed {
+        return Length::Time(period);
+    }
+    let Some((window, cost)) = shortest_useful_window() else {
+        return Length::Time(CLOCK);
+    };
+    say(&format!(
+        "windows of {}: the shortest that are useful here, since a sample takes {:.1} us",
+        Length::Time(window),
+        cost as f64 / 1000.0
+    ));
+    Length::Time(window)
+}
+
+fn is_clock(event: &EventSpec) -> bool {
+    event.attr.kind == event_type::SOFTWARE
+        && matches!(
+            event.attr.config,
+            software::CPU_CLOCK | software::TASK_CLOCK
+        )
+}
+
+/// One event by its name.
+fn event(name: &str) -> Option<EventSpec> {
+    let parsed = parse_events(name).ok()?;
+    let mut event = parsed.into_iter().flat_map(|group| group.events).next()?;
+    // A clock's nanoseconds are no cycles.
+    event.clock_can_replace = false;
+    Some(event)
+}
+
+/// The group of those who name none.
+fn default_group(
+    counters: &mut dyn Counters,
+    say: &mut dyn FnMut(&str),
+) -> Result<EventGroup, ArgumentError> {
+    let mut hardware: Vec<EventSpec> = Vec::new();
+    for event in HARDWARE.iter().filter_map(|name| event(name)) {
+        let mut with: Vec<&EventSpec> = hardware.iter().collect();
+        with.push(&event);
+        if counters.try_group(&with) == Trial::Counted {
+            hardware.push(event);
+        } else if hardware.is_empty() {
+            break;
+        }
+    }
+    if hardware.len() > 1 {
+        say(&format!("counting {} over windows", names(&hardware)));
+        return Ok(EventGroup::new(hardware));
+    }
+    let mut refused = Vec::new();
+    let mut group = Vec::new();
+    for event in SOFTWARE.iter().filter_map(|name| event(name)) {
+        match refusal(&event, counters) {
+            None => group.push(event),
+            Some(reason) => refused.push(format!("{}: {reason}", event.name)),
+        }
+    }
+    if group.first().is_none_or(|leader| !is_clock(leader)) {
+        let reasons = refused.join("; ");
+        return Err(ArgumentError::NothingToCount(format!(
+            "nothing can be counted over windows: {reasons}"
+        )));
+    }
+    say(&format!(
+        "counting {} over windows: this machine has no hardware counters for us",
+        names(&group)
+    ));
+    for reason in refused {
+        say(&format!("without {reason}"));
+    }
+    Ok(EventGroup::new(group))
+}
+
+fn names(events: &[EventSpec]) -> String {
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// Groups for windows of those that metrics need: cycles lead, and what software counts goes along.
+pub(super) fn led(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<EventGroup> {
+    let takes_one = |group: &EventGroup| {
+        group
+            .events
+            .iter()
+            .any(|event| takes_a_counter(&event.attr))
+    };
+    let (mut led, software): (Vec<EventGroup>, Vec<EventGroup>) =
+        groups.into_iter().partition(takes_one);
+    let mut software: Vec<EventSpec> = software
+        .into_iter()
+        .flat_map(|group| group.events)
+        .collect();
+    if led.is_empty() {
+        let clock = match software.iter().position(is_clock) {
+            Some(index) => Some(software.remove(index)),
+            None => event("task-clock"),
+        };
+        let members = clock.into_iter().chain(software);
+        return vec![EventGroup::new(members)];
+    }
+    for group in &mut led {
+        match group.events.iter().position(is_cycles) {
+            Some(index) => group.events[..=index].rotate_right(1),
+            None => {
+                if let Some(cycles) = event("cycles") {
+                    let with: Vec<&EventSpec> =
+                        [&cycles].into_iter().chain(&group.events).collect();
+                    if counters.try_group(&with) == Trial::Counted {
+                        group.events.insert(0, cycles);
+                    }
+                }
+            }
+        }
+    }
+    led[0].events.extend(software);
+    led
+}
+
+/// Whether an event counts the CPU's cycles.
+fn is_cycles(event: &EventSpec) -> bool {
+    (event.attr.kind == event_type::HARDWARE && event.attr.config == 0)
+        || ["cpu_cycles", "cpu-cycles", "cycles"]
+            .contains(&event.name.to_ascii_lowercase().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many counters, for hardware events.
+    struct Machine(usize);
+
+    impl Counters for Machine {
+        fn try_group(&mut self, events: &[&EventSpec]) -> Trial {
+            let counted = events.iter().filter(|e| takes_a_counter(&e.attr)).count();
+            match (counted <= self.0, events.len()) {
+                (true, _) => Trial::Counted,
+                (false, 1) => Trial::Refused("not here".into()),
+                (false, _) => Trial::NotAtOnce,
+            }
+        }
+    }
+
+    fn shown(groups: &[EventGroup]) -> Vec<String> {
+        groups.iter().map(|group| names(&group.events)).collect()
+    }
+
+    #[test]
+    fn groups_are_for_windows_and_the_rest_for_the_ranking() {
+        let mut groups = parse_events("cpu-clock,{r1,r2},page-faults,{r3,r4}").unwrap();
+        let taken = take_groups(&mut groups);
+        assert_eq!(shown(&taken), ["r1, r2", "r3, r4"]);
+        assert_eq!(shown(&groups), ["cpu-clock", "page-faults"]);
+    }
+
+    #[test]
+    fn who_names_nothing_gets_what_can_be_counted() {
+        let default = |counters| {
+            let mut said = Vec::new();
+            let (request, kind) = request("").unwrap();
+            let options = options(
+                &request,
+                kind,
+                Vec::new(),
+                &mut Machine(counters),
+                &mut |note| {
+                    said.push(note.to_owned());
+                },
+            );
+            (options.unwrap(), said.join("\n"))
+        };
+        let (rich, _) = default(4);
+        assert_eq!(
+            shown(&rich.groups),
+            ["cycles, instructions, branch-misses, cache-misses"]
+        );
+        assert_eq!(rich.schedule.short, Length::Count(300));
+        assert_eq!(rich.schedule.jitter, Length::Count(100));
+        assert_eq!((rich.schedule.batch, rich.settle), (4, 1));
+        let (three, _) = default(3);
+        assert_eq!(
+            shown(&three.groups),
+            ["cycles, instructions, branch-misses"]
+        );
+        let (none, said) = default(0);
+        assert_eq!(
+            shown(&none.groups),
+            ["task-clock, page-faults, context-switches"]
+        );
+        assert!(said.contains("no hardware counters"), "{said}");
+        assert!(matches!(
+            none.schedule.short,
+            Length::Time(20_000..=100_000)
+        ));
+        assert_eq!(none.schedule.long, Length::Time(1_000_000));
+    }
+
+    #[test]
+    fn what_is_asked_is_taken() {
+        let (asked, kind) =
+            request("long=2ms,short=20,jitter=0,batch=2,settle=0,source=period").unwrap();
+        assert_eq!(kind, Some(SourceKind::Period));
+        let groups = parse_events("{page-faults,task-clock}").unwrap();
+        let options = options(&asked, kind, groups, &mut Machine(0), &mut |_| {}).unwrap();
+        assert_eq!(options.schedule.numbers(), [2_000_000, 20, 0, 2]);
+        assert_eq!(options.settle, 0);
+        assert!(request("source=magic").is_err() && request("short=x").is_err());
+        // A period that was typed with the leader is a window's.
+        let groups = parse_events("{page-faults/period=7/,task-clock}").unwrap();
+        let (request, kind) = request("").unwrap();
+        let typed = super::options(&request, kind, groups, &mut Machine(0), &mut |_| {});
+        assert_eq!(typed.unwrap().schedule.short, Length::Count(7));
+    }
+
+    #[test]
+    fn cycles_lead_and_software_goes_along() {
+        let groups = |text| parse_events(text).unwrap();
+        let led = led(
+            groups("page-faults,{instructions,cycles},{branch-misses,branches},{r1,r2,r3}"),
+            &mut Machine(3),
+        );
+        assert_eq!(
+            shown(&led),
+            [
+                "cycles, instructions, page-faults",
+                "cycles, branch-misses, branches",
+                "r1, r2, r3"
+            ]
+        );
+        let soft = super::led(groups("page-faults,context-switches"), &mut Machine(0));
+        assert_eq!(shown(&soft), ["task-clock, page-faults, context-switches"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! What a recording knows of its windows while it runs: kept in a file beside it, which becomes a section at the end.
+//!
+//! So a recording of any length takes little memory, and one whose recorder was killed leaves its bursts behind.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A file to which bytes are appended, and which is read again at the end.
+#[derive(Debug)]
+pub(crate) struct SideFile {
+    file: File,
+    /// Where it is, unless nobody can see it.
+    path: Option<PathBuf>,
+}
+
+/// The name of the side file of the recording `output`.
+pub(crate) fn beside(output: &Path) -> PathBuf {
+    let mut name = OsString::from(output);
+    name.push(".windows");
+    PathBuf::from(name)
+}
+
+impl SideFile {
+    /// Creates the file beside `output`, or, for a recording into a pipe (`None`), one that nobody sees.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn create(output: Option<&Path>) -> io::Result<SideFile> {
+        let unseen =
+            || std::env::temp_dir().join(format!("dioptra-windows-{}", std::process::id()));
+        let path = output.map_or_else(unseen, beside);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)?;
+        let path = if output.is_some() {
+            Some(path)
+        } else {
+            fs::remove_file(&path)?;
+            None
+        };
+        Ok(SideFile { file, path })
+    }
+
+    /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// Of the system call.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    /// All that was appended.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.file.rewind()?;
+        self.file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Removes it: its content stands elsewhere.
+    pub fn remove(self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_appended_is_there_until_it_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("perf.data");
+        let mut side = SideFile::create(Some(&output)).unwrap();
+        side.append(b"one").unwrap();
+        side.append(b"two").unwrap();
+        assert_eq!(fs::read(beside(&output)).unwrap(), b"onetwo");
+        assert_eq!(side.read().unwrap(), b"onetwo");
+        side.remove();
+        assert!(!beside(&output).exists());
+        let mut unseen = SideFile::create(None).unwrap();
+        unseen.append(b"x").unwrap();
+        assert_eq!(unseen.read().unwrap(), b"x");
+    }
+}
