@@ -129,6 +129,26 @@ impl Latency {
 }
 
 impl MemoryPlace {
+    /// Adds what another accessed: of several instructions together.
+    pub fn merge(&mut self, other: &MemoryPlace) {
+        self.samples += other.samples;
+        for (source, latency) in &other.sources {
+            self.sources.entry(*source).or_default().merge(latency);
+        }
+        self.second.merge(&other.second);
+        self.third.merge(&other.third);
+        self.lines.merge(&other.lines);
+        self.pages.merge(&other.pages);
+        for (mine, theirs) in [
+            (&mut self.data_pages, &other.data_pages),
+            (&mut self.code_pages, &other.code_pages),
+        ] {
+            theirs
+                .iter()
+                .for_each(|(size, samples)| count(mine, *size, *samples));
+        }
+    }
+
     /// Its samples.
     pub fn samples(&self) -> u64 {
         self.samples
@@ -234,10 +254,10 @@ impl MemoryProfile {
         if let Some(size) = sample.data_page_size.filter(|size| *size > 0) {
             facts.page_sizes += 1;
             page_size = size;
-            count(&mut place.data_pages, size);
+            count(&mut place.data_pages, size, 1);
         }
         if let Some(size) = sample.code_page_size.filter(|size| *size > 0) {
-            count(&mut place.code_pages, size);
+            count(&mut place.code_pages, size, 1);
         }
         facts.addresses += u64::from(sample.addr.is_some_and(|address| address != 0));
         let physical = sample.phys_addr.filter(|address| *address != 0);
@@ -260,16 +280,16 @@ impl MemoryProfile {
     }
 }
 
-/// Counts a value in a short list. A hostile file's further values share the last entry's place: there are a handful
+/// Counts a value, seen so often, in a short list. A hostile file's further values share the last entry's place: there are a handful
 /// of page sizes on any machine.
-fn count(list: &mut Vec<(u64, u64)>, value: u64) {
+fn count(list: &mut Vec<(u64, u64)>, value: u64, samples: u64) {
     const MOST: usize = 16;
     if let Some((_, count)) = list.iter_mut().find(|(known, _)| *known == value) {
-        *count += 1;
+        *count += samples;
     } else if list.len() < MOST {
-        list.push((value, 1));
+        list.push((value, samples));
     } else {
-        list[MOST - 1].1 += 1;
+        list[MOST - 1].1 += samples;
     }
 }
 

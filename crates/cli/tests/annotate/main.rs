@@ -5,6 +5,8 @@ mod branches;
 mod kernel;
 mod layouts;
 #[cfg(target_arch = "x86_64")]
+mod memory;
+#[cfg(target_arch = "x86_64")]
 #[allow(dead_code)]
 #[path = "../../../profile/tests/branches/recording.rs"]
 mod recording;

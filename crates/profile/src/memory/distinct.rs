@@ -24,7 +24,16 @@ pub struct Distinct {
 impl Sketch {
     #[inline]
     pub fn add(&mut self, space: u64, value: u64) {
-        let hash = mix(space, value);
+        self.add_hash(mix(space, value));
+    }
+
+    /// Counts what another counted too.
+    pub fn merge(&mut self, other: &Sketch) {
+        other.smallest.iter().for_each(|hash| self.add_hash(*hash));
+    }
+
+    #[inline]
+    fn add_hash(&mut self, hash: u64) {
         if self.smallest.len() == KEPT && self.smallest[KEPT - 1] <= hash {
             return;
         }
@@ -54,6 +63,20 @@ impl Sketch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn halves_merge_to_the_whole() {
+        for values in [10, 127, 200, 5000] {
+            let of = |range: std::ops::Range<u64>| {
+                let mut sketch = Sketch::default();
+                range.for_each(|value| sketch.add(1, value));
+                sketch
+            };
+            let mut merged = of(0..values / 2 + 3);
+            merged.merge(&of(values / 2..values));
+            assert_eq!(merged.smallest, of(0..values).smallest);
+        }
+    }
 
     #[test]
     fn few_are_counted_and_many_estimated() {

@@ -2,7 +2,7 @@
 
 use super::build::{Counted, place_at};
 use super::model::{Annotation, BranchColumns, MemoryColumn};
-use crate::Severity;
+use crate::{Severity, escape};
 use dioptra_profile::branches::{
     BranchAnalysis, Code, CodeOutline, FunctionAt, LoopAt, OutlineInstruction, OutlineLoop,
     SymbolCode,
@@ -194,16 +194,53 @@ pub(super) fn add_memory(annotation: &mut Annotation, profile: &Profile, frames:
         return;
     };
     let mut places: Vec<Option<MemoryPlace>> = vec![None; annotation.places.len()];
+    let mut function = MemoryPlace::default();
     for (frame, address, _) in frames {
-        // One place of several frames has inexact addresses, of which another fact tells.
-        if let Some(place) = place_at(&annotation.places, *address)
-            && places[place].is_none()
-        {
-            places[place] = memory.at(*frame).cloned();
+        let Some(of_frame) = memory.at(*frame) else {
+            continue;
+        };
+        function.merge(of_frame);
+        if let Some(place) = place_at(&annotation.places, *address) {
+            places[place].get_or_insert_default().merge(of_frame);
         }
+    }
+    if function.samples() > 0 {
+        let text = told(&event.name, &function);
+        annotation
+            .facts
+            .add(Severity::Info, "memory", text, function.samples());
     }
     annotation.memory = Some(MemoryColumn {
         event: event.name.clone(),
         places,
+        function,
     });
+}
+
+/// What a function's memory samples tell, in a sentence.
+fn told(event: &str, function: &MemoryPlace) -> String {
+    /// How many sources of data are told.
+    const MOST: usize = 3;
+    let mut text = format!("{} memory samples of {}", function.samples(), escape(event));
+    let latency = function.latency();
+    if let Some(mean) = latency.mean() {
+        text += &format!(
+            ": latency {mean:.1} cycles, from {} to {}",
+            latency.min, latency.max
+        );
+    }
+    let sources = function.sources();
+    for (source, latency) in sources
+        .iter()
+        .filter(|(source, _)| source.0 != 0)
+        .take(MOST)
+    {
+        text += &format!(", {} {}", latency.samples, source.level());
+    }
+    let lines = function.lines();
+    if lines.count > 0.0 {
+        let about = if lines.error > 0.0 { "about " } else { "" };
+        text += &format!("; {about}{:.0} cache lines", lines.count);
+    }
+    text
 }

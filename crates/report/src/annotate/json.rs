@@ -60,10 +60,18 @@ fn value(annotation: &Annotation) -> Value {
     }
     if let Some(memory) = &annotation.memory {
         let places = memory.places.iter().enumerate();
-        let places = places.filter_map(|(at, place)| Some(memory_place(at, place.as_ref()?)));
+        let places = places.filter_map(|(at, place)| {
+            let mut object = memory_place(place.as_ref()?);
+            object["place"] = at.into();
+            Some(object)
+        });
         put(
             "memory",
-            json!({"event": memory.event, "places": places.collect::<Vec<Value>>()}),
+            json!({
+                "event": memory.event,
+                "function": memory_place(&memory.function),
+                "places": places.collect::<Vec<Value>>(),
+            }),
         );
     }
     Value::Object(object)
@@ -302,7 +310,7 @@ fn sites(annotation: &Annotation) -> Value {
     sites.collect()
 }
 
-fn memory_place(at: usize, place: &MemoryPlace) -> Value {
+fn memory_place(place: &MemoryPlace) -> Value {
     let sources = place.sources();
     let sources = sources.iter().map(|(source, latency)| {
         json!({
@@ -314,7 +322,6 @@ fn memory_place(at: usize, place: &MemoryPlace) -> Value {
     });
     let latency = place.latency();
     json!({
-        "place": at,
         "samples": place.samples(),
         "latency": {
             "samples": latency.count,

@@ -247,4 +247,6 @@ pub struct MemoryColumn {
     pub event: String,
     /// By place.
     pub places: Vec<Option<MemoryPlace>>,
+    /// Of all of them.
+    pub function: MemoryPlace,
 }
