@@ -1,9 +1,11 @@
 //! What samples tell besides where they lie: branch stacks, and the memory that was accessed.
 
 use crate::branches::{BranchProfile, Branches, Owner};
+use crate::frames::FrameId;
 use crate::load::Loader;
 use crate::memory::{Accesses, MemoryProfile};
 use crate::plan::LoadPlan;
+use crate::profile::Profile;
 use crate::settle::resolve;
 use crate::tasks::{ProcessId, ThreadId};
 use dioptra_perfdata::{FileRecord, PerfData};
@@ -14,6 +16,59 @@ use dioptra_perfevents::record::CpuMode;
 pub(crate) struct Details {
     pub branches: Vec<Option<Box<BranchProfile>>>,
     pub memory: Vec<Option<MemoryProfile>>,
+    dropped: DroppedDetails,
+}
+
+/// What a profile had before its samples were narrowed, and could not keep for those that were left: branch records and
+/// memory samples are kept as sums, not by sample. Load it again with a filter ([`crate::LoadPlan::filter`]) to have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DroppedDetails {
+    /// Branch records: [`Profile::branches`] has none for any event.
+    pub branches: bool,
+    /// Memory samples: [`Profile::memory`] has none for any event.
+    pub memory: bool,
+}
+
+impl Details {
+    /// Without what is not known of some of the samples.
+    pub fn none_left(&self) -> Self {
+        Details {
+            dropped: DroppedDetails {
+                memory: self.dropped.memory || self.memory.iter().any(Option::is_some),
+                ..self.without_branches()
+            },
+            ..Details::default()
+        }
+    }
+
+    /// What is known of the samples at some places: memory samples are kept by place.
+    pub fn at(&self, keep: impl Fn(FrameId) -> bool) -> Self {
+        let mut memory = self.memory.clone();
+        memory
+            .iter_mut()
+            .flatten()
+            .for_each(|one| one.retain(&keep));
+        Details {
+            branches: Vec::new(),
+            memory,
+            dropped: self.without_branches(),
+        }
+    }
+
+    fn without_branches(&self) -> DroppedDetails {
+        DroppedDetails {
+            branches: self.dropped.branches || self.branches.iter().any(Option::is_some),
+            ..self.dropped
+        }
+    }
+}
+
+impl Profile {
+    /// What narrowing the samples has dropped; nothing of a profile as it was loaded.
+    pub fn dropped(&self) -> DroppedDetails {
+        self.details.dropped
+    }
 }
 
 /// The same while it is read.
@@ -48,6 +103,7 @@ impl Collectors {
         Details {
             branches: self.branches.map(Branches::finish).unwrap_or_default(),
             memory: self.memory.map(Accesses::finish).unwrap_or_default(),
+            dropped: DroppedDetails::default(),
         }
     }
 }

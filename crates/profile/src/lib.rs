@@ -48,6 +48,7 @@ pub use aggregate::{
 };
 pub use counts::Count;
 pub use debug_info::DebugInfoWanted;
+pub use details::DroppedDetails;
 pub use frames::{Frame, FrameId, Frames};
 pub use hierarchy::{
     Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,

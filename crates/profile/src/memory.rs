@@ -54,6 +54,8 @@ pub struct MemoryFacts {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryPlace {
     samples: u64,
+    addresses: u64,
+    physical: u64,
     sources: HashMap<DataSource, Latency, FxBuildHasher>,
     /// Of the instruction itself: from its issue to its retirement, as the CPU tells.
     second: Latency,
@@ -132,6 +134,8 @@ impl MemoryPlace {
     /// Adds what another accessed: of several instructions together.
     pub fn merge(&mut self, other: &MemoryPlace) {
         self.samples += other.samples;
+        self.addresses += other.addresses;
+        self.physical += other.physical;
         for (source, latency) in &other.sources {
             self.sources.entry(*source).or_default().merge(latency);
         }
@@ -232,11 +236,34 @@ impl MemoryProfile {
         all
     }
 
+    /// Keeps the samples at those places only.
+    pub(crate) fn retain(&mut self, keep: impl Fn(FrameId) -> bool) {
+        self.places.retain(|frame, _| keep(*frame));
+        self.sum_up();
+    }
+
+    /// Counts what the samples held.
+    fn sum_up(&mut self) {
+        let mut facts = MemoryFacts::default();
+        for place in self.places.values() {
+            facts.samples += place.samples;
+            facts.addresses += place.addresses;
+            facts.physical += place.physical;
+            for (source, latency) in &place.sources {
+                facts.weights += latency.count;
+                if source.level() != "N/A" || source.operation() != "N/A" {
+                    facts.sources += latency.samples;
+                }
+            }
+            let sizes = place.data_pages.iter().map(|(_, samples)| samples);
+            facts.page_sizes += sizes.sum::<u64>();
+        }
+        self.facts = facts;
+    }
+
     /// Adds a sample of a process at a place.
     fn add(&mut self, sample: &Sample<'_>, process: u32, frame: FrameId) {
-        let facts = &mut self.facts;
         let place = self.places.entry(frame).or_default();
-        facts.samples += 1;
         place.samples += 1;
         let weight = sample.weight.unwrap_or(0);
         let latency = if self.struct_weights {
@@ -246,22 +273,19 @@ impl MemoryProfile {
         } else {
             weight
         };
-        facts.weights += u64::from(latency != 0);
         let source = DataSource(sample.data_src.unwrap_or(0));
-        facts.sources += u64::from(source.level() != "N/A" || source.operation() != "N/A");
         place.sources.entry(source).or_default().add(latency);
         let mut page_size = PAGE;
         if let Some(size) = sample.data_page_size.filter(|size| *size > 0) {
-            facts.page_sizes += 1;
             page_size = size;
             count(&mut place.data_pages, size, 1);
         }
         if let Some(size) = sample.code_page_size.filter(|size| *size > 0) {
             count(&mut place.code_pages, size, 1);
         }
-        facts.addresses += u64::from(sample.addr.is_some_and(|address| address != 0));
+        place.addresses += u64::from(sample.addr.is_some_and(|address| address != 0));
         let physical = sample.phys_addr.filter(|address| *address != 0);
-        facts.physical += u64::from(physical.is_some());
+        place.physical += u64::from(physical.is_some());
         // The kernel's half is the same for all processes.
         let space = |address: u64| match address >> 63 {
             1 => u64::MAX,
@@ -342,15 +366,20 @@ impl Accesses {
         }
     }
 
-    pub(crate) fn finish(self) -> Vec<Option<MemoryProfile>> {
+    pub(crate) fn finish(mut self) -> Vec<Option<MemoryProfile>> {
+        self.events
+            .iter_mut()
+            .flatten()
+            .for_each(MemoryProfile::sum_up);
         self.events
     }
 }
 
 impl Profile {
     /// The memory samples of an event; `None` where it has none, or where [`crate::LoadPlan::memory`] did not ask for
-    /// them. They are of the samples that pass the plan's filter; a profile that was narrowed afterwards
-    /// ([`Profile::select`], [`Profile::retain_samples`]) has none.
+    /// them. They are of the samples that pass the plan's filter, and stay those of the counts where
+    /// [`Profile::retain_samples`] or [`Profile::select`] chooses samples by their places alone; other selections drop
+    /// them, see [`Profile::dropped`].
     pub fn memory(&self, event: usize) -> Option<&MemoryProfile> {
         self.details.memory.get(event)?.as_ref()
     }

@@ -285,7 +285,7 @@ impl Profile {
 
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
     pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
-        self.details = Arc::default();
+        self.details = Arc::new(self.details.at(&keep));
         if let Some(mut windows) = self.windows.take() {
             Arc::make_mut(&mut windows).retain(|place| keep(self.leaf(place)));
             self.windows = Some(windows);

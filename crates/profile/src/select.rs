@@ -1,6 +1,7 @@
 //! Counting a part of a recording again, from memory.
 
 use crate::counts::Cell;
+use crate::frames::FrameId;
 use crate::images::ProgramId;
 use crate::parts::Part;
 use crate::profile::Profile;
@@ -139,8 +140,14 @@ impl Profile {
         };
         let mut selected = self.clone();
         // They cannot be told apart by sample any more.
-        selected.details = Arc::default();
         selected.windows = None;
+        let by_sample = bounded || selection.asks_for_threads() || selection.asks_for_cpus();
+        if by_sample {
+            selected.details = Arc::new(self.details.none_left());
+        } else if let Some(leaves) = &selection.leaves {
+            let wanted = |frame: FrameId| leaves.get(frame as usize).is_some_and(|wanted| *wanted);
+            selected.details = Arc::new(self.details.at(wanted));
+        }
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
             event.total = event.counts.total();

@@ -5,7 +5,7 @@ mod support;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{Attr, SampleType};
 use dioptra_profile::memory::{DataSource, Latency};
-use dioptra_profile::{LoadPlan, Profile};
+use dioptra_profile::{LoadOptions, LoadPlan, Profile, Selection};
 use dioptra_testprograms::{self as programs, or_skip, shared_data, skip};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -158,6 +158,10 @@ fn fields_add_up_by_instruction() {
     }
     let plan = LoadPlan {
         memory: true,
+        options: LoadOptions {
+            threads: true,
+            ..LoadOptions::default()
+        },
         ..LoadPlan::default()
     };
     let profile = records.load_with(&[support::event("loads", attr, &[ID])], &plan);
@@ -188,4 +192,35 @@ fn fields_add_up_by_instruction() {
     assert_eq!((second.lines().count, second.pages().count), (2.0, 1.0));
     assert_eq!(first.data_page_sizes(), [(4096, 2), (1 << 21, 1)]);
     assert_eq!(first.code_page_sizes(), [(4096, 4)]);
+
+    // Those of chosen places are kept; of chosen threads nothing is known.
+    assert_eq!(profile.dropped(), Default::default());
+    let second_frame = places[1].0;
+    let leaves = (0..profile.frames().len() as u32).map(|frame| frame == second_frame);
+    let of_place = Selection {
+        leaves: Some(leaves.collect()),
+        ..Selection::default()
+    };
+    let selected = profile.select(&of_place).unwrap();
+    let mut retained = profile.clone();
+    retained.retain_samples(|frame| frame == second_frame);
+    for narrowed in [selected, retained] {
+        assert!(!narrowed.dropped().memory);
+        let memory = narrowed.memory(0).unwrap();
+        assert_eq!(memory.places().len(), 1);
+        assert_eq!(memory.at(second_frame).unwrap().latency().sum, 11);
+        let facts = memory.facts();
+        assert_eq!(facts.samples, narrowed.events()[0].total().samples);
+        assert_eq!((facts.samples, facts.addresses, facts.physical), (2, 2, 0));
+        assert_eq!((facts.weights, facts.sources, facts.page_sizes), (2, 2, 2));
+    }
+    let everything = profile.select(&Selection::default()).unwrap();
+    assert_eq!(everything.memory(0).unwrap().facts(), memory.facts());
+    let of_thread = Selection {
+        tids: vec![5],
+        ..Selection::default()
+    };
+    let narrowed = profile.select(&of_thread).unwrap();
+    assert!(narrowed.memory(0).is_none() && narrowed.dropped().memory);
+    assert!(!narrowed.dropped().branches, "there were none");
 }

@@ -90,7 +90,8 @@ impl Branches {
 impl Profile {
     /// The branches of an event's samples; `None` where they hold none (or a stack of open calls), or where
     /// [`crate::LoadPlan::branches`] did not ask for them. They are of the samples that pass the plan's filter; a
-    /// profile that was narrowed afterwards ([`Profile::select`], [`Profile::retain_samples`]) has none.
+    /// profile that was narrowed afterwards ([`Profile::select`], [`Profile::retain_samples`]) has none, see
+    /// [`Profile::dropped`].
     pub fn branches(&self, event: usize) -> Option<&BranchProfile> {
         self.details.branches.get(event)?.as_deref()
     }
