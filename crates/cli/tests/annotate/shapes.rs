@@ -344,3 +344,53 @@ fn code_of_compilers_that_run_is_read_from_their_dumps() {
     assert!(!list(&json, "addresses").is_empty());
     assert_eq!(json["facts"]["no_code"]["severity"], "fallback");
 }
+
+/// Colours add nothing but themselves, and only on terminals that want them.
+#[test]
+fn colours_are_for_terminals() {
+    or_skip!(programs::need_tool("script"));
+    let recorded = or_skip!(shares());
+    let plain = shown("annotate", &["sixty"], &recorded.file);
+    let on_terminal = |variables: &[(&str, &str)]| {
+        let command = format!(
+            "{} annotate sixty -i {}",
+            env!("CARGO_BIN_EXE_dioptra"),
+            recorded.file.display()
+        );
+        let output = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("LC_ALL", "C.UTF-8")
+            .env("TERM", "xterm-256color")
+            .env_remove("NO_COLOR")
+            .envs(variables.iter().copied())
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("script runs");
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout).replace("\r\n", "\n")
+    };
+    let colored = on_terminal(&[]);
+    let mut stripped = String::new();
+    for line in colored.lines() {
+        let mut is_painted = false;
+        for (number, part) in line.split("\u{1b}[").enumerate() {
+            let rest = match number {
+                0 => part,
+                _ => {
+                    let (code, rest) = part.split_once('m').expect("a colour");
+                    assert_eq!(code == "0", is_painted, "{line:?}");
+                    is_painted = !is_painted;
+                    rest
+                }
+            };
+            stripped.push_str(rest);
+        }
+        assert!(!is_painted, "{line:?}");
+        stripped.push('\n');
+    }
+    assert_eq!(stripped, plain);
+    assert!(colored.contains("\u{1b}[1;31m"), "the hottest stands out");
+    for variable in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        assert_eq!(on_terminal(&[variable]), plain, "{variable:?}");
+    }
+}
