@@ -498,6 +498,82 @@ fn cases_of_switches_are_found() {
     }
 }
 
+/// An interpreter that jumps to labels by a byte, without comparing it: its table has 256 entries, as the file has
+/// them, and some lead to the function's cold part.
+#[test]
+fn labels_of_an_interpreter_are_found() {
+    let labels = |each: fn(usize) -> String| (0..256).map(each).collect::<String>();
+    let source = format!(
+        "__attribute__((noinline, noclone, cold, noreturn)) void stop(long x) {{
+            for (;;) *(volatile long *)0 = x;
+        }}
+        __attribute__((noinline, noclone)) long interpret(const unsigned char *pc, long x) {{
+            static const void *const steps[256] = {{ {} }};
+            long sum = x;
+            goto *steps[*pc++];
+            {}
+        }}
+        int main(int count, char **words) {{ return (int)interpret((unsigned char *)words[0], count); }}",
+        labels(|label| format!("&&L{label},")),
+        labels(|label| match label {
+            0 => "L0: return sum;".to_owned(),
+            // Two cold ones, among others to which conditions lead.
+            7 | 200 => format!("L{label}: stop(sum / {label} ^ x);"),
+            1..=255 if label % 6 == 3 => format!(
+                "L{label}: if (sum == {label}) stop(x + {label}); sum++; goto *steps[*pc++];"
+            ),
+            _ => format!("L{label}: sum = sum * {label} + (x ^ {label}); goto *steps[*pc++];"),
+        })
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("interpret.c");
+    std::fs::write(&file, source).unwrap();
+    let program = Program::from_source(Language::C, &file);
+    let path = or_skip!(program.flags(["-O2", "-no-pie", "-fno-pie"]).build());
+    let names = output_of(Command::new("nm").arg(&path)).unwrap();
+    let table = names.lines().find(|line| line.contains(" steps"));
+    let table = u64::from_str_radix(table.unwrap().split(' ').next().unwrap(), 16).unwrap();
+    let range = [
+        format!("--start-address={table:#x}"),
+        format!("--stop-address={:#x}", table + 2048),
+    ];
+    let dump = output_of(Command::new("objdump").arg("-s").args(range).arg(&path)).unwrap();
+    // ` 403080 5b114000 00000000 72114000 00000000  [.@.....r.@.....`
+    let digits: String = dump
+        .lines()
+        .filter(|line| line.starts_with(' '))
+        .flat_map(|line| {
+            let words = line.trim_start().split(' ').skip(1).take(4);
+            words.map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect();
+    let expected: Vec<u64> = digits
+        .as_bytes()
+        .chunks_exact(16)
+        .map(|entry| {
+            let entry = u64::from_str_radix(std::str::from_utf8(entry).unwrap(), 16);
+            entry.unwrap().swap_bytes()
+        })
+        .collect();
+    assert_eq!(expected.len(), 256);
+
+    let symbols = symbolizer().load(&request(&path));
+    let function = symbols.functions().find(|f| f.name == "interpret").unwrap();
+    let extent = function.start..function.start + function.size;
+    let code = symbolizer().code(&request(&path)).function(extent).unwrap();
+    let flow = code.control_flow(CallBlocks::Continue);
+    assert_eq!(flow.unresolved_jumps(), 0);
+    assert!(!code.tables().is_empty());
+    for table in code.tables() {
+        let targets = table.targets.iter().map(|target| target.virtual_address);
+        assert_eq!(targets.collect::<Vec<_>>(), expected);
+    }
+    let start = code.virtual_start();
+    let inside = start..start + function.size;
+    let is_cold = |label: usize| !inside.contains(&expected[label]);
+    assert!(is_cold(7) && is_cold(200) && !is_cold(8));
+}
+
 /// Blocks that can be reached from some, without one, by edges between blocks.
 fn reached(flow: &ControlFlow, from: &[usize], without: Option<usize>) -> Vec<bool> {
     let mut seen = vec![false; flow.blocks().len()];

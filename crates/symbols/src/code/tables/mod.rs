@@ -7,6 +7,8 @@
 mod aarch64;
 mod x86;
 
+use std::ops::Range;
+
 use super::function::FunctionCode;
 use super::instruction::{InstructionKind, JumpTable, Target};
 use super::space::{CodeMachine, CodeSpace};
@@ -49,6 +51,7 @@ pub(crate) fn resolve(code: &FunctionCode, space: &dyn CodeSpace) -> Vec<JumpTab
     let mut tables = Vec::new();
     let mut finder: Option<Box<dyn FindShape + '_>> = None;
     let mut entries = 0;
+    let mut cold = None;
     for (index, packed) in code.packed().iter().enumerate() {
         if packed.kind != InstructionKind::IndirectJump {
             continue;
@@ -65,7 +68,8 @@ pub(crate) fn resolve(code: &FunctionCode, space: &dyn CodeSpace) -> Vec<JumpTab
         }
         // Counted whether or not they are any good.
         entries += shape.count as usize;
-        if let Some(targets) = read(code, space, &shape) {
+        let cold = cold.get_or_insert_with(|| cold_part(code)).clone();
+        if let Some(targets) = read(code, space, &shape, cold) {
             tables.push(JumpTable {
                 instruction: index,
                 virtual_address: shape.place,
@@ -100,8 +104,29 @@ fn jumps_to(jumps: &[(u32, u32)], to: usize) -> impl Iterator<Item = usize> {
         .map(|(_, source)| *source as usize)
 }
 
+/// Where the part of a function lies that is seldom executed, as virtual addresses: compilers put it elsewhere, in one
+/// piece, and conditional jumps lead there. Other functions are called without conditions.
+fn cold_part(code: &FunctionCode) -> Range<u64> {
+    /// How far it goes on behind the places of conditional jumps.
+    const BEYOND: u64 = 512;
+    let outside = code.targets().iter().filter_map(|(at, target)| {
+        let is_conditional = code.packed()[*at as usize].kind == InstructionKind::ConditionalJump;
+        let address = target.virtual_address;
+        (is_conditional && code.index_of_virtual(address).is_none()).then_some(address)
+    });
+    outside.fold(u64::MAX..0, |all, address| {
+        let end = address.saturating_add(BEYOND);
+        all.start.min(address)..all.end.max(end)
+    })
+}
+
 /// Where a table's entries lead, if all lead to code and one of them into the function.
-fn read(code: &FunctionCode, space: &dyn CodeSpace, shape: &Shape) -> Option<Vec<Target>> {
+fn read(
+    code: &FunctionCode,
+    space: &dyn CodeSpace,
+    shape: &Shape,
+    cold: Range<u64>,
+) -> Option<Vec<Target>> {
     let count = usize::try_from(shape.count)
         .ok()
         .filter(|&count| count > 0)?;
@@ -137,7 +162,9 @@ fn read(code: &FunctionCode, space: &dyn CodeSpace, shape: &Shape) -> Option<Vec
                 }
                 // A byte as index, perhaps with a comparison that was not found: what leads out of the
                 // function may be the next table.
-                None if shape.count == BYTE_VALUES => return None,
+                None if shape.count == BYTE_VALUES && !cold.contains(&virtual_address) => {
+                    return None;
+                }
                 // Cases that are seldom taken lie in the function's cold part.
                 None => space.relative(virtual_address)?,
             };
