@@ -28,6 +28,8 @@ enum Command {
     Sum(commands::sum::Arguments),
     /// Show a function's source, instructions and basic blocks with the counts of each
     Annotate(commands::annotate::Arguments),
+    /// Show ratios of counters for each function, with their intervals, from windows
+    Metrics(commands::metrics::Arguments),
     /// Show what a profile holds: machine, events, record counts, losses
     Info(commands::info::Arguments),
     /// Show every record of a profile in full, in time order
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::Diff(arguments) => (1, commands::diff::run(arguments)),
         Command::Sum(arguments) => (1, commands::sum::run(arguments)),
         Command::Annotate(arguments) => (1, commands::annotate::run(arguments)),
+        Command::Metrics(arguments) => (1, commands::metrics::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
         Command::Dump(arguments) => (1, commands::dump::run(arguments)),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),

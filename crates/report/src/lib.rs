@@ -29,6 +29,7 @@ mod shapes;
 mod table;
 mod text;
 mod tree;
+mod windows;
 
 pub use annotate::{
     AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
@@ -54,3 +55,4 @@ pub use shapes::Shapes;
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
 pub use tree::{TreeOptions, tree};
+pub use windows::{WindowOptions, WindowRows, window_metrics};

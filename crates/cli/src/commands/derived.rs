@@ -3,8 +3,9 @@
 use super::profiles::Loaded;
 use crate::metric_sets::{ChosenColumns, MetricSets};
 use anyhow::Context;
-use dioptra_metrics::{CpuId, Environment};
+use dioptra_metrics::{CpuId, Environment, MetricSet};
 use dioptra_report::MetricColumns;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// Arguments that name derived columns.
@@ -31,6 +32,26 @@ impl Derived {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.metric.is_empty()
+    }
+
+    /// Of these names, with makers' metrics from this folder.
+    pub fn of(metric: Vec<String>, pmu_data: Option<PathBuf>) -> Derived {
+        Derived { metric, pmu_data }
+    }
+
+    /// What was asked for or, where nothing was, all of the generic set that the recorded events make.
+    pub fn choose_or_generic(&self, loaded: &[Loaded]) -> anyhow::Result<Chosen> {
+        const FEW: u64 = 10;
+        let mut chosen = self.choose(loaded, FEW)?;
+        if chosen.sets.is_empty() {
+            let set = MetricSet::generic();
+            let columns = ChosenColumns {
+                set: Cow::Borrowed(set),
+                columns: (0..set.columns().len()).collect(),
+            };
+            chosen.sets.push((columns, Vec::new()));
+        }
+        Ok(chosen)
     }
 
     /// Finds what was asked for, for the CPU of the first profile.

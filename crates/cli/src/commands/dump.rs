@@ -1,11 +1,13 @@
 //! `dioptra dump`: every record in full, in time order.
 
+mod bursts;
 mod fields;
 mod json;
 mod registers;
 mod text;
 
 use anyhow::bail;
+use bursts::{BURST, Bursts};
 use clap::ValueEnum;
 use dioptra_perfdata::{FileRecord, PerfData};
 use fields::Fields;
@@ -41,10 +43,13 @@ enum Shape {
     Json,
 }
 
+/// A record's time, and its offset in the file; bursts of windows lie in a section and have none.
+type Place = (Option<u64>, Option<u64>);
+
 /// Where records go: one after the other, each as fields.
 trait Sink {
     /// Starts a record.
-    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()>;
+    fn begin(&mut self, place: Place, kind: &str) -> io::Result<()>;
     /// Adds a field to it.
     fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()>;
     /// Ends it.
@@ -117,25 +122,43 @@ fn dump(
 ) -> io::Result<dioptra_perfdata::ReadSummary> {
     let fields = Fields::new(data);
     let mut result = Ok(());
+    let mut bursts = Bursts::new(data, is_wanted(kinds, BURST));
     let summary = data.read(|record| {
-        let kind = kind_name(&record);
-        if !kinds.is_empty()
-            && !kinds
-                .iter()
-                .any(|wanted| wanted.eq_ignore_ascii_case(&kind))
-        {
-            return ControlFlow::Continue(());
-        }
-        result = sink
-            .begin(&record, &kind)
-            .and_then(|()| fields.push(&record, &mut sink))
-            .and_then(|()| sink.end());
+        result = show(&record, kinds, &fields, &mut bursts, &mut sink);
         match result {
             Ok(()) => ControlFlow::Continue(()),
             Err(_) => ControlFlow::Break(()),
         }
     });
-    result.map(|()| summary)
+    result?;
+    bursts.push_until(u64::MAX, &mut sink)?;
+    Ok(summary)
+}
+
+/// Shows a record, and the bursts before it.
+fn show(
+    record: &FileRecord<'_>,
+    kinds: &[String],
+    fields: &Fields<'_>,
+    bursts: &mut Bursts<'_>,
+    sink: &mut impl Sink,
+) -> io::Result<()> {
+    if let Some(time) = record.time {
+        bursts.push_until(time, sink)?;
+    }
+    let kind = kind_name(record);
+    if !is_wanted(kinds, &kind) {
+        return Ok(());
+    }
+    sink.begin((record.time, Some(record.offset)), &kind)?;
+    fields.push(record, sink)?;
+    sink.end()
+}
+
+/// Whether records of this type are shown.
+fn is_wanted(kinds: &[String], kind: &str) -> bool {
+    let mut wanted = kinds.iter();
+    kinds.is_empty() || wanted.any(|wanted| wanted.eq_ignore_ascii_case(kind))
 }
 
 /// perf's name of the record's type, or its number.

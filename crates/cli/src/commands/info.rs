@@ -1,6 +1,7 @@
 //! `dioptra info`: what a recording holds.
 
 mod text;
+mod windows;
 
 use dioptra_perfdata::{EventDescription, Features, PerfData, ReadSummary, record_name};
 use dioptra_perfevents::record::{Misc, Record, RecordType};
@@ -11,6 +12,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use windows::Windows;
 
 /// Arguments of `dioptra info`.
 #[derive(clap::Args)]
@@ -59,6 +61,8 @@ struct Info {
     machine: Machine,
     command_line: Vec<String>,
     events: Vec<Event>,
+    /// How counters were read over windows.
+    windows: Option<Windows>,
     /// Name and bytes of each section.
     features: BTreeMap<String, u64>,
     build_ids: Vec<BuildId>,
@@ -213,6 +217,10 @@ impl Info {
             events: events
                 .map(|(event, samples)| Event::of(event, *samples))
                 .collect(),
+            windows: features
+                .windows
+                .as_ref()
+                .map(|windows| Windows::of(windows, recording)),
             features: sections
                 .map(|(name, bytes)| (name.to_string(), *bytes))
                 .collect(),

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod dump;
 pub mod info;
 pub mod list;
+pub mod metrics;
 mod profiles;
 pub mod record;
 pub mod report;

@@ -5,7 +5,7 @@ use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_metrics::EventName;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::SampleType;
+use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
@@ -153,6 +153,8 @@ pub struct Wanted {
     pub times: bool,
     /// The code of functions without names.
     pub shapes: bool,
+    /// Windows between samples that read groups of counters, and the call chains of these samples.
+    pub windows: bool,
 }
 
 /// A profile with the names of its places.
@@ -226,12 +228,14 @@ impl Selection {
             &data,
             &LoadPlan {
                 options: LoadOptions {
-                    call_chains: wanted.call_chains,
+                    call_chains: wanted.call_chains
+                        || (wanted.windows && groups_have_chains(&data)),
                     threads: wanted.by.iter().any(|by| by.is_of_task()),
                 },
                 cpus: by_cpu,
                 log: by_time,
                 errors: wanted.errors,
+                windows: wanted.windows,
                 filter: SampleFilter {
                     comms: self.comm.clone(),
                     tids: self.tid.clone(),
@@ -351,6 +355,21 @@ impl Selection {
         Err(error.unwrap_or_else(|| anyhow::anyhow!("there is no profile")))
     }
 
+    /// The one event that was asked for, if any was.
+    pub fn chosen_event(&self, loaded: &Loaded) -> anyhow::Result<Option<usize>> {
+        Ok(find_events(&loaded.profile, &self.event)?.first().copied())
+    }
+
+    /// Whether no sample is left out.
+    pub fn is_everything(&self) -> bool {
+        self.comm.is_empty()
+            && self.dso.is_empty()
+            && self.symbol.is_empty()
+            && self.tid.is_empty()
+            && self.cpu.is_empty()
+            && self.time.is_none()
+    }
+
     /// The time to which samples are restricted.
     pub fn span(&self) -> Span {
         self.time.unwrap_or_default()
@@ -375,6 +394,18 @@ pub fn open(path: &Path) -> anyhow::Result<PerfData> {
 fn samples_tell(data: &PerfData, bit: SampleType) -> bool {
     let mut samplers = data.events().iter().filter(|event| event.attr.samples());
     samplers.any(|event| event.attr.sample_type.contains(bit))
+}
+
+/// Whether samples that read groups of counters have call chains.
+fn groups_have_chains(data: &PerfData) -> bool {
+    let mut samplers = data.events().iter().filter(|event| event.attr.samples());
+    samplers.any(|event| {
+        event
+            .attr
+            .sample_type
+            .contains(SampleType::READ | SampleType::CALLCHAIN)
+            && event.attr.read_format.contains(ReadFormat::GROUP)
+    })
 }
 
 /// Whether any sample can tell its CPU.

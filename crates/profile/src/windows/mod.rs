@@ -15,6 +15,8 @@ mod paths;
 pub use groups::{PlannedGroup, WindowPlan, WindowSource};
 pub use paths::FunctionPaths;
 
+pub use dioptra_perfdata::{EventTotal, Windows as RecordedWindows};
+
 pub(crate) use collect::{Collector, WindowSample};
 pub(crate) use groups::of_windows;
 

@@ -3,8 +3,7 @@
 //! Addresses are hexadecimal text, since the numbers of many JSON readers are too short for them; opaque bytes are
 //! hexadecimal digits.
 
-use super::{Link, Sink, Value};
-use dioptra_perfdata::FileRecord;
+use super::{Link, Place, Sink, Value};
 use std::io::{self, Write};
 
 pub struct Json<W: Write> {
@@ -82,11 +81,14 @@ impl<W: Write> Json<W> {
 }
 
 impl<W: Write> Sink for Json<W> {
-    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()> {
-        write!(self.out, "{{\"offset\":{},\"type\":", record.offset)?;
+    fn begin(&mut self, (time, offset): Place, kind: &str) -> io::Result<()> {
+        match offset {
+            Some(offset) => write!(self.out, "{{\"offset\":{offset},\"type\":")?,
+            None => write!(self.out, "{{\"offset\":null,\"type\":")?,
+        }
         self.string(kind)?;
         write!(self.out, ",\"time\":")?;
-        match record.time {
+        match time {
             Some(time) => write!(self.out, "{time}"),
             None => write!(self.out, "null"),
         }

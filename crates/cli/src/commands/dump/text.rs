@@ -1,7 +1,6 @@
 //! Records as text: a line each, with indented lines below it for what has many parts.
 
-use super::{Link, Sink, Value};
-use dioptra_perfdata::FileRecord;
+use super::{Link, Place, Sink, Value};
 use dioptra_report::escape;
 use std::io::{self, Write};
 
@@ -24,8 +23,8 @@ impl<W: Write> Text<W> {
 }
 
 impl<W: Write> Sink for Text<W> {
-    fn begin(&mut self, record: &FileRecord<'_>, kind: &str) -> io::Result<()> {
-        match record.time {
+    fn begin(&mut self, (time, offset): Place, kind: &str) -> io::Result<()> {
+        match time {
             Some(time) => write!(
                 self.out,
                 "{:>6}.{:09}",
@@ -34,7 +33,10 @@ impl<W: Write> Sink for Text<W> {
             )?,
             None => write!(self.out, "{:>16}", "-")?,
         }
-        write!(self.out, " {:#010x} {kind:<12}", record.offset)
+        match offset {
+            Some(offset) => write!(self.out, " {offset:#010x} {kind:<12}"),
+            None => write!(self.out, " {:>10} {kind:<12}", "-"),
+        }
     }
 
     fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! `dioptra info` for people.
 
-use super::{Event, Info};
+use super::{Event, Info, Windows};
 use std::io::{self, Write};
 
 pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Result<()> {
@@ -20,6 +20,9 @@ pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Resu
     }
     for event in &info.events {
         print_event(out, event)?;
+    }
+    if let Some(windows) = &info.windows {
+        print_windows(out, windows)?;
     }
     let sections: Vec<_> = info.features.keys().map(String::as_str).collect();
     let sections = if sections.is_empty() {
@@ -87,6 +90,70 @@ fn print_machine(out: &mut impl Write, info: &Info) -> io::Result<()> {
         if let Some(value) = value {
             field(out, name, value)?;
         }
+    }
+    Ok(())
+}
+
+fn print_windows(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
+    let schedule = windows.schedule.as_deref().unwrap_or("not recorded");
+    field(
+        out,
+        "windows",
+        &format!(
+            "source {}, schedule {schedule}, settle {}",
+            windows.source, windows.settle
+        ),
+    )?;
+    let detail = |out: &mut dyn Write, text: &str| writeln!(out, "{:14}  {}", "", printable(text));
+    for finding in &windows.findings {
+        detail(out, finding)?;
+    }
+    for group in &windows.groups {
+        let last = if group.drop_last {
+            ", without the last window"
+        } else {
+            ""
+        };
+        detail(
+            out,
+            &format!(
+                "group {{{}}}: {} bursts{last}",
+                group.events.join(","),
+                group.bursts
+            ),
+        )?;
+    }
+    let outcomes: Vec<String> = windows
+        .outcomes
+        .iter()
+        .map(|(outcome, count)| format!("{count} {outcome}"))
+        .collect();
+    detail(
+        out,
+        &format!(
+            "{} bursts ({}), {} of {} windows",
+            windows.bursts,
+            outcomes.join(", "),
+            windows.windows_seen,
+            windows.windows_expected
+        ),
+    )?;
+    for total in &windows.totals {
+        let partly = if total.running < total.enabled {
+            format!(
+                ", counted {:.1}% of the time",
+                100.0 * total.running as f64 / total.enabled as f64
+            )
+        } else {
+            String::new()
+        };
+        detail(
+            out,
+            &format!("total of {}: {}{partly}", total.event, total.value),
+        )?;
+    }
+    for loss in &windows.losses {
+        detail(out, &format!("loss: {}: {}", loss.what, loss.count))?;
     }
     Ok(())
 }

@@ -1,0 +1,142 @@
+//! `dioptra metrics`.
+
+use super::derived::Derived;
+use super::profiles::{By, Loaded, Selection, Shape, Wanted};
+use super::report::sort;
+use anyhow::Context;
+use clap::ValueEnum;
+use dioptra_metrics::windows::Trust;
+use dioptra_report::{Format, TextOptions, WindowOptions, WindowRows, window_metrics};
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra metrics`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Counters are read at both ends of short windows; a window counts for a function if it starts and ends there, called from the same place. Values are ratios of sums over such windows, ± their 95% interval; windows that leave the function are discarded, and a row that had to discard many deserves less trust.
+
+Profiles without windows give ratios too: those that read groups (`-e '{cycles,instructions}:S' -c 300`) by the windows between all their samples, others as ratios of sampled counts.
+
+Examples:
+  dioptra record --windows ./program && dioptra metrics
+  dioptra metrics --set ipc,faults_per_ms    these metrics only
+  dioptra metrics --by path                  functions apart by who called them
+  dioptra metrics --min-share 1 --trust low  what takes 1% of the time and can be trusted somewhat
+  dioptra metrics --format json | jq .facts  how windows were made, discards, closure")]
+pub struct Arguments {
+    /// The profile; `-` is standard input
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    input: PathBuf,
+    /// What a row is
+    #[arg(long, value_enum, default_value_t = MetricRows::Function)]
+    by: MetricRows,
+    /// The metrics: a set such as `generic`, a metric such as `ipc`, `SET:METRIC`, a file of metrics, or `cpu` for the set
+    /// of the recorded CPU; see `dioptra list metrics` [default: all of `generic` that the recorded events make]
+    #[arg(
+        long,
+        visible_alias = "metric",
+        value_name = "NAME",
+        value_delimiter = ','
+    )]
+    set: Vec<String>,
+    /// A folder of the events and metrics that Intel (perfmon) or Arm (telemetry-solution) publish
+    /// [default: DIOPTRA_PMU_DATA]
+    #[arg(long, value_name = "DIR")]
+    pmu_data: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
+    /// Leave rows out that have less than this share of the time
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    min_share: f64,
+    /// Leave rows out that deserve less trust
+    #[arg(long, value_enum, default_value_t = LeastTrust::Unreliable)]
+    trust: LeastTrust,
+    /// Show this many rows at most
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Sort by this column, such as `ipc` or `windows` [default: the share of time]
+    #[arg(long, value_name = "COLUMN")]
+    sort: Option<String>,
+    /// How to show the table
+    #[arg(long, value_enum, default_value_t = Shape::Text)]
+    format: Shape,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MetricRows {
+    /// A function of a module, over all processes
+    Function,
+    /// A function and the path of its callers; needs call chains
+    Path,
+    /// A line of a source file
+    Line,
+    /// A thread
+    Thread,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum LeastTrust {
+    /// At most a quarter of the windows left the function
+    High,
+    /// At most 45%
+    Low,
+    /// Any
+    Unreliable,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if !(0.0..=100.0).contains(&arguments.min_share) {
+        eprintln!("dioptra: --min-share: give a number from 0 to 100");
+        return Ok(ExitCode::from(2));
+    }
+    let (by, rows) = match arguments.by {
+        MetricRows::Function => (vec![By::Function], WindowRows::Function),
+        MetricRows::Path => (vec![By::Function], WindowRows::Path),
+        MetricRows::Line => (vec![By::Function, By::Line], WindowRows::Line),
+        MetricRows::Thread => (vec![By::Function, By::Thread], WindowRows::Thread),
+    };
+    let wanted = Wanted {
+        by,
+        call_chains: arguments.by == MetricRows::Path,
+        windows: true,
+        ..Wanted::default()
+    };
+    let path = std::slice::from_ref(&arguments.input);
+    let loaded = arguments.selection.load(path, &wanted)?;
+    let only = loaded.first().context("there is no profile")?;
+    let derived = Derived::of(arguments.set.clone(), arguments.pmu_data.clone());
+    let chosen = derived.choose_or_generic(&loaded)?;
+    let metrics = chosen.columns();
+    let mut table = window_metrics(
+        &only.input(),
+        &WindowOptions {
+            by: rows,
+            metrics: &metrics,
+            ranking: arguments.selection.chosen_event(only)?,
+            least_share: arguments.min_share / 100.0,
+            least_trust: match arguments.trust {
+                LeastTrust::High => Trust::High,
+                LeastTrust::Low => Trust::Low,
+                LeastTrust::Unreliable => Trust::Unreliable,
+            },
+            closure: arguments.selection.is_everything(),
+            for_people: arguments.format == Shape::Text,
+        },
+    )
+    .with_context(|| arguments.input.display().to_string())?;
+    if let Some(column) = &arguments.sort {
+        sort(&mut table, column)?;
+    }
+    let format = Format::from(arguments.format);
+    let text = TextOptions {
+        limit: arguments.limit,
+        ..TextOptions::default()
+    };
+    format.write_with(&mut table, &text, io::stdout().lock())?;
+    if !format.shows_facts() {
+        table.facts.write_text(&mut io::stderr().lock())?;
+    }
+    loaded.iter().try_for_each(Loaded::check_end)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,264 @@
+//! Columns and cells of metrics.
+
+use super::WindowOptions;
+use super::measure::{Known, Measured, MeasuredRow};
+use super::rows::Rows;
+use crate::derived::{push_value, unit};
+use crate::labels::Labels;
+use crate::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
+use dioptra_metrics as metrics;
+use dioptra_metrics::windows::{Figure, Interval, Method};
+
+/// How near a value is to be known where a row says how much longer that takes.
+const WANTED: f64 = 0.05;
+
+/// Of two-sided 95 % in the normal distribution.
+const NORMAL: f64 = 1.959_963_984_540_054;
+
+/// The columns that each metric has for programs, after its own.
+const DETAILS: [&str; 14] = [
+    "low",
+    "high",
+    "raw",
+    "raw_low",
+    "raw_high",
+    "corrected",
+    "corrected_low",
+    "corrected_high",
+    "bursts",
+    "windows",
+    "events",
+    "needs_s",
+    "method",
+    "apart",
+];
+
+pub(super) fn heads(
+    measured: &Measured,
+    rows: &Rows,
+    labels: &Labels,
+    options: &WindowOptions<'_>,
+) -> Vec<Column> {
+    let ratio = |id: &str, name: &str, unit| Column::new(id, name, ColumnKind::Ratio, unit);
+    let count = |id: &str, name: &str| Column::new(id, name, ColumnKind::Count, Unit::None);
+    let mut heads = vec![ratio("share_percent", "time", Unit::Percent)];
+    if !options.for_people {
+        heads.push(ratio("share_low_percent", "time from", Unit::Percent));
+        heads.push(ratio("share_high_percent", "time to", Unit::Percent));
+        heads.push(count("samples", "samples"));
+    }
+    for metric in &measured.metrics {
+        let place = heads.len();
+        heads.push(ratio(&metric.id, &metric.title, unit(&metric.unit)));
+        if options.for_people {
+            continue;
+        }
+        for detail in DETAILS {
+            let id = format!("{}_{detail}", metric.id);
+            let column = match detail {
+                "bursts" | "windows" | "events" => count(&id, &id),
+                "method" | "apart" => Column::new(&*id, &*id, ColumnKind::Name, Unit::None),
+                "needs_s" => ratio(&id, &id, Unit::Named("s".into())),
+                _ => ratio(&id, &id, unit(&metric.unit)),
+            };
+            heads.push(column.below(place));
+        }
+    }
+    heads.push(count("kept_windows", "kept"));
+    heads.push(count("windows", "windows"));
+    heads.push(ratio("discarded_percent", "discarded", Unit::Percent));
+    heads.push(Column::new("trust", "trust", ColumnKind::Name, Unit::None));
+    if let Some(first) = measured.metrics.first().filter(|_| options.for_people) {
+        let name = format!("{} ±5% in", first.title);
+        heads.push(Column::new(
+            "needs",
+            name,
+            ColumnKind::Time,
+            Unit::Nanoseconds,
+        ));
+    }
+    heads.extend(rows.name_heads(labels));
+    heads
+}
+
+pub(super) fn push(
+    measured: &Measured,
+    row: &MeasuredRow,
+    options: &WindowOptions<'_>,
+    cells: &mut Vec<Cell>,
+    notes: &mut Vec<CellNote>,
+) {
+    push_share(row, options, cells);
+    for figure in &row.figures {
+        match figure {
+            Known::Windows(figure) => push_figure(figure, measured.seconds, options, cells, notes),
+            Known::Sampled(cell) => push_sampled(cell, options, cells, notes),
+        }
+    }
+    let (kept, all) = match row.windows {
+        Some((kept, all)) => (Cell::Count(kept), Cell::Count(all)),
+        None => (Cell::Empty, Cell::Empty),
+    };
+    cells.extend([kept, all]);
+    cells.push(
+        row.discarded
+            .map_or(Cell::Empty, |ratio| Cell::real(100.0 * ratio)),
+    );
+    cells.push(
+        row.trust
+            .map_or(Cell::Empty, |trust| Cell::name(trust.name())),
+    );
+    if options.for_people && !measured.metrics.is_empty() {
+        let needs = match row.figures.first() {
+            Some(Known::Windows(figure)) => needs(figure, measured.seconds),
+            _ => None,
+        };
+        cells.push(needs.map_or(Cell::Empty, |seconds| Cell::real(1e9 * seconds)));
+    }
+}
+
+fn push_share(row: &MeasuredRow, options: &WindowOptions<'_>, cells: &mut Vec<Cell>) {
+    let Some(share) = row.share else {
+        let columns = if options.for_people { 1 } else { 4 };
+        cells.extend(std::iter::repeat_n(Cell::Empty, columns));
+        return;
+    };
+    let value = 100.0 * share.value;
+    if options.for_people {
+        let reach = (share.high - share.value).max(share.value - share.low);
+        cells.push(Cell::estimate(value, 100.0 * reach));
+        return;
+    }
+    cells.push(Cell::estimate(value, 100.0 * share.error));
+    cells.push(Cell::real(100.0 * share.low));
+    cells.push(Cell::real(100.0 * share.high));
+    cells.push(Cell::Count(share.samples));
+}
+
+/// How many more seconds it takes.
+fn needs(figure: &Figure, seconds: f64) -> Option<f64> {
+    let estimate = figure.estimate()?;
+    estimate.seconds_for(WANTED, seconds)
+}
+
+/// The farther limit's distance.
+fn reach(interval: &Interval) -> f64 {
+    (interval.high - interval.value).max(interval.value - interval.low)
+}
+
+fn push_figure(
+    figure: &Figure,
+    seconds: f64,
+    options: &WindowOptions<'_>,
+    cells: &mut Vec<Cell>,
+    notes: &mut Vec<CellNote>,
+) {
+    let column = cells.len();
+    let details = if options.for_people { 0 } else { DETAILS.len() };
+    let Figure::Value(estimate) = figure else {
+        let mark = match figure {
+            Figure::Missing(inputs) => Some(Mark::Missing(inputs.clone())),
+            _ => None,
+        };
+        notes.extend(mark.map(|mark| CellNote {
+            column,
+            standard_error: None,
+            mark: Some(mark),
+        }));
+        cells.push(match figure {
+            Figure::Undefined | Figure::NothingInCommon => Cell::real(f64::NAN),
+            _ => Cell::Empty,
+        });
+        cells.extend(std::iter::repeat_n(Cell::Empty, details));
+        return;
+    };
+    let best = estimate.best();
+    let mark = match (estimate.few_bursts, estimate.partial) {
+        (true, _) => Some(Mark::FewSamples),
+        (false, true) => Some(Mark::Partial),
+        (false, false) => None,
+    };
+    notes.push(CellNote {
+        column,
+        standard_error: Some(if options.for_people {
+            reach(best)
+        } else {
+            best.error
+        }),
+        mark,
+    });
+    cells.push(Cell::real(best.value));
+    if options.for_people {
+        return;
+    }
+    let interval =
+        |interval: &Interval| [interval.value, interval.low, interval.high].map(Cell::real);
+    let [_, low, high] = interval(best);
+    cells.extend([low, high]);
+    cells.extend(interval(&estimate.raw));
+    match &estimate.corrected {
+        Some(corrected) => cells.extend(interval(corrected)),
+        None => cells.extend([Cell::Empty, Cell::Empty, Cell::Empty]),
+    }
+    cells.push(Cell::Count(estimate.bursts));
+    cells.push(Cell::Count(estimate.windows));
+    cells.push(Cell::Count(estimate.events));
+    cells.push(needs(figure, seconds).map_or(Cell::Empty, Cell::real));
+    cells.push(Cell::name(match (estimate.method, estimate.few_events) {
+        (Method::Delta, false) => "delta",
+        (Method::Delta, true) => "delta, poisson",
+        (Method::Jackknife, false) => "jackknife",
+        (Method::Jackknife, true) => "jackknife, poisson",
+    }));
+    cells.push(if estimate.apart {
+        Cell::name("apart")
+    } else {
+        Cell::Empty
+    });
+}
+
+/// A ratio of sampled counts.
+fn push_sampled(
+    cell: &metrics::Cell,
+    options: &WindowOptions<'_>,
+    cells: &mut Vec<Cell>,
+    notes: &mut Vec<CellNote>,
+) {
+    push_value(cell, cells, notes);
+    let metrics::Cell::Value { value, error, .. } = cell else {
+        let details = if options.for_people { 0 } else { DETAILS.len() };
+        cells.extend(std::iter::repeat_n(Cell::Empty, details));
+        return;
+    };
+    let reach = NORMAL * error;
+    if options.for_people {
+        if let Some(note) = notes.last_mut() {
+            note.standard_error = Some(reach);
+        }
+        return;
+    }
+    let limits = [value - reach, value + reach].map(Cell::real);
+    cells.extend(limits.clone());
+    cells.push(Cell::real(*value));
+    cells.extend(limits);
+    // What is not corrected, has no bursts, and can say nothing of the time it takes.
+    cells.extend(std::iter::repeat_n(Cell::Empty, 7));
+    cells.push(Cell::name("sampled"));
+    cells.push(Cell::Empty);
+}
+
+/// Says what marks mean, where there are any.
+pub(super) fn tell_few(table: &mut Table) {
+    let notes = table.rows.iter().flat_map(|row| &row.notes);
+    let few = notes
+        .filter(|note| note.mark == Some(Mark::FewSamples))
+        .count();
+    if few > 0 {
+        table.facts.add(
+            Severity::Info,
+            "few_bursts",
+            "values that end in ? rest on fewer than 10 bursts (or sampled events): record longer",
+            few,
+        );
+    }
+}

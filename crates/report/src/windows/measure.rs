@@ -1,0 +1,136 @@
+//! The analysis of a profile's windows, as plain rows.
+
+use super::WindowOptions;
+use super::facts::{self, Told};
+use super::metrics::{Metric, Metrics};
+use super::rows::Rows;
+use super::stream::Stream;
+use crate::{Facts, Input};
+use dioptra_metrics as metrics;
+use dioptra_metrics::windows::{EstimatorOptions, Figure, Rules, Share, Shares, Trust};
+use dioptra_profile::Profile;
+use dioptra_profile::windows::{ProfileWindows, WindowSource};
+
+/// What is known of a metric in a row.
+pub(super) enum Known {
+    /// From windows.
+    Windows(Figure),
+    /// From sampled counts.
+    Sampled(metrics::Cell),
+}
+
+/// What is known of one row.
+pub(super) struct MeasuredRow {
+    pub key: u32,
+    pub share: Option<Share>,
+    /// In the order of the metrics.
+    pub figures: Vec<Known>,
+    /// Kept windows, and all of them.
+    pub windows: Option<(u64, u64)>,
+    /// Which part of the windows was discarded because its function was left.
+    pub discarded: Option<f64>,
+    pub trust: Option<Trust>,
+}
+
+/// What is known of a profile.
+pub(super) struct Measured {
+    pub metrics: Vec<Metric>,
+    pub rows: Vec<MeasuredRow>,
+    /// How long windows were recorded, in seconds.
+    pub seconds: f64,
+    pub facts: Facts,
+}
+
+/// The event whose samples say where time went: the first that has any.
+pub(super) fn ranking(profile: &Profile) -> Option<usize> {
+    let mut sampled = profile.sampled_events().into_iter();
+    sampled.find(|event| !profile.events()[*event].total().is_zero())
+}
+
+pub(super) fn measure(
+    input: &Input<'_>,
+    windows: &ProfileWindows,
+    options: &WindowOptions<'_>,
+    rows: &Rows,
+) -> Measured {
+    let stream = Stream::new(input, windows, rows);
+    let metrics = Metrics::new(options.metrics, &stream.events);
+    let ranking = options.ranking.or_else(|| ranking(input.profile));
+    let counted = ranking.map_or_else(Vec::new, |event| rows.counts(input, event));
+    let shares = Shares::new(counted.iter().copied());
+    let analysis = stream
+        .windows
+        .analyze(&rules(windows), |window| stream.key(window.number));
+    let artefacts = analysis.artefacts();
+    let mut estimators: Vec<_> = metrics
+        .bound
+        .iter()
+        .map(|bound| analysis.estimator(bound, &artefacts, EstimatorOptions::default()))
+        .collect();
+    let mut keys: Vec<u32> = counted.iter().map(|(key, ..)| *key).collect();
+    keys.extend(analysis.rows().iter().map(|row| row.key()));
+    keys.sort_unstable();
+    keys.dedup();
+    let measured = keys
+        .into_iter()
+        .map(|key| {
+            let row = analysis.row(key);
+            let figures = metrics.list.iter().map(|metric| match row {
+                Some(row) => Known::Windows(estimators[metric.set].estimate(row, metric.column)),
+                None => Known::Windows(Figure::NoWindows),
+            });
+            let acceptance = row.map(|row| row.acceptance());
+            MeasuredRow {
+                key,
+                share: shares.share(key),
+                figures: figures.collect(),
+                windows: acceptance.map(|acceptance| (acceptance.kept(), acceptance.total())),
+                discarded: acceptance.and_then(|acceptance| acceptance.discard_ratio()),
+                trust: row.and_then(|row| analysis.trust(row)),
+            }
+        })
+        .collect();
+    let mut facts = Facts::new();
+    facts::add(
+        &mut facts,
+        input,
+        &Told {
+            windows,
+            analysis: &analysis,
+            stream: &stream,
+            artefacts: &artefacts,
+            shares: &shares,
+            ranking,
+            options,
+        },
+    );
+    metrics.add_facts(options.metrics, &mut facts);
+    Measured {
+        rows: measured,
+        seconds: seconds(windows),
+        facts,
+        metrics: metrics.list,
+    }
+}
+
+/// For how long windows were recorded.
+fn seconds(windows: &ProfileWindows) -> f64 {
+    let recorded = windows.plan().recorded.as_ref();
+    let span = recorded.and_then(|recorded| recorded.span);
+    let times = || windows.bursts().iter().map(|burst| burst.time);
+    let (began, ended) =
+        span.unwrap_or_else(|| (times().min().unwrap_or(0), times().max().unwrap_or(0)));
+    ended.saturating_sub(began) as f64 / 1e9
+}
+
+fn rules(windows: &ProfileWindows) -> Rules {
+    let settle = windows.plan().recorded.as_ref().map_or(0, |of| of.settle);
+    Rules {
+        settle: match windows.plan().source {
+            WindowSource::Bursts => u16::try_from(settle).unwrap_or(u16::MAX),
+            // What nobody armed has no beginning.
+            _ => 0,
+        },
+        ..Rules::default()
+    }
+}

@@ -1,0 +1,131 @@
+//! Metrics from windows: a row for each function, path, line or thread, its share of the time, and ratios of counters
+//! with their intervals.
+//!
+//! A profile with windows ([`dioptra_profile::Profile::windows`]) gives ratios of sums over the windows that lie in one
+//! function; one whose events were sampled each for itself gives ratios of sampled counts, with Poisson errors. The
+//! table says which.
+
+mod columns;
+mod facts;
+mod measure;
+mod metrics;
+mod rows;
+mod sampled;
+mod stream;
+
+pub use rows::WindowRows;
+
+use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
+use dioptra_metrics::windows::Trust;
+use measure::Measured;
+use rows::Rows;
+
+/// Which metrics of which rows.
+#[derive(Clone, Debug)]
+pub struct WindowOptions<'a> {
+    /// What a row is.
+    pub by: WindowRows,
+    /// The metrics.
+    pub metrics: &'a [MetricColumns<'a>],
+    /// The event whose samples say where time went; `None` for the first that was sampled.
+    pub ranking: Option<usize>,
+    /// Rows with a smaller share of the time are left out, from 0 to 1.
+    pub least_share: f64,
+    /// Rows that can be trusted less are left out.
+    pub least_trust: Trust,
+    /// Whether shares and rates are compared with what was counted over the whole run: only where nothing was filtered
+    /// away.
+    pub closure: bool,
+    /// For people: errors beside values are the farther limit of the 95 % interval. Else they are standard errors, and
+    /// the limits have columns of their own.
+    pub for_people: bool,
+}
+
+impl Default for WindowOptions<'_> {
+    /// Functions, all of them, for people; no metrics.
+    fn default() -> Self {
+        WindowOptions {
+            by: WindowRows::Function,
+            metrics: &[],
+            ranking: None,
+            least_share: 0.0,
+            least_trust: Trust::Unreliable,
+            closure: true,
+            for_people: true,
+        }
+    }
+}
+
+/// Builds the table of metrics of one profile, sorted by share of time, largest first.
+///
+/// Columns: `share_percent`, a column for each metric, `kept_windows`, `windows`, `discarded_percent`, `trust`, `needs`
+/// (about how much longer the first metric takes to be known within 5 %), and the names. For programs each metric also
+/// has its limits, the values with and without what windows' borders add, bursts and counts behind it.
+///
+/// # Errors
+/// [`ReportError::NoWindows`] where the profile has neither windows nor samples of two events; else as
+/// [`crate::report()`].
+pub fn window_metrics(
+    input: &Input<'_>,
+    options: &WindowOptions<'_>,
+) -> Result<Table, ReportError> {
+    let rows = Rows::new(input, options.by)?;
+    let measured = measure(input, options, &rows)?;
+    let labels = rows.labels(input);
+    let mut table = Table::new(columns::heads(&measured, &rows, &labels, options));
+    let (mut small, mut untrusted) = (0_u64, 0_u64);
+    for row in &measured.rows {
+        let share = row.share.map_or(0.0, |share| share.value);
+        if share < options.least_share {
+            small += 1;
+            continue;
+        }
+        if row.trust.is_some_and(|trust| trust > options.least_trust) {
+            untrusted += 1;
+            continue;
+        }
+        let (mut cells, mut notes) = (Vec::new(), Vec::new());
+        columns::push(&measured, row, options, &mut cells, &mut notes);
+        rows.push_names(input, &labels, row.key, &mut cells);
+        table.push_noted(None, cells, notes)?;
+    }
+    table.sort_by(0, Direction::Descending)?;
+    left_out(&mut table.facts, small, untrusted, options);
+    columns::tell_few(&mut table);
+    table.facts.append(measured.facts);
+    Ok(table)
+}
+
+/// The rows of a profile, by windows where it has some.
+fn measure(
+    input: &Input<'_>,
+    options: &WindowOptions<'_>,
+    rows: &Rows,
+) -> Result<Measured, ReportError> {
+    let windows = input.profile.windows();
+    match windows.filter(|windows| !windows.is_empty()) {
+        Some(windows) => Ok(measure::measure(input, windows, options, rows)),
+        None => sampled::measure(input, options, rows),
+    }
+}
+
+fn left_out(facts: &mut Facts, small: u64, untrusted: u64, options: &WindowOptions<'_>) {
+    if small > 0 {
+        let share = 100.0 * options.least_share;
+        facts.add(
+            Severity::Info,
+            "rows_below_share",
+            format!("{small} rows with less than {share}% of the time are left out"),
+            small,
+        );
+    }
+    if untrusted > 0 {
+        let trust = options.least_trust.name();
+        facts.add(
+            Severity::Info,
+            "rows_below_trust",
+            format!("{untrusted} rows that deserve less than {trust} trust are left out"),
+            untrusted,
+        );
+    }
+}

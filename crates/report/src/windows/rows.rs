@@ -1,0 +1,113 @@
+//! What a row is: keys of places, samples by key, and names.
+
+use crate::labels::Labels;
+use crate::{Cell, Column, ColumnKind, Input, ReportError, Unit};
+use dioptra_profile::windows::FunctionPaths;
+use dioptra_profile::{Dimension, SelectError, Slices, aggregate};
+use std::num::NonZeroU32;
+
+/// What a row of metrics is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WindowRows {
+    /// A function of a module, over all processes.
+    Function,
+    /// A function and the path of its callers; needs call chains.
+    Path,
+    /// A line of a source file; of inlined code its own.
+    Line,
+    /// A thread.
+    Thread,
+}
+
+impl WindowRows {
+    fn dimension(self) -> Dimension {
+        match self {
+            WindowRows::Function | WindowRows::Path => Dimension::Function,
+            WindowRows::Line => Dimension::Line,
+            WindowRows::Thread => Dimension::Thread,
+        }
+    }
+}
+
+/// The rows of one profile.
+pub(super) struct Rows {
+    pub by: WindowRows,
+    /// There where stacks were loaded.
+    pub paths: Option<FunctionPaths>,
+}
+
+/// A row's key, and its samples and their weight.
+pub(super) type Counted = (u32, u64, u64);
+
+impl Rows {
+    pub fn new(input: &Input<'_>, by: WindowRows) -> Result<Rows, ReportError> {
+        let paths = FunctionPaths::new(input.profile, input.names);
+        if by == WindowRows::Path && paths.is_none() {
+            return Err(ReportError::NoCallers);
+        }
+        if by == WindowRows::Thread && !input.profile.options().threads {
+            return Err(SelectError::NoThreads.into());
+        }
+        Ok(Rows { by, paths })
+    }
+
+    /// The row of a place (a stack or frame) where a thread was.
+    pub fn key(&self, input: &Input<'_>, place: u32, thread: u32) -> Option<u32> {
+        let frame = input.profile.frame_of_place(place);
+        match self.by {
+            WindowRows::Function => Some(input.names.of_frame(frame)),
+            WindowRows::Path => self.paths.as_ref().map(|paths| paths.of(place)),
+            WindowRows::Line => Some(input.names.line_of(frame)),
+            WindowRows::Thread => Some(thread),
+        }
+    }
+
+    /// Samples of an event by row.
+    pub fn counts(&self, input: &Input<'_>, event: usize) -> Vec<Counted> {
+        if let (WindowRows::Path, Some(paths)) = (self.by, &self.paths) {
+            let counts = paths.counts(input.profile, event);
+            let counts = (0_u32..).zip(counts).filter(|(_, count)| !count.is_zero());
+            return counts
+                .map(|(key, count)| (key, count.samples, count.weight))
+                .collect();
+        }
+        let rows = aggregate(input.profile, input.names, self.by.dimension(), &[event]);
+        let own = rows.iter().map(|row| (row.key, row.counts[0].own));
+        own.filter(|(_, own)| !own.is_zero())
+            .map(|(key, own)| (key, own.samples, own.weight))
+            .collect()
+    }
+
+    pub fn labels(&self, input: &Input<'_>) -> Labels {
+        // Time is none of the rows: the slices are not used.
+        let slices = Slices::Number(const { NonZeroU32::new(1).unwrap() });
+        Labels::new(&[*input], &[self.by.dimension()], slices, false)
+    }
+
+    pub fn name_heads(&self, labels: &Labels) -> Vec<Column> {
+        let mut heads = labels.heads(self.by.dimension());
+        if self.by == WindowRows::Path {
+            heads.push(Column::new(
+                "callers",
+                "callers",
+                ColumnKind::Name,
+                Unit::None,
+            ));
+        }
+        heads
+    }
+
+    pub fn push_names(&self, input: &Input<'_>, labels: &Labels, key: u32, cells: &mut Vec<Cell>) {
+        let Some(paths) = self.paths.as_ref().filter(|_| self.by == WindowRows::Path) else {
+            labels.push_cells(input, self.by.dimension(), key, cells);
+            return;
+        };
+        let mut functions = paths.functions(key);
+        let function = functions.next().unwrap_or(u32::MAX);
+        labels.push_cells(input, Dimension::Function, function, cells);
+        let callers: Vec<&str> = functions
+            .filter_map(|caller| Some(&*input.names.functions().get(caller as usize)?.name))
+            .collect();
+        cells.push(Cell::name(callers.join(" < ")));
+    }
+}

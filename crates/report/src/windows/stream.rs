@@ -1,0 +1,97 @@
+//! From a profile's windows to the stream that is analyzed.
+
+use super::rows::Rows;
+use crate::Input;
+use dioptra_metrics::RecordedEvent;
+use dioptra_metrics::windows::{Burst, Place, WindowFlags, WindowGroup, Windows};
+use dioptra_profile::windows::{ProfileWindows, WindowMarks};
+
+/// The windows, and the row of each.
+pub(super) struct Stream {
+    pub windows: Windows,
+    /// The events of all groups, each name once: groups that rotate have their leader in common.
+    pub events: Vec<RecordedEvent>,
+    /// By window; `None` where a filter of places took it away.
+    keys: Vec<Option<u32>>,
+}
+
+const MARKS: [(WindowMarks, WindowFlags); 7] = [
+    (WindowMarks::THROTTLED, WindowFlags::THROTTLED),
+    (WindowMarks::LOST, WindowFlags::LOST),
+    (WindowMarks::SWITCHED, WindowFlags::SWITCHED),
+    (WindowMarks::MIGRATED, WindowFlags::MIGRATED),
+    (WindowMarks::LATE, WindowFlags::LATE),
+    (WindowMarks::PARTLY_COUNTED, WindowFlags::PARTLY_COUNTED),
+    (WindowMarks::BROKEN, WindowFlags::BROKEN),
+];
+
+impl Stream {
+    pub fn new(input: &Input<'_>, of: &ProfileWindows, rows: &Rows) -> Stream {
+        let mut events: Vec<RecordedEvent> = Vec::new();
+        let mut groups = Vec::new();
+        for group in &of.plan().groups {
+            let place = |event: &u32| {
+                let name = input.profile.events()[*event as usize].name();
+                let known = events.iter().position(|known| known.name == name);
+                known.unwrap_or_else(|| {
+                    events.push(RecordedEvent::named(name));
+                    events.len() - 1
+                }) as u32
+            };
+            groups.push(WindowGroup {
+                events: group.events.iter().map(place).collect(),
+                drop_last: group.drop_last,
+            });
+        }
+        let mut stream = Stream {
+            windows: Windows::new(groups),
+            events,
+            keys: Vec::with_capacity(of.len()),
+        };
+        for (number, burst) in of.bursts().iter().enumerate() {
+            stream.windows.push_burst(Burst {
+                thread: burst.thread,
+                cpu: burst.cpu,
+                time: burst.time,
+                period: burst.period,
+                group: burst.group,
+            });
+            for window in of.windows(number) {
+                let mut flags = WindowFlags::empty();
+                for (mark, flag) in MARKS {
+                    flags.set(flag, window.marks.contains(mark));
+                }
+                let place = |place| place_of(input, rows, place);
+                let counts = window.counts;
+                let (start, end) = (place(window.start), place(window.end));
+                stream
+                    .windows
+                    .push_window(window.index, flags, start, end, counts);
+                let shown = (!window.hidden).then_some(());
+                stream
+                    .keys
+                    .push(shown.and_then(|()| rows.key(input, window.end, window.thread)));
+            }
+        }
+        stream
+    }
+
+    /// The row of a window.
+    pub fn key(&self, window: usize) -> Option<u32> {
+        self.keys[window]
+    }
+}
+
+/// The function of a place and the path of its callers, as far as they are known.
+fn place_of(input: &Input<'_>, rows: &Rows, place: u32) -> Place {
+    let function = input.names.of_frame(input.profile.frame_of_place(place));
+    let known = input.names.functions().get(function as usize);
+    Place {
+        // All places of a module without a name are no one function.
+        function: known.filter(|known| !known.is_unknown()).map(|_| function),
+        path: rows
+            .paths
+            .as_ref()
+            .map(|paths| paths.callers(paths.of(place))),
+    }
+}
