@@ -113,7 +113,9 @@ pub(super) fn push(
             Some(Known::Windows(figure)) => needs(figure, measured.seconds),
             _ => None,
         };
-        cells.push(needs.map_or(Cell::Empty, |seconds| Cell::real(1e9 * seconds)));
+        cells.push(needs.map_or(Cell::Empty, |seconds| {
+            Cell::Count((1e9 * seconds).round() as u64)
+        }));
     }
 }
 
