@@ -114,10 +114,10 @@ fn cold_part(code: &FunctionCode) -> Range<u64> {
         let address = target.virtual_address;
         (is_conditional && code.index_of_virtual(address).is_none()).then_some(address)
     });
-    outside.fold(u64::MAX..0, |all, address| {
-        let end = address.saturating_add(BEYOND);
-        all.start.min(address)..all.end.max(end)
-    })
+    let (first, last) = (outside.clone().min(), outside.max());
+    first
+        .zip(last)
+        .map_or(0..0, |(first, last)| first..last.saturating_add(BEYOND))
 }
 
 /// Where a table's entries lead, if all lead to code and one of them into the function.
