@@ -278,6 +278,9 @@ enum Act {
     Unwind(u32),
 }
 
+/// A chunk in the making: its base, the calls that were open, and what happened when.
+type Making = (u64, Vec<u32>, Vec<(u64, Act)>);
+
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         3 => (1..100_000_u32).prop_map(Act::Enter),
@@ -296,9 +299,9 @@ proptest! {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut stack: Vec<(u32, u64)> = Vec::new();
         let mut time = 0;
-        let mut current: Option<(u64, Vec<u32>, Vec<(u64, Act)>)> = None;
-        let finish = |piece_: Option<(u64, Vec<u32>, Vec<(u64, Act)>)>, pieces: &mut Vec<Piece>| {
-            let Some((base, open, acts)) = piece_ else { return };
+        let mut current: Option<Making> = None;
+        let finish = |making: Option<Making>, pieces: &mut Vec<Piece>| {
+            let Some((base, open, acts)) = making else { return };
             let mut new = piece(1, pieces.len() as u32, base, |e| {
                 for (time, act) in acts {
                     match act {
