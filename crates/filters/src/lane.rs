@@ -2,7 +2,7 @@
 
 use crate::plan::Plan;
 use crate::sampler::Sampler;
-use crate::state::{Effects, Frame, Scope, Show, Store, ThreadState, Verdict};
+use crate::state::{Effects, Frame, Scope, Show, Store, Switch, ThreadState, Verdict};
 use crate::tail::Tail;
 use std::vec::Vec;
 
@@ -114,12 +114,13 @@ impl<T: Copy> Lane<T> {
         self.open.len()
     }
 
-    /// A call begins; see [`ThreadState::enter`]. Returns what it does to the process's switch.
+    /// A call begins; see [`ThreadState::enter`]. Returns what it does, the process's
+    /// [`Switch`] included.
     pub fn enter(
         &mut self,
         plan: &Plan<'_>,
         action: u32,
-        on: bool,
+        switch: Switch,
         call: T,
         time: u64,
         tell: &mut impl FnMut(Event<T>),
@@ -128,7 +129,7 @@ impl<T: Copy> Lane<T> {
             samplers: &mut self.samplers,
             tails: &mut self.tails,
         };
-        let entry = self.state.enter(plan, &mut store, action, on, || time);
+        let entry = self.state.enter(plan, &mut store, action, switch, || time);
         let around = self.open.last().map_or(1.0, |open| open.weight);
         let weight = around * entry.stands_for as f64;
         let fate = match entry.show {

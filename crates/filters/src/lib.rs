@@ -10,7 +10,7 @@
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
-//! use dioptra_filters::{Compiler, Event, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules};
+//! use dioptra_filters::{Compiler, Event, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules, Switch};
 //!
 //! let mut rules = Rules::new(MatchStyle::Regex);
 //! rules.add(RuleOption::Filter, "main;^parse_@sample=2")?;
@@ -23,9 +23,9 @@
 //! let mut lane = Lane::new(&plan, 0);
 //! let mut shown = Vec::new();
 //! let mut tell = |event| if let Event::Enter { call, time, .. } = event { shown.push((call, time)) };
-//! lane.enter(&plan, plan.action_of(0), true, "main", 1, &mut tell);
+//! lane.enter(&plan, plan.action_of(0), Switch::On, "main", 1, &mut tell);
 //! for time in [10, 20, 30, 40] {
-//!     lane.enter(&plan, plan.action_of(1), true, "parse_line", time, &mut tell);
+//!     lane.enter(&plan, plan.action_of(1), Switch::On, "parse_line", time, &mut tell);
 //!     lane.exit(&plan, time + 5, &mut tell);
 //! }
 //! lane.exit(&plan, 50, &mut tell);
@@ -150,5 +150,5 @@ pub use sampler::Sampler;
 #[cfg(feature = "std")]
 pub use scale::{Estimate, Scaled};
 pub use site::{Gate, SiteNeed};
-pub use state::{Effects, Entry, Exit, Frame, Scope, Show, Store, ThreadState, Verdict};
+pub use state::{Effects, Entry, Exit, Frame, Scope, Show, Store, Switch, ThreadState, Verdict};
 pub use tail::Tail;

@@ -79,7 +79,8 @@ pub enum SiteNeed {
         /// The index of the sampler.
         slot: u32,
     },
-    /// Never record the call, and set [`Gate::MUTED`] from its entry to its exit. Needs no clock.
+    /// Never record the call, and hide what it calls: [`ThreadState::mute`](crate::ThreadState::mute) at its entry,
+    /// [`unmute`](crate::ThreadState::unmute) at its exit. Needs no clock.
     Mute {
         /// When to let it pass.
         skip: Gate,

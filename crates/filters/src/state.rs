@@ -50,6 +50,35 @@ pub enum Verdict {
 #[repr(transparent)]
 pub struct Effects(pub u8);
 
+/// Whether a process is being traced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Switch {
+    /// Calls are shown.
+    #[default]
+    On,
+    /// Calls are not shown until something switches tracing on again.
+    Off,
+    /// Nothing is ever shown again.
+    Finished,
+}
+
+impl Switch {
+    /// The position after a call with these effects.
+    #[must_use]
+    pub fn after(self, effects: Effects) -> Self {
+        if self == Self::Finished || effects.contains(Effects::FINISH) {
+            Self::Finished
+        } else if effects.contains(Effects::TRACE_OFF) {
+            Self::Off
+        } else if effects.contains(Effects::TRACE_ON) {
+            Self::On
+        } else {
+            self
+        }
+    }
+}
+
 impl Effects {
     /// Nothing.
     pub const NONE: Self = Self(0);
@@ -200,7 +229,23 @@ impl ThreadState {
         self.gate
     }
 
-    /// A call begins. `action` is [`Plan::action_of`] its function, `on` whether tracing is switched on.
+    /// A call begins that a [`SiteNeed::Mute`](crate::SiteNeed::Mute) site hides with its subtree. Returns what
+    /// [`ThreadState::unmute`] needs at its exit.
+    #[inline]
+    #[must_use]
+    pub fn mute(&mut self) -> Gate {
+        let before = self.gate;
+        self.gate |= Gate::MUTED;
+        before
+    }
+
+    /// The call that [`ThreadState::mute`] was told of ends.
+    #[inline]
+    pub fn unmute(&mut self, before: Gate) {
+        self.gate = before;
+    }
+
+    /// A call begins. `action` is [`Plan::action_of`] its function, `switch` the process's.
     ///
     /// The clock is read at most once, and not for hidden calls unless a rate has to be kept.
     #[inline]
@@ -209,7 +254,7 @@ impl ThreadState {
         plan: &Plan<'_>,
         store: &mut Store<'_>,
         action: u32,
-        on: bool,
+        switch: Switch,
         clock: impl FnOnce() -> u64,
     ) -> Entry {
         let frame = Frame {
@@ -227,13 +272,13 @@ impl ThreadState {
         }
         let rules = plan.action(action);
         if rules.has(flag::NOTRACE) {
-            self.gate |= Gate::MUTED;
+            let _ = self.mute();
             return Entry::hidden(frame, Effects::NONE);
         }
         if self.gate.meets(Gate::OUTSIDE) && !rules.has(flag::FILTER) {
             return Entry::hidden(frame, Effects::NONE);
         }
-        self.enter_let_in(plan, store, &rules, frame, on, clock)
+        self.enter_let_in(plan, store, &rules, frame, switch, clock)
     }
 
     /// The rest of [`ThreadState::enter`], for a call that the filters let in.
@@ -243,7 +288,7 @@ impl ThreadState {
         store: &mut Store<'_>,
         rules: &Action,
         mut frame: Frame,
-        on: bool,
+        switch: Switch,
         clock: impl FnOnce() -> u64,
     ) -> Entry {
         let filter = rules.has(flag::FILTER);
@@ -258,7 +303,7 @@ impl ThreadState {
         } else {
             self.min_rank
         };
-        let on = on || rules.has(flag::ON);
+        let on = switch == Switch::On || switch == Switch::Off && rules.has(flag::ON);
         let stays_on = on && !rules.has(flag::OFF | flag::FINISH);
         let in_view = !rules.has(flag::HIDE) && rules.size_rank >= min_rank && depth < max_depth;
         let visible = stays_on && in_view;

@@ -4,6 +4,7 @@
 
 use dioptra_filters::{
     Compiler, Effects, Event, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules,
+    Switch,
 };
 
 /// A call and what it calls.
@@ -138,9 +139,8 @@ pub fn filter(calls: &[Call], names: &[String], plan: &[u64]) -> Left {
     walk(calls, names, &mut |step| match step {
         Step::Enter(id, time) => {
             let tell = &mut |event| told.push(event);
-            let on = switch.on;
-            let effects = lane.enter(&plan, plan.action_of(id), on, id, time, tell);
-            switch.follow(effects);
+            let effects = lane.enter(&plan, plan.action_of(id), switch, id, time, tell);
+            switch = switch.after(effects);
         }
         Step::Exit(_, time) => lane.exit(&plan, time, &mut |event| told.push(event)),
     });
@@ -163,34 +163,6 @@ pub fn filter(calls: &[Call], names: &[String], plan: &[u64]) -> Left {
         counted,
         backtraces,
         calls: assemble(&told, names),
-    }
-}
-
-/// The process's switch for tracing.
-pub struct Switch {
-    pub on: bool,
-    finished: bool,
-}
-
-impl Default for Switch {
-    fn default() -> Self {
-        Self {
-            on: true,
-            finished: false,
-        }
-    }
-}
-
-impl Switch {
-    pub fn follow(&mut self, effects: Effects) {
-        if effects.contains(Effects::TRACE_ON) {
-            self.on = true;
-        }
-        if effects.contains(Effects::TRACE_OFF) {
-            self.on = false;
-        }
-        self.finished |= effects.contains(Effects::FINISH);
-        self.on &= !self.finished;
     }
 }
 
