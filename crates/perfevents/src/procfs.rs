@@ -1,7 +1,9 @@
 //! The few facts of procfs that attaching needs.
 
 use crate::errors::AttachError;
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 /// The threads of process `pid`, zombies included.
@@ -32,12 +34,34 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, AttachError> {
     Ok(tids)
 }
 
-/// The CPU on which thread `tid` ran last.
-pub(crate) fn last_cpu(tid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // The name in parentheses may hold anything. The CPU is the 39th field, the 37th behind it.
-    let (_, behind) = stat.rsplit_once(')')?;
-    behind.split_whitespace().nth(36)?.parse().ok()
+/// Where a thread is, by its `stat` file, which stays open.
+#[derive(Debug)]
+pub(crate) struct Whereabouts(File);
+
+impl Whereabouts {
+    /// Those of thread `tid`.
+    pub(crate) fn of(tid: u32) -> Option<Whereabouts> {
+        // The process's own file would sum up all of its threads.
+        let path = format!("/proc/{tid}/task/{tid}/stat");
+        File::open(path).ok().map(Whereabouts)
+    }
+
+    /// Whether it runs or would if it had a CPU, and the CPU on which it ran last; `None` if it has ended.
+    pub(crate) fn now(&self) -> Option<(bool, u32)> {
+        let mut bytes = [0; 1024];
+        let length = self.0.read_at(&mut bytes, 0).ok()?;
+        place_in(bytes.get(..length)?)
+    }
+}
+
+/// The state and the CPU in a `stat` file.
+fn place_in(stat: &[u8]) -> Option<(bool, u32)> {
+    // The name in parentheses may hold anything. The state follows it; the CPU is the 36th field after that.
+    let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = stat.get(behind..)?.split(|byte| *byte == b' ').skip(1);
+    let runs = fields.next()? == b"R";
+    let cpu = std::str::from_utf8(fields.nth(35)?).ok()?;
+    Some((runs, cpu.trim_end().parse().ok()?))
 }
 
 #[cfg(test)]
@@ -45,8 +69,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_cpu_is_one_on_which_the_caller_may_run() {
-        let cpu = last_cpu(crate::sys::thread_id()).expect("procfs tells it");
-        assert!(crate::cpus::CpuSet::affinity().contains(cpu));
+    fn the_caller_runs_on_a_cpu_on_which_it_may() {
+        let own = Whereabouts::of(crate::sys::thread_id()).expect("procfs has it");
+        let (runs, cpu) = own.now().expect("procfs tells it");
+        assert!(runs && crate::cpus::CpuSet::affinity().contains(cpu));
+    }
+
+    #[test]
+    fn names_may_hold_anything() {
+        let fields: Vec<String> = (4..=52).map(|number| number.to_string()).collect();
+        let stat = |state: &str| format!("12 (a) R (b) {state} {}\n", fields.join(" "));
+        assert_eq!(place_in(stat("S").as_bytes()), Some((false, 39)));
+        assert_eq!(place_in(stat("R").as_bytes()), Some((true, 39)));
+        assert_eq!(place_in(b"12 (a) R 1 2"), None);
+        assert_eq!(place_in(b""), None);
     }
 }

@@ -14,6 +14,8 @@ pub(crate) struct SideFile {
     file: File,
     /// Where it is, unless nobody can see it.
     path: Option<PathBuf>,
+    /// Whether it holds what would be missed.
+    is_worth_keeping: bool,
 }
 
 /// The name of the side file of the recording `output`.
@@ -46,7 +48,16 @@ impl SideFile {
             fs::remove_file(&path)?;
             None
         };
-        Ok(SideFile { file, path })
+        Ok(SideFile {
+            file,
+            path,
+            is_worth_keeping: false,
+        })
+    }
+
+    /// From now on it stays where it is, until [`SideFile::remove`].
+    pub fn keep(&mut self) {
+        self.is_worth_keeping = true;
     }
 
     /// Appends `bytes`.
@@ -69,8 +80,14 @@ impl SideFile {
     }
 
     /// Removes it: its content stands elsewhere.
-    pub fn remove(self) {
-        if let Some(path) = &self.path {
+    pub fn remove(mut self) {
+        self.is_worth_keeping = false;
+    }
+}
+
+impl Drop for SideFile {
+    fn drop(&mut self) {
+        if let (Some(path), false) = (&self.path, self.is_worth_keeping) {
             let _ = fs::remove_file(path);
         }
     }
@@ -87,10 +104,13 @@ mod tests {
         let mut side = SideFile::create(Some(&output)).unwrap();
         side.append(b"one").unwrap();
         side.append(b"two").unwrap();
+        side.keep();
         assert_eq!(fs::read(beside(&output)).unwrap(), b"onetwo");
         assert_eq!(side.read().unwrap(), b"onetwo");
         side.remove();
         assert!(!beside(&output).exists());
+        drop(SideFile::create(Some(&output)).unwrap());
+        assert!(!beside(&output).exists(), "nothing was worth keeping");
         let mut unseen = SideFile::create(None).unwrap();
         unseen.append(b"x").unwrap();
         assert_eq!(unseen.read().unwrap(), b"x");

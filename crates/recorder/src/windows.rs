@@ -248,6 +248,7 @@ impl Windowed {
         }
         if self.encoder.waiting() >= FLUSHED {
             self.flush();
+            self.side.keep();
         }
         match error {
             Some(error) => Err(error),

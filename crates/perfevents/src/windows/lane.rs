@@ -7,6 +7,7 @@
 use super::random::Random;
 use super::schedule::Schedule;
 use super::slot::{Made, Slot};
+use crate::event::Place;
 use crate::sys;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Bytes of records that may wait: then nobody takes them in, and no more are made.
 const MOST_WAITING: usize = 8 << 20;
 
-/// How many slots are looked at when a burst is due, until one is found that is not busy.
-const SLOTS_LOOKED_AT: usize = 8;
+/// How many slots are looked at when a burst is due, until one is found whose thread runs and that is not busy.
+const SLOTS_LOOKED_AT: usize = 16;
 
 /// What a lane's thread and its owner share.
 #[derive(Debug, Default)]
@@ -27,6 +28,8 @@ pub(super) struct Shared {
     pub made: Made,
     pub running: bool,
     quit: bool,
+    /// Threads that were found to run on other CPUs.
+    pub elsewhere: Vec<(u32, u32)>,
     /// Whether the thread got a real-time priority; unknown until it has begun.
     pub prompt: Option<bool>,
 }
@@ -112,7 +115,7 @@ fn arm_when_due(cpu: u32, schedule: &Schedule, shared: &(Mutex<Shared>, Condvar)
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        state.arm_next(schedule, &mut random);
+        state.arm_next(cpu, schedule, &mut random);
         // From the time it was due: delays do not add up. Long ones are not made up for.
         let after = next + wait(schedule, &mut random);
         due = Some(after.max(now));
@@ -124,26 +127,38 @@ fn wait(schedule: &Schedule, random: &mut Random) -> Duration {
 }
 
 impl Shared {
-    /// Arms the next slot whose burst before is over.
-    fn arm_next(&mut self, schedule: &Schedule, random: &mut Random) {
+    /// Arms the next slot whose burst before is over and whose thread runs here, or waits for its turn to. One that
+    /// sleeps is left alone: it would begin where it wakes up, which is never a place of chance.
+    fn arm_next(&mut self, cpu: u32, schedule: &Schedule, random: &mut Random) {
         if self.made.bytes.len() > MOST_WAITING {
             self.made.stats.held_back += 1;
             return;
         }
         let count = self.slots.len();
+        let mut busy = false;
         for _ in 0..count.min(SLOTS_LOOKED_AT) {
             self.turn = (self.turn + 1) % count;
             let slot = &mut self.slots[self.turn];
             slot.drain(&mut self.made);
             if slot.is_busy() {
+                busy = true;
                 continue;
             }
-            if slot.arm(schedule, random).is_err() {
+            let found = slot.whereabouts();
+            match (found, slot.place) {
+                (Some((false, _)), _) => continue,
+                (Some((true, other)), Place::Thread(tid, _)) if other != cpu => {
+                    self.elsewhere.push((tid, other));
+                    continue;
+                }
+                _ => {}
+            }
+            if slot.arm(schedule, random, found.is_some()).is_err() {
                 self.made.stats.refused += 1;
             }
             return;
         }
-        self.made.stats.busy += 1;
+        self.made.stats.busy += u64::from(busy);
     }
 
     /// Takes in what all slots have.

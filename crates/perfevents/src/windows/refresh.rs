@@ -18,7 +18,6 @@ use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::Place;
 use crate::features::Features;
 use crate::limits;
-use crate::procfs;
 use crate::record::RawRecord;
 use crate::session::AttachedEvent;
 use crate::spec::{Fallbacks, Inherit, SessionSpec, SideBand, Start, Target};
@@ -225,7 +224,7 @@ impl RefreshSource {
         }
         let cpu = match place {
             Place::Cpu(cpu) | Place::Thread(_, Some(cpu)) => cpu,
-            Place::Thread(tid, None) => procfs::last_cpu(tid).unwrap_or(0),
+            Place::Thread(_, None) => slot.whereabouts().map_or(0, |(_, cpu)| cpu),
         };
         let lane = self.lane(cpu)?;
         self.lanes[lane].add(slot);
@@ -421,11 +420,15 @@ impl WindowSource for RefreshSource {
 
     fn round(&mut self, listener: &mut dyn WindowListener) -> Result<(), WindowError> {
         for index in 0..self.lanes.len() {
-            let (made, prompt) = {
+            let (made, elsewhere, prompt) = {
                 let mut shared = self.lanes[index].lock();
                 shared.drain();
-                (std::mem::take(&mut shared.made), shared.prompt)
+                let elsewhere = std::mem::take(&mut shared.elsewhere);
+                (std::mem::take(&mut shared.made), elsewhere, shared.prompt)
             };
+            for (tid, cpu) in elsewhere {
+                self.see(Seen::Ran { tid, cpu });
+            }
             if prompt == Some(false) && !self.promptness_told {
                 self.promptness_told = true;
                 self.note(

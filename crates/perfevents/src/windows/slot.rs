@@ -9,13 +9,14 @@ use crate::bytes::{ByteOrder, Cursor};
 use crate::errors::{AttachError, EventError};
 use crate::event::{Event, OpenRequest, Place};
 use crate::limits;
+use crate::procfs::Whereabouts;
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Ring;
 use crate::sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// A thread that did not run for longer than this, in nanoseconds, between being armed and its first sample was not
-/// caught where it ran: what it did before it slept is not what it does when it wakes up.
+/// A thread of which nobody can say that it ran when it was armed, and that took longer than this, in nanoseconds,
+/// until its first sample without running, slept: what comes after a sleep stands for nothing else.
 const LATE: u64 = 200_000;
 
 /// A burst without another sample for so long, in nanoseconds, is given up, so that the next one may come.
@@ -58,6 +59,8 @@ struct Pending {
     samples: u32,
     seen: u32,
     lost: u32,
+    /// Whether it was seen to run, or to wait for a CPU, when it was armed.
+    ran: bool,
     late: bool,
     throttled: bool,
     /// Time and leader's count of the last sample.
@@ -70,6 +73,7 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Slot {
     pub place: Place,
+    whereabouts: Option<Whereabouts>,
     groups: Vec<SlotGroup>,
     ring: Ring,
     turn: usize,
@@ -144,6 +148,10 @@ impl Slot {
         // Members of a group need not write into a ring: they do not sample.
         let slot = Slot {
             place,
+            whereabouts: match place {
+                Place::Thread(tid, _) if tid != 0 => Whereabouts::of(tid),
+                _ => None,
+            },
             groups,
             ring,
             turn: 0,
@@ -157,11 +165,21 @@ impl Slot {
         self.pending.is_some()
     }
 
-    /// Arms the group whose turn it is for one burst.
+    /// Where its thread is: whether it runs, and the CPU. `None` where that is not known, and for CPUs.
+    pub fn whereabouts(&self) -> Option<(bool, u32)> {
+        self.whereabouts.as_ref()?.now()
+    }
+
+    /// Arms the group whose turn it is for one burst; `ran` says whether the thread was seen to run.
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn arm(&mut self, schedule: &Schedule, random: &mut Random) -> Result<(), EventError> {
+    pub fn arm(
+        &mut self,
+        schedule: &Schedule,
+        random: &mut Random,
+        ran: bool,
+    ) -> Result<(), EventError> {
         let number = self.turn;
         self.turn = (number + 1) % self.groups.len();
         let group = match self.groups.get_mut(number) {
@@ -187,6 +205,7 @@ impl Slot {
             samples: group.samples,
             seen: 0,
             lost: 0,
+            ran: ran || matches!(self.place, Place::Cpu(_)),
             late: false,
             throttled: false,
             last: None,
@@ -333,7 +352,7 @@ impl Pending {
             None => {
                 let passed = time.saturating_sub(self.armed);
                 let ran = enabled.saturating_sub(group.enabled);
-                self.late = passed.saturating_sub(ran) > LATE;
+                self.late = !self.ran && passed.saturating_sub(ran) > LATE;
             }
             Some((before, counted)) if self.seen < self.samples && lengths.len() < LENGTHS => {
                 lengths.push((count.saturating_sub(counted), time.saturating_sub(before)));

@@ -301,7 +301,7 @@ mod tests {
         assert!(said.contains("no hardware counters"), "{said}");
         assert!(matches!(
             none.schedule.short,
-            Length::Time(20_000..=100_000)
+            Length::Time(50_000..=100_000)
         ));
         assert_eq!(none.schedule.long, Length::Time(1_000_000));
     }
