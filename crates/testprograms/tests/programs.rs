@@ -143,6 +143,12 @@ fn faults_are_exact() {
 }
 
 #[test]
+fn windows_faults_and_calls_as_often_as_it_says() {
+    let windows = or_skip!(c("windows", &[]));
+    assert_eq!(words(&windows, &["3", "2", "100"]), ["600", "0", "1200"]);
+}
+
+#[test]
 fn manythreads_starts_them_all() {
     let many = or_skip!(c("manythreads", &[]));
     let printed = words(&many, &["100", "4", "1"]);

@@ -3,6 +3,7 @@
 mod forms;
 mod metrics;
 mod support;
+mod windows;
 
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::record::RecordType;
