@@ -46,8 +46,8 @@ pub enum Question {
         function: u32,
         /// The column.
         column: &'static str,
-        /// With borders taken off.
-        corrected: bool,
+        /// The best value, instead of the raw one.
+        best: bool,
         /// Only runs with so many events or more, and fewer than the second number.
         events: (u64, u64),
     },
@@ -173,10 +173,10 @@ impl Scenario {
             Question::Interval {
                 function,
                 column,
-                corrected,
+                best,
                 events,
             } => {
-                let artefacts = if corrected {
+                let artefacts = if best {
                     analysis.artefacts()
                 } else {
                     Vec::new()
@@ -187,10 +187,7 @@ impl Scenario {
                 if estimate.events < events.0 || estimate.events >= events.1 {
                     return None;
                 }
-                let interval = match estimate.corrected {
-                    Some(interval) if corrected => interval,
-                    _ => estimate.raw,
-                };
+                let interval = if best { *estimate.best() } else { estimate.raw };
                 let truth = self.truth(bound, function, column);
                 Some((
                     interval.holds(truth),

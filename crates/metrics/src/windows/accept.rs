@@ -11,16 +11,24 @@ pub struct Rules {
     pub low_trust: f64,
     /// And above this nothing to trust.
     pub no_trust: f64,
+    /// The same for the share of pairs of windows that start and end in a function in whose middle the thread was
+    /// elsewhere ([`Runs::away`](super::Runs::away)).
+    pub low_trust_away: f64,
+    /// And above this nothing to trust.
+    pub no_trust_away: f64,
 }
 
 impl Default for Rules {
     /// One window to settle. The bounds of trust are from simulated programs: with a quarter of the windows discarded the
-    /// rest is about 2 % off, with a third 10 %, with half 40 %.
+    /// rest is about 2 % off, with a third 10 %, with half 40 %. Functions of three windows, in turn with ones as long, are
+    /// away in the middle of two windows in a tenth of the cases, ones of ten windows in a hundredth.
     fn default() -> Self {
         Self {
             settle: 1,
             low_trust: 0.25,
             no_trust: 0.45,
+            low_trust_away: 0.025,
+            no_trust_away: 0.2,
         }
     }
 }

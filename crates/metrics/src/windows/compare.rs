@@ -18,14 +18,10 @@ pub struct Difference {
 }
 
 impl Estimate {
-    /// From this run to the other. Takes the corrected values where they matter to either side and both have them, else both raw ones. The limits come
+    /// From this run to the other. Takes each side's [best](Self::best) value. The limits come
     /// from each side's own, so that skew ones stay so; degrees of freedom by Welch and Satterthwaite.
     pub fn difference(&self, other: &Self) -> Difference {
-        let matters = self.correction_matters || other.correction_matters;
-        let (one, two) = match (&self.corrected, &other.corrected) {
-            (Some(one), Some(two)) if matters => (one, two),
-            _ => (&self.raw, &other.raw),
-        };
+        let (one, two) = (self.best(), other.best());
         let tail = 0.5 + self.confidence() / 2.0;
         // A side as standard errors, so that Welch's freedom may be used for both.
         let side = |reach: f64, freedom: f64| {

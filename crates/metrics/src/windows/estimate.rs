@@ -10,12 +10,16 @@
 //! as they were seen) is not uncertain, its ratio to the other inputs may be, and the interval is never narrower than the one from the
 //! bursts, which knows of events that come in clumps.
 //!
+//! The corrected value has what does not belong to the function taken off, so much for each window: what the borders add,
+//! where that can be told from 0 ([`Artefact::is_significant`]; to take off mere noise would only add its error to
+//! every row), and what other functions do in the time that windows hide ([`Runs`](super::Runs)).
+//!
 //! Where no group holds all inputs, each is taken per event of the leader from the groups that have it. Groups
 //! rotate between bursts, so their errors are independent.
 
 use std::sync::Arc;
 
-use super::artefact::{Artefact, ArtefactNote};
+use super::artefact::Artefact;
 use super::drift::Drift;
 use super::interval::{poisson_limits, student_quantile};
 use super::stream::Windows;
@@ -87,7 +91,7 @@ impl Interval {
 pub struct Estimate {
     /// From the counts as they were read.
     pub raw: Interval,
-    /// With what each window's borders add taken off ([`Artefact`]); `None` where that is not known for any input.
+    /// With what borders add and what windows hide of others taken off; `None` where nothing is known of either.
     pub corrected: Option<Interval>,
     /// Degrees of freedom of the interval.
     pub freedom: f64,
@@ -108,17 +112,13 @@ pub struct Estimate {
     pub apart: bool,
     /// Some terms of a sum were not recorded: a lower bound.
     pub partial: bool,
-    /// Whether the constant of some input can be told from 0 ([`Artefact::is_significant`]).
-    pub correction_matters: bool,
     confidence: f64,
 }
 
 impl Estimate {
-    /// The corrected interval where an input's constant can be told from 0, else the raw one: to take off what is
-    /// nothing but noise would add its error to every row.
+    /// The corrected interval where there is one, else the raw one.
     pub fn best(&self) -> &Interval {
-        let corrected = self.corrected.as_ref().filter(|_| self.correction_matters);
-        corrected.unwrap_or(&self.raw)
+        self.corrected.as_ref().unwrap_or(&self.raw)
     }
 
     /// How much longer to record, in seconds, until the interval's half width is `target` (0.05) of the value, if it goes on
@@ -166,19 +166,20 @@ impl Figure {
 /// Makes estimates. One for each thread.
 #[derive(Debug)]
 pub struct Estimator<'a> {
+    analysis: &'a Analysis<'a>,
     windows: &'a Windows,
     bound: &'a Bound,
     evaluator: Evaluator<'a>,
     /// One for each recorded event, for the formulas.
     counts: Vec<Count>,
     /// What a window's borders add to each recorded event, and its variance.
-    artefacts: Vec<Option<(f64, f64)>>,
+    borders: Vec<(f64, f64)>,
     options: EstimatorOptions,
 }
 
 impl Analysis<'_> {
     /// An estimator for the columns of a set, bound to the events that the groups name. `artefacts` are those to take off
-    /// ([`artefacts`](Self::artefacts)), or none. `total(event)` in a formula is the event's count in all kept windows.
+    /// ([`artefacts`](Self::artefacts)), of which those count that can be told from 0, or none. `total(event)` in a formula is the event's count in all kept windows.
     pub fn estimator<'a>(
         &'a self,
         bound: &'a Bound,
@@ -189,18 +190,19 @@ impl Analysis<'_> {
         let totals: Vec<Count> = (0..events)
             .map(|event| Count::exact(self.sum(self.total(), event as u32) as f64))
             .collect();
-        let mut own = vec![None; events];
-        for artefact in artefacts.iter().filter(|a| a.note == ArtefactNote::Known) {
-            if let Some(slot) = own.get_mut(artefact.event as usize) {
-                *slot = Some((artefact.per_window, artefact.error * artefact.error));
+        let mut borders = vec![(0.0, 0.0); events];
+        for artefact in artefacts.iter().filter(|a| a.is_significant()) {
+            if let Some(slot) = borders.get_mut(artefact.event as usize) {
+                *slot = (artefact.per_window, artefact.error * artefact.error);
             }
         }
         Estimator {
+            analysis: self,
             windows: self.windows(),
             bound,
             evaluator: bound.evaluator(&totals, Mode::Exact),
             counts: vec![Count::default(); events],
-            artefacts: own,
+            borders,
             options,
         }
     }
@@ -227,6 +229,34 @@ pub(super) struct Sample {
     rows: Vec<f64>,
     /// For each burst: its exposure.
     lengths: Vec<f64>,
+    /// What was taken off.
+    taken: Taken,
+}
+
+/// What does not belong to the row, in each window, for each input.
+#[derive(Debug, Clone, Default)]
+struct Taken {
+    /// The sum of both, for a window.
+    per_window: Vec<f64>,
+    /// The variance of what borders add.
+    border_variance: Vec<f64>,
+    /// For each row that windows hide: the standard error of its share of a window, and what it does in a window that
+    /// is all its own.
+    hidden: Vec<(f64, Vec<f64>)>,
+}
+
+impl Taken {
+    fn nothing(inputs: usize) -> Self {
+        Self {
+            per_window: vec![0.0; inputs],
+            border_variance: vec![0.0; inputs],
+            hidden: Vec::new(),
+        }
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.per_window.iter().all(|t| *t == 0.0)
+    }
 }
 
 enum NoSample {
@@ -278,17 +308,15 @@ impl Estimator<'_> {
             Err(NoSample::NoWindows) => return Figure::NoWindows,
             Err(NoSample::NothingInCommon) => return Figure::NothingInCommon,
         };
-        let Some((raw, freedom)) = self.interval(&sample, column, false) else {
+        let Some((raw, freedom)) = self.interval(&sample, column) else {
             return Figure::Undefined;
         };
-        let known = |e: &u32| self.artefacts[*e as usize].is_some();
-        let corrected = if sample.inputs.iter().any(known) {
-            let sample = self.sample(row, column, true, |_| true).ok();
-            sample.and_then(|sample| Some(self.interval(&sample, column, true)?.0))
-        } else {
-            None
+        let corrected = match self.sample(row, column, true, |_| true) {
+            Ok(sample) if !sample.taken.is_nothing() => {
+                self.interval(&sample, column).map(|found| found.0)
+            }
+            _ => None,
         };
-        let matters = |e: &u32| self.artefacts[*e as usize].is_some_and(|a| a.0 * a.0 > 4.0 * a.1);
         let bursts = sample.bursts() as u64;
         let counted = sample.events.iter().zip(&sample.sums);
         let events = counted.map(|(events, _)| *events).min().unwrap_or(0);
@@ -304,7 +332,6 @@ impl Estimator<'_> {
             few_bursts: bursts < self.options.min_bursts,
             apart: sample.apart,
             partial,
-            correction_matters: sample.inputs.iter().any(matters),
             confidence: self.options.confidence,
         })
     }
@@ -320,7 +347,7 @@ impl Estimator<'_> {
             let keep = |burst: u32| (windows.period(burst) < middle) == short;
             let sample = self.sample(row, column, true, keep).ok()?;
             let bursts = sample.bursts() as u64;
-            let (interval, freedom) = self.interval(&sample, column, true)?;
+            let (interval, freedom) = self.interval(&sample, column)?;
             let length = sample.exposure / sample.windows as f64;
             Some((interval, freedom, bursts, length))
         };
@@ -406,8 +433,12 @@ impl Estimator<'_> {
             exposures: vec![0.0; width],
             windows_of: vec![0.0; width],
             apart,
+            taken: Taken::nothing(width),
             ..Sample::default()
         };
+        if corrected {
+            sample.taken = self.taken(row, &inputs, common, &groups);
+        }
         for (events, clusters) in groups {
             let place = |event: &u32| events.iter().position(|e| e == event);
             let places: Vec<Option<usize>> = inputs.iter().map(place).collect();
@@ -427,11 +458,8 @@ impl Estimator<'_> {
                         sample.rows.push(0.0);
                         continue;
                     };
-                    let mut count = counts[place] as f64;
-                    if corrected {
-                        let per_window = self.artefacts[inputs[i] as usize].map_or(0.0, |a| a.0);
-                        count -= per_window * f64::from(*windows);
-                    }
+                    let taken = sample.taken.per_window[i] * f64::from(*windows);
+                    let count = counts[place] as f64 - taken;
                     sample.rows.push(count);
                     sample.sums[i] += count;
                     sample.events[i] = sample.events[i].saturating_add(counts[place]);
@@ -451,6 +479,58 @@ impl Estimator<'_> {
         Ok(sample)
     }
 
+    /// What borders and others add to a window of the row's groups. `common` is the exposure.
+    fn taken(
+        &self,
+        row: &Row,
+        inputs: &[u32],
+        common: u32,
+        groups: &[(&[u32], &Clusters)],
+    ) -> Taken {
+        let mut taken = Taken::nothing(inputs.len());
+        for (i, event) in inputs.iter().enumerate() {
+            let border = self.borders[*event as usize];
+            (taken.per_window[i], taken.border_variance[i]) = border;
+        }
+        let (mut windows, mut exposure) = (0.0, 0.0);
+        for (events, clusters) in groups {
+            let place = events.iter().position(|e| *e == common).unwrap_or(0);
+            windows += clusters.windows.iter().map(|w| f64::from(*w)).sum::<f64>();
+            exposure += clusters.total(place, events.len()) as f64;
+        }
+        for hidden in self.analysis.hidden(row) {
+            // Who has no kept windows has no rates that are known.
+            let rates = inputs
+                .iter()
+                .map(|event| self.rate(hidden.row, *event, common));
+            let Some(rates) = rates.collect::<Option<Vec<f64>>>() else {
+                continue;
+            };
+            let own: Vec<f64> = rates.iter().map(|rate| rate * exposure / windows).collect();
+            for (taken, own) in taken.per_window.iter_mut().zip(&own) {
+                *taken += hidden.share * own;
+            }
+            taken.hidden.push((hidden.error, own));
+        }
+        taken
+    }
+
+    /// An event's rate per exposure in a row, borders taken off.
+    fn rate(&self, row: &Row, event: u32, common: u32) -> Option<f64> {
+        let border = self.borders[event as usize].0;
+        let (mut count, mut length) = (0.0, 0.0);
+        for (group, clusters) in self.windows.groups().iter().zip(&row.clusters) {
+            let place = |event| group.events.iter().position(|e| *e == event);
+            let (Some(of_event), Some(of_length)) = (place(event), place(common)) else {
+                continue;
+            };
+            let windows: f64 = clusters.windows.iter().map(|w| f64::from(*w)).sum();
+            count += clusters.total(of_event, group.events.len()) as f64 - border * windows;
+            length += clusters.total(of_length, group.events.len()) as f64;
+        }
+        (length > 0.0).then(|| count / length)
+    }
+
     fn set(&mut self, sample: &Sample, values: impl Fn(usize) -> f64) {
         for (i, event) in sample.inputs.iter().enumerate() {
             self.counts[*event as usize].value = values(i);
@@ -462,12 +542,7 @@ impl Estimator<'_> {
     }
 
     /// The value, its error and limits, and the degrees of freedom. `None` where the formula has no value.
-    fn interval(
-        &mut self,
-        sample: &Sample,
-        column: usize,
-        corrected: bool,
-    ) -> Option<(Interval, f64)> {
+    fn interval(&mut self, sample: &Sample, column: usize) -> Option<(Interval, f64)> {
         self.set(sample, |i| sample.total(i));
         let (value, slopes) = self.evaluator.gradient(column, &self.counts)?;
         let slope_of = |event: &u32| slopes.iter().find(|(e, _)| e == event).map_or(0.0, |s| s.1);
@@ -478,9 +553,7 @@ impl Estimator<'_> {
             }),
             Method::Jackknife => self.jackknife(sample, column, value),
         };
-        if corrected {
-            variance += self.artefact_variance(sample, &slopes);
-        }
+        variance += taken_variance(sample, &slopes);
         let tail = 0.5 + self.options.confidence / 2.0;
         let t = if freedom > 0.0 {
             student_quantile(tail, freedom)
@@ -500,14 +573,12 @@ impl Estimator<'_> {
             let (mut rest, _) = spread(sample, |j, part| {
                 influence(sample, &slopes, j, part, |i| rare.contains(&i))
             });
-            if corrected {
-                rest += self.artefact_variance(sample, &slopes);
-            }
+            rest += taken_variance(sample, &slopes);
             // One burst knows nothing of the rest's spread, but a rare count's limits it has.
             let rest = if freedom > 0.0 { t * t * rest } else { 0.0 };
             let (mut down, mut up) = (rest, rest);
             for i in rare {
-                let (less, more) = self.rare_reach(sample, column, i, value, corrected);
+                let (less, more) = self.rare_reach(sample, column, i, value);
                 down += less * less;
                 up += more * more;
             }
@@ -534,14 +605,10 @@ impl Estimator<'_> {
         column: usize,
         input: usize,
         value: f64,
-        corrected: bool,
     ) -> (f64, f64) {
         let (low, high) = poisson_limits(sample.events[input], self.options.confidence);
         let event = sample.inputs[input] as usize;
-        let per_window = self.artefacts[event]
-            .filter(|_| corrected)
-            .map_or(0.0, |a| a.0);
-        let taken = per_window * sample.windows_of[input];
+        let taken = sample.taken.per_window[input] * sample.windows_of[input];
         let (mut down, mut up) = (0.0_f64, 0.0_f64);
         for limit in [low, high] {
             self.set(sample, |i| sample.total(i));
@@ -555,18 +622,6 @@ impl Estimator<'_> {
             }
         }
         (down, up)
-    }
-
-    /// What the artefacts' own errors add to the variance.
-    fn artefact_variance(&self, sample: &Sample, slopes: &[f64]) -> f64 {
-        let inputs = sample.inputs.iter().enumerate();
-        inputs
-            .filter_map(|(i, event)| {
-                let (_, variance) = self.artefacts[*event as usize]?;
-                let weight = slopes[i] * sample.scale(i) * sample.windows_of[i];
-                Some(weight * weight * variance)
-            })
-            .sum()
     }
 
     /// Variance and degrees of freedom by leaving out one burst after the other.
@@ -603,6 +658,21 @@ impl Estimator<'_> {
             without[j] * (size - 1.0) / size.max(1.0)
         })
     }
+}
+
+/// What the errors of what was taken off add to the variance.
+fn taken_variance(sample: &Sample, slopes: &[f64]) -> f64 {
+    let weight = |i: usize| slopes[i] * sample.scale(i) * sample.windows_of[i];
+    let inputs = 0..slopes.len();
+    let of_borders = inputs
+        .clone()
+        .map(|i| weight(i).powi(2) * sample.taken.border_variance[i]);
+    // One share for all inputs: what it moves above and below a line belongs together.
+    let of_hidden = sample.taken.hidden.iter().map(|(error, own)| {
+        let moved: f64 = inputs.clone().map(|i| weight(i) * own[i]).sum();
+        (moved * error).powi(2)
+    });
+    of_borders.sum::<f64>() + of_hidden.sum::<f64>()
 }
 
 /// What a burst adds to the value, to first order. Inputs for which `even` holds are taken as spread evenly over

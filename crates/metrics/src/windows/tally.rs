@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::accept::{Acceptance, Discard, Rules, Trust, judge};
-use super::runs::{RunCounts, Runs, places_hold};
+use super::runs::{COUNTS, RunCounts, Runs, hidden_part, places_hold};
 use super::stream::{BurstView, WindowView, Windows};
 
 /// What a row's kept windows of one group counted, summed for each burst: the units that repeat.
@@ -100,6 +100,18 @@ pub struct Analysis<'w> {
     keyless: Acceptance,
     /// For each window the row in which it was kept.
     kept_in: Vec<u32>,
+    /// How often another row was met in the middle of two windows that start and end in a row: the row's place, the
+    /// other's, how often.
+    visits: Vec<(u32, u32, u32)>,
+}
+
+/// Who works in a row's kept windows besides its function.
+pub(super) struct Hidden<'a> {
+    pub(super) row: &'a Row,
+    /// Its share of the windows' time.
+    pub(super) share: f64,
+    /// The share's standard error.
+    pub(super) error: f64,
 }
 
 /// For a window that was kept nowhere.
@@ -119,6 +131,7 @@ impl Windows {
             places: FxHashMap::default(),
             rows: Vec::new(),
             touched: Vec::new(),
+            visits: FxHashMap::default(),
             groups,
         };
         let mut total = Row::new(0, groups);
@@ -126,22 +139,25 @@ impl Windows {
         let mut kept_in = vec![NO_ROW; self.len()];
         for burst in self.bursts() {
             let group = usize::from(burst.burst.group);
-            let mut before: Option<WindowView<'_>> = None;
+            // The window before, if it ends where this one starts, and its row.
+            let mut before: Option<(WindowView<'_>, Option<u32>)> = None;
             for window in burst.windows() {
                 let verdict = judge(&window, burst.group.drop_last, rules);
                 total.acceptance.add(verdict);
                 if verdict.is_none() {
                     total.clusters[group].add(burst.number, window.counts);
                 }
-                let earlier = before.take();
+                let earlier = before
+                    .take()
+                    .filter(|(e, _)| e.index.checked_add(1) == Some(window.index));
+                let place = key(&window).map(|key| tally.place(key));
                 if places_hold(verdict) {
-                    before = Some(window);
+                    before = Some((window, place));
                 }
-                let Some(key) = key(&window) else {
+                let Some(place) = place else {
                     keyless.add(verdict);
                     continue;
                 };
-                let place = tally.place(key);
                 let row = &mut tally.rows[place as usize];
                 row.acceptance.add(verdict);
                 if verdict.is_none() {
@@ -149,7 +165,7 @@ impl Windows {
                     kept_in[window.number] = place;
                 }
                 if places_hold(verdict) {
-                    tally.note_run(place, &window, earlier.as_ref());
+                    tally.note_run(place, &window, earlier);
                 }
             }
             tally.end_burst();
@@ -165,6 +181,12 @@ impl Windows {
                 *place = moved[*place as usize];
             }
         }
+        let mut visits: Vec<(u32, u32, u32)> = tally
+            .visits
+            .iter()
+            .map(|((row, other), visits)| (moved[*row as usize], moved[*other as usize], *visits))
+            .collect();
+        visits.sort_unstable();
         tally.rows.sort_by_key(|row| row.key);
         Analysis {
             windows: self,
@@ -173,6 +195,7 @@ impl Windows {
             total,
             keyless,
             kept_in,
+            visits,
         }
     }
 }
@@ -181,7 +204,8 @@ struct Tally {
     places: FxHashMap<u32, u32>,
     rows: Vec<Row>,
     /// Rows that the present burst met, with its own counts for their runs.
-    touched: Vec<(u32, [u32; 4])>,
+    touched: Vec<(u32, [u32; COUNTS])>,
+    visits: FxHashMap<(u32, u32), u32>,
     groups: usize,
 }
 
@@ -194,28 +218,41 @@ impl Tally {
     }
 
     /// Counts where the window, and the two windows that end with it, come from.
-    fn note_run(&mut self, row: u32, window: &WindowView<'_>, earlier: Option<&WindowView<'_>>) {
-        let Some(function) = window.end.function else {
-            return;
-        };
+    fn note_run(
+        &mut self,
+        row: u32,
+        window: &WindowView<'_>,
+        earlier: Option<(WindowView<'_>, Option<u32>)>,
+    ) {
         let away = |from: &WindowView<'_>| {
-            let elsewhere = from.start.function.map(|start| start != function)?;
+            let elsewhere = from.start.function? != window.end.function?;
             let paths = from.start.path.zip(window.end.path);
             Some(elsewhere || paths.is_some_and(|(start, end)| start != end))
         };
         let Some(once) = away(window) else { return };
         let found = self.touched.iter().position(|(touched, _)| *touched == row);
         let at = found.unwrap_or_else(|| {
-            self.touched.push((row, [0; 4]));
+            self.touched.push((row, [0; COUNTS]));
             self.touched.len() - 1
         });
         let counts = &mut self.touched[at].1;
         counts[0] += 1;
         counts[1] += u32::from(once);
-        let earlier = earlier.filter(|e| e.index.checked_add(1) == Some(window.index));
-        if let Some(twice) = earlier.and_then(away) {
+        let Some((earlier, from)) = earlier else {
+            return;
+        };
+        let twice = away(&earlier);
+        if let Some(twice) = twice {
             counts[2] += 1;
             counts[3] += u32::from(twice);
+            if !twice {
+                counts[4] += 1;
+                counts[5] += u32::from(once);
+            }
+        }
+        let visited = from.filter(|from| once && twice == Some(false) && *from != row);
+        if let Some(visited) = visited {
+            *self.visits.entry((row, visited)).or_default() += 1;
         }
     }
 
@@ -268,12 +305,47 @@ impl<'w> Analysis<'w> {
         sums.fold(0, u64::saturating_add)
     }
 
-    /// How far the row's metrics can be trusted: by the worse of its discard ratio and the share of windows in which its
-    /// function was left ([`Runs::left`]), which counts what a window hides. `None` where no window was good in all else.
+    /// How far the row's metrics can be trusted: by the worst of its discard ratio, the share of windows in which its
+    /// function was left ([`Runs::left`]), which counts what a window hides, and how often it was seen to be elsewhere in
+    /// the middle of two windows ([`Runs::away`]). `None` where no window was good in all else.
     pub fn trust(&self, row: &Row) -> Option<Trust> {
-        let discarded = row.acceptance.discard_ratio()?;
-        let left = row.runs().map_or(0.0, |runs| runs.left);
-        Some(Trust::of(discarded.max(left), &self.rules))
+        let seen = Trust::of(row.acceptance.discard_ratio()?, &self.rules);
+        let runs = row.runs().map(|runs| runs.trust(&self.rules));
+        Some(seen.max(runs.unwrap_or(Trust::High)))
+    }
+
+    /// Who works in the row's kept windows besides its function, unseen: rows that the thread was met in between two
+    /// windows that start and end in this one. Empty where windows are mostly others': there is nothing to correct.
+    pub(super) fn hidden(&self, row: &Row) -> Vec<Hidden<'_>> {
+        let at = self.rows.binary_search_by_key(&row.key, |r| r.key);
+        let (Ok(at), Some(runs)) = (at, row.runs()) else {
+            return Vec::new();
+        };
+        if self.trust(row) == Some(Trust::Unreliable) {
+            return Vec::new();
+        }
+        let begin = self.visits.partition_point(|v| v.0 < at as u32);
+        let visits = self.visits[begin..].iter().take_while(|v| v.0 == at as u32);
+        let hidden = visits.map(|(_, other, visits)| {
+            let other = &self.rows[*other as usize];
+            let mean = other.runs().map_or(1.0, |runs| runs.mean);
+            let visits = f64::from(*visits);
+            let share = visits / runs.returns as f64 * hidden_part(mean);
+            Hidden {
+                row: other,
+                share,
+                error: share / visits.sqrt(),
+            }
+        });
+        hidden.collect()
+    }
+
+    /// The share of the time of a row's kept windows that belongs to other rows, as far as that can be estimated, and
+    /// its standard error.
+    pub fn hidden_share(&self, row: &Row) -> (f64, f64) {
+        let hidden = self.hidden(row);
+        let variance: f64 = hidden.iter().map(|h| h.error * h.error).sum();
+        (hidden.iter().map(|h| h.share).sum(), variance.sqrt())
     }
 
     /// The kept windows that have a row, in the order of the stream, with the row's place in [`rows`](Self::rows).

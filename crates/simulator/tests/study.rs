@@ -1,0 +1,81 @@
+//! A part of `cargo xtask bench windows` that is small enough for every day: the same seeds, fewer runs.
+
+use dioptra_simulator::study::{Outcome, scenarios};
+
+#[track_caller]
+fn study(name: &str, runs: u32) -> Outcome {
+    let scenario = scenarios().into_iter().find(|s| s.name == name);
+    let scenario = scenario.unwrap_or_else(|| panic!("no scenario {name:?}"));
+    scenario.study(runs, 1)
+}
+
+#[track_caller]
+fn passes(name: &str, runs: u32) {
+    let outcome = study(name, runs);
+    assert!(outcome.met, "{outcome:?}");
+    assert!(outcome.runs > runs / 2, "{outcome:?}");
+}
+
+#[test]
+fn intervals_hold_the_truth() {
+    passes("ipc, 10 bursts", 1000);
+    passes("ipc, 20 bursts", 1000);
+    passes("bent, 50 bursts", 500);
+    passes("mpki, 50 bursts, 30 events expected, varied by 0.5", 500);
+}
+
+#[test]
+fn intervals_hold_the_truth_of_rare_events() {
+    passes("mpkc, rare, 20 bursts, 1 events expected", 500);
+    passes("mpki, rare, 20 bursts, 9 events expected", 500);
+}
+
+#[test]
+fn spoilt_windows_spoil_nothing() {
+    passes("ipc, windows spoilt", 400);
+}
+
+#[test]
+fn groups_in_turn_have_honest_intervals() {
+    passes("mpki, groups in turn", 400);
+}
+
+#[test]
+fn short_visits_are_corrected() {
+    let raw = study(
+        "ipc, runs of 3 windows, companion's of 0.3, skid 0, raw",
+        60,
+    );
+    assert!(raw.bias > Some(0.04), "{raw:?}");
+    passes(
+        "ipc, runs of 3 windows, companion's of 0.3, skid 0, best",
+        60,
+    );
+}
+
+#[test]
+fn short_runs_are_not_trusted() {
+    for companion in ["2.5", "0.3", "20"] {
+        passes(
+            &format!("doubted, runs of 2.5 windows, companion's of {companion}"),
+            20,
+        );
+    }
+    passes("doubted, runs of 10 windows", 20);
+}
+
+#[test]
+fn shares_and_rates_close() {
+    passes("closure", 200);
+}
+
+#[test]
+fn a_seed_is_a_recording() {
+    let (one, two) = (study("ipc, 10 bursts", 3), study("ipc, 10 bursts", 3));
+    assert_eq!(one, two);
+    let scenario = scenarios()
+        .into_iter()
+        .find(|s| s.name == "ipc, 10 bursts")
+        .unwrap();
+    assert_ne!(scenario.study(3, 1000).bias, one.bias);
+}
