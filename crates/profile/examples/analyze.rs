@@ -179,10 +179,9 @@ fn code(data: &PerfData, most: usize, threads: usize) {
     let found = rows(&profile, &names, &[Dimension::Function]);
     let mut hottest: Vec<(u64, u32)> = found
         .rows()
-        .iter()
         .enumerate()
         .map(|(row, function)| {
-            let samples = found.cells(row).iter();
+            let samples = found.cells(row);
             let samples = samples.map(|cell| cell.count.own.samples).sum();
             (samples, function.key)
         })

@@ -155,7 +155,6 @@ fn one_level(
     };
     found
         .rows()
-        .iter()
         .enumerate()
         .map(|(index, row)| AggregateRow {
             key: row.key,

@@ -66,12 +66,12 @@ fn ours(path: &Path) -> Option<Vec<Table>> {
         );
         let found = found.unwrap();
         let mut table = Table::new();
-        for (index, row) in found.rows().iter().enumerate() {
+        for (index, row) in found.rows().enumerate() {
             if row.level < 2 {
                 continue;
             }
-            let thread = &found.rows()[row.parent.unwrap()];
-            let comm = &found.rows()[thread.parent.unwrap()];
+            let thread = found.row(row.parent.unwrap());
+            let comm = found.row(thread.parent.unwrap());
             let part = Part {
                 thread: Some(thread.key),
                 image: None,

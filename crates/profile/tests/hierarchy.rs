@@ -209,7 +209,7 @@ fn by_hand(
 fn of_rows(found: &Hierarchy) -> Expected {
     let mut paths: Vec<Vec<u32>> = Vec::new();
     let mut all = Expected::new();
-    for (index, row) in found.rows().iter().enumerate() {
+    for (index, row) in found.rows().enumerate() {
         let mut path = row
             .parent
             .map_or(Vec::new(), |parent| paths[parent].clone());
@@ -325,7 +325,7 @@ proptest! {
                 slices,
             };
             let found = hierarchy(profile, &names, &levels, &[0, 1], &options).unwrap();
-            let rows = found.rows();
+            let rows: Vec<_> = found.rows().collect();
             assert_equal(&of_rows(&found), &by_hand(profile, &names, &levels, slices, children))?;
             // The sums over children are their parent's, and the outermost rows the event's.
             for event in 0..2 {
@@ -350,7 +350,7 @@ proptest! {
                 let rows = aggregate(profile, &names, levels[0], &[0, 1]);
                 prop_assert_eq!(one.rows().len(), rows.len());
                 for (index, row) in rows.iter().enumerate() {
-                    prop_assert_eq!(one.rows()[index].key, row.key);
+                    prop_assert_eq!(one.row(index).key, row.key);
                     for event in 0..2 {
                         prop_assert_eq!(one.count(index, event), row.counts[event]);
                     }

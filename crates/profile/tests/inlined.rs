@@ -90,7 +90,7 @@ fn totals_belong_to_all_functions_of_a_place() {
         ] {
             let one = by(&[dimension]);
             let rows = aggregate(&profile, &names, dimension, &[0]);
-            let found: Vec<_> = (one.rows().iter().enumerate())
+            let found: Vec<_> = (one.rows().enumerate())
                 .map(|(index, row)| (row.key, one.count(index, 0)))
                 .collect();
             let expected: Vec<_> = rows.iter().map(|row| (row.key, row.counts[0])).collect();
@@ -131,10 +131,10 @@ fn totals_belong_to_all_functions_of_a_place() {
             }
         }
         let mut rows = BTreeMap::new();
-        for (index, row) in found.rows().iter().enumerate() {
+        for (index, row) in found.rows().enumerate() {
             let key = match row.parent {
                 None => (row.key, None),
-                Some(parent) => (found.rows()[parent].key, Some(row.key)),
+                Some(parent) => (found.row(parent).key, Some(row.key)),
             };
             let count = found.count(index, 0);
             rows.insert(key, (count.own.weight, count.total.weight));

@@ -73,7 +73,7 @@ fn found(profile: &Profile) -> Vec<(String, String, String, u64)> {
     let names = Names::find(profile, SymbolOptions::default());
     let levels = [Dimension::Program, Dimension::Module, Dimension::Function];
     let all = hierarchy(profile, &names, &levels, &[0], &HierarchyOptions::default()).unwrap();
-    let rows = all.rows();
+    let rows: Vec<_> = all.rows().collect();
     let mut found: Vec<_> = rows
         .iter()
         .enumerate()

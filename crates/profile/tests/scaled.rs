@@ -49,7 +49,6 @@ fn estimates(profile: &Profile, event: usize) -> Vec<(String, f64, f64)> {
     );
     let rows = rows.unwrap();
     rows.rows()
-        .iter()
         .enumerate()
         .map(|(index, row)| {
             let label = profile.modules().get(row.key).label.clone();
@@ -241,7 +240,7 @@ fn sums_below_a_row_are_the_row_s_in_every_recording() {
                     ..HierarchyOptions::default()
                 };
                 let found = hierarchy(&profile, &names, &levels, &events, &options).unwrap();
-                let rows = found.rows();
+                let rows: Vec<_> = found.rows().collect();
                 let mut sums = vec![vec![(0, 0); events.len()]; rows.len() + 1];
                 for (index, row) in rows.iter().enumerate() {
                     for cell in found.cells(index) {

@@ -38,7 +38,7 @@ fn programs(profile: &Profile) -> Vec<Found> {
     )
     .unwrap();
     let mut programs: Vec<Found> = Vec::new();
-    for (index, row) in rows.rows().iter().enumerate() {
+    for (index, row) in rows.rows().enumerate() {
         if row.level == 0 {
             let program = &profile.tasks().programs()[row.key as usize];
             programs.push((program.name.clone(), program.pids.clone(), Vec::new()));
@@ -281,7 +281,6 @@ fn a_thread_s_name_is_that_of_the_sample_s_time() {
     .unwrap();
     let names: Vec<_> = rows
         .rows()
-        .iter()
         .enumerate()
         .map(|(index, row)| {
             let name = profile.tasks().comms().get(row.key as usize);

@@ -245,7 +245,7 @@ fn rows_of(
             slices: labels.slices,
         },
     )?;
-    for (index, row) in counted.rows().iter().enumerate() {
+    for (index, row) in counted.rows().enumerate() {
         found.firsts.push(found.measures.len());
         found.rows.push(FoundRow {
             parent: row.parent,
@@ -255,7 +255,7 @@ fn rows_of(
         for cell in counted.cells(index) {
             let event = cell.event as usize;
             let estimate = match options.estimates {
-                true => counted.estimate(index, event),
+                true => cell.estimate,
                 false => Estimate::of(cell.count.own),
             };
             let measure = Measure {

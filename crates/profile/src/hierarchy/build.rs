@@ -1,59 +1,87 @@
 //! From nodes and columns to rows.
 
-use super::{Column, Hierarchy, HierarchyCell, HierarchyRow, Node};
-use crate::aggregate::SelfAndTotal;
+use super::{Column, Hierarchy, Node};
+use crate::counts::Count;
 use crate::spread::Estimate;
 
 /// Puts nodes in the order of rows, with the cells of all columns. Every node below node 0 counts something.
-pub(super) fn build(nodes: &[Node], columns: Vec<Column>) -> Hierarchy {
-    let below = Below::new(nodes);
-    let mut rows: Vec<HierarchyRow> = Vec::with_capacity(nodes.len().saturating_sub(1));
+pub(super) fn build(nodes: Vec<Node>, columns: Vec<Column>) -> Hierarchy {
+    let length = nodes.len().saturating_sub(1);
+    let mut hierarchy = Hierarchy {
+        above: Vec::with_capacity(length),
+        keys: Vec::with_capacity(length),
+        levels: Vec::with_capacity(length),
+        ..Hierarchy::default()
+    };
+    // By node: one more than its row; 0 of node 0, which is above all.
     let mut row_of = vec![0_u32; nodes.len()];
+    let below = Below::new(&nodes);
     let mut waiting: Vec<u32> = below.of(0).iter().rev().copied().collect();
     while let Some(id) = waiting.pop() {
         let node = nodes[id as usize];
+        hierarchy.above.push(row_of[node.parent as usize]);
+        hierarchy.keys.push(node.key);
+        hierarchy.levels.push(node.level - 1);
         // Nodes have numbers, and so have their rows.
-        row_of[id as usize] = rows.len() as u32;
-        rows.push(HierarchyRow {
-            parent: (node.parent != 0).then(|| row_of[node.parent as usize] as usize),
-            level: usize::from(node.level) - 1,
-            key: node.key,
-        });
+        row_of[id as usize] = hierarchy.keys.len() as u32;
         waiting.extend(below.of(id).iter().rev());
     }
-    drop(below);
-    // By row: where its next cell goes; in the end, where those of the row after it begin.
-    let mut firsts = vec![0_usize; rows.len() + 1];
-    for node in columns.iter().flat_map(|column| &column.nodes) {
-        firsts[row_of[*node as usize] as usize + 1] += 1;
+    drop((below, nodes));
+    match <[Column; 1]>::try_from(columns) {
+        Ok([column]) if column.nodes.is_empty() && column.own.len() == length => {
+            hierarchy.own = in_order(column.own, &row_of);
+            hierarchy.totals = in_order(column.totals, &row_of);
+            hierarchy.estimates = in_order(column.estimates, &row_of);
+        }
+        Ok(column) => sparse(&mut hierarchy, column.into(), &row_of),
+        Err(columns) => sparse(&mut hierarchy, columns, &row_of),
     }
-    for row in 0..rows.len() {
+    hierarchy
+}
+
+/// The values of all nodes in the order of their rows.
+fn in_order<T: Copy + Default>(by_node: Vec<T>, row_of: &[u32]) -> Vec<T> {
+    let mut ordered = vec![T::default(); by_node.len()];
+    for (value, row) in by_node.into_iter().zip(&row_of[1..]) {
+        ordered[*row as usize - 1] = value;
+    }
+    ordered
+}
+
+/// The cells of several columns, of which each has some rows.
+fn sparse(hierarchy: &mut Hierarchy, columns: Vec<Column>, row_of: &[u32]) {
+    let length = hierarchy.len();
+    let row = |node: u32| row_of[node as usize] as usize - 1;
+    // By row: where its next cell goes; in the end, where those of the row after it begin.
+    let mut firsts = vec![0_usize; length + 1];
+    for node in columns.iter().flat_map(Column::nodes) {
+        firsts[row(node) + 1] += 1;
+    }
+    for row in 0..length {
         firsts[row + 1] += firsts[row];
     }
-    let length = firsts[rows.len()];
-    let nothing = HierarchyCell {
-        event: 0,
-        count: SelfAndTotal::default(),
-    };
+    let cells = firsts[length];
+    let room = |some: bool| if some { cells } else { 0 };
+    let has_totals = columns.iter().any(|column| !column.totals.is_empty());
     let estimated = columns.iter().any(|column| !column.estimates.is_empty());
-    let mut hierarchy = Hierarchy {
-        cells: vec![nothing; length],
-        estimates: vec![Estimate::default(); if estimated { length } else { 0 }],
-        ..Hierarchy::default()
-    };
+    hierarchy.events = vec![0; cells];
+    hierarchy.own = vec![Count::default(); cells];
+    hierarchy.totals = vec![Count::default(); room(has_totals)];
+    hierarchy.estimates = vec![Estimate::default(); room(estimated)];
     for (event, column) in (0..).zip(columns) {
-        for (index, node) in column.nodes.iter().enumerate() {
+        for (index, node) in column.nodes().enumerate() {
+            let next = &mut firsts[row(node)];
+            let cell = *next;
+            *next += 1;
             let own = column.own[index];
-            let total = column.totals.get(index).copied().unwrap_or(own);
-            let cell = &mut firsts[row_of[*node as usize] as usize];
-            hierarchy.cells[*cell] = HierarchyCell {
-                event,
-                count: SelfAndTotal { own, total },
-            };
-            if let Some(estimate) = column.estimates.get(index) {
-                hierarchy.estimates[*cell] = *estimate;
+            hierarchy.events[cell] = event;
+            hierarchy.own[cell] = own;
+            if has_totals {
+                hierarchy.totals[cell] = column.totals.get(index).copied().unwrap_or(own);
             }
-            *cell += 1;
+            if let Some(estimate) = column.estimates.get(index) {
+                hierarchy.estimates[cell] = *estimate;
+            }
         }
     }
     // Each row's cells end where those of the next one begin.
@@ -61,9 +89,7 @@ pub(super) fn build(nodes: &[Node], columns: Vec<Column>) -> Hierarchy {
     if let Some(first) = firsts.first_mut() {
         *first = 0;
     }
-    hierarchy.rows = rows;
     hierarchy.firsts = firsts;
-    hierarchy
 }
 
 /// The nodes below each node, by rising key.

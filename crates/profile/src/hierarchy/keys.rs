@@ -39,7 +39,7 @@ enum PlaceKey<'a> {
 /// The branches of frames, innermost function first.
 #[derive(Default)]
 struct Branches {
-    /// By frame: where its list ends.
+    /// By frame: where its list ends; empty where each frame has one branch.
     ends: Vec<usize>,
     list: Vec<u32>,
 }
@@ -48,6 +48,9 @@ impl Branches {
     #[inline]
     fn of(&self, frame: FrameId) -> &[u32] {
         let index = frame as usize;
+        if self.ends.is_empty() {
+            return self.list.get(index).map_or(&[], std::slice::from_ref);
+        }
         let Some(end) = self.ends.get(index) else {
             return &[];
         };
@@ -176,7 +179,7 @@ impl Keys {
         let chains =
             (levels.iter()).any(|level| !matches!(level, PlaceKey::Frame(_) | PlaceKey::Address));
         let mut found = Branches {
-            ends: Vec::with_capacity(frames),
+            ends: Vec::with_capacity(if chains { frames } else { 0 }),
             list: Vec::with_capacity(frames),
         };
         for frame in (0_u32..).take(frames) {
@@ -222,7 +225,9 @@ impl Keys {
                 }
                 found.list.push(branch);
             }
-            found.ends.push(found.list.len());
+            if chains {
+                found.ends.push(found.list.len());
+            }
         }
         found
     }
@@ -236,6 +241,11 @@ impl Keys {
     #[inline]
     pub(super) fn depth(&self, level: usize) -> u8 {
         self.depths[level]
+    }
+
+    /// Whether the last level is one of places.
+    pub(super) fn ends_in_place(&self) -> bool {
+        matches!(self.sources.last(), Some(Source::Place(_)))
     }
 
     /// Whether there is a level of time.

@@ -2,10 +2,11 @@
 
 mod build;
 mod keys;
+mod rows;
 mod slices;
 pub(crate) mod totals;
 
-use crate::aggregate::{Dimension, SelfAndTotal};
+use crate::aggregate::Dimension;
 use crate::counts::Count;
 use crate::frames::FrameId;
 use crate::hash::{FxBuildHasher, mix};
@@ -15,6 +16,7 @@ use crate::select::SelectError;
 use crate::spread::Estimate;
 use hashbrown::{HashMap, HashTable};
 use keys::Keys;
+pub use rows::{Hierarchy, HierarchyCell, HierarchyRow};
 pub use slices::{Slices, TimeSlices};
 
 /// How many levels a hierarchy may have.
@@ -32,73 +34,6 @@ pub struct HierarchyOptions<'a> {
     pub blocks: Option<&'a dyn Fn(FrameId) -> u32>,
     /// How [`Dimension::Time`] is sliced; see [`Profile::time_slices`].
     pub slices: TimeSlices,
-}
-
-/// Counts along several dimensions, as [`hierarchy`] makes them.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hierarchy {
-    rows: Vec<HierarchyRow>,
-    /// By row: where its cells begin; one more at the end.
-    firsts: Vec<usize>,
-    cells: Vec<HierarchyCell>,
-    /// By cell; empty unless asked for.
-    estimates: Vec<Estimate>,
-}
-
-/// One row of a hierarchy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HierarchyRow {
-    /// The row above it; always an earlier one.
-    pub parent: Option<usize>,
-    /// Which of the levels it belongs to, from 0.
-    pub level: usize,
-    /// As [`crate::AggregateRow::key`], for the level's dimension.
-    pub key: u32,
-}
-
-/// What one row counts of one event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HierarchyCell {
-    /// Which of the events asked for, from 0.
-    pub event: u32,
-    /// `own` is exactly the sum of the rows below; `total` is what was counted at any place that this row stands for or
-    /// anything it called, each sample once.
-    pub count: SelfAndTotal,
-}
-
-impl Hierarchy {
-    /// All rows: each before those below it, the rows below one by rising key.
-    pub fn rows(&self) -> &[HierarchyRow] {
-        &self.rows
-    }
-
-    fn range(&self, row: usize) -> std::ops::Range<usize> {
-        let at = |index: usize| self.firsts.get(index).copied().unwrap_or(self.cells.len());
-        at(row)..at(row.saturating_add(1))
-    }
-
-    /// What a row counts, by rising event; events of which it counts nothing are left out.
-    pub fn cells(&self, row: usize) -> &[HierarchyCell] {
-        &self.cells[self.range(row)]
-    }
-
-    /// What a row counts of the event with this place among those asked for.
-    pub fn count(&self, row: usize, event: usize) -> SelfAndTotal {
-        self.find(row, event)
-            .map_or_else(SelfAndTotal::default, |cell| self.cells[cell].count)
-    }
-
-    /// What a row's `own` stands for and its error; zero unless estimates were asked for.
-    pub fn estimate(&self, row: usize, event: usize) -> Estimate {
-        self.find(row, event)
-            .and_then(|cell| self.estimates.get(cell).copied())
-            .unwrap_or_default()
-    }
-
-    fn find(&self, row: usize, event: usize) -> Option<usize> {
-        self.range(row)
-            .find(|cell| self.cells[*cell].event as usize == event)
-    }
 }
 
 /// The counts of `profile` along all `levels`, the first one outermost, for `events` (indices of
@@ -123,14 +58,14 @@ pub fn hierarchy(
         return Err(SelectError::Levels);
     }
     let keys = Keys::new(profile, names, levels, options)?;
-    let mut growing = Growing::new(levels.len());
+    let mut growing = Growing::new(levels.len(), &keys);
     // Without stacks only functions that were put into others have callers.
     let has_stacks = profile.options().call_chains;
     let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
     let order = (totals && has_stacks).then(|| profile.stack_order());
     let mut columns = Vec::new();
-    let mut scratch = Scratch::default();
     for index in events {
+        let mut scratch = Scratch::default();
         let Some(event) = profile.events().get(*index) else {
             columns.push(Column::default());
             continue;
@@ -149,10 +84,8 @@ pub fn hierarchy(
         columns.push(scratch.finish(&growing, totals, as_own));
     }
     // Making rows needs most memory: what it does not use goes before.
-    drop((scratch, keys));
-    let nodes = std::mem::take(&mut growing.nodes);
-    drop(growing);
-    Ok(build::build(&nodes, columns))
+    drop(keys);
+    Ok(build::build(growing.finish(), columns))
 }
 
 /// A row while the hierarchy grows.
@@ -170,8 +103,13 @@ struct Growing {
     nodes: Vec<Node>,
     ids: HashTable<u32>,
     levels: usize,
-    /// Of a group and a branch of places: its row on the last level.
-    ends: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// Whether the last level is one of places, so that all rows below one differ in the last step of their branch.
+    ends_in_place: bool,
+    /// Of a group and a branch of places: its row on the last level, or, where that is one of places, of the branch
+    /// without its last step: the row above that. Far fewer than rows where these are addresses.
+    known: HashMap<(u32, u32), u32, FxBuildHasher>,
+    /// The last one asked for, since neighbours often share it.
+    last: ((u32, u32), u32),
     /// The keys of a group that do not depend on the place, and the slice of time.
     groups: Vec<Group>,
     group_ids: HashMap<Group, u32, FxBuildHasher>,
@@ -186,7 +124,7 @@ struct Group {
 }
 
 impl Growing {
-    fn new(levels: usize) -> Self {
+    fn new(levels: usize, keys: &Keys) -> Self {
         Growing {
             nodes: vec![Node {
                 parent: 0,
@@ -195,7 +133,9 @@ impl Growing {
             }],
             ids: HashTable::new(),
             levels,
-            ends: HashMap::default(),
+            ends_in_place: keys.ends_in_place(),
+            known: HashMap::default(),
+            last: ((u32::MAX, u32::MAX), 0),
             groups: Vec::new(),
             group_ids: HashMap::default(),
         }
@@ -233,16 +173,35 @@ impl Growing {
 
     /// The row on the last level of a group's samples on a branch of places.
     fn end(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
-        if let Some(node) = self.ends.get(&(group, branch)) {
-            return *node;
+        let (start, levels) = match self.ends_in_place {
+            true => (keys.branches[branch as usize].parent, self.levels - 1),
+            false => (branch, self.levels),
+        };
+        let wanted = (group, start);
+        if self.last.0 != wanted {
+            let node = match self.known.get(&wanted) {
+                Some(node) => *node,
+                None => {
+                    let mut node = 0;
+                    for level in 0..levels {
+                        let key = keys.key(level, self.groups[group as usize], branch);
+                        node = self.child(node, key);
+                    }
+                    self.known.insert(wanted, node);
+                    node
+                }
+            };
+            self.last = (wanted, node);
         }
-        let mut node = 0;
-        for level in 0..self.levels {
-            let key = keys.key(level, self.groups[group as usize], branch);
-            node = self.child(node, key);
+        match self.ends_in_place {
+            true => self.child(self.last.1, keys.branches[branch as usize].key),
+            false => self.last.1,
         }
-        self.ends.insert((group, branch), node);
-        node
+    }
+
+    /// Drops what only growing needs.
+    fn finish(self) -> Vec<Node> {
+        self.nodes
     }
 }
 
@@ -337,9 +296,10 @@ impl Hits {
     }
 }
 
-/// One event's counts, of the nodes that count anything, by rising node.
+/// One event's counts, by rising node.
 #[derive(Default)]
 struct Column {
+    /// The nodes that count anything; empty where all do.
     nodes: Vec<u32>,
     /// As `nodes`.
     own: Vec<Count>,
@@ -349,73 +309,109 @@ struct Column {
     estimates: Vec<Estimate>,
 }
 
-/// One event's counts by node, while they grow; its room is used again for the next event.
+impl Column {
+    /// The nodes that count anything, in the order of the counts.
+    fn nodes(&self) -> impl Iterator<Item = u32> + '_ {
+        let all = self.nodes.is_empty();
+        // Node 0 is no row.
+        let first = if all { 1 } else { u32::MAX };
+        let each = (first..).take(if all { self.own.len() } else { 0 });
+        each.chain(self.nodes.iter().copied())
+    }
+}
+
+/// One event's counts by node, while they grow.
 #[derive(Default)]
 struct Scratch {
-    counts: Vec<SelfAndTotal>,
+    own: Vec<Count>,
+    totals: Vec<Count>,
     estimates: Vec<Estimate>,
 }
 
+/// The element with this index, in a list that grows to it.
+#[inline]
+fn at<T: Clone + Default>(list: &mut Vec<T>, index: u32) -> &mut T {
+    let index = index as usize;
+    if index >= list.len() {
+        list.resize(index + 1, T::default());
+    }
+    &mut list[index]
+}
+
 impl Scratch {
-    fn at(&mut self, node: u32) -> &mut SelfAndTotal {
-        let index = node as usize;
-        if index >= self.counts.len() {
-            self.counts.resize(index + 1, SelfAndTotal::default());
-        }
-        &mut self.counts[index]
+    #[inline]
+    fn own(&mut self, node: u32) -> &mut Count {
+        at(&mut self.own, node)
     }
 
-    fn add_estimate(&mut self, node: u32, estimate: Estimate) {
-        let index = node as usize;
-        if index >= self.estimates.len() {
-            self.estimates.resize(index + 1, Estimate::default());
-        }
-        self.estimates[index].add(estimate);
+    #[inline]
+    fn total(&mut self, node: u32) -> &mut Count {
+        at(&mut self.totals, node)
     }
 
-    /// Adds each row's counts to the row above, and takes them all. Where `as_own` says so of a level, totals are self
-    /// counts.
-    fn finish(
-        &mut self,
-        growing: &Growing,
-        totals: bool,
-        as_own: impl Fn(usize) -> bool,
-    ) -> Column {
-        for id in (1..self.counts.len()).rev() {
+    #[inline]
+    fn estimate(&mut self, node: u32) -> &mut Estimate {
+        at(&mut self.estimates, node)
+    }
+
+    /// Adds each row's counts to the row above. Where `as_own` says so of a level, totals are self counts.
+    fn finish(mut self, growing: &Growing, totals: bool, as_own: impl Fn(usize) -> bool) -> Column {
+        let length = self.own.len().max(self.totals.len()).max(1);
+        self.own.resize(length, Count::default());
+        if totals {
+            self.totals.resize(length, Count::default());
+        }
+        for id in (1..length).rev() {
             let node = growing.nodes[id];
-            let count = self.counts[id].own;
-            if as_own(usize::from(node.level) - 1) {
-                self.counts[id].total = count;
+            let count = self.own[id];
+            if totals && as_own(usize::from(node.level) - 1) {
+                self.totals[id] = count;
             }
-            self.counts[node.parent as usize].own.add(count);
+            self.own[node.parent as usize].add(count);
             if let Some(estimate) = self.estimates.get(id).copied() {
                 self.estimates[node.parent as usize].add(estimate);
             }
         }
         let estimated = !self.estimates.is_empty();
-        let counts = |count: &SelfAndTotal| !(count.own.is_zero() && count.total.is_zero());
-        let below = self.counts.get(1..).unwrap_or_default();
-        let length = below.iter().filter(|count| counts(count)).count();
-        let mut column = Column {
-            nodes: Vec::with_capacity(length),
-            own: Vec::with_capacity(length),
-            totals: Vec::with_capacity(if totals { length } else { 0 }),
-            estimates: Vec::with_capacity(if estimated { length } else { 0 }),
-        };
-        for (id, count) in (1_u32..).zip(below).filter(|(_, count)| counts(count)) {
-            column.nodes.push(id);
-            column.own.push(count.own);
-            if totals {
-                column.totals.push(count.total);
-            }
-            if estimated {
-                let estimate = self.estimates.get(id as usize);
-                column.estimates.push(estimate.copied().unwrap_or_default());
-            }
+        if estimated {
+            self.estimates.resize(length, Estimate::default());
         }
-        self.counts.clear();
-        self.estimates.clear();
+        let counts = |id: u32| {
+            let total = self.totals.get(id as usize);
+            !(self.own[id as usize].is_zero() && total.is_none_or(Count::is_zero))
+        };
+        let mut column = Column::default();
+        // No more nodes than ids.
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if !(1..length).all(counts) {
+            let number = (1..length).filter(|id| counts(*id)).count();
+            column.nodes.reserve_exact(number);
+            column.nodes.extend((1..length).filter(|id| counts(*id)));
+        }
+        column.own = column.pick(self.own);
+        column.totals = column.pick(self.totals);
+        column.estimates = column.pick(self.estimates);
         column
+    }
+}
+
+impl Column {
+    /// The values of its nodes.
+    fn pick<T: Copy>(&self, mut by_node: Vec<T>) -> Vec<T> {
+        if by_node.is_empty() {
+            return by_node;
+        }
+        if self.nodes.is_empty() {
+            // No memory is copied: the list becomes shorter by node 0.
+            by_node.remove(0);
+            return by_node;
+        }
+        let picked: Vec<T> = self
+            .nodes
+            .iter()
+            .map(|node| by_node[*node as usize])
+            .collect();
+        picked
     }
 }
 
@@ -435,9 +431,9 @@ fn own_of_cells(
         });
         let branch = keys.innermost(profile.leaf(cell.place));
         let node = growing.end(keys, group, branch);
-        scratch.at(node).own.add(count);
+        scratch.own(node).add(count);
         if options.estimates {
-            scratch.add_estimate(node, event.counts.estimate(cell.id));
+            scratch.estimate(node).add(event.counts.estimate(cell.id));
         }
     }
 }
@@ -446,9 +442,9 @@ fn own(profile: &Profile, keys: &Keys, growing: &mut Growing, hits: &Hits, scrat
     for (index, hit) in hits.list.iter().enumerate() {
         let branch = keys.innermost(profile.leaf(hit.place));
         let node = growing.end(keys, hit.group, branch);
-        scratch.at(node).own.add(hit.count);
+        scratch.own(node).add(hit.count);
         if let Some(estimate) = hits.estimates.get(index) {
-            scratch.add_estimate(node, *estimate);
+            scratch.estimate(node).add(*estimate);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Path<'_> {
                     if usize::from(self.keys.depth(level)) <= repeated {
                         break;
                     }
-                    scratch.at(row).total.add(weight);
+                    scratch.total(row).add(weight);
                     row = growing.nodes[row as usize].parent;
                 }
             }

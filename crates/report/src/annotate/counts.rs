@@ -27,7 +27,7 @@ impl FrameCounts {
             };
             (0..events.len()).map(of).collect()
         };
-        let rows = found.rows().iter().enumerate();
+        let rows = found.rows().enumerate();
         FrameCounts {
             rows: rows.map(|(row, frame)| (frame.key, counts(row))).collect(),
         }
