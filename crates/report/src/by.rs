@@ -162,10 +162,15 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         .iter()
         .map(|derived| derived.evaluator(totals.get(shown..).unwrap_or_default()))
         .collect();
-    for (index, row) in grid.rows.iter().enumerate() {
-        let mut cells = Vec::with_capacity(table.columns.len());
-        let mut notes = Vec::new();
-        let measures = grid.measures(index, 0);
+    table.reserve(grid.len());
+    let (mut cells, mut notes, mut measures) = (Vec::new(), Vec::new(), Vec::new());
+    let mut names = RowNames::default();
+    for index in 0..grid.len() {
+        let row = grid.row(index);
+        cells.clear();
+        notes.clear();
+        measures.clear();
+        measures.extend(grid.measures(index, 0));
         for (place, event) in columns.iter().enumerate() {
             let context = Context {
                 first: (place > 0).then(|| measures[0]),
@@ -177,18 +182,17 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             let of_formulas = measures.get(shown..).unwrap_or_default();
             derived.push(evaluator, of_formulas, &mut cells, &mut notes);
         }
-        let above = row.parent.map(|parent| &table.rows[parent].cells);
-        firsts.push_cells(
+        firsts.find(
+            &mut names,
             &labels,
             &inputs[row.input],
             (row.level, row.key),
-            above,
-            &mut cells,
         );
-        // Rows have the ids that their places give them.
-        let parent = row.parent.map(|parent| table.rows[parent].id);
-        table.push_noted(parent, cells, notes)?;
+        // Rows have the ids that their places give them, and so many of them fit.
+        let parent = row.parent.map(|parent| parent as u32);
+        table.rows.push(parent, &cells, &names.cells, &notes)?;
     }
+    drop(grid);
     sort(
         &mut table,
         numbers,
@@ -226,17 +230,23 @@ fn is_scaled(inputs: &[Input<'_>], events: &[TableEvent]) -> bool {
 /// The sums of all top rows.
 pub(crate) fn totals(grid: &Grid, events: usize) -> Vec<Measure> {
     let mut totals = vec![Measure::default(); events];
-    for (index, _) in grid
-        .rows
-        .iter()
-        .enumerate()
-        .filter(|(_, row)| row.parent.is_none())
-    {
-        for (total, measure) in totals.iter_mut().zip(grid.measures(index, 0)) {
-            total.add(*measure);
+    for index in 0..grid.len() {
+        if grid.row(index).parent.is_none() {
+            for (total, measure) in totals.iter_mut().zip(grid.measures(index, 0)) {
+                total.add(measure);
+            }
         }
     }
     totals
+}
+
+/// The names of one row.
+#[derive(Default)]
+pub(crate) struct RowNames<'a> {
+    /// Those of its key.
+    own: Vec<Cell<'a>>,
+    /// By column; `None` where it is that of the row above.
+    pub cells: Vec<Option<Cell<'a>>>,
 }
 
 /// The columns that name rows.
@@ -288,33 +298,30 @@ impl NameColumns {
         columns
     }
 
-    /// The cells of a row on a level with a key, below a row with these cells.
-    pub(crate) fn push_cells(
+    /// Finds the names of a row on a level with a key.
+    pub(crate) fn find<'a>(
         &self,
+        names: &mut RowNames<'a>,
         labels: &Labels,
-        input: &Input<'_>,
+        input: &Input<'a>,
         (level, key): (usize, u32),
-        above: Option<&Vec<Cell>>,
-        cells: &mut Vec<Cell>,
     ) {
         let dimension = self.levels[level];
+        let RowNames { own, cells } = names;
+        own.clear();
+        cells.clear();
+        labels.push_cells(input, dimension, key, own);
         if self.levels.len() == 1 {
-            labels.push_cells(input, dimension, key, cells);
+            cells.extend(own.drain(..).map(Some));
             return;
         }
-        let first = cells.len();
-        match above {
-            Some(above) => cells.extend_from_slice(&above[self.first..self.first + self.details]),
-            None => cells.resize(first + self.details, Cell::Empty),
+        let text = labels.text(dimension, own, &self.levels[..level]);
+        cells.resize(self.details, None);
+        for (place, cell) in self.places[level].iter().zip(own.drain(..)) {
+            cells[*place] = Some(cell);
         }
-        let mut own = Vec::new();
-        labels.push_cells(input, dimension, key, &mut own);
-        for (place, cell) in self.places[level].iter().zip(own) {
-            cells[first + place] = cell;
-        }
-        cells.push(Cell::name(word(dimension)));
-        let above = &self.levels[..level];
-        cells.push(Cell::name(labels.text(input, dimension, key, above)));
+        cells.push(Some(Cell::name(word(dimension))));
+        cells.push(Some(Cell::name(text)));
     }
 }
 
@@ -386,9 +393,7 @@ pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent]) {
 
 /// Says what marks mean, where there are any.
 pub(crate) fn add_few(table: &mut Table, few: u64) {
-    let is_few = |mark: &Option<Mark>| *mark == Some(Mark::FewSamples);
-    let notes = table.rows.iter().flat_map(|row| &row.notes);
-    let count = notes.filter(|note| is_few(&note.mark)).count();
+    let count = table.rows.count_marks(&Mark::FewSamples);
     if count > 0 {
         table.facts.add(
             Severity::Info,

@@ -1,12 +1,13 @@
 //! One value of a table, kept exact until it is printed.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// One value of a table.
+/// One value of a table. Tables keep their texts themselves, so a name is borrowed where there is one already.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
+pub enum Cell<'a> {
     /// Any text: a function, a path, a command. May hold every character; renderings take care of it.
-    Name(String),
+    Name(Cow<'a, str>),
     /// An exact sum, in the column's unit (events, nanoseconds, bytes, …).
     Count(u64),
     /// A quotient of two exact sums. It is divided only when printed, and then scaled by the column's unit
@@ -37,14 +38,14 @@ pub enum Cell {
     Empty,
 }
 
-impl Cell {
+impl<'a> Cell<'a> {
     /// A name cell.
-    pub fn name(text: impl Into<String>) -> Cell {
+    pub fn name(text: impl Into<Cow<'a, str>>) -> Cell<'a> {
         Cell::Name(text.into())
     }
 
     /// A ratio cell.
-    pub fn ratio(numerator: u64, denominator: u64) -> Cell {
+    pub fn ratio(numerator: u64, denominator: u64) -> Cell<'a> {
         Cell::Ratio {
             numerator,
             denominator,
@@ -52,7 +53,7 @@ impl Cell {
     }
 
     /// A number without a known error.
-    pub fn real(value: f64) -> Cell {
+    pub fn real(value: f64) -> Cell<'a> {
         Cell::Real {
             value,
             standard_error: None,
@@ -60,7 +61,7 @@ impl Cell {
     }
 
     /// A number with its standard error.
-    pub fn estimate(value: f64, standard_error: f64) -> Cell {
+    pub fn estimate(value: f64, standard_error: f64) -> Cell<'a> {
         Cell::Real {
             value,
             standard_error: Some(standard_error),
@@ -126,7 +127,7 @@ impl Cell {
     /// A total order over all cells. Within one kind it is the natural one (ratios are compared exactly, without
     /// dividing; names by their bytes). Undefined cells come before everything else; `scale` is the column's
     /// [`crate::Unit::scale`], needed only where a column mixes ratios with other numbers.
-    pub fn compare(&self, other: &Cell, scale: f64) -> Ordering {
+    pub fn compare(&self, other: &Cell<'_>, scale: f64) -> Ordering {
         use Cell::{Address, Count, Name, Ratio};
         match (self.is_undefined(), other.is_undefined()) {
             (true, true) => return Ordering::Equal,
@@ -151,7 +152,7 @@ impl Cell {
                 self.difference().cmp(&other.difference())
             }
             _ => self.rank().cmp(&other.rank()).then_with(|| {
-                let value = |cell: &Cell| cell.value(scale).unwrap_or(0.0);
+                let value = |cell: &Cell<'_>| cell.value(scale).unwrap_or(0.0);
                 value(self).total_cmp(&value(other))
             }),
         }

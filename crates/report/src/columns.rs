@@ -175,7 +175,7 @@ impl EventColumns {
     }
 
     /// The cells of a row where nothing is known of errors.
-    pub(crate) fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell>) {
+    pub(crate) fn push_cells(&self, count: SelfAndTotal, cells: &mut Vec<Cell<'_>>) {
         let measure = Measure {
             count,
             estimate: Estimate::default(),
@@ -188,7 +188,7 @@ impl EventColumns {
         &self,
         measure: Measure,
         context: Context,
-        cells: &mut Vec<Cell>,
+        cells: &mut Vec<Cell<'_>>,
         notes: &mut Vec<CellNote>,
     ) {
         let Measure { count, estimate } = measure;

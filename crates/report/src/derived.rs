@@ -172,7 +172,7 @@ impl<'a> Derived<'a> {
         &self,
         evaluator: &mut Evaluator<'_>,
         counts: &[Measure],
-        cells: &mut Vec<Cell>,
+        cells: &mut Vec<Cell<'_>>,
         notes: &mut Vec<CellNote>,
     ) {
         for value in self.values(evaluator, counts) {
@@ -276,7 +276,11 @@ impl<'a> Derived<'a> {
 }
 
 /// A value as a cell.
-pub(crate) fn push_value(value: &metrics::Cell, cells: &mut Vec<Cell>, notes: &mut Vec<CellNote>) {
+pub(crate) fn push_value(
+    value: &metrics::Cell,
+    cells: &mut Vec<Cell<'_>>,
+    notes: &mut Vec<CellNote>,
+) {
     let (cell, standard_error, mark) = match value {
         metrics::Cell::Value {
             value,

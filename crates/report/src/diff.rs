@@ -3,7 +3,7 @@
 mod compared;
 mod test;
 
-use crate::by::{NameColumns, add_few, add_recorded_facts, facts_of};
+use crate::by::{NameColumns, RowNames, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
@@ -90,14 +90,9 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
     let totals: Vec<Vec<Measure>> = (0..slots)
         .map(|slot| {
             let mut totals = vec![Measure::default(); counted.len()];
-            for (index, _) in grid
-                .rows
-                .iter()
-                .enumerate()
-                .filter(|(_, row)| row.parent.is_none())
-            {
+            for index in (0..grid.len()).filter(|index| grid.row(*index).parent.is_none()) {
                 for (total, measure) in totals.iter_mut().zip(grid.measures(index, slot)) {
-                    total.add(*measure);
+                    total.add(measure);
                 }
             }
             totals
@@ -127,13 +122,13 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
     let tests: Vec<Vec<Vec<f64>>> = columns.iter().map(|column| column.adjust(&grid)).collect();
 
     // Parents have lower levels.
-    let mut order: Vec<usize> = (0..grid.rows.len()).collect();
+    let mut order: Vec<usize> = (0..grid.len()).collect();
     let size = |row: usize| {
         let first = columns.first();
         first.map_or((0.0, 0.0), |column| (column.largest(row), column.most(row)))
     };
     order.sort_by(|one, other| {
-        let level = |row: usize| grid.rows[row].level;
+        let level = |row: usize| grid.row(row).level;
         let (one_size, other_size) = (size(*one), size(*other));
         level(*one)
             .cmp(&level(*other))
@@ -141,18 +136,19 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
             .then(other_size.1.total_cmp(&one_size.1))
     });
     let mut table = Table::new(heads);
-    // By row of the grid: its place in the table.
-    let mut places = vec![0; grid.rows.len()];
+    // By row of the grid: its id in the table.
+    let mut ids = vec![0_u32; grid.len()];
+    let mut named = RowNames::default();
     for index in order {
-        let row = grid.rows[index];
+        let row = grid.row(index);
         let mut cells = Vec::with_capacity(table.columns.len());
         let mut notes = Vec::new();
         for (column, adjusted) in columns.iter().zip(&tests) {
             column.push_cells(index, adjusted, &mut cells, &mut notes);
         }
         let seen = |slot: usize| {
-            let measures = &grid.measures(index, slot)[..formulas];
-            measures.iter().any(|measure| measure.count.own.samples > 0)
+            let mut measures = grid.measures(index, slot).take(formulas);
+            measures.any(|measure| measure.count.own.samples > 0)
         };
         for slot in 1..slots {
             cells.push(match (seen(0), seen(slot)) {
@@ -161,12 +157,10 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
                 _ => Cell::Empty,
             });
         }
-        let above = row.parent.map(|parent| &table.rows[places[parent]].cells);
         let key = (row.level, row.key);
-        names.push_cells(&labels, &inputs[row.input], key, above, &mut cells);
-        let parent = row.parent.map(|parent| table.rows[places[parent]].id);
-        places[index] = table.rows.len();
-        table.push_noted(parent, cells, notes)?;
+        names.find(&mut named, &labels, &inputs[row.input], key);
+        let parent = row.parent.map(|parent| ids[parent]);
+        ids[index] = table.rows.push(parent, &cells, &named.cells, &notes)?;
     }
     add_facts(&mut table.facts, inputs, options, &totals);
     derived

@@ -47,27 +47,15 @@ pub enum TableError {
         /// The column's id.
         column: String,
     },
-    /// Two rows share an id.
-    #[error("two rows have the id {row}; let Table::push number the rows")]
-    DuplicateRow {
-        /// The id in question.
-        row: u32,
-    },
     /// A row's parent does not exist.
     #[error(
-        "row {row} has the parent {parent}, which is no row of the table; add the parent or drop the row"
+        "row {row} has the parent {parent}, which is no row of the table yet; push the parent first"
     )]
     RowParent {
         /// The row's id.
         row: u32,
         /// The id it names as its parent.
         parent: u32,
-    },
-    /// A row is its own ancestor.
-    #[error("row {row} is among its own ancestors; rows must form a tree")]
-    RowCycle {
-        /// One row of the cycle.
-        row: u32,
     },
     /// More rows than ids.
     #[error("a table holds at most 4294967295 rows; aggregate further, or filter")]

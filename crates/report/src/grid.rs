@@ -5,8 +5,8 @@ mod same;
 use crate::Input;
 use crate::labels::Labels;
 use dioptra_profile::{
-    Dimension, Estimate, HierarchyOptions, Profile, SelectError, SelfAndTotal, Slices, TimeSlices,
-    aggregate, hierarchy,
+    Dimension, Estimate, Hierarchy, HierarchyOptions, Profile, SelectError, SelfAndTotal, Slices,
+    TimeSlices, aggregate, hierarchy,
 };
 pub(crate) use same::Match;
 use same::Same;
@@ -90,11 +90,20 @@ impl Measure {
 
 /// Rows with their counts: each row stands behind the one above it.
 pub(crate) struct Grid {
-    pub rows: Vec<GridRow>,
-    /// By row, slot and event.
-    measures: Vec<Measure>,
+    rows: GridRows,
     slots: usize,
     events: usize,
+}
+
+enum GridRows {
+    /// Those of one profile as they were counted.
+    Counted(Box<Counted>),
+    /// Those of several.
+    Matched {
+        rows: Vec<GridRow>,
+        /// By row, slot and event.
+        measures: Vec<Measure>,
+    },
 }
 
 impl Grid {
@@ -106,166 +115,184 @@ impl Grid {
         options: &GridOptions<'_>,
     ) -> Result<Grid, SelectError> {
         let slots = if options.apart { inputs.len() } else { 1 };
-        let mut grid = Grid {
-            rows: Vec::new(),
-            measures: Vec::new(),
-            slots,
-            events: options.events.len(),
-        };
-        let mut same = (inputs.len() > 1 || options.matching == Match::Versions)
-            .then(|| Same::new(inputs, options.matching));
+        let events = options.events.len();
+        if let [input] = inputs
+            && options.matching == Match::Equal
+        {
+            let counted = Counted::new(input, 0, labels, options)?;
+            return Ok(Grid {
+                rows: GridRows::Counted(Box::new(counted)),
+                slots,
+                events,
+            });
+        }
+        let same = Same::new(inputs, options.matching);
+        let (mut rows, mut measures) = (Vec::new(), Vec::new());
         let mut known = HashMap::new();
         for (place, input) in inputs.iter().enumerate() {
             let slot = if options.apart { place } else { 0 };
-            let events: Vec<(usize, usize)> = options
-                .events
-                .iter()
-                .enumerate()
-                .filter_map(|(column, event)| Some((column, event.of[place]?)))
-                .collect();
-            let found = rows_of(input, &events, labels, options)?;
-            let mut ids = Vec::with_capacity(found.rows.len());
-            for (index, row) in found.rows.iter().enumerate() {
-                let parent = row.parent.map(|parent: usize| ids[parent]);
-                let new = GridRow {
-                    parent,
-                    level: row.level,
-                    input: place,
-                    key: row.key,
-                };
-                let id = match &mut same {
-                    None => grid.push(new),
-                    Some(same) => {
-                        let key = same.key(place, options.levels[row.level], row.key);
-                        *known
-                            .entry((parent, row.level, key))
-                            .or_insert_with(|| grid.push(new))
-                    }
-                };
+            let found = Counted::new(input, place, labels, options)?;
+            let mut ids: Vec<usize> = Vec::with_capacity(found.rows.len());
+            for index in 0..found.rows.len() {
+                let row = found.row(index);
+                let parent = row.parent.map(|parent| ids[parent]);
+                let key = same.key(place, options.levels[row.level], row.key);
+                let id = *known.entry((parent, row.level, key)).or_insert_with(|| {
+                    rows.push(GridRow {
+                        parent,
+                        input: place,
+                        ..row
+                    });
+                    measures.resize(rows.len() * slots * events, Measure::default());
+                    rows.len() - 1
+                });
                 ids.push(id);
-                for (column, measure) in found.of(index) {
-                    let at = grid.index(id, slot, column);
-                    grid.measures[at].add(measure);
-                }
+                found.each(index, |event, measure| {
+                    let at: &mut Measure = &mut measures[(id * slots + slot) * events + event];
+                    at.add(measure);
+                });
             }
         }
-        Ok(grid)
+        Ok(Grid {
+            rows: GridRows::Matched { rows, measures },
+            slots,
+            events,
+        })
     }
 
-    fn push(&mut self, row: GridRow) -> usize {
-        self.rows.push(row);
-        let length = self.rows.len() * self.slots * self.events;
-        self.measures.resize(length, Measure::default());
-        self.rows.len() - 1
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        match &self.rows {
+            GridRows::Counted(counted) => counted.rows.len(),
+            GridRows::Matched { rows, .. } => rows.len(),
+        }
     }
 
+    /// One row.
     #[inline]
-    fn index(&self, row: usize, slot: usize, event: usize) -> usize {
-        (row * self.slots + slot) * self.events + event
+    pub(crate) fn row(&self, row: usize) -> GridRow {
+        match &self.rows {
+            GridRows::Counted(counted) => counted.row(row),
+            GridRows::Matched { rows, .. } => rows[row],
+        }
     }
 
     /// What a row counts of an event; `slot` is 0 unless profiles were kept apart.
     #[inline]
     pub(crate) fn measure(&self, row: usize, slot: usize, event: usize) -> Measure {
-        self.measures[self.index(row, slot, event)]
+        match &self.rows {
+            GridRows::Counted(counted) => counted.measure(row, event),
+            GridRows::Matched { measures, .. } => {
+                measures[(row * self.slots + slot) * self.events + event]
+            }
+        }
     }
 
     /// What a row counts, by event.
-    pub(crate) fn measures(&self, row: usize, slot: usize) -> &[Measure] {
-        let first = self.index(row, slot, 0);
-        &self.measures[first..first + self.events]
+    pub(crate) fn measures(&self, row: usize, slot: usize) -> impl Iterator<Item = Measure> + '_ {
+        (0..self.events).map(move |event| self.measure(row, slot, event))
     }
 }
 
 /// The rows of one profile.
-struct Found {
-    rows: Vec<FoundRow>,
-    /// By row: which of its measures is the first, and where they end.
-    firsts: Vec<usize>,
-    /// With the column of their event.
-    measures: Vec<(usize, Measure)>,
+struct Counted {
+    rows: Hierarchy,
+    /// The profile's place.
+    input: usize,
+    /// By event of the table: which of those that were counted.
+    events: Vec<Option<usize>>,
+    /// By event that was counted: which of the table.
+    shown: Vec<usize>,
+    has_estimates: bool,
 }
 
-struct FoundRow {
-    parent: Option<usize>,
-    level: usize,
-    key: u32,
-}
+impl Counted {
+    fn new(
+        input: &Input<'_>,
+        place: usize,
+        labels: &Labels,
+        options: &GridOptions<'_>,
+    ) -> Result<Counted, SelectError> {
+        let (mut events, mut shown, mut indices) = (Vec::new(), Vec::new(), Vec::new());
+        for (column, event) in options.events.iter().enumerate() {
+            events.push(event.of[place].map(|_| indices.len()));
+            if let Some(index) = event.of[place] {
+                shown.push(column);
+                indices.push(index);
+            }
+        }
+        Ok(Counted {
+            rows: count(input, &indices, labels, options)?,
+            input: place,
+            events,
+            shown,
+            has_estimates: options.estimates,
+        })
+    }
 
-impl Found {
-    fn of(&self, row: usize) -> impl Iterator<Item = (usize, Measure)> + '_ {
-        let end = self.firsts.get(row + 1).copied();
-        let range = self.firsts[row]..end.unwrap_or(self.measures.len());
-        self.measures[range].iter().copied()
+    #[inline]
+    fn row(&self, row: usize) -> GridRow {
+        let row = self.rows.row(row);
+        GridRow {
+            parent: row.parent,
+            level: row.level,
+            input: self.input,
+            key: row.key,
+        }
+    }
+
+    #[inline]
+    fn measure(&self, row: usize, event: usize) -> Measure {
+        let Some(event) = self.events[event] else {
+            return Measure::default();
+        };
+        let count = self.rows.count(row, event);
+        let estimate = match self.has_estimates {
+            true => self.rows.estimate(row, event),
+            false => Estimate::of(count.own),
+        };
+        Measure { count, estimate }
+    }
+
+    /// Calls `visit` with each event of the table that a row counts.
+    fn each(&self, row: usize, mut visit: impl FnMut(usize, Measure)) {
+        for cell in self.rows.cells(row) {
+            let event = self.shown[cell.event as usize];
+            visit(event, self.measure(row, event));
+        }
     }
 }
 
-fn rows_of(
+/// Counts the rows of one profile.
+fn count(
     input: &Input<'_>,
-    events: &[(usize, usize)],
+    events: &[usize],
     labels: &Labels,
     options: &GridOptions<'_>,
-) -> Result<Found, SelectError> {
+) -> Result<Hierarchy, SelectError> {
     let Input { profile, names, .. } = *input;
-    let indices: Vec<usize> = events.iter().map(|(_, index)| *index).collect();
-    let mut found = Found {
-        rows: Vec::new(),
-        firsts: Vec::new(),
-        measures: Vec::new(),
-    };
     if let [dimension] = *options.levels
         && !options.estimates
         && !matches!(dimension, Dimension::Block | Dimension::Time)
+        && (options.children || dimension != Dimension::Address)
     {
         // One level costs less by itself.
-        for row in aggregate(profile, names, dimension, &indices) {
-            found.firsts.push(found.measures.len());
-            found.rows.push(FoundRow {
-                parent: None,
-                level: 0,
-                key: row.key,
-            });
-            for ((column, _), count) in events.iter().zip(row.counts) {
-                let estimate = Estimate::of(count.own);
-                found.measures.push((*column, Measure { count, estimate }));
-            }
-        }
-        return Ok(found);
+        let rows = aggregate(profile, names, dimension, events);
+        return Ok(Hierarchy::of_one_level(rows));
     }
     let block_of = |frame| input.blocks.map_or(0, |blocks| blocks.of(frame));
-    let counted = hierarchy(
+    hierarchy(
         profile,
         names,
         options.levels,
-        &indices,
+        events,
         &HierarchyOptions {
             children: options.children,
             estimates: options.estimates,
             blocks: input.blocks.is_some().then_some(&block_of),
             slices: labels.slices,
         },
-    )?;
-    for (index, row) in counted.rows().enumerate() {
-        found.firsts.push(found.measures.len());
-        found.rows.push(FoundRow {
-            parent: row.parent,
-            level: row.level,
-            key: row.key,
-        });
-        for cell in counted.cells(index) {
-            let event = cell.event as usize;
-            let estimate = match options.estimates {
-                true => cell.estimate,
-                false => Estimate::of(cell.count.own),
-            };
-            let measure = Measure {
-                count: cell.count,
-                estimate,
-            };
-            found.measures.push((events[event].0, measure));
-        }
-    }
-    Ok(found)
+    )
 }
 
 /// Slices of time that hold the samples of all profiles, each of which begins at its own first sample.

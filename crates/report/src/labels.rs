@@ -1,6 +1,8 @@
 //! What names a row: the columns and cells of each dimension, and one text for tables of several.
 
 use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit, grid};
+use std::borrow::Cow;
+
 use dioptra_profile::{Dimension, FunctionName, Names, Profile, Slices, TimeSlices, UNKNOWN};
 
 /// One profile with the names of its places.
@@ -79,7 +81,7 @@ pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
 }
 
 /// The cell that tells whether a function's row is of its code inside of others.
-pub(crate) fn inlined_cell(function: &FunctionName) -> Cell {
+pub(crate) fn inlined_cell(function: &FunctionName) -> Cell<'static> {
     if function.is_inlined {
         Cell::name("inlined")
     } else {
@@ -87,7 +89,7 @@ pub(crate) fn inlined_cell(function: &FunctionName) -> Cell {
     }
 }
 
-fn number(number: Option<u32>) -> Cell {
+fn number(number: Option<u32>) -> Cell<'static> {
     number.map_or(Cell::Empty, |id| Cell::Count(id.into()))
 }
 
@@ -130,18 +132,18 @@ impl Labels {
     }
 
     /// The cells of the row with this key, one for each of [`Labels::heads`].
-    pub(crate) fn push_cells(
+    pub(crate) fn push_cells<'a>(
         &self,
-        input: &Input<'_>,
+        input: &Input<'a>,
         dimension: Dimension,
         key: u32,
-        cells: &mut Vec<Cell>,
+        cells: &mut Vec<Cell<'a>>,
     ) {
         let Input { profile, names, .. } = *input;
         let index = key as usize;
         let tasks = profile.tasks();
         let module = |id| Cell::name(profile.modules().get(id).label.as_str());
-        let line = |id: usize, cells: &mut Vec<Cell>| match names.lines().get(id) {
+        let line = |id: usize, cells: &mut Vec<Cell<'a>>| match names.lines().get(id) {
             Some(line) => {
                 cells.push(match &line.file {
                     Some(file) => Cell::name(&**file),
@@ -234,51 +236,50 @@ impl Labels {
         }
     }
 
-    /// One text for a row below rows of the dimensions `above`, which it need not repeat.
-    pub(crate) fn text(
+    /// One text for a row with these cells, below rows of the dimensions `above`, which it need not repeat.
+    pub(crate) fn text<'a>(
         &self,
-        input: &Input<'_>,
         dimension: Dimension,
-        key: u32,
+        cells: &[Cell<'a>],
         above: &[Dimension],
-    ) -> String {
-        let mut cells = Vec::new();
-        self.push_cells(input, dimension, key, &mut cells);
-        let text = |index: usize| match cells.get(index) {
-            Some(Cell::Name(name)) => name.clone(),
-            Some(Cell::Count(count)) => count.to_string(),
-            Some(Cell::Address(address)) => format!("{address:#x}"),
-            _ => String::new(),
+    ) -> Cow<'a, str> {
+        let text = |index: usize| -> Cow<'a, str> {
+            match cells.get(index) {
+                Some(Cell::Name(name)) => name.clone(),
+                Some(Cell::Count(count)) => count.to_string().into(),
+                Some(Cell::Address(address)) => format!("{address:#x}").into(),
+                _ => "".into(),
+            }
         };
         let has = |dimension| above.contains(&dimension);
-        let with = |text: String, more: String| match more.is_empty() {
+        let with = |text: Cow<'a, str>, more: Cow<'a, str>| match more.is_empty() {
             true => text,
-            false => format!("{text} ({more})"),
+            false => format!("{text} ({more})").into(),
         };
         // What contains it, unless that stands above.
         let module = || match has(Dimension::Module) || has(Dimension::Function) {
-            true => String::new(),
+            true => "".into(),
             false => text(0),
         };
         let of_function = |index: usize| match has(Dimension::Function) {
-            true => String::new(),
+            true => "".into(),
             false => text(index),
         };
         let file_line = |file: usize| match text(file + 1) {
             line if line.is_empty() => text(file),
-            line => format!("{}:{line}", text(file)),
+            line => format!("{}:{line}", text(file)).into(),
         };
         match dimension {
             Dimension::Function => {
                 let name = text(cells.len() - 1);
                 let inlined = self.has_inlined && cells[1] != Cell::Empty;
                 let place = match has(Dimension::Module) {
-                    true => String::new(),
+                    true => "".into(),
                     false => text(0),
                 };
                 with(
                     if inlined {
-                        format!("{name} inlined")
+                        format!("{name} inlined").into()
                     } else {
                         name
                     },
@@ -287,34 +288,34 @@ impl Labels {
             }
             Dimension::Program => with(
                 text(1),
-                match text(0).as_str() {
-                    "" | "1" => String::new(),
-                    count => format!("{count} processes"),
+                match &*text(0) {
+                    "" | "1" => "".into(),
+                    count => format!("{count} processes").into(),
                 },
             ),
             Dimension::Process if !self.tasks_by_name => with(text(1), text(0)),
             Dimension::Thread if !self.tasks_by_name => with(text(2), text(1)),
             Dimension::Cpu | Dimension::Socket => match text(0) {
-                number if number.is_empty() => format!("{} {UNKNOWN}", word(dimension)),
-                number => format!("{} {number}", word(dimension)),
+                number if number.is_empty() => format!("{} {UNKNOWN}", word(dimension)).into(),
+                number => format!("{} {number}", word(dimension)).into(),
             },
             Dimension::Block => {
                 let range = match text(1) {
-                    start if start.is_empty() => "[no code]".to_owned(),
-                    start => format!("{start}..{}", text(2)),
+                    start if start.is_empty() => "[no code]".into(),
+                    start => Cow::from(format!("{start}..{}", text(2))),
                 };
                 let line = match cells.get(4) {
                     Some(Cell::Name(_)) => format!(" {}", file_line(4)),
                     _ => String::new(),
                 };
-                with(format!("{range}{line}"), of_function(3))
+                with(format!("{range}{line}").into(), of_function(3))
             }
             Dimension::Time => {
                 let seconds = |index: usize| match cells.get(index) {
                     Some(Cell::Count(time)) => format!("{:.6} s", *time as f64 / 1e9),
                     _ => "no time".to_owned(),
                 };
-                format!("{} .. {}", seconds(0), seconds(1))
+                format!("{} .. {}", seconds(0), seconds(1)).into()
             }
             Dimension::Address => with(text(1), of_function(2)),
             Dimension::Line | Dimension::OutermostLine => with(
@@ -322,7 +323,7 @@ impl Labels {
                 if text(1) == UNKNOWN {
                     module()
                 } else {
-                    String::new()
+                    "".into()
                 },
             ),
             _ => text(0),

@@ -30,15 +30,10 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
     let order = table.display_order()?;
     let tree = table.is_tree();
     let with_error: Vec<bool> = (0..table.columns.len())
-        .map(|column| {
-            table
-                .rows
-                .iter()
-                .any(|row| row.standard_error(column).is_some())
-        })
+        .map(|column| table.rows().any(|row| row.standard_error(column).is_some()))
         .collect();
     let with_note: Vec<bool> = (0..table.columns.len())
-        .map(|column| table.rows.iter().any(|row| row.mark(column).is_some()))
+        .map(|column| table.rows().any(|row| row.mark(column).is_some()))
         .collect();
     let mut out = BufWriter::new(out);
     let mut record = Record {
@@ -61,13 +56,13 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
     }
     record.end()?;
     for Place { row, .. } in order {
-        let row = &table.rows[row];
+        let row = table.row(row);
         if tree {
-            record.raw(row.id)?;
-            record.optional(row.parent)?;
+            record.raw(row.id())?;
+            record.optional(row.parent())?;
         }
-        for (index, cell) in row.cells.iter().enumerate() {
-            match cell {
+        for (index, cell) in row.cells().enumerate() {
+            match &cell {
                 Cell::Name(name) => record.text(name)?,
                 Cell::Count(count) => record.raw(count)?,
                 Cell::Address(address) => record.raw(format_args!("{address:#x}"))?,
@@ -186,7 +181,7 @@ pub fn write_json(table: &Table, out: impl Write) -> Result<(), RenderError> {
     out.write_all(b"],\n\"rows\":[")?;
     for (number, place) in order.iter().enumerate() {
         out.write_all(if number > 0 { b",\n" } else { b"\n" })?;
-        let row = &table.rows[place.row];
+        let row = table.row(place.row);
         serde_json::to_writer(&mut out, &JsonRow { table, row })?;
     }
     out.write_all(b"\n]}\n")?;
@@ -218,20 +213,21 @@ impl Serialize for JsonColumn<'_> {
 
 struct JsonRow<'a> {
     table: &'a Table,
-    row: &'a Row,
+    row: Row<'a>,
 }
 
 impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let cells = &self.row.cells;
+        let row = self.row;
+        let columns = self.table.columns.len();
         let mut object = serializer.serialize_map(None)?;
-        object.serialize_entry("id", &self.row.id)?;
-        object.serialize_entry("parent", &self.row.parent)?;
+        object.serialize_entry("id", &row.id())?;
+        object.serialize_entry("parent", &row.parent())?;
         object.serialize_entry("cells", &JsonCells(self))?;
-        if cells.iter().any(|cell| matches!(cell, Cell::Ratio { .. })) {
+        if row.cells().any(|cell| matches!(cell, Cell::Ratio { .. })) {
             object.serialize_entry(
                 "ratios",
-                &Beside(self, |row, column| match row.cells[column] {
+                &Beside(self, |row, column| match row.cell(column) {
                     Cell::Ratio {
                         numerator,
                         denominator,
@@ -240,11 +236,14 @@ impl Serialize for JsonRow<'_> {
                 }),
             )?;
         }
-        if (0..cells.len()).any(|column| self.row.standard_error(column).is_some()) {
-            object.serialize_entry("standard_errors", &Beside(self, Row::standard_error))?;
+        if (0..columns).any(|column| row.standard_error(column).is_some()) {
+            object.serialize_entry(
+                "standard_errors",
+                &Beside(self, |row, column| row.standard_error(column)),
+            )?;
         }
-        if self.row.notes.iter().any(|note| note.mark.is_some()) {
-            let mark = |row: &Row, column| row.mark(column).map(Mark::id);
+        if (0..columns).any(|column| row.mark(column).is_some()) {
+            let mark = |row: Row<'_>, column| row.mark(column).map(Mark::id);
             object.serialize_entry("notes", &Beside(self, mark))?;
         }
         object.end()
@@ -256,9 +255,9 @@ struct JsonCells<'a>(&'a JsonRow<'a>);
 impl Serialize for JsonCells<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let JsonRow { table, row } = self.0;
-        let mut list = serializer.serialize_seq(Some(row.cells.len()))?;
-        for (column, cell) in table.columns.iter().zip(&row.cells) {
-            match cell {
+        let mut list = serializer.serialize_seq(Some(table.columns.len()))?;
+        for (column, cell) in table.columns.iter().zip(row.cells()) {
+            match &cell {
                 Cell::Name(name) => list.serialize_element(name)?,
                 Cell::Count(count) => list.serialize_element(count)?,
                 Cell::Address(address) => list.serialize_element(&format!("{address:#x}"))?,
@@ -273,13 +272,13 @@ impl Serialize for JsonCells<'_> {
 }
 
 /// What some of a row's cells have besides their value, by column id.
-struct Beside<'a, T>(&'a JsonRow<'a>, fn(&Row, usize) -> Option<T>);
+struct Beside<'a, T>(&'a JsonRow<'a>, fn(Row<'_>, usize) -> Option<T>);
 
 impl<T: Serialize> Serialize for Beside<'_, T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let JsonRow { table, row } = self.0;
         let columns = table.columns.iter().enumerate();
-        let beside = columns.filter_map(|(index, column)| Some((&column.id, self.1(row, index)?)));
+        let beside = columns.filter_map(|(index, column)| Some((&column.id, self.1(*row, index)?)));
         serializer.collect_map(beside)
     }
 }

@@ -7,7 +7,7 @@ use crate::escape::push_escaped;
 use crate::{Cell, Column, Unit};
 
 /// Appends one cell as text shows it. What is undefined is `-`; an empty cell is nothing.
-pub(crate) fn push_cell(out: &mut String, cell: &Cell, column: &Column) {
+pub(crate) fn push_cell(out: &mut String, cell: &Cell<'_>, column: &Column) {
     match cell {
         Cell::Empty => {}
         Cell::Name(name) => push_escaped(out, name),
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::ColumnKind;
 
-    fn shown(cell: Cell, unit: Unit) -> String {
+    fn shown(cell: Cell<'_>, unit: Unit) -> String {
         let mut out = String::new();
         push_cell(
             &mut out,

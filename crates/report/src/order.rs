@@ -1,7 +1,5 @@
 //! The order in which rows are shown, and what a limit leaves out.
 
-use std::collections::{HashMap, HashSet};
-
 use serde_json::json;
 
 use crate::{Cell, Severity, Table, TableError, Unit};
@@ -9,10 +7,10 @@ use crate::{Cell, Severity, Table, TableError, Unit};
 /// One row's place when the table is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Index into [`Table::rows`].
-    pub(crate) row: usize,
+    /// Its id.
+    pub(crate) row: u32,
     /// How many ancestors it has.
-    pub(crate) depth: usize,
+    pub(crate) depth: u32,
 }
 
 /// What a limit on the number of top rows leaves out.
@@ -52,48 +50,26 @@ impl Table {
     /// Every row after its parent, siblings in their order, so that each row is directly followed by its subtree.
     /// Checks the whole table on the way.
     pub(crate) fn display_order(&self) -> Result<Vec<Place>, TableError> {
-        self.check_columns_and_cells()?;
-        if !self.is_tree() {
-            // Rows as pushed need no set to be known as distinct.
-            if !self.rows.windows(2).all(|pair| pair[0].id < pair[1].id) {
-                let mut ids = HashSet::with_capacity(self.rows.len());
-                if let Some(row) = self.rows.iter().find(|row| !ids.insert(row.id)) {
-                    return Err(TableError::DuplicateRow { row: row.id });
-                }
-            }
-            return Ok((0..self.rows.len())
-                .map(|row| Place { row, depth: 0 })
-                .collect());
-        }
-
-        let mut by_id = HashMap::with_capacity(self.rows.len());
-        for (index, row) in self.rows.iter().enumerate() {
-            if by_id.insert(row.id, index).is_some() {
-                return Err(TableError::DuplicateRow { row: row.id });
-            }
+        self.check()?;
+        let rows = &self.rows;
+        if !rows.is_tree() {
+            return Ok(rows.shown().map(|row| Place { row, depth: 0 }).collect());
         }
         // Children as linked lists in two flat arrays; filled backwards, so that they come out in order.
-        const NONE: usize = usize::MAX;
-        let mut first_child = vec![NONE; self.rows.len()];
-        let mut next_sibling = vec![NONE; self.rows.len()];
+        const NONE: u32 = u32::MAX;
+        let mut first_child = vec![NONE; rows.pushed()];
+        let mut next_sibling = vec![NONE; rows.pushed()];
         let mut first_root = NONE;
-        for (index, row) in self.rows.iter().enumerate().rev() {
-            let head = match row.parent {
+        for row in rows.shown().rev() {
+            let head = match rows.parent(row) {
                 None => &mut first_root,
-                Some(parent) => match by_id.get(&parent) {
-                    Some(&parent) => &mut first_child[parent],
-                    None => {
-                        return Err(TableError::RowParent {
-                            row: row.id,
-                            parent,
-                        });
-                    }
-                },
+                // It is a smaller one.
+                Some(parent) => &mut first_child[parent as usize],
             };
-            next_sibling[index] = std::mem::replace(head, index);
+            next_sibling[row as usize] = std::mem::replace(head, row);
         }
         // A stack of its own: call trees can be deeper than the thread's stack.
-        let mut order = Vec::with_capacity(self.rows.len());
+        let mut order = Vec::with_capacity(rows.len());
         let mut stack = vec![Place {
             row: first_root,
             depth: 0,
@@ -104,35 +80,15 @@ impl Table {
             }
             order.push(place);
             stack.push(Place {
-                row: next_sibling[place.row],
+                row: next_sibling[place.row as usize],
                 depth: place.depth,
             });
             stack.push(Place {
-                row: first_child[place.row],
+                row: first_child[place.row as usize],
                 depth: place.depth + 1,
             });
         }
-        if order.len() < self.rows.len() {
-            let mut reached = vec![false; self.rows.len()];
-            order.iter().for_each(|place| reached[place.row] = true);
-            return Err(TableError::RowCycle {
-                row: self.unreached_cycle(&reached, &by_id),
-            });
-        }
         Ok(order)
-    }
-
-    /// The id of a row on a cycle, given that some rows are not reached from the top.
-    fn unreached_cycle(&self, reached: &[bool], by_id: &HashMap<u32, usize>) -> u32 {
-        let mut index = reached.iter().position(|reached| !reached).unwrap_or(0);
-        // An unreached row is on a cycle or below one; so many steps up certainly end on it.
-        for _ in 0..self.rows.len() {
-            let parent = self.rows[index]
-                .parent
-                .and_then(|parent| by_id.get(&parent));
-            index = parent.copied().unwrap_or(index);
-        }
-        self.rows[index].id
     }
 
     /// What showing only the first `limit` top rows, and what is below them, leaves out; `None` if that is nothing.
@@ -170,7 +126,7 @@ impl Table {
             .enumerate()
             .filter(|(_, place)| place.depth == 0)
         {
-            match self.rows[place.row].cells[column] {
+            match self.rows.cell(place.row, column) {
                 Cell::Empty => {}
                 Cell::Ratio {
                     numerator,
@@ -203,12 +159,11 @@ impl Table {
         let Some(left_out) = self.left_out_after(&order, kept) else {
             return Ok(None);
         };
-        let mut keep = vec![false; self.rows.len()];
+        let mut keep = vec![false; self.rows.pushed()];
         order[..kept]
             .iter()
-            .for_each(|place| keep[place.row] = true);
-        let mut keep = keep.into_iter();
-        self.rows.retain(|_| keep.next().unwrap_or(false));
+            .for_each(|place| keep[place.row as usize] = true);
+        self.keep(&keep);
         let value = json!({
             "rows": left_out.rows,
             "rows_below": left_out.below,
@@ -230,25 +185,26 @@ impl Table {
         let order = self.display_order()?;
         // By depth: how many rows there were since the row above.
         let mut seen: Vec<usize> = Vec::new();
-        let mut keep = vec![false; self.rows.len()];
-        let mut dropped_at = usize::MAX;
+        let mut keep = vec![false; self.rows.pushed()];
+        let mut dropped_at = u32::MAX;
         for place in &order {
             if place.depth > dropped_at {
                 continue;
             }
-            dropped_at = usize::MAX;
-            seen.truncate(place.depth + 1);
-            seen.resize(place.depth + 1, 0);
-            seen[place.depth] += 1;
-            keep[place.row] = place.depth == 0 || seen[place.depth] <= limit;
-            if !keep[place.row] {
+            dropped_at = u32::MAX;
+            let depth = place.depth as usize;
+            seen.truncate(depth + 1);
+            seen.resize(depth + 1, 0);
+            seen[depth] += 1;
+            let keep = &mut keep[place.row as usize];
+            *keep = depth == 0 || seen[depth] <= limit;
+            if !*keep {
                 dropped_at = place.depth;
             }
         }
-        let before = self.rows.len();
-        let mut keep = keep.into_iter();
-        self.rows.retain(|_| keep.next().unwrap_or(false));
-        let left_out = before - self.rows.len();
+        let before = self.len();
+        self.keep(&keep);
+        let left_out = before - self.len();
         if left_out > 0 {
             let sentence = format!(
                 "{left_out} {} below others left out: {limit} below each are shown",
@@ -258,6 +214,15 @@ impl Table {
                 .add(Severity::Info, "rows_below_left_out", sentence, left_out);
         }
         Ok(())
+    }
+}
+
+impl Table {
+    /// Drops all other rows; those above a row that is kept must be kept too.
+    fn keep(&mut self, keep: &[bool]) {
+        let mut order = self.rows.take_order();
+        order.retain(|row| keep[*row as usize]);
+        self.rows.set_order(order);
     }
 }
 
@@ -289,12 +254,9 @@ mod tests {
         table
     }
 
-    fn order(table: &Table) -> Vec<(u32, usize)> {
+    fn order(table: &Table) -> Vec<(u32, u32)> {
         let order = table.display_order().unwrap();
-        order
-            .iter()
-            .map(|place| (table.rows[place.row].id, place.depth))
-            .collect()
+        order.iter().map(|place| (place.row, place.depth)).collect()
     }
 
     #[test]
@@ -304,30 +266,19 @@ mod tests {
             order(&table),
             [(0, 0), (1, 1), (4, 1), (5, 2), (2, 0), (3, 1)]
         );
-        table.rows.reverse();
+        let mut reversed = table.rows.take_order();
+        reversed.reverse();
+        table.rows.set_order(reversed);
         assert_eq!(
             order(&table),
             [(2, 0), (3, 1), (0, 0), (4, 1), (5, 2), (1, 1)]
         );
-    }
-
-    #[test]
-    fn wrong_trees_are_refused() {
-        let mut table = tree(&[None, Some(2), Some(1), Some(2)]);
-        assert!(matches!(
-            table.check(),
-            Err(TableError::RowCycle { row: 1 | 2 })
-        ));
-        table.rows[1].parent = Some(9);
+        // A row that is pushed then comes last, below the same rows.
+        table.push(Some(4), [Cell::ratio(1, 10)]).unwrap();
         assert_eq!(
-            table.check(),
-            Err(TableError::RowParent { row: 1, parent: 9 })
+            order(&table),
+            [(2, 0), (3, 1), (0, 0), (4, 1), (5, 2), (6, 2), (1, 1)]
         );
-        table.rows[1].id = 0;
-        assert_eq!(table.check(), Err(TableError::DuplicateRow { row: 0 }));
-        let mut flat = tree(&[None, None]);
-        flat.rows[1].id = 0;
-        assert_eq!(flat.check(), Err(TableError::DuplicateRow { row: 0 }));
     }
 
     #[test]
@@ -363,14 +314,20 @@ mod tests {
         assert_eq!(table.left_out(0).unwrap().unwrap().share, Some((3, 10)));
 
         // Parts of more than the whole, or of different wholes, cannot be added up.
-        let mut totals = table.clone();
-        totals.rows[0].cells[0] = Cell::ratio(9, 10);
-        assert_eq!(totals.left_out(1).unwrap().unwrap().share, None);
-        totals.rows[0].cells[0] = Cell::ratio(1, 11);
-        assert_eq!(
-            totals.left_out(1).unwrap().unwrap().sentence(),
-            "2 more rows (1 below them)"
-        );
+        for first in [Cell::ratio(9, 10), Cell::ratio(1, 11)] {
+            let mut totals = Table::new(table.columns.clone());
+            for row in table.rows() {
+                let cell = if row.id() == 0 {
+                    first.clone()
+                } else {
+                    row.cell(0)
+                };
+                totals.push(row.parent(), [cell]).unwrap();
+            }
+            let left = totals.left_out(1).unwrap().unwrap();
+            assert_eq!(left.share, None);
+            assert_eq!(left.sentence(), "2 more rows (1 below them)");
+        }
 
         assert_eq!(table.limit(1).unwrap(), Some(left));
         assert_eq!(order(&table), [(0, 0), (1, 1)]);

@@ -1,9 +1,9 @@
 //! The table itself: columns, rows, cells, facts.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::rows::Rows;
 use crate::{Cell, Facts, TableError};
 
 /// What a column's numbers are measured in.
@@ -87,7 +87,7 @@ impl ColumnKind {
     }
 
     /// Whether a cell may stand in a column of this kind.
-    fn fits(self, cell: &Cell) -> bool {
+    pub(crate) fn fits(self, cell: &Cell<'_>) -> bool {
         match cell {
             Cell::Empty => true,
             Cell::Name(_) => self == ColumnKind::Name,
@@ -162,17 +162,11 @@ impl Column {
     }
 }
 
-/// One row.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// Unique in its table; survives sorting and filtering.
-    pub id: u32,
-    /// The id of the row that this one belongs under, in a tree.
-    pub parent: Option<u32>,
-    /// One cell a column.
-    pub cells: Vec<Cell>,
-    /// What is known of some cells besides their values, by rising column.
-    pub notes: Vec<CellNote>,
+/// One row of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'a> {
+    rows: &'a Rows,
+    id: u32,
 }
 
 /// What is known of one cell of a row besides its value.
@@ -209,24 +203,45 @@ impl Mark {
     }
 }
 
-impl Row {
-    /// What is known of a cell besides its value.
-    pub fn note(&self, column: usize) -> Option<&CellNote> {
-        let found = self.notes.binary_search_by_key(&column, |note| note.column);
-        found.ok().map(|index| &self.notes[index])
+impl<'a> Row<'a> {
+    /// Unique in its table; survives sorting and filtering. Rows are numbered as they are pushed, from 0.
+    pub fn id(self) -> u32 {
+        self.id
+    }
+
+    /// The id of the row that this one belongs under, in a tree: always a smaller one.
+    pub fn parent(self) -> Option<u32> {
+        self.rows.parent(self.id)
+    }
+
+    /// The cell of a column.
+    ///
+    /// # Panics
+    /// If the table had fewer columns when it was made.
+    #[inline]
+    pub fn cell(self, column: usize) -> Cell<'a> {
+        self.rows.cell(self.id, column)
+    }
+
+    /// All cells, one a column.
+    pub fn cells(self) -> impl ExactSizeIterator<Item = Cell<'a>> {
+        (0..self.rows.width()).map(move |column| self.cell(column))
     }
 
     /// What to think of a cell.
-    pub fn mark(&self, column: usize) -> Option<&Mark> {
-        self.note(column)?.mark.as_ref()
+    pub fn mark(self, column: usize) -> Option<&'a Mark> {
+        self.rows.mark(self.id, column)
     }
 
-    /// The standard error of a cell, from the cell itself or its note, if it has a usable one.
-    pub fn standard_error(&self, column: usize) -> Option<f64> {
-        let noted = || self.note(column)?.standard_error;
-        let own = self.cells.get(column)?.standard_error();
-        own.or_else(noted)
-            .filter(|error| error.is_finite() && *error >= 0.0)
+    /// The standard error of a cell, from the cell itself or what was noted of it, if it has a usable one.
+    pub fn standard_error(self, column: usize) -> Option<f64> {
+        let own = self.cell(column).standard_error();
+        own.or_else(|| self.noted_error(column))
+    }
+
+    /// The standard error that was noted of a cell, if it has a usable one.
+    pub(crate) fn noted_error(self, column: usize) -> Option<f64> {
+        self.rows.noted_error(self.id, column)
     }
 }
 
@@ -241,18 +256,16 @@ pub enum Direction {
 
 /// Columns, rows and facts: what every analysis ends in and every rendering starts from.
 ///
-/// Rows may be sorted, filtered and changed freely; renderings check the whole ([`Table::check`]) before they write.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// Columns and facts may be changed freely; renderings check the whole ([`Table::check`]) before they write. Rows are pushed,
+/// sorted and limited; each takes tens of bytes, so a table may have a row for every address that was sampled.
+#[derive(Debug, Clone, Default)]
 pub struct Table {
     /// The columns, in the order in which they are shown.
     pub columns: Vec<Column>,
-    /// The rows. Rows of one parent are shown in the order in which they stand here; where the parent stands does
-    /// not matter.
-    pub rows: Vec<Row>,
     /// What the reader has to know besides the cells.
     pub facts: Facts,
-    /// One more than the largest id that [`Table::push`] gave out.
-    next_id: u32,
+    /// Rows of one parent are shown in the order in which they stand here; where the parent stands does not matter.
+    pub(crate) rows: Rows,
 }
 
 /// How CSV names the column with a row's id, in tables whose rows form a tree.
@@ -268,51 +281,65 @@ impl Table {
     /// A table without rows and facts.
     pub fn new(columns: Vec<Column>) -> Table {
         Table {
+            rows: Rows::new(columns.len()),
             columns,
-            ..Table::default()
+            facts: Facts::default(),
         }
+    }
+
+    /// Makes room for so many more rows, so that pushing them copies none.
+    pub fn reserve(&mut self, rows: usize) {
+        self.rows.reserve(rows);
     }
 
     /// Adds a row at the end, under `parent` if there is one, and gives back its id.
     ///
     /// # Errors
     /// [`TableError::TooManyRows`] when there are no more ids, [`TableError::CellCount`] if there is not one cell a
-    /// column.
-    pub fn push(&mut self, parent: Option<u32>, cells: Vec<Cell>) -> Result<u32, TableError> {
-        let id = self.next_id;
-        if cells.len() != self.columns.len() {
-            return Err(TableError::CellCount {
-                row: id,
-                cells: cells.len(),
-                columns: self.columns.len(),
-            });
-        }
-        self.next_id = id.checked_add(1).ok_or(TableError::TooManyRows)?;
-        self.rows.push(Row {
-            id,
-            parent,
-            cells,
-            notes: Vec::new(),
-        });
-        Ok(id)
+    /// column, [`TableError::RowParent`] if there is no such parent yet.
+    pub fn push<'a>(
+        &mut self,
+        parent: Option<u32>,
+        cells: impl AsRef<[Cell<'a>]>,
+    ) -> Result<u32, TableError> {
+        self.rows.push(parent, cells.as_ref(), &[], &[])
     }
 
     /// As [`Table::push`], with what is known of the cells besides their values.
     ///
     /// # Errors
     /// As [`Table::push`].
-    pub fn push_noted(
+    pub fn push_noted<'a>(
         &mut self,
         parent: Option<u32>,
-        cells: Vec<Cell>,
-        mut notes: Vec<CellNote>,
+        cells: impl AsRef<[Cell<'a>]>,
+        notes: impl AsRef<[CellNote]>,
     ) -> Result<u32, TableError> {
-        let id = self.push(parent, cells)?;
-        notes.sort_by_key(|note| note.column);
-        if let Some(row) = self.rows.last_mut() {
-            row.notes = notes;
+        self.rows.push(parent, cells.as_ref(), &[], notes.as_ref())
+    }
+
+    /// How many rows are shown.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether no row is shown.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows in their order, those of one parent as they are shown.
+    pub fn rows(&self) -> impl DoubleEndedIterator<Item = Row<'_>> + ExactSizeIterator {
+        self.rows.shown().map(|id| self.row(id))
+    }
+
+    /// The row with this id, which [`Table::push`] gave.
+    #[inline]
+    pub fn row(&self, id: u32) -> Row<'_> {
+        Row {
+            rows: &self.rows,
+            id,
         }
-        Ok(id)
     }
 
     /// The index of the column with this id.
@@ -322,7 +349,7 @@ impl Table {
 
     /// Whether any row has a parent.
     pub fn is_tree(&self) -> bool {
-        self.rows.iter().any(|row| row.parent.is_some())
+        self.rows.is_tree() && self.rows().any(|row| row.parent().is_some())
     }
 
     /// The events that the columns are about, each once, in the order of the columns.
@@ -340,68 +367,11 @@ impl Table {
         events
     }
 
-    /// Sorts the rows by one column, exactly (ratios are not divided). Rows with no value there come last either
-    /// way, and rows that are equal keep their order. In a tree, this sorts the rows of each parent.
-    ///
-    /// # Errors
-    /// [`TableError::NoColumn`] if there is no such column, [`TableError::CellCount`] if a row lacks cells.
-    pub fn sort_by(&mut self, column: usize, direction: Direction) -> Result<(), TableError> {
-        self.sort_by_all(&[(column, direction)])
-    }
-
-    /// Sorts the rows by several columns as [`Table::sort_by`] does by one: the first one decides, the others among rows
-    /// that are equal there.
-    ///
-    /// # Errors
-    /// As [`Table::sort_by`].
-    pub fn sort_by_all(&mut self, columns: &[(usize, Direction)]) -> Result<(), TableError> {
-        let mut orders = Vec::with_capacity(columns.len());
-        for (index, direction) in columns {
-            match self.columns.get(*index) {
-                Some(column) => orders.push((*index, *direction, column.unit.scale())),
-                None => {
-                    return Err(TableError::NoColumn {
-                        index: *index,
-                        columns: self.columns.len(),
-                    });
-                }
-            }
-        }
-        self.check_cell_counts()?;
-        let compare = |one: &Row, other: &Row| {
-            orders
-                .iter()
-                .map(|(column, direction, scale)| {
-                    let (one, other) = (&one.cells[*column], &other.cells[*column]);
-                    let order = one.compare(other, *scale);
-                    let reverses = *direction == Direction::Descending
-                        // Undefined cells compare as the smallest, so only ascending order has to move them.
-                        || one.is_undefined() != other.is_undefined();
-                    if reverses { order.reverse() } else { order }
-                })
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal)
-        };
-        // Rows of different parents need no order among each other.
-        self.rows.sort_by(|one, other| {
-            one.parent
-                .cmp(&other.parent)
-                .then_with(|| compare(one, other))
-        });
-        Ok(())
-    }
-
-    /// Checks that the table does not contradict itself: unique ids, one fitting cell a column in each row, parents
-    /// that exist and form trees.
+    /// Checks that the table does not contradict itself: unique ids of columns, one fitting cell a column in each row.
     ///
     /// # Errors
     /// The first contradiction found.
     pub fn check(&self) -> Result<(), TableError> {
-        self.display_order().map(drop)
-    }
-
-    /// Everything that [`Table::check`] promises, except for the rows' tree.
-    pub(crate) fn check_columns_and_cells(&self) -> Result<(), TableError> {
         let mut ids = HashSet::new();
         for column in &self.columns {
             let id = column.id.as_str();
@@ -416,18 +386,7 @@ impl Table {
             }
             self.check_column_parents(column)?;
         }
-        self.check_cell_counts()?;
-        for row in &self.rows {
-            for (column, cell) in self.columns.iter().zip(&row.cells) {
-                if !column.kind.fits(cell) {
-                    return Err(TableError::CellKind {
-                        row: row.id,
-                        column: column.id.clone(),
-                    });
-                }
-            }
-        }
-        Ok(())
+        self.rows.misfit(&self.columns).map_or(Ok(()), Err)
     }
 
     /// Follows a column's parents to the top; more steps than columns are a cycle.
@@ -443,21 +402,6 @@ impl Table {
             }
         }
         if parent.is_none() { Ok(()) } else { Err(bad()) }
-    }
-
-    fn check_cell_counts(&self) -> Result<(), TableError> {
-        match self
-            .rows
-            .iter()
-            .find(|row| row.cells.len() != self.columns.len())
-        {
-            None => Ok(()),
-            Some(row) => Err(TableError::CellCount {
-                row: row.id,
-                cells: row.cells.len(),
-                columns: self.columns.len(),
-            }),
-        }
     }
 }
 
@@ -525,12 +469,18 @@ mod tests {
                 column: "share".into()
             })
         );
-        wrong.rows[0].cells.clear();
-        assert!(matches!(wrong.check(), Err(TableError::CellCount { .. })));
+        let mut more = wrong.clone();
+        more.columns
+            .push(Column::new("more", "more", ColumnKind::Name, Unit::None));
+        assert!(matches!(more.check(), Err(TableError::CellCount { .. })));
         assert!(matches!(
-            wrong.sort_by(0, Direction::Ascending),
+            more.sort_by(0, Direction::Ascending),
             Err(TableError::CellCount { .. })
         ));
+        assert_eq!(
+            wrong.push(Some(1), vec![Cell::Empty, Cell::Empty]),
+            Err(TableError::RowParent { row: 1, parent: 1 })
+        );
         assert_eq!(
             wrong.sort_by(2, Direction::Ascending),
             Err(TableError::NoColumn {
@@ -553,7 +503,7 @@ mod tests {
                 )
                 .unwrap();
         }
-        let names = |table: &Table| -> Vec<u32> { table.rows.iter().map(|row| row.id).collect() };
+        let names = |table: &Table| -> Vec<u32> { table.rows().map(Row::id).collect() };
         table.sort_by(0, Direction::Descending).unwrap();
         assert_eq!(names(&table), [2, 0, 3, 1]);
         table.sort_by(0, Direction::Ascending).unwrap();

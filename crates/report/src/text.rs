@@ -40,7 +40,7 @@ const GAP: &str = "  ";
 const WIDEST_NAMES: usize = 48;
 /// How many levels of a tree are indented. Deeper rows say their level instead, since otherwise a recursion some
 /// thousand calls deep would be written as some million spaces.
-const DEEPEST_INDENT: usize = 32;
+const DEEPEST_INDENT: u32 = 32;
 
 /// Writes `table` as text: facts and events as lines that start with `# `, a heading, one line a row. Numbers are
 /// right-aligned, names left-aligned; a value that rests on few samples ends in `?`, one that lacks parts in `+`, and where
@@ -148,8 +148,8 @@ impl<'a> Layout<'a> {
             if !layout.right[column] && !stays_left {
                 let mut cells = order
                     .iter()
-                    .map(|place| &table.rows[place.row].cells[layout.shown[column]]);
-                let numbers = |cell: &Cell| matches!(cell, Cell::Count(_) | Cell::Empty);
+                    .map(|place| table.row(place.row).cell(layout.shown[column]));
+                let numbers = |cell: Cell<'_>| matches!(cell, Cell::Count(_) | Cell::Empty);
                 layout.right[column] = !order.is_empty() && cells.all(numbers);
             }
         }
@@ -259,21 +259,20 @@ impl<'a> Layout<'a> {
             }
         }
         let index = self.shown[column];
-        let (row, column) = (&self.table.rows[place.row], &self.table.columns[index]);
+        let (row, column) = (self.table.row(place.row), &self.table.columns[index]);
         if let Some(Mark::Missing(inputs)) = row.mark(index) {
             push_missing(out, inputs);
             return;
         }
-        push_cell(out, &row.cells[index], column);
-        let Some(note) = row.note(index) else {
-            return;
-        };
-        if let Some(error) = row.standard_error(index).filter(|_| {
-            self.errors && !row.cells[index].is_undefined() && note.standard_error.is_some()
-        }) {
+        let cell = row.cell(index);
+        push_cell(out, &cell, column);
+        if let Some(error) = row
+            .noted_error(index)
+            .filter(|_| self.errors && !cell.is_undefined())
+        {
             push_error(out, error, column);
         }
-        match note.mark {
+        match row.mark(index) {
             Some(Mark::FewSamples) => out.push('?'),
             Some(Mark::Partial) => out.push('+'),
             _ => {}

@@ -248,7 +248,7 @@ proptest! {
         ]);
         for (name, count, numerator, denominator, value, standard_error) in rows.clone() {
             let cells = vec![
-                Cell::Name(name),
+                Cell::name(name),
                 Cell::Count(count),
                 Cell::ratio(numerator, denominator),
                 Cell::Real { value, standard_error },

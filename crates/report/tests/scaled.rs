@@ -47,17 +47,17 @@ fn input<'a>(profile: &'a Profile, names: &'a Names, label: &'a str) -> Input<'a
     }
 }
 
-fn cell<'a>(table: &'a Table, row: &'a Row, id: &str) -> &'a Cell {
-    &row.cells[table.column_index(id).unwrap_or_else(|| panic!("no {id}"))]
+fn cell<'a>(table: &Table, row: Row<'a>, id: &str) -> Cell<'a> {
+    row.cell(table.column_index(id).unwrap_or_else(|| panic!("no {id}")))
 }
 
-fn error(table: &Table, row: &Row, id: &str) -> f64 {
+fn error(table: &Table, row: Row<'_>, id: &str) -> f64 {
     row.standard_error(table.column_index(id).unwrap()).unwrap()
 }
 
-fn named<'a>(table: &'a Table, column: &str, name: &str) -> &'a Row {
-    let rows = table.rows.iter();
-    let mut found = rows.filter(|row| *cell(table, row, column) == Cell::name(name));
+fn named<'a>(table: &'a Table, column: &str, name: &str) -> Row<'a> {
+    let rows = table.rows();
+    let mut found = rows.filter(|row| cell(table, *row, column) == Cell::name(name));
     let row = found.next().unwrap_or_else(|| panic!("no row {name}"));
     assert!(found.next().is_none(), "one row {name}");
     row
@@ -100,18 +100,18 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     let table = report(&inputs, &options).unwrap();
     table.check().unwrap();
     let row = named(&table, "module", "a");
-    assert_eq!(*cell(&table, row, "weight"), Cell::Count(40));
-    assert_eq!(*cell(&table, row, "self_percent"), Cell::ratio(40, 50));
-    assert_eq!(*cell(&table, row, "scaled"), Cell::real(10.0 + 60.0));
+    assert_eq!(cell(&table, row, "weight"), Cell::Count(40));
+    assert_eq!(cell(&table, row, "self_percent"), Cell::ratio(40, 50));
+    assert_eq!(cell(&table, row, "scaled"), Cell::real(10.0 + 60.0));
     assert_eq!(error(&table, row, "scaled"), (100.0_f64 + 3600.0).sqrt());
-    let Cell::Real { value, .. } = *cell(&table, row, "scaled_percent") else {
+    let Cell::Real { value, .. } = cell(&table, row, "scaled_percent") else {
         panic!("a share");
     };
     assert!((value - 100.0 * 70.0 / 110.0).abs() < 1e-9, "{value}");
     // The other event's counter ran all the time.
     assert_eq!(table.column_index("scaled_2"), None);
     // Formulas take what counts stand for, with the errors of both.
-    assert_eq!(*cell(&table, row, "ipc"), Cell::real(100.0 / 70.0));
+    assert_eq!(cell(&table, row, "ipc"), Cell::real(100.0 / 70.0));
     let expected = 100.0 / 70.0 * (1.0 + 3700.0 / 4900.0_f64).sqrt();
     assert!((error(&table, row, "ipc") - expected).abs() < 1e-9);
     let fact = table.facts.get("scaled").unwrap();
@@ -182,21 +182,17 @@ fn sums_match_equal_modules_and_differences_match_versions() {
     let table = report(&inputs, &options).unwrap();
     table.check().unwrap();
     let mut modules: Vec<u64> = table
-        .rows
-        .iter()
-        .filter(|row| *cell(&table, row, "level") == Cell::name("module"))
+        .rows()
+        .filter(|row| cell(&table, *row, "level") == Cell::name("module"))
         .map(|row| match cell(&table, row, "weight") {
-            Cell::Count(weight) => *weight,
+            Cell::Count(weight) => weight,
             other => panic!("{other:?}"),
         })
         .collect();
     // Process 9 with its build and the library, process 5 with the tool of both paths and the library.
     modules.sort_unstable();
     assert_eq!(modules, [7, 17, 29, 100]);
-    assert_eq!(
-        table.rows.iter().filter(|row| row.parent.is_none()).count(),
-        2
-    );
+    assert_eq!(table.rows().filter(|row| row.parent().is_none()).count(), 2);
 
     // Versions of one program are compared, whatever their process is.
     let options = DiffOptions {
@@ -210,23 +206,23 @@ fn sums_match_equal_modules_and_differences_match_versions() {
     };
     let table = diff(&inputs, &options).unwrap();
     table.check().unwrap();
-    assert_eq!(table.rows.len(), 3, "{table:?}");
+    assert_eq!(table.len(), 3, "{table:?}");
     let difference = |minuend, subtrahend| Cell::Difference {
         minuend,
         subtrahend,
     };
-    let top = table.rows.iter().find(|row| row.parent.is_none()).unwrap();
-    assert_eq!(*cell(&table, top, "b_delta"), difference(9, 27));
-    assert_eq!(*cell(&table, top, "c_delta"), difference(117, 27));
+    let top = table.rows().find(|row| row.parent().is_none()).unwrap();
+    assert_eq!(cell(&table, top, "b_delta"), difference(9, 27));
+    assert_eq!(cell(&table, top, "c_delta"), difference(117, 27));
     let tool = named(&table, "name", "tool");
-    assert_eq!(*cell(&table, tool, "c_delta"), difference(100, 20));
+    assert_eq!(cell(&table, tool, "c_delta"), difference(100, 20));
     assert_eq!(
         error(&table, tool, "c_delta"),
         (100.0_f64 + 100.0 + 10_000.0).sqrt()
     );
     let library = named(&table, "name", "shared");
-    assert_eq!(*cell(&table, library, "b_delta"), difference(0, 7));
-    assert_eq!(*cell(&table, library, "b_status"), Cell::name("gone"));
+    assert_eq!(cell(&table, library, "b_delta"), difference(0, 7));
+    assert_eq!(cell(&table, library, "b_status"), Cell::name("gone"));
 }
 
 #[test]
@@ -269,20 +265,19 @@ proptest! {
             let options = ReportOptions { by: &BY_ALL, events, ..ReportOptions::default() };
             report(inputs, &options).unwrap()
         };
-        let weight = |table: &Table, row: &Row| match cell(table, row, "weight") {
-            Cell::Count(weight) => *weight,
+        let weight = |table: &Table, row: Row<'_>| match cell(table, row, "weight") {
+            Cell::Count(weight) => weight,
             other => panic!("{other:?}"),
         };
         let total = |table: &Table| -> u64 {
-            let top = table.rows.iter().filter(|row| row.parent.is_none());
+            let top = table.rows().filter(|row| row.parent().is_none());
             top.map(|row| weight(table, row)).sum()
         };
         let whole = of_table(&inputs, &events);
-        for row in &whole.rows {
+        for row in whole.rows() {
             let below: Vec<u64> = whole
-                .rows
-                .iter()
-                .filter(|other| other.parent == Some(row.id))
+                .rows()
+                .filter(|other| other.parent() == Some(row.id()))
                 .map(|other| weight(&whole, other))
                 .collect();
             prop_assert!(below.is_empty() || below.iter().sum::<u64>() == weight(&whole, row));
@@ -302,10 +297,10 @@ proptest! {
         let table = diff(&inputs, &options).unwrap();
         table.check().unwrap();
         for (slot, letter) in (1..parts.len()).zip(["b", "c"]) {
-            let deltas = table.rows.iter().filter(|row| row.parent.is_none()).map(|row| {
+            let deltas = table.rows().filter(|row| row.parent().is_none()).map(|row| {
                 match cell(&table, row, &format!("{letter}_delta")) {
                     Cell::Difference { minuend, subtrahend } => {
-                        i128::from(*minuend) - i128::from(*subtrahend)
+                        i128::from(minuend) - i128::from(subtrahend)
                     }
                     other => panic!("{other:?}"),
                 }

@@ -6,6 +6,11 @@ use crate::spread::Estimate;
 
 /// Puts nodes in the order of rows, with the cells of all columns. Every node below node 0 counts something.
 pub(super) fn build(nodes: Vec<Node>, columns: Vec<Column>) -> Hierarchy {
+    build_with_places(nodes, columns).0
+}
+
+/// As [`build`], and by node one more than its row; 0 of node 0, which is above all.
+pub(super) fn build_with_places(nodes: Vec<Node>, columns: Vec<Column>) -> (Hierarchy, Vec<u32>) {
     let length = nodes.len().saturating_sub(1);
     let mut hierarchy = Hierarchy {
         above: Vec::with_capacity(length),
@@ -13,7 +18,6 @@ pub(super) fn build(nodes: Vec<Node>, columns: Vec<Column>) -> Hierarchy {
         levels: Vec::with_capacity(length),
         ..Hierarchy::default()
     };
-    // By node: one more than its row; 0 of node 0, which is above all.
     let mut row_of = vec![0_u32; nodes.len()];
     let below = Below::new(&nodes);
     let mut waiting: Vec<u32> = below.of(0).iter().rev().copied().collect();
@@ -36,7 +40,7 @@ pub(super) fn build(nodes: Vec<Node>, columns: Vec<Column>) -> Hierarchy {
         Ok(column) => sparse(&mut hierarchy, column.into(), &row_of),
         Err(columns) => sparse(&mut hierarchy, columns, &row_of),
     }
-    hierarchy
+    (hierarchy, row_of)
 }
 
 /// The values of all nodes in the order of their rows.

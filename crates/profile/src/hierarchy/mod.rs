@@ -2,6 +2,7 @@
 
 mod build;
 mod keys;
+mod leaves;
 mod rows;
 mod slices;
 pub(crate) mod totals;
@@ -63,6 +64,12 @@ pub fn hierarchy(
     let has_stacks = profile.options().call_chains;
     let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
     let order = (totals && has_stacks).then(|| profile.stack_order());
+    if levels.len() > 1 && levels.ends_with(&[Dimension::Address]) && !totals && !keys.of_time() {
+        return Ok(match options.estimates {
+            true => leaves::count::<Estimate>(profile, events, keys, growing, options),
+            false => leaves::count::<()>(profile, events, keys, growing, options),
+        });
+    }
     let mut columns = Vec::new();
     for index in events {
         let mut scratch = Scratch::default();
@@ -113,6 +120,7 @@ struct Growing {
     /// The keys of a group that do not depend on the place, and the slice of time.
     groups: Vec<Group>,
     group_ids: HashMap<Group, u32, FxBuildHasher>,
+    last_group: (Option<Group>, u32),
 }
 
 /// Samples with the same keys on all levels that do not depend on their places.
@@ -138,15 +146,22 @@ impl Growing {
             last: ((u32::MAX, u32::MAX), 0),
             groups: Vec::new(),
             group_ids: HashMap::default(),
+            last_group: (None, 0),
         }
     }
 
     fn group(&mut self, group: Group) -> u32 {
-        *self.group_ids.entry(group).or_insert_with(|| {
+        // Mostly one slice of time, and the part asked for before.
+        if self.last_group.0 == Some(group) {
+            return self.last_group.1;
+        }
+        let id = *self.group_ids.entry(group).or_insert_with(|| {
             self.groups.push(group);
             // No more groups than samples.
             u32::try_from(self.groups.len() - 1).unwrap_or(u32::MAX)
-        })
+        });
+        self.last_group = (Some(group), id);
+        id
     }
 
     fn child(&mut self, parent: u32, key: u32) -> u32 {
@@ -173,6 +188,16 @@ impl Growing {
 
     /// The row on the last level of a group's samples on a branch of places.
     fn end(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
+        let node = self.prefix(keys, group, branch);
+        match self.ends_in_place {
+            true => self.child(node, keys.branches[branch as usize].key),
+            false => node,
+        }
+    }
+
+    /// The row on the last level but, if that is one of places, the row above it; of a group's samples on a branch of
+    /// places.
+    fn prefix(&mut self, keys: &Keys, group: u32, branch: u32) -> u32 {
         let (start, levels) = match self.ends_in_place {
             true => (keys.branches[branch as usize].parent, self.levels - 1),
             false => (branch, self.levels),
@@ -193,10 +218,7 @@ impl Growing {
             };
             self.last = (wanted, node);
         }
-        match self.ends_in_place {
-            true => self.child(self.last.1, keys.branches[branch as usize].key),
-            false => self.last.1,
-        }
+        self.last.1
     }
 
     /// Drops what only growing needs.

@@ -1,7 +1,7 @@
 //! What a hierarchy is once it is made: rows and their cells, column by column, since there may be a row for each
 //! address that was sampled.
 
-use crate::aggregate::SelfAndTotal;
+use crate::aggregate::{AggregateRow, SelfAndTotal};
 use crate::counts::Count;
 use crate::spread::Estimate;
 use std::ops::Range;
@@ -51,6 +51,28 @@ pub struct HierarchyCell {
 }
 
 impl Hierarchy {
+    /// The rows of [`crate::aggregate()`].
+    pub fn of_one_level(rows: Vec<AggregateRow>) -> Hierarchy {
+        let mut hierarchy = Hierarchy {
+            above: vec![0; rows.len()],
+            levels: vec![0; rows.len()],
+            firsts: vec![0],
+            ..Hierarchy::default()
+        };
+        for row in rows {
+            hierarchy.keys.push(row.key);
+            for (event, count) in (0..).zip(row.counts) {
+                if !(count.own.is_zero() && count.total.is_zero()) {
+                    hierarchy.events.push(event);
+                    hierarchy.own.push(count.own);
+                    hierarchy.totals.push(count.total);
+                }
+            }
+            hierarchy.firsts.push(hierarchy.own.len());
+        }
+        hierarchy
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.keys.len()

@@ -89,7 +89,7 @@ pub(super) struct Compared {
     /// By row and profile but the first.
     tested: Vec<Tested>,
     /// Likewise: the differences and their standard errors.
-    deltas: Vec<Cell>,
+    deltas: Vec<Cell<'static>>,
     errors: Vec<f64>,
     is_event: bool,
     /// Whether weights and normalized values are different columns.
@@ -100,9 +100,9 @@ pub(super) struct Compared {
 #[derive(Clone)]
 struct SlotCell {
     /// The share of an event, else empty.
-    percent: Cell,
-    samples: Cell,
-    weight: Cell,
+    percent: Cell<'static>,
+    samples: Cell<'static>,
+    weight: Cell<'static>,
     /// What is compared.
     value: f64,
     error: f64,
@@ -173,7 +173,7 @@ impl Compared {
             normalized,
             ..Compared::default()
         };
-        for row in 0..grid.rows.len() {
+        for row in 0..grid.len() {
             let mut values: Vec<SlotValue> = Vec::with_capacity(inputs.len());
             for (slot, scale) in scales.iter().enumerate() {
                 let measure = grid.measure(row, slot, place);
@@ -194,7 +194,7 @@ impl Compared {
                         _ => 0.0,
                     },
                 };
-                let cell = |cell: Cell| if value.known { cell } else { Cell::Empty };
+                let cell = |cell: Cell<'static>| if value.known { cell } else { Cell::Empty };
                 compared.cells.push(SlotCell {
                     percent: cell(Cell::ratio(own.weight, total.count.own.weight)),
                     samples: cell(Cell::Count(own.samples)),
@@ -260,9 +260,10 @@ impl Compared {
             .iter()
             .map(|totals| derived.evaluator(&of_formulas(totals)))
             .collect();
-        for row in 0..grid.rows.len() {
+        for row in 0..grid.len() {
             for (slot, evaluator) in evaluators.iter_mut().enumerate() {
-                let values = derived.values(evaluator, &of_formulas(grid.measures(row, slot)));
+                let measures: Vec<Measure> = grid.measures(row, slot).skip(first).collect();
+                let values = derived.values(evaluator, &measures);
                 for (column, value) in columns.iter_mut().zip(values) {
                     let (value, error, mark) = match value {
                         metrics::Cell::Value {
@@ -386,13 +387,16 @@ impl Compared {
     /// are judged together.
     pub(super) fn adjust(&self, grid: &Grid) -> Vec<Vec<f64>> {
         let others = self.slots - 1;
-        let levels = grid.rows.iter().map(|row| row.level + 1).max().unwrap_or(0);
+        let levels = (0..grid.len())
+            .map(|row| grid.row(row).level + 1)
+            .max()
+            .unwrap_or(0);
         (0..others)
             .map(|other| {
-                let mut all = vec![f64::NAN; grid.rows.len()];
+                let mut all = vec![f64::NAN; grid.len()];
                 for level in 0..levels {
-                    let rows: Vec<usize> = (0..grid.rows.len())
-                        .filter(|row| grid.rows[*row].level == level)
+                    let rows: Vec<usize> = (0..grid.len())
+                        .filter(|row| grid.row(*row).level == level)
                         .collect();
                     let z = rows.iter().map(|row| self.tested[row * others + other].z);
                     let of_level = adjusted(&z.map(two_sided).collect::<Vec<_>>());
@@ -409,7 +413,7 @@ impl Compared {
     pub(super) fn largest(&self, row: usize) -> f64 {
         let others = self.slots - 1;
         let deltas = &self.deltas[row * others..(row + 1) * others];
-        let size = |cell: &Cell| cell.value(1.0).map_or(0.0, f64::abs);
+        let size = |cell: &Cell<'_>| cell.value(1.0).map_or(0.0, f64::abs);
         deltas.iter().map(size).fold(0.0, f64::max)
     }
 
@@ -423,7 +427,7 @@ impl Compared {
         &self,
         row: usize,
         adjusted: &[Vec<f64>],
-        cells: &mut Vec<Cell>,
+        cells: &mut Vec<Cell<'_>>,
         notes: &mut Vec<CellNote>,
     ) {
         let own = &self.cells[row * self.slots..(row + 1) * self.slots];

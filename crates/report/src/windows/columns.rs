@@ -251,10 +251,7 @@ fn push_sampled(
 
 /// Says what marks mean, where there are any.
 pub(super) fn tell_few(table: &mut Table) {
-    let notes = table.rows.iter().flat_map(|row| &row.notes);
-    let few = notes
-        .filter(|note| note.mark == Some(Mark::FewSamples))
-        .count();
+    let few = table.rows.count_marks(&Mark::FewSamples);
     if few > 0 {
         table.facts.add(
             Severity::Info,

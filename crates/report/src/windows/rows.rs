@@ -97,7 +97,13 @@ impl Rows {
         heads
     }
 
-    pub fn push_names(&self, input: &Input<'_>, labels: &Labels, key: u32, cells: &mut Vec<Cell>) {
+    pub fn push_names<'a>(
+        &self,
+        input: &Input<'a>,
+        labels: &Labels,
+        key: u32,
+        cells: &mut Vec<Cell<'a>>,
+    ) {
         let Some(paths) = self.paths.as_ref().filter(|_| self.by == WindowRows::Path) else {
             labels.push_cells(input, self.by.dimension(), key, cells);
             return;

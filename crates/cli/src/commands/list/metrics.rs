@@ -48,7 +48,7 @@ pub fn run(arguments: &Metrics) -> anyhow::Result<ExitCode> {
         list.add(set)?;
     }
     let mut table = list.finish();
-    if table.rows.is_empty() {
+    if table.is_empty() {
         bail!(
             "no metric has `{}` in its name, group or description; try `dioptra list metrics`",
             arguments.filter.as_deref().unwrap_or_default()
