@@ -272,7 +272,9 @@ impl<'a> Plan<'a> {
             functions,
         };
         let ordinary = actions.first().map(Action::decode);
+        // Each counter belongs to an action, so that a damaged plan cannot ask for more of them than it has words.
         let sound = ordinary == Some(Action::ORDINARY)
+            && header.samplers.max(header.tails) < header.actions
             && actions.iter().map(Action::decode).all(|action| {
                 let sampling = action.sampling;
                 (sampling.kind == SampleKind::All || sampling.slot < header.samplers)

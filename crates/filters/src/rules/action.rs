@@ -284,7 +284,7 @@ fn is_module(source: Source<'_>, word: Part<'_>) -> Result<bool, SyntaxError> {
         let remedy = format!("actions are {}", ACTIONS.join(", "));
         return Err(source.error(word.place(), problem, remedy));
     }
-    if looks_like_a_module(word.text) {
+    if looks_like_a_module(word.text) && !is_of_arguments(word.text) {
         return Ok(true);
     }
     let mistyped = word.text.contains(':')

@@ -125,7 +125,8 @@ impl Rules {
             option: option.letter(),
             text,
         };
-        let before = self.clone_lengths();
+        let (rules, locations) = (self.rules.len(), self.locations.len());
+        let limits = (self.depth, self.time, self.size);
         let result = Part { text, start: 0 }
             .split(&[';'])
             .map(Part::trim)
@@ -133,14 +134,11 @@ impl Rules {
             .filter(|part| !part.text.is_empty() || text.trim().is_empty())
             .try_for_each(|part| self.add_one(option, source, part));
         if result.is_err() {
-            self.rules.truncate(before.0);
-            self.locations.truncate(before.1);
+            self.rules.truncate(rules);
+            self.locations.truncate(locations);
+            (self.depth, self.time, self.size) = limits;
         }
         result
-    }
-
-    fn clone_lengths(&self) -> (usize, usize) {
-        (self.rules.len(), self.locations.len())
     }
 
     fn add_one(

@@ -243,7 +243,7 @@ impl World<'_> {
         match sample {
             Sample::Every(interval) => {
                 counter.seen += 1;
-                let hit = counter.seen % interval == 0;
+                let hit = counter.seen.is_multiple_of(interval);
                 counter.shown += u64::from(hit);
                 hit.then_some(interval)
             }
