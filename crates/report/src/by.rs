@@ -5,6 +5,7 @@ use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
+use crate::windows::events_of_windows;
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
     Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
@@ -354,6 +355,7 @@ pub(crate) fn facts_of(
     let indices: Vec<usize> = events.iter().filter_map(|event| event.of[place]).collect();
     let mut facts = facts_of_shares(input.profile, input.names, &indices, of_all);
     multiplex_facts(&mut facts, input.profile, &indices);
+    events_of_windows(&mut facts, input.profile, &indices);
     if let Some(blocks) = input.blocks {
         block_facts(&mut facts, input.profile, blocks);
     }

@@ -1,7 +1,7 @@
 //! What changed between profiles: the first one is compared with each of the others.
 
 mod compared;
-mod test;
+pub(crate) mod test;
 
 use crate::by::{NameColumns, RowNames, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
@@ -47,7 +47,7 @@ pub struct DiffOptions<'a> {
 }
 
 /// The name of a profile among those compared.
-fn letter(place: usize) -> String {
+pub(crate) fn letter(place: usize) -> String {
     let last = u8::try_from(place % 26).unwrap_or(0);
     let letter = char::from(b'a' + last);
     match place / 26 {

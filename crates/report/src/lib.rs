@@ -57,4 +57,7 @@ pub use shapes::Shapes;
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
 pub use tree::{TreeOptions, tree};
-pub use windows::{WindowOptions, WindowRows, window_metrics};
+pub use windows::{
+    WindowOptions, WindowRows, add_window_differences, add_window_metrics, has_recorded_windows,
+    window_metrics,
+};

@@ -1,11 +1,14 @@
 //! `dioptra diff`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted};
+use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
 use super::report::sort;
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, Slices};
-use dioptra_report::{DiffOptions, Format, Input, Normalize, TableEvent, TextOptions, diff};
+use dioptra_report::{
+    DiffOptions, Format, Input, Normalize, TableEvent, TextOptions, WindowOptions,
+    add_window_differences, diff, has_recorded_windows,
+};
 use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -70,6 +73,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         errors: true,
         times: by_time,
         shapes: true,
+        windows: match arguments.by == [By::Function]
+            && !arguments.inline
+            && !arguments.derived.is_empty()
+        {
+            true => WantedWindows::Recorded,
+            false => WantedWindows::None,
+        },
         ..Wanted::default()
     };
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
@@ -83,6 +93,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         event => Normalize::Event(arguments.event(event, &mut events, &loaded)?),
     };
     let metrics = arguments.derived.choose(&loaded, arguments.few)?;
+    let columns = metrics.columns();
+    let of_windows = loaded
+        .iter()
+        .all(|loaded| has_recorded_windows(&loaded.profile));
     let mut table = diff(
         &inputs,
         &DiffOptions {
@@ -91,10 +105,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             shown,
             normalize,
             few: arguments.few,
-            metrics: &metrics.columns(),
+            metrics: if of_windows { &[] } else { &columns },
             slices: Slices::Number(arguments.slices),
         },
     )?;
+    if of_windows {
+        let options = WindowOptions {
+            metrics: &columns,
+            closure: arguments.selection.is_everything(),
+            for_people: false,
+            ..WindowOptions::default()
+        };
+        add_window_differences(&mut table, &inputs, &options)?;
+    }
     if let Some(column) = &arguments.sort {
         sort(&mut table, column)?;
     }

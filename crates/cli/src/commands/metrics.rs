@@ -1,7 +1,7 @@
 //! `dioptra metrics`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted};
+use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
 use super::report::sort;
 use anyhow::Context;
 use clap::ValueEnum;
@@ -99,7 +99,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let wanted = Wanted {
         by,
         call_chains: arguments.by == MetricRows::Path,
-        windows: true,
+        windows: WantedWindows::All,
         ..Wanted::default()
     };
     let path = std::slice::from_ref(&arguments.input);
@@ -113,6 +113,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         &WindowOptions {
             by: rows,
             metrics: &metrics,
+            tell_missing: !arguments.set.is_empty(),
             ranking: arguments.selection.chosen_event(only)?,
             least_share: arguments.min_share / 100.0,
             least_trust: match arguments.trust {

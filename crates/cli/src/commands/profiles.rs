@@ -138,6 +138,18 @@ impl From<Shape> for Format {
     }
 }
 
+/// Which windows a command wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WantedWindows {
+    /// None.
+    #[default]
+    None,
+    /// Those of profiles that were recorded for windows.
+    Recorded,
+    /// All that samples of groups bound.
+    All,
+}
+
 /// What a command wants of its profiles.
 #[derive(Clone, Default)]
 pub struct Wanted {
@@ -154,7 +166,7 @@ pub struct Wanted {
     /// The code of functions without names.
     pub shapes: bool,
     /// Windows between samples that read groups of counters, and the call chains of these samples.
-    pub windows: bool,
+    pub windows: WantedWindows,
 }
 
 /// A profile with the names of its places.
@@ -224,18 +236,22 @@ impl Selection {
         if by_time {
             check_times(&data)?;
         }
+        let windows = match wanted.windows {
+            WantedWindows::None => false,
+            WantedWindows::Recorded => data.features().windows.is_some(),
+            WantedWindows::All => true,
+        };
         let mut profile = Profile::load_with(
             &data,
             &LoadPlan {
                 options: LoadOptions {
-                    call_chains: wanted.call_chains
-                        || (wanted.windows && groups_have_chains(&data)),
+                    call_chains: wanted.call_chains || (windows && groups_have_chains(&data)),
                     threads: wanted.by.iter().any(|by| by.is_of_task()),
                 },
                 cpus: by_cpu,
                 log: by_time,
                 errors: wanted.errors,
-                windows: wanted.windows,
+                windows,
                 filter: SampleFilter {
                     comms: self.comm.clone(),
                     tids: self.tid.clone(),

@@ -1,13 +1,14 @@
 //! `dioptra report`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted};
+use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
     ColumnKind, Direction, Format, Input, PercentOf, ReportOptions, ShownNumbers, Table,
-    TextOptions, TreeOptions, report, tree,
+    TextOptions, TreeOptions, WindowOptions, add_window_metrics, has_recorded_windows, report,
+    tree,
 };
 use std::io;
 use std::num::NonZeroU32;
@@ -158,6 +159,10 @@ impl Options {
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
             errors: self.errors || self.format == Shape::Json || !self.derived.is_empty(),
+            windows: match self.by == [By::Function] && !self.inline && !self.derived.is_empty() {
+                true => WantedWindows::Recorded,
+                false => WantedWindows::None,
+            },
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
@@ -217,7 +222,9 @@ impl Options {
         let shown = |number| self.columns.contains(&number);
         let events = self.selection.events(loaded)?;
         let metrics = self.derived.choose(loaded, self.few)?;
-        Ok(report(
+        let columns = metrics.columns();
+        let of_windows = matches!(loaded, [only] if has_recorded_windows(&only.profile));
+        let mut table = report(
             &inputs,
             &ReportOptions {
                 by: &by,
@@ -232,10 +239,20 @@ impl Options {
                 percent_of: self.percent.into(),
                 errors: self.errors || self.format == Shape::Json,
                 few: self.few,
-                metrics: &metrics.columns(),
+                metrics: if of_windows { &[] } else { &columns },
                 slices: Slices::Number(self.slices),
             },
-        )?)
+        )?;
+        if of_windows {
+            let options = WindowOptions {
+                metrics: &columns,
+                closure: self.selection.is_everything(),
+                for_people: false,
+                ..WindowOptions::default()
+            };
+            add_window_metrics(&mut table, &inputs[0], &options)?;
+        }
+        Ok(table)
     }
 
     fn tree(&self, direction: Tree, loaded: &[Loaded]) -> anyhow::Result<Table> {

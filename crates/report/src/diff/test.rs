@@ -32,7 +32,7 @@ fn erfc(x: f64) -> f64 {
 
 /// Each probability, adjusted for how many there are: of those up to one of these, no larger a part is expected to be
 /// there by chance (the procedure of Benjamini and Hochberg). What is no number stays and does not count.
-pub(super) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
+pub(crate) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len())
         .filter(|index| !probabilities[*index].is_nan())
         .collect();
@@ -48,7 +48,7 @@ pub(super) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
 }
 
 /// The mark of an adjusted probability.
-pub(super) fn significance(adjusted: f64) -> &'static str {
+pub(crate) fn significance(adjusted: f64) -> &'static str {
     match adjusted {
         q if q <= 0.001 => "***",
         q if q <= 0.01 => "**",

@@ -7,7 +7,7 @@ use crate::derived::{push_value, unit};
 use crate::labels::Labels;
 use crate::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 use dioptra_metrics as metrics;
-use dioptra_metrics::windows::{Figure, Interval, Method};
+use dioptra_metrics::windows::{Estimate, Figure, Interval, Method};
 
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;
@@ -155,42 +155,17 @@ fn push_figure(
     cells: &mut Vec<Cell>,
     notes: &mut Vec<CellNote>,
 ) {
-    let column = cells.len();
-    let details = if options.for_people { 0 } else { DETAILS.len() };
+    push_value_of(figure, cells, notes);
     let Figure::Value(estimate) = figure else {
-        let mark = match figure {
-            Figure::Missing(inputs) => Some(Mark::Missing(inputs.clone())),
-            _ => None,
-        };
-        notes.extend(mark.map(|mark| CellNote {
-            column,
-            standard_error: None,
-            mark: Some(mark),
-        }));
-        cells.push(match figure {
-            Figure::Undefined | Figure::NothingInCommon => Cell::real(f64::NAN),
-            _ => Cell::Empty,
-        });
+        let details = if options.for_people { 0 } else { DETAILS.len() };
         cells.extend(std::iter::repeat_n(Cell::Empty, details));
         return;
     };
     let best = estimate.best();
-    let mark = match (estimate.few_bursts, estimate.partial) {
-        (true, _) => Some(Mark::FewSamples),
-        (false, true) => Some(Mark::Partial),
-        (false, false) => None,
-    };
-    notes.push(CellNote {
-        column,
-        standard_error: Some(if options.for_people {
-            reach(best)
-        } else {
-            best.error
-        }),
-        mark,
-    });
-    cells.push(Cell::real(best.value));
     if options.for_people {
+        if let Some(note) = notes.last_mut() {
+            note.standard_error = Some(reach(best));
+        }
         return;
     }
     let interval =
@@ -217,6 +192,42 @@ fn push_figure(
     } else {
         Cell::Empty
     });
+}
+
+/// The value of a metric, with its standard error and mark.
+pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell>, notes: &mut Vec<CellNote>) {
+    let best = figure.estimate().map(Estimate::best);
+    push_interval(figure, best, cells, notes);
+}
+
+/// One of a metric's values, with its standard error and mark.
+pub(super) fn push_interval(
+    figure: &Figure,
+    interval: Option<&Interval>,
+    cells: &mut Vec<Cell>,
+    notes: &mut Vec<CellNote>,
+) {
+    let column = cells.len();
+    let mark = match figure {
+        Figure::Value(estimate) if estimate.few_bursts => Some(Mark::FewSamples),
+        Figure::Value(estimate) if estimate.partial => Some(Mark::Partial),
+        Figure::Missing(inputs) => Some(Mark::Missing(inputs.clone())),
+        _ => None,
+    };
+    let cell = match (interval, figure) {
+        (Some(interval), _) => Cell::real(interval.value),
+        (None, Figure::Undefined | Figure::NothingInCommon) => Cell::real(f64::NAN),
+        (None, _) => Cell::Empty,
+    };
+    let standard_error = interval.map(|interval| interval.error);
+    if standard_error.is_some() || mark.is_some() {
+        notes.push(CellNote {
+            column,
+            standard_error,
+            mark,
+        });
+    }
+    cells.push(cell);
 }
 
 /// A ratio of sampled counts.

@@ -104,7 +104,7 @@ pub(super) fn measure(
             options,
         },
     );
-    metrics.add_facts(options.metrics, &mut facts);
+    metrics.add_facts(options.metrics, options.tell_missing, &mut facts);
     Measured {
         rows: measured,
         seconds: seconds(windows),

@@ -55,7 +55,7 @@ impl Metrics {
     }
 
     /// Tells what binding had to choose, and which metrics of sets that were named have no value.
-    pub fn add_facts(&self, sets: &[MetricColumns<'_>], facts: &mut Facts) {
+    pub fn add_facts(&self, sets: &[MetricColumns<'_>], tell_missing: bool, facts: &mut Facts) {
         for (set, (of, bound)) in sets.iter().zip(&self.bound).enumerate() {
             let shown = |name: &str| {
                 let mut list = self.list.iter().filter(|metric| metric.set == set);
@@ -67,7 +67,8 @@ impl Metrics {
                 .map(|column| &*of.set.columns()[*column].name)
                 .filter(|name| !shown(name))
                 .collect();
-            if !left.is_empty() {
+            // Of a set that was asked for as a whole.
+            if tell_missing && of.keep.is_empty() && !left.is_empty() {
                 facts.add(
                     Severity::Info,
                     "missing_inputs",

@@ -5,6 +5,7 @@
 //! function; one whose events were sampled each for itself gives ratios of sampled counts, with Poisson errors. The
 //! table says which.
 
+mod beside;
 mod columns;
 mod facts;
 mod measure;
@@ -13,7 +14,10 @@ mod rows;
 mod sampled;
 mod stream;
 
+pub use beside::{add_window_differences, add_window_metrics, has_recorded_windows};
 pub use rows::WindowRows;
+
+pub(crate) use facts::events_of_windows;
 
 use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
 use dioptra_metrics::windows::Trust;
@@ -27,6 +31,8 @@ pub struct WindowOptions<'a> {
     pub by: WindowRows,
     /// The metrics.
     pub metrics: &'a [MetricColumns<'a>],
+    /// Whether to tell which metrics of whole sets have no value: not where nobody asked for the set.
+    pub tell_missing: bool,
     /// The event whose samples say where time went; `None` for the first that was sampled.
     pub ranking: Option<usize>,
     /// Rows with a smaller share of the time are left out, from 0 to 1.
@@ -47,6 +53,7 @@ impl Default for WindowOptions<'_> {
         WindowOptions {
             by: WindowRows::Function,
             metrics: &[],
+            tell_missing: true,
             ranking: None,
             least_share: 0.0,
             least_trust: Trust::Unreliable,

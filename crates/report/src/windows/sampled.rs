@@ -102,7 +102,7 @@ pub(super) fn measure(
         json!({"source": "period", "events": events.iter().map(|event| &event.name).collect::<Vec<_>>()}),
     );
     super::facts::ranking(&mut facts, input, ranking, &shares);
-    metrics.add_facts(options.metrics, &mut facts);
+    metrics.add_facts(options.metrics, options.tell_missing, &mut facts);
     Ok(Measured {
         metrics: metrics.list,
         rows: measured,

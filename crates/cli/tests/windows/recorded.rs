@@ -1,0 +1,132 @@
+//! Windows of programs that run here.
+
+use super::{dioptra, facts, json, number, row};
+use dioptra_testprograms::{self as programs, Skip, or_skip};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+struct Recorded {
+    _folder: TempDir,
+    file: PathBuf,
+}
+
+/// Records `faults` for windows: `touch_pages` faults at each page, `touch_again` never.
+fn record(options: &[&str], command: &[&OsStr]) -> Result<Recorded, Skip> {
+    programs::need_sampling()?;
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("perf.data");
+    let mut all: Vec<&OsStr> = vec!["record".as_ref(), "-o".as_ref(), file.as_ref()];
+    all.extend(options.iter().map(OsStr::new));
+    all.push("--".as_ref());
+    all.extend(command);
+    let output = dioptra(&all);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(Recorded {
+        _folder: folder,
+        file,
+    })
+}
+
+/// Where nothing faults the rate is 0, where every step does it is not.
+#[test]
+fn faults_belong_to_the_function_that_faults() {
+    let faults = or_skip!(programs::c("faults", &[]));
+    let command = [faults.as_os_str(), "20000".as_ref(), "20".as_ref()];
+    let recorded = or_skip!(record(&["--windows=short=100us,long=1ms"], &command));
+    let table = json("metrics", &recorded.file, &["--set", "faults_per_ms"]);
+    let discards = facts(&table, "discarded_windows")[0]
+        .as_object()
+        .expect("an object");
+    let all: u64 = discards
+        .values()
+        .filter_map(serde_json::Value::as_u64)
+        .sum();
+    let info = json("info", &recorded.file, &[]);
+    let seen = info["windows"]["windows_seen"].as_u64().expect("a number");
+    // What the recorder saw is what is analyzed.
+    assert_eq!(all, seen);
+    assert!(seen > 0, "{info}");
+    let total = |event: &str| {
+        let totals = info["windows"]["totals"].as_array().expect("totals");
+        let found = totals.iter().find(|total| total["event"] == event);
+        found.expect("a total")["value"].as_u64().expect("a number")
+    };
+    assert!(total("page-faults") >= 400_000, "{info}");
+    if let Some(touching) = row(&table, "function", "touch_pages")
+        && touching["kept_windows"].as_u64() > Some(5)
+    {
+        assert!(number(&touching, "faults_per_ms") > 1.0, "{touching:?}");
+    }
+    if let Some(again) = row(&table, "function", "touch_again")
+        && again["kept_windows"].as_u64() > Some(0)
+    {
+        assert_eq!(number(&again, "faults_per_ms_raw"), 0.0, "{again:?}");
+    }
+    // The same places as in the ordinary report.
+    let report = json("report", &recorded.file, &[]);
+    for name in ["touch_pages", "touch_again"] {
+        let (one, other) = (
+            row(&table, "function", name),
+            row(&report, "function", name),
+        );
+        let samples = |row: Option<serde_json::Map<String, serde_json::Value>>| {
+            row.map(|row| row["samples"].clone())
+        };
+        assert_eq!(samples(one), samples(other), "{name}");
+    }
+}
+
+/// perf's own recordings of groups: windows between all samples.
+#[test]
+fn groups_that_perf_recorded_have_windows() {
+    or_skip!(programs::need_tool("perf"));
+    or_skip!(programs::need_sampling());
+    let faults = or_skip!(programs::c("faults", &[]));
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("perf.data");
+    let perf = |events: &[&str]| {
+        let status = Command::new("perf")
+            .args(["record", "-q", "--no-buildid-cache", "--no-inherit"])
+            .args(events)
+            .arg("-o")
+            .arg(&file)
+            .arg("--")
+            .arg(&faults)
+            .args(["20000", "10"])
+            .env("HOME", folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("perf runs").success());
+    };
+    perf(&["-e", "{task-clock,page-faults}:S", "-c", "200000"]);
+    let table = json("metrics", &file, &["--set", "faults_per_ms"]);
+    assert_eq!(facts(&table, "windows")[0]["source"], "samples");
+    let again = row(&table, "function", "touch_again");
+    if let Some(again) = again.filter(|again| again["kept_windows"].as_u64() > Some(0)) {
+        assert_eq!(number(&again, "faults_per_ms_raw"), 0.0, "{again:?}");
+    }
+    // Each event sampled for itself: ratios of sampled counts, as `report` has them.
+    perf(&[
+        "-e",
+        "task-clock/period=100000/",
+        "-e",
+        "page-faults/period=1/",
+    ]);
+    let table = json("metrics", &file, &["--set", "faults_per_ms"]);
+    assert_eq!(facts(&table, "sampled_events")[0]["source"], "period");
+    let report = json("report", &file, &["--metric", "faults_per_ms"]);
+    let touching = |table| row(table, "function", "touch_pages").expect("the function that faults");
+    let (one, other) = (touching(&table), touching(&report));
+    assert_eq!(one["faults_per_ms"], other["faults_per_ms"]);
+    assert!(
+        one["kept_windows"].is_null()
+            && number(&one, "faults_per_ms_low") < number(&one, "faults_per_ms")
+    );
+}

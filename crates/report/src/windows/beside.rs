@@ -1,0 +1,306 @@
+//! Metrics from windows as columns of other tables of functions.
+
+use super::measure::{Known, Measured, MeasuredRow, measure};
+use super::rows::Rows;
+use super::{WindowOptions, WindowRows, columns};
+use crate::derived::unit;
+use crate::diff::letter;
+use crate::diff::test::{adjusted, significance};
+use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, Unit};
+use dioptra_metrics::windows::{Estimate, Figure, Interval};
+use dioptra_profile::Profile;
+use std::collections::HashMap;
+
+/// Where the rows of a table are in what was measured, by their names: none where several have the same.
+type Places = HashMap<Vec<String>, Option<usize>>;
+
+/// One profile's metrics by function.
+struct Side {
+    measured: Measured,
+    places: Places,
+}
+
+/// Whether a profile was recorded for windows and has some.
+pub fn has_recorded_windows(profile: &Profile) -> bool {
+    profile
+        .windows()
+        .is_some_and(|windows| !windows.is_empty() && windows.plan().recorded.is_some())
+}
+
+impl Side {
+    fn new(input: &Input<'_>, options: &WindowOptions<'_>) -> Result<Option<Side>, ReportError> {
+        let rows = Rows::new(input, WindowRows::Function)?;
+        let Some(windows) = input.profile.windows() else {
+            return Ok(None);
+        };
+        let measured = measure(input, windows, options, &rows);
+        let labels = rows.labels(input);
+        let mut places = Places::new();
+        for (place, row) in measured.rows.iter().enumerate() {
+            let mut cells = Vec::new();
+            rows.push_names(input, &labels, row.key, &mut cells);
+            let names = cells.iter().map(text).collect();
+            places
+                .entry(names)
+                .and_modify(|known| *known = None)
+                .or_insert(Some(place));
+        }
+        Ok(Some(Side { measured, places }))
+    }
+
+    fn row(&self, names: &[String]) -> Option<&MeasuredRow> {
+        let place = (*self.places.get(names)?)?;
+        self.measured.rows.get(place)
+    }
+}
+
+fn text(cell: &Cell) -> String {
+    match cell {
+        Cell::Name(name) => name.clone(),
+        _ => String::new(),
+    }
+}
+
+/// Which columns name a function.
+const NAMES: [&str; 2] = ["module", "function"];
+
+/// The names of each row, in order; `None` where the table is not one of functions.
+fn names_of(table: &Table) -> Option<(usize, Vec<Vec<String>>)> {
+    let columns: Option<Vec<usize>> = NAMES.iter().map(|name| table.column_index(name)).collect();
+    let columns = columns?;
+    let names = table.rows.iter().map(|row| {
+        let cells = columns.iter().map(|column| text(&row.cells[*column]));
+        cells.collect()
+    });
+    Some((*columns.iter().min()?, names.collect()))
+}
+
+/// Columns that are added before the names of rows.
+struct Added {
+    heads: Vec<Column>,
+    /// By row.
+    cells: Vec<Vec<Cell>>,
+    /// By row, by place among the added ones.
+    notes: Vec<Vec<CellNote>>,
+}
+
+impl Added {
+    fn new(rows: usize) -> Added {
+        Added {
+            heads: Vec::new(),
+            cells: vec![Vec::new(); rows],
+            notes: vec![Vec::new(); rows],
+        }
+    }
+
+    /// Inserts them; those behind are names, which have neither notes nor parents.
+    fn insert(self, table: &mut Table, first: usize) {
+        table.columns.splice(first..first, self.heads);
+        let rows = table.rows.iter_mut().zip(self.cells).zip(self.notes);
+        for ((row, cells), notes) in rows {
+            row.cells.splice(first..first, cells);
+            row.notes.extend(notes.into_iter().map(|note| CellNote {
+                column: first + note.column,
+                ..note
+            }));
+        }
+    }
+}
+
+/// Adds the metrics of a profile that was recorded for windows to a table of its functions: a column for each, then
+/// `kept_windows` and `trust`. False where the table is another.
+///
+/// # Errors
+/// As [`super::window_metrics`].
+pub fn add_window_metrics(
+    table: &mut Table,
+    input: &Input<'_>,
+    options: &WindowOptions<'_>,
+) -> Result<bool, ReportError> {
+    let (Some((first, names)), Some(side)) = (names_of(table), Side::new(input, options)?) else {
+        return Ok(false);
+    };
+    let mut added = Added::new(names.len());
+    for metric in &side.measured.metrics {
+        let id = free_id(table, &metric.id);
+        let head = Column::new(id, &*metric.title, ColumnKind::Ratio, unit(&metric.unit));
+        added.heads.push(head);
+    }
+    let windows = Column::new("kept_windows", "windows", ColumnKind::Count, Unit::None);
+    let trust = Column::new("trust", "trust", ColumnKind::Name, Unit::None);
+    added.heads.extend([windows, trust]);
+    for (index, names) in names.iter().enumerate() {
+        let (cells, notes) = (&mut added.cells[index], &mut added.notes[index]);
+        let row = side.row(names);
+        for place in 0..side.measured.metrics.len() {
+            let figure = row.and_then(|row| match &row.figures[place] {
+                Known::Windows(figure) => Some(figure),
+                Known::Sampled(_) => None,
+            });
+            columns::push_value_of(figure.unwrap_or(&Figure::NoWindows), cells, notes);
+        }
+        let kept = row
+            .and_then(|row| row.windows)
+            .map(|(kept, _)| Cell::Count(kept));
+        let trust = row
+            .and_then(|row| row.trust)
+            .map(|trust| Cell::name(trust.name()));
+        cells.extend([kept.unwrap_or(Cell::Empty), trust.unwrap_or(Cell::Empty)]);
+    }
+    added.insert(table, first);
+    table.facts.append(side.measured.facts);
+    Ok(true)
+}
+
+fn free_id(table: &Table, wanted: &str) -> String {
+    match table.column_index(wanted) {
+        Some(_) => format!("windows.{wanted}"),
+        None => wanted.to_owned(),
+    }
+}
+
+/// Adds metrics of several profiles that were recorded for windows to the table of their differences by function: of each
+/// metric `a_METRIC`, `b_METRIC`, …, and for each profile but the first `b_METRIC_delta` with its standard error,
+/// `b_METRIC_significance` and, for programs, `b_METRIC_q`. False where the table is another.
+///
+/// # Errors
+/// As [`super::window_metrics`].
+pub fn add_window_differences(
+    table: &mut Table,
+    inputs: &[Input<'_>],
+    options: &WindowOptions<'_>,
+) -> Result<bool, ReportError> {
+    let Some((first, names)) = names_of(table) else {
+        return Ok(false);
+    };
+    let mut sides = Vec::new();
+    for input in inputs {
+        match Side::new(input, options)? {
+            Some(side) => sides.push(side),
+            None => return Ok(false),
+        }
+    }
+    let mut added = Added::new(names.len());
+    let known: Vec<_> = sides
+        .first()
+        .map_or_else(Vec::new, |side| side.measured.metrics.clone());
+    for (place, metric) in known.iter().enumerate() {
+        let of_side = |side: &Side| {
+            side.measured
+                .metrics
+                .iter()
+                .position(|other| other.id == metric.id)
+        };
+        let places: Vec<Option<usize>> = sides.iter().map(of_side).collect();
+        let figure = |slot: usize, names: &[String]| -> Option<&Figure> {
+            let side: &Side = &sides[slot];
+            match side.row(names)?.figures.get(places[slot]?)? {
+                Known::Windows(figure) => Some(figure),
+                Known::Sampled(_) => None,
+            }
+        };
+        debug_assert_eq!(places[0], Some(place));
+        for slot in 0..sides.len() {
+            let id = format!("{}_{}", letter(slot), metric.id);
+            let name = format!("{} {}", letter(slot).to_uppercase(), metric.title);
+            let head = Column::new(id, name, ColumnKind::Ratio, unit(&metric.unit));
+            added.heads.push(head);
+            for (index, names) in names.iter().enumerate() {
+                let (cells, notes) = (&mut added.cells[index], &mut added.notes[index]);
+                let of_slot = figure(slot, names).unwrap_or(&Figure::NoWindows);
+                let all: Vec<&Estimate> = (0..sides.len())
+                    .filter_map(|slot| figure(slot, names)?.estimate())
+                    .collect();
+                let interval = of_slot.estimate().map(|estimate| compared(estimate, &all));
+                columns::push_interval(of_slot, interval, cells, notes);
+            }
+        }
+        for slot in 1..sides.len() {
+            let differences: Vec<_> = names
+                .iter()
+                .map(|names| {
+                    let (from, to) = (
+                        figure(0, names)?.estimate()?,
+                        figure(slot, names)?.estimate()?,
+                    );
+                    Some(from.difference(to))
+                })
+                .collect();
+            let probabilities: Vec<f64> = differences
+                .iter()
+                .map(|difference| difference.map_or(f64::NAN, |difference| difference.probability))
+                .collect();
+            let adjusted = adjusted(&probabilities);
+            let id = |what| format!("{}_{}_{what}", letter(slot), metric.id);
+            let name = |what: &str| match sides.len() {
+                2 => what.to_owned(),
+                _ => format!("{} {what}", letter(slot).to_uppercase()),
+            };
+            added.heads.extend([
+                Column::new(
+                    id("delta"),
+                    name("delta"),
+                    ColumnKind::Ratio,
+                    unit(&metric.unit),
+                ),
+                Column::new(
+                    id("delta_low"),
+                    id("delta_low"),
+                    ColumnKind::Ratio,
+                    unit(&metric.unit),
+                )
+                .for_programs(),
+                Column::new(
+                    id("delta_high"),
+                    id("delta_high"),
+                    ColumnKind::Ratio,
+                    unit(&metric.unit),
+                )
+                .for_programs(),
+                Column::new(id("q"), id("q"), ColumnKind::Ratio, Unit::None).for_programs(),
+                Column::new(id("significance"), "", ColumnKind::Name, Unit::None),
+            ]);
+            for (index, (difference, q)) in differences.iter().zip(adjusted).enumerate() {
+                let cells = &mut added.cells[index];
+                let real = |number: Option<f64>| number.map_or(Cell::Empty, Cell::real);
+                cells.push(real(difference.map(|difference| difference.value)));
+                cells.push(real(difference.map(|difference| difference.low)));
+                cells.push(real(difference.map(|difference| difference.high)));
+                cells.push(real(Some(q).filter(|q| !q.is_nan())));
+                cells.push(Cell::name(significance(q)));
+            }
+        }
+    }
+    added.insert(table, first);
+    let several = sides.len() > 1;
+    for (slot, side) in sides.into_iter().enumerate() {
+        table
+            .facts
+            .append(labelled(side.measured.facts, several.then(|| letter(slot))));
+    }
+    Ok(true)
+}
+
+/// Of one profile's estimate what is compared with those of the others: as [`Estimate::difference`] does.
+fn compared<'e>(estimate: &'e Estimate, all: &[&Estimate]) -> &'e Interval {
+    let matters = all.iter().any(|one| one.correction_matters);
+    let known = all.iter().all(|one| one.corrected.is_some());
+    let corrected = estimate.corrected.as_ref();
+    corrected
+        .filter(|_| matters && known)
+        .unwrap_or(&estimate.raw)
+}
+
+/// Facts that say of which profile they are.
+fn labelled(facts: Facts, label: Option<String>) -> Facts {
+    let Some(label) = label else {
+        return facts;
+    };
+    let mut told = Facts::new();
+    for fact in &facts {
+        let text = format!("{}: {}", label.to_uppercase(), fact.text);
+        let value = serde_json::json!({"profile": label, "value": fact.value});
+        told.add(fact.severity, fact.id.as_str(), text, value);
+    }
+    told
+}
