@@ -56,15 +56,11 @@ impl WindowPlan {
     pub(crate) fn of(data: &PerfData) -> Option<WindowPlan> {
         let recorded = data.features().windows.as_ref();
         let mut plan = match recorded {
-            Some(windows) => {
-                let mut recorded = windows.clone();
-                recorded.bursts = Vec::new();
-                WindowPlan {
-                    source: source_of(windows),
-                    groups: recorded_groups(data, windows),
-                    recorded: Some(recorded),
-                }
-            }
+            Some(windows) => WindowPlan {
+                source: source_of(windows),
+                groups: recorded_groups(data, windows),
+                recorded: Some(windows.without_bursts()),
+            },
             None => WindowPlan {
                 groups: groups_of_attrs(data),
                 ..WindowPlan::default()

@@ -6,8 +6,10 @@ use super::{WindowOptions, WindowRows, columns};
 use crate::derived::unit;
 use crate::diff::letter;
 use crate::diff::test::{adjusted, significance};
-use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, Unit};
-use dioptra_metrics::windows::{Estimate, Figure, Interval};
+use crate::{
+    Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, TableError, Unit,
+};
+use dioptra_metrics::windows::Figure;
 use dioptra_profile::Profile;
 use std::collections::HashMap;
 
@@ -54,9 +56,9 @@ impl Side {
     }
 }
 
-fn text(cell: &Cell) -> String {
+fn text(cell: &Cell<'_>) -> String {
     match cell {
-        Cell::Name(name) => name.clone(),
+        Cell::Name(name) => name.clone().into_owned(),
         _ => String::new(),
     }
 }
@@ -68,8 +70,8 @@ const NAMES: [&str; 2] = ["module", "function"];
 fn names_of(table: &Table) -> Option<(usize, Vec<Vec<String>>)> {
     let columns: Option<Vec<usize>> = NAMES.iter().map(|name| table.column_index(name)).collect();
     let columns = columns?;
-    let names = table.rows.iter().map(|row| {
-        let cells = columns.iter().map(|column| text(&row.cells[*column]));
+    let names = table.rows().map(|row| {
+        let cells = columns.iter().map(|column| text(&row.cell(*column)));
         cells.collect()
     });
     Some((*columns.iter().min()?, names.collect()))
@@ -79,7 +81,7 @@ fn names_of(table: &Table) -> Option<(usize, Vec<Vec<String>>)> {
 struct Added {
     heads: Vec<Column>,
     /// By row.
-    cells: Vec<Vec<Cell>>,
+    cells: Vec<Vec<Cell<'static>>>,
     /// By row, by place among the added ones.
     notes: Vec<Vec<CellNote>>,
 }
@@ -93,17 +95,34 @@ impl Added {
         }
     }
 
-    /// Inserts them; those behind are names, which have neither notes nor parents.
-    fn insert(self, table: &mut Table, first: usize) {
-        table.columns.splice(first..first, self.heads);
-        let rows = table.rows.iter_mut().zip(self.cells).zip(self.notes);
-        for ((row, cells), notes) in rows {
-            row.cells.splice(first..first, cells);
-            row.notes.extend(notes.into_iter().map(|note| CellNote {
-                column: first + note.column,
-                ..note
-            }));
+    /// Inserts them into a table without a tree; those behind are names.
+    fn insert(mut self, table: &mut Table, first: usize) -> Result<(), TableError> {
+        let mut heads = table.columns.clone();
+        heads.splice(first..first, self.heads);
+        let mut new = Table::new(heads);
+        new.reserve(table.len());
+        for ((row, own), own_notes) in table.rows().zip(&self.cells).zip(&mut self.notes) {
+            let mut cells: Vec<Cell<'_>> = row.cells().collect();
+            let mut notes: Vec<CellNote> = (0..cells.len())
+                .map(|column| CellNote {
+                    column: if column < first {
+                        column
+                    } else {
+                        column + own.len()
+                    },
+                    standard_error: row.noted_error(column),
+                    mark: row.mark(column).cloned(),
+                })
+                .filter(|note| note.standard_error.is_some() || note.mark.is_some())
+                .collect();
+            cells.splice(first..first, own.iter().cloned());
+            own_notes.iter_mut().for_each(|note| note.column += first);
+            notes.append(own_notes);
+            new.push_noted(None, cells, notes)?;
         }
+        new.facts = std::mem::take(&mut table.facts);
+        *table = new;
+        Ok(())
     }
 }
 
@@ -147,7 +166,7 @@ pub fn add_window_metrics(
             .map(|trust| Cell::name(trust.name()));
         cells.extend([kept.unwrap_or(Cell::Empty), trust.unwrap_or(Cell::Empty)]);
     }
-    added.insert(table, first);
+    added.insert(table, first)?;
     table.facts.append(side.measured.facts);
     Ok(true)
 }
@@ -208,11 +227,7 @@ pub fn add_window_differences(
             for (index, names) in names.iter().enumerate() {
                 let (cells, notes) = (&mut added.cells[index], &mut added.notes[index]);
                 let of_slot = figure(slot, names).unwrap_or(&Figure::NoWindows);
-                let all: Vec<&Estimate> = (0..sides.len())
-                    .filter_map(|slot| figure(slot, names)?.estimate())
-                    .collect();
-                let interval = of_slot.estimate().map(|estimate| compared(estimate, &all));
-                columns::push_interval(of_slot, interval, cells, notes);
+                columns::push_value_of(of_slot, cells, notes);
             }
         }
         for slot in 1..sides.len() {
@@ -271,7 +286,7 @@ pub fn add_window_differences(
             }
         }
     }
-    added.insert(table, first);
+    added.insert(table, first)?;
     let several = sides.len() > 1;
     for (slot, side) in sides.into_iter().enumerate() {
         table
@@ -279,16 +294,6 @@ pub fn add_window_differences(
             .append(labelled(side.measured.facts, several.then(|| letter(slot))));
     }
     Ok(true)
-}
-
-/// Of one profile's estimate what is compared with those of the others: as [`Estimate::difference`] does.
-fn compared<'e>(estimate: &'e Estimate, all: &[&Estimate]) -> &'e Interval {
-    let matters = all.iter().any(|one| one.correction_matters);
-    let known = all.iter().all(|one| one.corrected.is_some());
-    let corrected = estimate.corrected.as_ref();
-    corrected
-        .filter(|_| matters && known)
-        .unwrap_or(&estimate.raw)
 }
 
 /// Facts that say of which profile they are.

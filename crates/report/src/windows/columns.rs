@@ -64,11 +64,17 @@ pub(super) fn heads(
             heads.push(column.below(place));
         }
     }
-    heads.push(count("kept_windows", "kept"));
-    heads.push(count("windows", "windows"));
-    heads.push(ratio("discarded_percent", "discarded", Unit::Percent));
-    heads.push(Column::new("trust", "trust", ColumnKind::Name, Unit::None));
-    if let Some(first) = measured.metrics.first().filter(|_| options.for_people) {
+    if measured.has_windows {
+        heads.push(count("kept_windows", "kept"));
+        heads.push(count("windows", "windows"));
+        heads.push(ratio("discarded_percent", "discarded", Unit::Percent));
+        heads.push(Column::new("trust", "trust", ColumnKind::Name, Unit::None));
+    }
+    if let Some(first) = measured
+        .metrics
+        .first()
+        .filter(|_| says_needs(measured, options))
+    {
         let name = format!("{} ±5% in", first.title);
         heads.push(Column::new(
             "needs",
@@ -85,7 +91,7 @@ pub(super) fn push(
     measured: &Measured,
     row: &MeasuredRow,
     options: &WindowOptions<'_>,
-    cells: &mut Vec<Cell>,
+    cells: &mut Vec<Cell<'_>>,
     notes: &mut Vec<CellNote>,
 ) {
     push_share(row, options, cells);
@@ -95,20 +101,14 @@ pub(super) fn push(
             Known::Sampled(cell) => push_sampled(cell, options, cells, notes),
         }
     }
-    let (kept, all) = match row.windows {
-        Some((kept, all)) => (Cell::Count(kept), Cell::Count(all)),
-        None => (Cell::Empty, Cell::Empty),
-    };
-    cells.extend([kept, all]);
-    cells.push(
-        row.discarded
-            .map_or(Cell::Empty, |ratio| Cell::real(100.0 * ratio)),
-    );
-    cells.push(
-        row.trust
-            .map_or(Cell::Empty, |trust| Cell::name(trust.name())),
-    );
-    if options.for_people && !measured.metrics.is_empty() {
+    if measured.has_windows {
+        let (kept, all) = row.windows.unwrap_or_default();
+        cells.extend([Cell::Count(kept), Cell::Count(all)]);
+        let discarded = row.discarded.map(|ratio| Cell::real(100.0 * ratio));
+        let trust = row.trust.map(|trust| Cell::name(trust.name()));
+        cells.extend([discarded, trust].map(|cell| cell.unwrap_or(Cell::Empty)));
+    }
+    if says_needs(measured, options) {
         let needs = match row.figures.first() {
             Some(Known::Windows(figure)) => needs(figure, measured.seconds),
             _ => None,
@@ -119,7 +119,12 @@ pub(super) fn push(
     }
 }
 
-fn push_share(row: &MeasuredRow, options: &WindowOptions<'_>, cells: &mut Vec<Cell>) {
+/// Whether a column tells how long the first metric takes to be known well; programs have one for each metric.
+fn says_needs(measured: &Measured, options: &WindowOptions<'_>) -> bool {
+    options.for_people && measured.has_windows && !measured.metrics.is_empty()
+}
+
+fn push_share(row: &MeasuredRow, options: &WindowOptions<'_>, cells: &mut Vec<Cell<'_>>) {
     let Some(share) = row.share else {
         let columns = if options.for_people { 1 } else { 4 };
         cells.extend(std::iter::repeat_n(Cell::Empty, columns));
@@ -152,7 +157,7 @@ fn push_figure(
     figure: &Figure,
     seconds: f64,
     options: &WindowOptions<'_>,
-    cells: &mut Vec<Cell>,
+    cells: &mut Vec<Cell<'_>>,
     notes: &mut Vec<CellNote>,
 ) {
     push_value_of(figure, cells, notes);
@@ -195,18 +200,8 @@ fn push_figure(
 }
 
 /// The value of a metric, with its standard error and mark.
-pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell>, notes: &mut Vec<CellNote>) {
-    let best = figure.estimate().map(Estimate::best);
-    push_interval(figure, best, cells, notes);
-}
-
-/// One of a metric's values, with its standard error and mark.
-pub(super) fn push_interval(
-    figure: &Figure,
-    interval: Option<&Interval>,
-    cells: &mut Vec<Cell>,
-    notes: &mut Vec<CellNote>,
-) {
+pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell<'_>>, notes: &mut Vec<CellNote>) {
+    let interval = figure.estimate().map(Estimate::best);
     let column = cells.len();
     let mark = match figure {
         Figure::Value(estimate) if estimate.few_bursts => Some(Mark::FewSamples),
@@ -234,7 +229,7 @@ pub(super) fn push_interval(
 fn push_sampled(
     cell: &metrics::Cell,
     options: &WindowOptions<'_>,
-    cells: &mut Vec<Cell>,
+    cells: &mut Vec<Cell<'_>>,
     notes: &mut Vec<CellNote>,
 ) {
     push_value(cell, cells, notes);

@@ -36,6 +36,8 @@ pub(super) struct MeasuredRow {
 pub(super) struct Measured {
     pub metrics: Vec<Metric>,
     pub rows: Vec<MeasuredRow>,
+    /// Whether there are windows, or else sampled counts.
+    pub has_windows: bool,
     /// How long windows were recorded, in seconds.
     pub seconds: f64,
     pub facts: Facts,
@@ -107,6 +109,7 @@ pub(super) fn measure(
     metrics.add_facts(options.metrics, options.tell_missing, &mut facts);
     Measured {
         rows: measured,
+        has_windows: true,
         seconds: seconds(windows),
         facts,
         metrics: metrics.list,
@@ -127,9 +130,9 @@ fn rules(windows: &ProfileWindows) -> Rules {
     let settle = windows.plan().recorded.as_ref().map_or(0, |of| of.settle);
     Rules {
         settle: match windows.plan().source {
-            WindowSource::Bursts => u16::try_from(settle).unwrap_or(u16::MAX),
             // What nobody armed has no beginning.
-            _ => 0,
+            WindowSource::Steady => 0,
+            _ => u16::try_from(settle).unwrap_or(u16::MAX),
         },
         ..Rules::default()
     }

@@ -65,8 +65,9 @@ impl Default for WindowOptions<'_> {
 
 /// Builds the table of metrics of one profile, sorted by share of time, largest first.
 ///
-/// Columns: `share_percent`, a column for each metric, `kept_windows`, `windows`, `discarded_percent`, `trust`, `needs`
-/// (about how much longer the first metric takes to be known within 5 %), and the names. For programs each metric also
+/// Columns: `share_percent`, a column for each metric, where there are windows `kept_windows`, `windows`,
+/// `discarded_percent`, `trust` and `needs` (about how much longer the first metric takes to be known within 5 %), and
+/// the names. For programs each metric also
 /// has its limits, the values with and without what windows' borders add, bursts and counts behind it.
 ///
 /// # Errors

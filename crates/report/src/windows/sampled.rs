@@ -106,6 +106,7 @@ pub(super) fn measure(
     Ok(Measured {
         metrics: metrics.list,
         rows: measured,
+        has_windows: false,
         seconds: 0.0,
         facts,
     })

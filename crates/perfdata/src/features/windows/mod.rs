@@ -184,6 +184,21 @@ impl Windows {
         self.bursts.iter().map(|burst| u64::from(burst.seen)).sum()
     }
 
+    /// All but the bursts.
+    pub fn without_bursts(&self) -> Windows {
+        Windows {
+            source: self.source.clone(),
+            findings: self.findings.clone(),
+            schedule: self.schedule,
+            settle: self.settle,
+            groups: self.groups.clone(),
+            bursts: Vec::new(),
+            totals: self.totals.clone(),
+            span: self.span,
+            losses: self.losses.clone(),
+        }
+    }
+
     /// The whole section.
     pub fn encode(&self) -> Vec<u8> {
         let mut encoder = WindowsEncoder::new();
