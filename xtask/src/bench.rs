@@ -10,6 +10,7 @@ mod compare;
 mod input;
 mod measure;
 mod report;
+mod windows;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -29,6 +30,8 @@ pub enum Bench {
     Analyze(analyze::Arguments),
     /// `dioptra record -p` beside `perf record -p` on the same program
     Attach(attach::Arguments),
+    /// Intervals, bias and trust of the metrics of windows, on simulated programs whose rates are known
+    Windows(windows::Arguments),
 }
 
 /// Runs one bench.
@@ -37,6 +40,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Report(arguments) => report::run(arguments),
         Bench::Analyze(arguments) => analyze::run(arguments),
         Bench::Attach(arguments) => attach::run(arguments),
+        Bench::Windows(arguments) => windows::run(arguments),
     }
 }
 
