@@ -1,4 +1,4 @@
-//! Runs the scenarios whose name holds a text and prints their outcomes, one JSON object a line.
+//! Asks simulated recordings the questions whose names contain a text and prints their outcomes, one JSON object a line.
 //! `cargo run --release -p dioptra-simulator --example study -- RUNS [TEXT]`
 
 use std::io::Write;
@@ -12,8 +12,8 @@ fn main() -> std::io::Result<()> {
     let text = arguments.next().unwrap_or_default();
     let mut out = std::io::stdout().lock();
     for scenario in dioptra_simulator::study::scenarios() {
-        if scenario.name.contains(&text) {
-            serde_json::to_writer(&mut out, &scenario.study(runs, 1))?;
+        for outcome in scenario.study(&text, runs, 1) {
+            serde_json::to_writer(&mut out, &outcome)?;
             writeln!(out)?;
         }
     }

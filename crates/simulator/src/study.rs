@@ -2,7 +2,9 @@
 
 mod scenarios;
 
-use dioptra_metrics::windows::{Analysis, EstimatorOptions, Rules, Shares, Trust};
+use dioptra_metrics::windows::{
+    Analysis, Artefact, Estimate, EstimatorOptions, Rules, Shares, Trust,
+};
 use dioptra_metrics::{Bound, Count, Environment, MetricSet, Mode, RecordedEvent};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
@@ -48,8 +50,6 @@ pub enum Question {
         column: &'static str,
         /// The best value, instead of the raw one.
         best: bool,
-        /// Only runs with so many events or more, and fewer than the second number.
-        events: (u64, u64),
     },
     /// Is a function's trust less than high?
     Doubted {
@@ -75,8 +75,8 @@ pub enum Question {
     },
 }
 
-/// What must come out.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+/// What must come out; nothing, for what is only to be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Bar {
     /// The least and the greatest share of runs with a yes.
     pub yes: Option<(f64, f64)>,
@@ -84,25 +84,32 @@ pub struct Bar {
     pub bias: Option<f64>,
 }
 
-/// A program, how it is recorded, and what is asked.
+/// A question with its name and its bar.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scenario {
+pub struct Asked {
     /// Names it.
     pub name: String,
-    /// The program.
-    pub program: Program,
-    /// How it is recorded.
-    pub recording: Recording,
     /// What each run is asked.
     pub question: Question,
     /// What must come out.
     pub bar: Bar,
 }
 
+/// A program, how it is recorded, and what is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scenario {
+    /// The program.
+    pub program: Program,
+    /// How it is recorded.
+    pub recording: Recording,
+    /// The questions.
+    pub asked: Vec<Asked>,
+}
+
 /// What came out.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
-    /// The scenario's name.
+    /// The question's name.
     pub name: String,
     /// Runs that had an answer.
     pub runs: u32,
@@ -124,21 +131,49 @@ pub struct Outcome {
 type Answer = Option<(bool, f64, f64)>;
 
 impl Scenario {
-    /// Asks `runs` recordings. Seeds count up from `seed`.
-    pub fn study(&self, runs: u32, seed: u64) -> Outcome {
+    /// Asks `runs` recordings the questions whose names contain `text`. Seeds count up from `seed`.
+    pub fn study(&self, text: &str, runs: u32, seed: u64) -> Vec<Outcome> {
+        let asked: Vec<&Asked> = self
+            .asked
+            .iter()
+            .filter(|a| a.name.contains(text))
+            .collect();
+        if asked.is_empty() {
+            return Vec::new();
+        }
         let bound = bound();
         let shares = self.program.shares();
-        let answers: Vec<Answer> = (0..runs)
+        let twice = asked
+            .iter()
+            .any(|a| matches!(a.question, Question::Difference { .. }));
+        let answers: Vec<Vec<Answer>> = (0..runs)
             .into_par_iter()
             .map(|run| {
                 let mut random = Pcg64Mcg::seed_from_u64(seed + u64::from(run));
-                let recorded = self.recording.run_with(&self.program, &shares, &mut random);
-                let second = matches!(self.question, Question::Difference { .. })
-                    .then(|| self.recording.run_with(&self.program, &shares, &mut random));
-                self.ask(&bound, &recorded, second.as_ref())
+                let mut record = || self.recording.run_with(&self.program, &shares, &mut random);
+                let first = record();
+                let second = twice.then(record);
+                let analysis = analyze(&first);
+                let run = Run {
+                    scenario: self,
+                    bound: &bound,
+                    artefacts: analysis.artefacts(),
+                    analysis,
+                    recorded: &first,
+                    second: second.as_ref().map(analyze),
+                };
+                asked.iter().map(|a| run.ask(a.question)).collect()
             })
             .collect();
-        let answers: Vec<(bool, f64, f64)> = answers.into_iter().flatten().collect();
+        let outcome = |(i, asked): (usize, &&Asked)| {
+            asked.outcome(answers.iter().filter_map(|run| run[i]).collect())
+        };
+        asked.iter().enumerate().map(outcome).collect()
+    }
+}
+
+impl Asked {
+    fn outcome(&self, answers: Vec<(bool, f64, f64)>) -> Outcome {
         let number = answers.len() as f64;
         let mean = |of: fn(&(bool, f64, f64)) -> f64| answers.iter().map(of).sum::<f64>() / number;
         let yes = mean(|a| f64::from(u8::from(a.0)));
@@ -165,30 +200,29 @@ impl Scenario {
             met,
         }
     }
+}
 
-    fn ask(&self, bound: &Bound, recorded: &Recorded, second: Option<&Recorded>) -> Answer {
-        let analysis = analyze(recorded);
-        let options = EstimatorOptions::default();
-        match self.question {
+/// One recording, and what is known of it.
+struct Run<'r> {
+    scenario: &'r Scenario,
+    bound: &'r Bound,
+    artefacts: Vec<Artefact>,
+    analysis: Analysis<'r>,
+    recorded: &'r Recorded,
+    second: Option<Analysis<'r>>,
+}
+
+impl Run<'_> {
+    fn ask(&self, question: Question) -> Answer {
+        match question {
             Question::Interval {
                 function,
                 column,
                 best,
-                events,
             } => {
-                let artefacts = if best {
-                    analysis.artefacts()
-                } else {
-                    Vec::new()
-                };
-                let mut estimator = analysis.estimator(bound, &artefacts, options);
-                let figure = estimator.estimate(analysis.row(function)?, column_of(column));
-                let estimate = figure.estimate()?;
-                if estimate.events < events.0 || estimate.events >= events.1 {
-                    return None;
-                }
+                let estimate = self.estimate(&self.analysis, &self.artefacts, function, column)?;
                 let interval = if best { *estimate.best() } else { estimate.raw };
-                let truth = self.truth(bound, function, column);
+                let truth = self.truth(function, column);
                 Some((
                     interval.holds(truth),
                     interval.value / truth,
@@ -196,26 +230,29 @@ impl Scenario {
                 ))
             }
             Question::Doubted { function } => {
-                let trust = analysis.trust(analysis.row(function)?)?;
+                let trust = self.analysis.trust(self.analysis.row(function)?)?;
                 Some((trust != Trust::High, f64::NAN, f64::NAN))
             }
             Question::Closure { event } => {
-                let shares = recorded.samples.iter().enumerate();
-                let shares = Shares::new(shares.map(|(f, n)| (f as u32, *n, *n)));
-                let (cycles, counted) = (recorded.totals[0], recorded.totals[event as usize]);
-                let closure = analysis.closure(&shares, &[], event, 0, cycles, counted)?;
+                let samples = self.recorded.samples.iter().enumerate();
+                let shares = Shares::new(samples.map(|(f, n)| (f as u32, *n, *n)));
+                let totals = &self.recorded.totals;
+                let (cycles, counted) = (totals[0], totals[event as usize]);
+                let closure = self
+                    .analysis
+                    .closure(&shares, &[], event, 0, cycles, counted)?;
                 let half = (closure.high - closure.low) / 2.0 / counted;
                 Some((closure.holds(), closure.error() + 1.0, half))
             }
             Question::Drift { function } => {
-                let mut estimator = analysis.estimator(bound, &[], options);
-                let drift = estimator.drift(analysis.row(function)?, column_of("ipc"))?;
+                let options = EstimatorOptions::default();
+                let mut estimator = self.analysis.estimator(self.bound, &[], options);
+                let drift = estimator.drift(self.analysis.row(function)?, column_of("ipc"))?;
                 Some((drift.probability < 0.05, f64::NAN, f64::NAN))
             }
             Question::Difference { function, column } => {
-                let other = analyze(second?);
-                let one = self.estimate(bound, &analysis, function, column)?;
-                let two = self.estimate(bound, &other, function, column)?;
+                let one = self.estimate(&self.analysis, &[], function, column)?;
+                let two = self.estimate(self.second.as_ref()?, &[], function, column)?;
                 let difference = one.difference(&two);
                 Some((difference.probability < 0.05, f64::NAN, f64::NAN))
             }
@@ -224,28 +261,28 @@ impl Scenario {
 
     fn estimate(
         &self,
-        bound: &Bound,
         analysis: &Analysis<'_>,
+        artefacts: &[Artefact],
         function: u32,
         column: &str,
-    ) -> Option<dioptra_metrics::windows::Estimate> {
-        let mut estimator = analysis.estimator(bound, &[], EstimatorOptions::default());
+    ) -> Option<Estimate> {
+        let options = EstimatorOptions::default();
+        let mut estimator = analysis.estimator(self.bound, artefacts, options);
         let figure = estimator.estimate(analysis.row(function)?, column_of(column));
         figure.estimate().cloned()
     }
 
     /// A column's true value in a function.
-    fn truth(&self, bound: &Bound, function: u32, column: &str) -> f64 {
-        let rates =
-            (0..self.program.events.len()).map(|e| self.program.truth(function as usize, e));
+    fn truth(&self, function: u32, column: &str) -> f64 {
+        let program = &self.scenario.program;
+        let rates = (0..program.events.len()).map(|e| program.truth(function as usize, e));
         let counts: Vec<Count> = std::iter::once(1.0)
             .chain(rates)
             .map(Count::exact)
             .collect();
-        let mut evaluator = bound.evaluator(&counts, Mode::Exact);
-        evaluator
-            .value(column_of(column), &counts)
-            .unwrap_or(f64::NAN)
+        let mut evaluator = self.bound.evaluator(&counts, Mode::Exact);
+        let value = evaluator.value(column_of(column), &counts);
+        value.unwrap_or(f64::NAN)
     }
 }
 

@@ -95,9 +95,18 @@ impl Analysis<'_> {
             let kept = self.kept().filter(|(_, row)| trusted[*row]);
             kept.filter(|(window, _)| window.counts.first().is_some_and(|length| *length > 0))
         };
-        let mut sums: Vec<Vec<Sums>> = vec![vec![Sums::default(); groups.len()]; trusted.len()];
+        // As the rows' own sums stand: one for each group that was kept there.
+        let mut sums: Vec<Vec<Sums>> = self
+            .rows()
+            .iter()
+            .map(|row| vec![Sums::default(); row.clusters.len()])
+            .collect();
+        let place = |row: usize, group: u16| {
+            let mut groups = self.rows()[row].clusters.iter().map(|c| c.group);
+            groups.position(|g| g == group).unwrap_or(0)
+        };
         for (window, row) in usable() {
-            let sums = &mut sums[row][usize::from(window.burst.group)];
+            let sums = &mut sums[row][place(row, window.burst.group)];
             let length = window.counts[0] as f64;
             sums.windows += 1.0;
             sums.length += length;
@@ -122,12 +131,16 @@ impl Analysis<'_> {
             .iter()
             .map(|group| group.events.iter().map(|e| fit_of(*e, &fits)).collect())
             .collect();
-        for row in &sums {
-            for (group, sums) in row.iter().enumerate() {
+        for (row, sums) in self.rows().iter().zip(&sums) {
+            for (clusters, sums) in row.clusters.iter().zip(sums) {
                 if sums.windows < 2.0 {
                     continue;
                 }
-                for (event, place) in places[group].iter().enumerate().skip(1) {
+                for (event, place) in places[usize::from(clusters.group)]
+                    .iter()
+                    .enumerate()
+                    .skip(1)
+                {
                     if let Some(fit) = place {
                         fits[*fit].add(sums, event);
                     }
@@ -138,12 +151,15 @@ impl Analysis<'_> {
             fit.solve();
         }
         for (window, row) in usable() {
-            let group = usize::from(window.burst.group);
-            let sums = &sums[row][group];
+            let sums = &sums[row][place(row, window.burst.group)];
             if sums.windows < 2.0 {
                 continue;
             }
-            for (event, place) in places[group].iter().enumerate().skip(1) {
+            for (event, place) in places[usize::from(window.burst.group)]
+                .iter()
+                .enumerate()
+                .skip(1)
+            {
                 if let Some(fit) = place {
                     let (length, count) = (window.counts[0] as f64, window.counts[event] as f64);
                     fits[*fit].scatter(window.burst_number, sums, event, length, count);

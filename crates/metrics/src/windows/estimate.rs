@@ -378,29 +378,16 @@ impl Estimator<'_> {
 
     /// The row's groups that count all inputs; where there is none, those that count any.
     fn clusters<'r>(
-        &self,
+        &'r self,
         row: &'r Row,
         inputs: &'r [u32],
-    ) -> impl Iterator<Item = (&'_ [u32], &'r Clusters)> {
-        let groups = self.windows.groups();
-        let has = |events: &[u32], e: &u32| events.contains(e);
-        let together = groups
-            .iter()
-            .zip(&row.clusters)
-            .any(|(g, c)| !c.bursts.is_empty() && inputs.iter().all(|e| has(&g.events, e)));
-        groups
-            .iter()
-            .zip(&row.clusters)
-            .filter(move |(g, c)| {
-                let mut of_group = inputs.iter().map(|e| has(&g.events, e));
-                !c.bursts.is_empty()
-                    && if together {
-                        of_group.all(|has| has)
-                    } else {
-                        of_group.any(|has| has)
-                    }
-            })
-            .map(|(g, c)| (g.events.as_slice(), c))
+    ) -> impl Iterator<Item = (&'r [u32], &'r Clusters)> {
+        let groups = self.analysis.groups_of(row);
+        let has_all = |events: &[u32]| inputs.iter().all(|e| events.contains(e));
+        let together = groups.clone().any(|(events, _)| has_all(events));
+        groups.filter(move |(events, _)| {
+            has_all(events) || !together && inputs.iter().any(|e| events.contains(e))
+        })
     }
 
     fn sample(
@@ -495,8 +482,8 @@ impl Estimator<'_> {
         let (mut windows, mut exposure) = (0.0, 0.0);
         for (events, clusters) in groups {
             let place = events.iter().position(|e| *e == common).unwrap_or(0);
-            windows += clusters.windows.iter().map(|w| f64::from(*w)).sum::<f64>();
-            exposure += clusters.total(place, events.len()) as f64;
+            windows += clusters.all_windows();
+            exposure += clusters.total(place) as f64;
         }
         for hidden in self.analysis.hidden(row) {
             // Who has no kept windows has no rates that are known.
@@ -519,14 +506,13 @@ impl Estimator<'_> {
     fn rate(&self, row: &Row, event: u32, common: u32) -> Option<f64> {
         let border = self.borders[event as usize].0;
         let (mut count, mut length) = (0.0, 0.0);
-        for (group, clusters) in self.windows.groups().iter().zip(&row.clusters) {
-            let place = |event| group.events.iter().position(|e| *e == event);
+        for (events, clusters) in self.analysis.groups_of(row) {
+            let place = |event| events.iter().position(|e| *e == event);
             let (Some(of_event), Some(of_length)) = (place(event), place(common)) else {
                 continue;
             };
-            let windows: f64 = clusters.windows.iter().map(|w| f64::from(*w)).sum();
-            count += clusters.total(of_event, group.events.len()) as f64 - border * windows;
-            length += clusters.total(of_length, group.events.len()) as f64;
+            count += clusters.total(of_event) as f64 - border * clusters.all_windows();
+            length += clusters.total(of_length) as f64;
         }
         (length > 0.0).then(|| count / length)
     }

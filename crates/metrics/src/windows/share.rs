@@ -145,10 +145,10 @@ impl Analysis<'_> {
                 continue;
             };
             let mut sums = RateSums::default();
-            for (clusters, event, leader, width) in self.counting(row, event, leader) {
-                sums.counts += clusters.total(event, width) as f64;
-                sums.lengths += clusters.total(leader, width) as f64;
-                sums.windows += clusters.windows.iter().map(|w| f64::from(*w)).sum::<f64>();
+            for (clusters, event, leader, _) in self.counting(row, event, leader) {
+                sums.counts += clusters.total(event) as f64;
+                sums.lengths += clusters.total(leader) as f64;
+                sums.windows += clusters.all_windows();
             }
             if sums.lengths > 0.0 {
                 covered += share.value;
@@ -204,10 +204,9 @@ impl Analysis<'_> {
         event: u32,
         leader: u32,
     ) -> impl Iterator<Item = (&'r Clusters, usize, usize, usize)> {
-        let groups = self.windows().groups().iter().zip(&row.clusters);
-        groups.filter_map(move |(group, clusters)| {
-            let place = |event| group.events.iter().position(|e| *e == event);
-            Some((clusters, place(event)?, place(leader)?, group.events.len()))
+        self.groups_of(row).filter_map(move |(events, clusters)| {
+            let place = |event| events.iter().position(|e| *e == event);
+            Some((clusters, place(event)?, place(leader)?, events.len()))
         })
     }
 }

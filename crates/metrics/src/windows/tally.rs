@@ -7,17 +7,33 @@ use super::runs::{COUNTS, RunCounts, Runs, hidden_part, places_hold};
 use super::stream::{BurstView, WindowView, Windows};
 
 /// What a row's kept windows of one group counted, summed for each burst: the units that repeat.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Clusters {
+    /// The group's place in the stream.
+    pub(super) group: u16,
     /// The bursts that have kept windows here, ascending.
     pub(super) bursts: Vec<u32>,
     /// Kept windows of each.
     pub(super) windows: Vec<u32>,
     /// For each, one sum for each event of the group.
     pub(super) sums: Vec<u64>,
+    /// The sums over all bursts.
+    totals: Vec<u64>,
+    all_windows: u64,
 }
 
 impl Clusters {
+    fn new(group: u16, width: usize) -> Self {
+        Self {
+            group,
+            bursts: Vec::new(),
+            windows: Vec::new(),
+            sums: Vec::new(),
+            totals: vec![0; width],
+            all_windows: 0,
+        }
+    }
+
     fn add(&mut self, burst: u32, counts: &[u64]) {
         if self.bursts.last() != Some(&burst) {
             self.bursts.push(burst);
@@ -27,16 +43,23 @@ impl Clusters {
         if let Some(windows) = self.windows.last_mut() {
             *windows += 1;
         }
+        self.all_windows += 1;
         let start = self.sums.len() - counts.len();
-        for (sum, count) in self.sums[start..].iter_mut().zip(counts) {
+        let sums = self.sums[start..].iter_mut().zip(&mut self.totals);
+        for ((sum, total), count) in sums.zip(counts) {
             *sum = sum.saturating_add(*count);
+            *total = total.saturating_add(*count);
         }
     }
 
     /// The total of the event at a place of the group.
-    pub(super) fn total(&self, place: usize, width: usize) -> u64 {
-        let column = self.sums.iter().skip(place).step_by(width.max(1));
-        column.fold(0, |all, sum| all.saturating_add(*sum))
+    pub(super) fn total(&self, place: usize) -> u64 {
+        self.totals[place]
+    }
+
+    /// All kept windows.
+    pub(super) fn all_windows(&self) -> f64 {
+        self.all_windows as f64
     }
 }
 
@@ -46,18 +69,29 @@ pub struct Row {
     key: u32,
     acceptance: Acceptance,
     runs: RunCounts,
-    /// For each group of the stream.
+    /// For each group that has kept windows here, in the order in which they came.
     pub(super) clusters: Vec<Clusters>,
 }
 
 impl Row {
-    fn new(key: u32, groups: usize) -> Self {
+    fn new(key: u32) -> Self {
         Self {
             key,
             acceptance: Acceptance::default(),
             runs: RunCounts::default(),
-            clusters: vec![Clusters::default(); groups],
+            clusters: Vec::new(),
         }
+    }
+
+    fn add(&mut self, window: &WindowView<'_>) {
+        let group = window.burst.group;
+        let found = self.clusters.iter().position(|c| c.group == group);
+        let at = found.unwrap_or_else(|| {
+            self.clusters
+                .push(Clusters::new(group, window.counts.len()));
+            self.clusters.len() - 1
+        });
+        self.clusters[at].add(window.burst_number, window.counts);
     }
 
     /// The caller's key.
@@ -126,26 +160,23 @@ impl Windows {
         rules: &Rules,
         mut key: impl FnMut(&WindowView<'_>) -> Option<u32>,
     ) -> Analysis<'_> {
-        let groups = self.groups().len();
         let mut tally = Tally {
             places: FxHashMap::default(),
             rows: Vec::new(),
             touched: Vec::new(),
             visits: FxHashMap::default(),
-            groups,
         };
-        let mut total = Row::new(0, groups);
+        let mut total = Row::new(0);
         let mut keyless = Acceptance::default();
         let mut kept_in = vec![NO_ROW; self.len()];
         for burst in self.bursts() {
-            let group = usize::from(burst.burst.group);
             // The window before, if it ends where this one starts, and its row.
             let mut before: Option<(WindowView<'_>, Option<u32>)> = None;
             for window in burst.windows() {
                 let verdict = judge(&window, burst.group.drop_last, rules);
                 total.acceptance.add(verdict);
                 if verdict.is_none() {
-                    total.clusters[group].add(burst.number, window.counts);
+                    total.add(&window);
                 }
                 let earlier = before
                     .take()
@@ -161,7 +192,7 @@ impl Windows {
                 let row = &mut tally.rows[place as usize];
                 row.acceptance.add(verdict);
                 if verdict.is_none() {
-                    row.clusters[group].add(burst.number, window.counts);
+                    row.add(&window);
                     kept_in[window.number] = place;
                 }
                 if places_hold(verdict) {
@@ -206,13 +237,12 @@ struct Tally {
     /// Rows that the present burst met, with its own counts for their runs.
     touched: Vec<(u32, [u32; COUNTS])>,
     visits: FxHashMap<(u32, u32), u32>,
-    groups: usize,
 }
 
 impl Tally {
     fn place(&mut self, key: u32) -> u32 {
         *self.places.entry(key).or_insert_with(|| {
-            self.rows.push(Row::new(key, self.groups));
+            self.rows.push(Row::new(key));
             (self.rows.len() - 1) as u32
         })
     }
@@ -297,12 +327,22 @@ impl<'w> Analysis<'w> {
 
     /// The total of an event over a row's kept windows, all groups together.
     pub fn sum(&self, row: &Row, event: u32) -> u64 {
-        let groups = self.windows.groups().iter().zip(&row.clusters);
-        let sums = groups.filter_map(|(group, clusters)| {
-            let place = group.events.iter().position(|e| *e == event)?;
-            Some(clusters.total(place, group.events.len()))
+        let sums = self.groups_of(row).filter_map(|(events, clusters)| {
+            let place = events.iter().position(|e| *e == event)?;
+            Some(clusters.total(place))
         });
         sums.fold(0, u64::saturating_add)
+    }
+
+    /// The groups that have kept windows in a row: their events, and the row's sums.
+    pub(super) fn groups_of<'r>(
+        &'r self,
+        row: &'r Row,
+    ) -> impl Iterator<Item = (&'r [u32], &'r Clusters)> + Clone {
+        let groups = self.windows.groups();
+        row.clusters
+            .iter()
+            .map(move |c| (groups[usize::from(c.group)].events.as_slice(), c))
     }
 
     /// How far the row's metrics can be trusted: by the worst of its discard ratio, the share of windows in which its

@@ -1,6 +1,6 @@
 //! The scenarios of `cargo xtask bench windows`.
 
-use super::{Bar, Question, Scenario};
+use super::{Asked, Bar, Question, Scenario};
 use crate::{Event, Function, Program, Recording, Spoiling};
 
 /// Nominal 95 % intervals from 20 bursts on.
@@ -24,7 +24,6 @@ fn interval(column: &'static str, best: bool) -> Question {
         function: 0,
         column,
         best,
-        events: (0, u64::MAX),
     }
 }
 
@@ -34,7 +33,6 @@ pub fn scenarios() -> Vec<Scenario> {
     steady(&mut all);
     rare(&mut all);
     crossings(&mut all);
-    doubts(&mut all);
     others(&mut all);
     all
 }
@@ -43,11 +41,17 @@ fn events() -> Vec<Event> {
     vec![Event::flow(), Event::single()]
 }
 
-fn scenario(name: String, program: Program, bursts: u32, question: Question, bar: Bar) -> Scenario {
+fn scenario(program: Program, bursts: u32, asked: Vec<Asked>) -> Scenario {
     Scenario {
-        name,
         recording: Recording::new(&program, bursts),
         program,
+        asked,
+    }
+}
+
+fn asked(name: impl Into<String>, question: Question, bar: Bar) -> Asked {
+    Asked {
+        name: name.into(),
         question,
         bar,
     }
@@ -58,19 +62,14 @@ fn steady(all: &mut Vec<Scenario>) {
     for bursts in [10, 20, 50, 100, 400] {
         let bar = if bursts < 20 { COVERS_FEW } else { COVERS };
         let program = Program::endless(events(), &[1.5, 0.01]);
-        for column in ["ipc", "bent"] {
+        let columns = ["ipc", "bent"].map(|column| {
             let name = format!("{column}, {bursts} bursts");
-            all.push(scenario(
-                name,
-                program.clone(),
-                bursts,
-                interval(column, true),
-                bar,
-            ));
-        }
+            asked(name, interval(column, true), bar)
+        });
+        all.push(scenario(program, bursts, columns.into()));
     }
     // Events per burst; 1200 cycles are counted in each.
-    for (bursts, per_burst) in [
+    let counts = [
         (20, 1.5),
         (20, 3.0),
         (20, 10.0),
@@ -79,23 +78,19 @@ fn steady(all: &mut Vec<Scenario>) {
         (100, 0.5),
         (400, 0.1),
         (400, 1.0),
-    ] {
+    ];
+    for (bursts, per_burst) in counts {
         for between in [0.0, 0.5] {
-            for column in ["mpkc", "mpki"] {
-                let mut program = Program::endless(events(), &[1.5, per_burst / 1200.0]);
-                program.events[1].between = between;
-                let question = Question::Interval {
-                    function: 0,
-                    column,
-                    best: true,
-                    events: (0, u64::MAX),
-                };
+            let mut program = Program::endless(events(), &[1.5, per_burst / 1200.0]);
+            program.events[1].between = between;
+            let expected = per_burst * f64::from(bursts);
+            let columns = ["mpkc", "mpki"].map(|column| {
                 let name = format!(
-                    "{column}, {bursts} bursts, {:.0} events expected, varied by {between}",
-                    per_burst * f64::from(bursts)
+                    "{column}, {bursts} bursts, {expected:.0} events expected, varied by {between}"
                 );
-                all.push(scenario(name, program, bursts, question, COVERS));
-            }
+                asked(name, interval(column, true), COVERS)
+            });
+            all.push(scenario(program, bursts, columns.into()));
         }
     }
 }
@@ -103,32 +98,22 @@ fn steady(all: &mut Vec<Scenario>) {
 /// Few events.
 fn rare(all: &mut Vec<Scenario>) {
     for bursts in [20, 200] {
-        for expected in [1.0, 4.0, 9.0, 15.0, 20.0] {
-            for column in ["mpkc", "mpki"] {
-                let rate = expected / f64::from(bursts) / 1200.0;
-                let program = Program::endless(events(), &[1.5, rate]);
-                let question = Question::Interval {
-                    function: 0,
-                    column,
-                    best: true,
-                    events: (0, if expected < 20.0 { u64::MAX } else { 20 }),
-                };
-                // Runs of 20 expected events that had fewer lie low by that choice: they are here to see, not to pass.
-                let bar = if expected < 20.0 {
-                    COVERS_RARE
-                } else {
-                    yes(0.0, 1.0)
-                };
+        for expected in [1.0, 4.0, 9.0, 15.0] {
+            let rate = expected / f64::from(bursts) / 1200.0;
+            let program = Program::endless(events(), &[1.5, rate]);
+            let columns = ["mpkc", "mpki"].map(|column| {
                 let name =
                     format!("{column}, rare, {bursts} bursts, {expected:.0} events expected");
-                all.push(scenario(name, program, bursts, question, bar));
-            }
+                asked(name, interval(column, true), COVERS_RARE)
+            });
+            all.push(scenario(program, bursts, columns.into()));
         }
     }
 }
 
-/// The programs with crossings: the function in question is 0; runs in windows, of it and of its companion.
-pub(super) fn visited(run: f64, companion: f64) -> Program {
+/// The programs with crossings: the function in question is 0; runs in windows, of it and of its companion, which does
+/// four times as many instructions.
+fn visited(run: f64, companion: f64) -> Program {
     let mut function = Function::new(run * WINDOW, &[0.5, 0.01]);
     let mut other = Function::new(companion * WINDOW, &[2.0, 0.001]);
     function.entry = 10.0;
@@ -140,78 +125,55 @@ pub(super) fn visited(run: f64, companion: f64) -> Program {
 }
 
 fn crossings(all: &mut Vec<Scenario>) {
-    // The bias that is allowed; none for what is there to see.
+    // The bias that is allowed, and how often trust must be less than high; nothing for what is there to see.
+    let flagged = Some((0.95, 1.0));
     let runs = [
-        (1.0, None),
-        (2.0, None),
-        (3.0, Some(0.03)),
-        (5.0, Some(0.03)),
-        (10.0, Some(0.01)),
-        (30.0, Some(0.01)),
+        (0.3, None, flagged),
+        (1.0, None, flagged),
+        (2.0, None, flagged),
+        (2.5, None, flagged),
+        (3.0, Some(0.03), None),
+        (5.0, Some(0.03), None),
+        (10.0, Some(0.01), None),
+        (30.0, Some(0.01), Some((0.0, 0.05))),
     ];
-    for (run, bias) in runs {
-        for companion in [run, 0.3, 60.0] {
-            for skid in [0.0, 10.0] {
-                for (column, best) in [("ipc", false), ("ipc", true), ("mpkc", true)] {
+    for (run, bias, doubted) in runs {
+        for (companion, skid) in [(run, 0.0), (run, 10.0), (0.3, 0.0), (60.0, 0.0)] {
+            let program = visited(run, companion);
+            let text = format!("runs of {run} windows, companion's of {companion}, skid {skid}");
+            let columns = [("ipc", false), ("ipc", true), ("mpkc", true)];
+            let mut questions: Vec<Asked> = columns
+                .into_iter()
+                .map(|(column, best)| {
                     let kind = if best { "best" } else { "raw" };
-                    let name = format!(
-                        "{column}, runs of {run} windows, companion's of {companion}, skid {skid}, {kind}"
-                    );
                     let bar = Bar {
                         yes: None,
                         bias: bias.filter(|_| best),
                     };
-                    let mut scenario = scenario(
-                        name,
-                        visited(run, companion),
-                        1000,
+                    asked(
+                        format!("{column}, {text}, {kind}"),
                         interval(column, best),
                         bar,
-                    );
-                    scenario.recording.skid = skid;
-                    all.push(scenario);
-                }
-            }
-        }
-    }
-}
-
-fn doubts(all: &mut Vec<Scenario>) {
-    for run in [2.5, 2.0, 1.0, 0.3] {
-        for companion in [run, 0.3, 20.0] {
-            let name = format!("doubted, runs of {run} windows, companion's of {companion}");
+                    )
+                })
+                .collect();
+            let bar = Bar {
+                yes: doubted,
+                bias: None,
+            };
             let question = Question::Doubted { function: 0 };
-            all.push(scenario(
-                name,
-                visited(run, companion),
-                1000,
-                question,
-                yes(0.95, 1.0),
-            ));
+            questions.push(asked(format!("doubted, {text}"), question, bar));
+            let mut scenario = scenario(program, 1000, questions);
+            scenario.recording.skid = skid;
+            all.push(scenario);
         }
-    }
-    for run in [10.0, 30.0] {
-        let name = format!("doubted, runs of {run} windows");
-        let question = Question::Doubted { function: 0 };
-        all.push(scenario(
-            name,
-            visited(run, run),
-            1000,
-            question,
-            yes(0.0, 0.05),
-        ));
     }
 }
 
 fn others(all: &mut Vec<Scenario>) {
     let program = Program::endless(events(), &[1.5, 0.01]);
-    let mut spoilt = scenario(
-        "ipc, windows spoilt".into(),
-        program.clone(),
-        50,
-        interval("ipc", true),
-        COVERS,
-    );
+    let question = asked("ipc, windows spoilt", interval("ipc", true), COVERS);
+    let mut spoilt = scenario(program.clone(), 50, vec![question]);
     spoilt.recording.last = 1.4;
     spoilt.recording.spoiling = Spoiling {
         throttled: 0.02,
@@ -222,76 +184,51 @@ fn others(all: &mut Vec<Scenario>) {
     };
     all.push(spoilt);
 
-    let mut rotated = scenario(
-        "mpki, groups in turn".into(),
-        program.clone(),
-        100,
-        interval("mpki", true),
-        COVERS,
-    );
+    let question = asked("mpki, groups in turn", interval("mpki", true), COVERS);
+    let mut rotated = scenario(program.clone(), 100, vec![question]);
     rotated.recording.groups = vec![vec![0], vec![1]];
     all.push(rotated);
 
-    for (corrected, bar) in [(false, None), (true, Some(0.01))] {
-        let functions =
-            (0..6).map(|f| Function::new(100.0 * WINDOW, &[0.5 + 0.3 * f64::from(f), 0.01]));
-        let mut program = Program::mixed(events(), functions.collect());
-        program.events[0].border = -40.0;
-        let question = Question::Interval {
-            function: 3,
-            column: "ipc",
-            best: corrected,
-            events: (0, u64::MAX),
-        };
-        let name = format!(
-            "ipc, borders cost 40 instructions, {}",
-            if corrected { "corrected" } else { "raw" }
-        );
-        let bar = Bar {
-            yes: bar.map(|_| (0.93, 0.97)),
-            bias: bar,
-        };
-        all.push(scenario(name, program, 20_000, question, bar));
-    }
+    let rates = |f: u32| [1.4 - 0.3 * f64::from(f % 3), 0.01];
+    let functions = (0..6).map(|f| Function::new(100.0 * WINDOW, &rates(f)));
+    let mut bordered = Program::mixed(events(), functions.collect());
+    bordered.events[0].border = -40.0;
+    let corrected = Bar {
+        yes: Some((0.93, 0.97)),
+        bias: Some(0.01),
+    };
+    let questions = vec![
+        asked(
+            "ipc, borders cost 40 instructions, raw",
+            interval("ipc", false),
+            Bar::default(),
+        ),
+        asked(
+            "ipc, borders cost 40 instructions, best",
+            interval("ipc", true),
+            corrected,
+        ),
+    ];
+    all.push(scenario(bordered, 20_000, questions));
 
     let functions = (0..5).map(|f| Function::new(40.0 * WINDOW, &[0.5 + 0.3 * f64::from(f), 0.01]));
     let mixed = Program::mixed(events(), functions.collect());
-    let closure = Question::Closure { event: 1 };
-    all.push(scenario(
-        "closure".into(),
-        mixed,
-        400,
-        closure,
-        yes(0.93, 0.97),
-    ));
+    let question = asked("closure", Question::Closure { event: 1 }, COVERS);
+    all.push(scenario(mixed, 400, vec![question]));
 
     let drift = Question::Drift { function: 0 };
-    all.push(scenario(
-        "drift, false alarms".into(),
-        program.clone(),
-        200,
-        drift,
-        yes(0.02, 0.08),
-    ));
-    all.push(scenario(
-        "drift, runs of half a window".into(),
-        visited(0.5, 0.3),
-        4000,
-        drift,
-        yes(0.0, 1.0),
-    ));
-    for column in ["ipc", "mpkc"] {
+    let question = asked("drift, false alarms", drift, yes(0.02, 0.08));
+    all.push(scenario(program.clone(), 200, vec![question]));
+    let question = asked("drift, runs of half a window", drift, Bar::default());
+    all.push(scenario(visited(0.5, 0.3), 4000, vec![question]));
+
+    let differ = ["ipc", "mpkc"].map(|column| {
         let question = Question::Difference {
             function: 0,
             column,
         };
         let name = format!("{column}, two runs of one program differ");
-        all.push(scenario(
-            name,
-            program.clone(),
-            50,
-            question,
-            yes(0.02, 0.08),
-        ));
-    }
+        asked(name, question, yes(0.02, 0.08))
+    });
+    all.push(scenario(program, 50, differ.into()));
 }
