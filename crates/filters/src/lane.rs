@@ -1,8 +1,9 @@
 //! A thread's calls in order of time, filtered: the reader's side of the state machine.
 
+use crate::answer::{Effects, Frame, Scope, Show, Switch, Verdict};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
-use crate::state::{Effects, Frame, Scope, Show, Store, Switch, ThreadState, Verdict};
+use crate::state::{Store, ThreadState};
 use crate::tail::Tail;
 use std::vec::Vec;
 

@@ -118,6 +118,7 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod answer;
 #[cfg(feature = "std")]
 mod auto;
 #[cfg(feature = "std")]
@@ -135,6 +136,7 @@ mod site;
 mod state;
 mod tail;
 
+pub use answer::{Effects, Entry, Exit, Frame, Scope, Show, Switch, Verdict};
 #[cfg(feature = "std")]
 pub use auto::{Controller, Spent};
 #[cfg(feature = "std")]
@@ -146,11 +148,11 @@ pub use random::Pace;
 #[cfg(feature = "std")]
 pub use rules::{
     COLORS, Condition, MatchStyle, RuleOption, Rules, Sample, SyntaxError, UnitError, parse_bool,
-    parse_size, parse_time,
+    parse_share, parse_size, parse_time,
 };
 pub use sampler::Sampler;
 #[cfg(feature = "std")]
 pub use scale::{Estimate, Scaled};
 pub use site::{Gate, SiteNeed};
-pub use state::{Effects, Entry, Exit, Frame, Scope, Show, Store, Switch, ThreadState, Verdict};
+pub use state::{Store, ThreadState};
 pub use tail::Tail;

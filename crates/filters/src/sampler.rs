@@ -9,7 +9,7 @@ use crate::random::{Pace, mix};
 #[derive(Debug, Clone, Default)]
 #[repr(C, align(64))]
 pub struct Sampler {
-    /// Executions still to be skipped before a closer look. A hook may decrement it itself
+    /// The first word: executions still to be skipped before a closer look. A hook may decrement it itself
     /// while it is above 0; see [`SiteNeed::Count`](crate::SiteNeed::Count).
     pub left: u64,
     /// The gap that `left` belongs to; 0 before the first execution and for what is not counted down.
@@ -166,6 +166,7 @@ mod tests {
     #[test]
     fn a_sampler_fills_a_cache_line_and_zeros_are_its_beginning() {
         assert_eq!(size_of::<Sampler>(), 64);
+        assert_eq!(core::mem::offset_of!(Sampler, left), 0);
         let sampler = Sampler::default();
         assert_eq!((sampler.seen(), sampler.shown()), (0, 0));
     }

@@ -1,180 +1,11 @@
 //! One thread's position in the rules, and the two questions it answers: at a call's entry, and at its exit.
 
+use crate::answer::{Effects, Entry, Exit, Frame, Scope, Show, Switch, Verdict, kind};
 use crate::plan::{Action, Plan, SampleKind, fact, flag};
 use crate::random::mix;
 use crate::sampler::{Draw, Sampler};
 use crate::site::Gate;
 use crate::tail::Tail;
-use core::ops::{BitOr, BitOrAssign};
-
-/// What belongs to a held call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The call alone; what it calls is shown either way.
-    Call,
-    /// The call and everything below it.
-    Tree,
-    /// Everything below it; the call itself is not shown in any case.
-    Below,
-}
-
-/// What to do with a call at its entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Show {
-    /// It is not shown.
-    Hidden,
-    /// It is shown, and so are the lazy calls around it, inside the innermost held subtree.
-    Now,
-    /// It is shown if a call below it is, or if its exit says so.
-    Lazy,
-    /// It, or what is below it, is provisional until its exit decides. A writer notes where it begins.
-    Held(Scope),
-}
-
-/// What to do with a call at its exit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was hidden; nothing is to be done.
-    Hidden,
-    /// It is shown, and so are the lazy calls around it, inside the innermost held subtree. For [`Scope::Below`]: what
-    /// is below it is shown, if there is anything.
-    Keep,
-    /// It is shown if a call below it is.
-    KeepForDescendants,
-    /// It was held and is not shown: the scope's part is dropped.
-    Discard(Scope),
-}
-
-/// What a call causes besides being shown; bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(transparent)]
-pub struct Effects(pub u8);
-
-/// Whether a process is being traced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum Switch {
-    /// Calls are shown.
-    #[default]
-    On,
-    /// Calls are not shown until something switches tracing on again.
-    Off,
-    /// Nothing is ever shown again.
-    Finished,
-}
-
-impl Switch {
-    /// The position after a call with these effects.
-    #[must_use]
-    pub fn after(self, effects: Effects) -> Self {
-        if self == Self::Finished || effects.contains(Effects::FINISH) {
-            Self::Finished
-        } else if effects.contains(Effects::TRACE_OFF) {
-            Self::Off
-        } else if effects.contains(Effects::TRACE_ON) {
-            Self::On
-        } else {
-            self
-        }
-    }
-}
-
-impl Effects {
-    /// Nothing.
-    pub const NONE: Self = Self(0);
-    /// Tracing is switched on in the whole process, with this call.
-    pub const TRACE_ON: Self = Self(1);
-    /// Tracing is switched off in the whole process, with this call.
-    pub const TRACE_OFF: Self = Self(2);
-    /// Tracing ends for good in the whole process, with this call.
-    pub const FINISH: Self = Self(4);
-    /// Show the stack that leads to the call. Only set for calls that are not hidden.
-    pub const BACKTRACE: Self = Self(8);
-
-    /// Whether all of the other's bits are set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-impl BitOr for Effects {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for Effects {
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
-
-/// What to keep of a call between its entry and its exit: its place in the caller's shadow stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(C)]
-pub struct Frame {
-    start: u64,
-    time: u64,
-    depth: u32,
-    max_depth: u32,
-    action: u32,
-    flags: u16,
-    gate: Gate,
-    min_rank: u8,
-}
-
-/// Bits of [`Frame::flags`].
-mod kind {
-    pub const HIDDEN: u16 = 0;
-    pub const NOW: u16 = 1;
-    pub const LAZY: u16 = 2;
-    pub const HELD_CALL: u16 = 3;
-    pub const HELD_TREE: u16 = 4;
-    pub const HELD_BELOW: u16 = 5;
-    pub const MASK: u16 = 7;
-    /// The duration is the reason to show the call, or not.
-    pub const BY_TIME: u16 = 8;
-    /// Only calls below it are a reason to show it.
-    pub const BY_DESCENDANTS: u16 = 16;
-    /// A chosen execution, shown with its subtree.
-    pub const OPENED: u16 = 32;
-}
-
-impl Frame {
-    /// Whether the call is a chosen execution of a sampled filter: what it stands for holds for its subtree, too.
-    #[must_use]
-    pub fn is_chosen_subtree(&self) -> bool {
-        self.flags & kind::OPENED != 0
-    }
-}
-
-/// The answer at a call's entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
-    /// What to do with the call.
-    pub show: Show,
-    /// What else it causes.
-    pub effects: Effects,
-    /// The time of the entry; 0 if the clock was not read, which is only so for hidden calls.
-    pub time: u64,
-    /// For a chosen execution of a sampled function: how many executions it stands for, itself included. Else 1.
-    pub stands_for: u64,
-    /// To be handed to [`ThreadState::exit`] when the call ends.
-    pub frame: Frame,
-}
-
-/// The answer at a call's exit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exit {
-    /// What to do with the call.
-    pub verdict: Verdict,
-    /// When it began; 0 for hidden calls.
-    pub start: u64,
-    /// The time of the exit; 0 for hidden calls, for which the clock is not read.
-    pub time: u64,
-}
 
 /// A thread's counters for sampled functions.
 #[derive(Debug)]
@@ -270,6 +101,9 @@ impl ThreadState {
         if self.gate.meets(Gate::MUTED) {
             return Entry::hidden(frame, Effects::NONE);
         }
+        if action == 0 {
+            return self.enter_ordinary(plan, frame, switch, clock);
+        }
         let rules = plan.action(action);
         if rules.has(flag::NOTRACE) {
             let _ = self.mute();
@@ -279,6 +113,41 @@ impl ThreadState {
             return Entry::hidden(frame, Effects::NONE);
         }
         self.enter_let_in(plan, store, &rules, frame, switch, clock)
+    }
+
+    /// The rest of [`ThreadState::enter`], for a function that no rule is about.
+    #[inline]
+    fn enter_ordinary(
+        &mut self,
+        plan: &Plan<'_>,
+        mut frame: Frame,
+        switch: Switch,
+        clock: impl FnOnce() -> u64,
+    ) -> Entry {
+        if self.gate != Gate::OPEN || switch != Switch::On {
+            return Entry::hidden(frame, Effects::NONE);
+        }
+        self.depth = self.depth.saturating_add(1);
+        if self.depth >= self.max_depth {
+            self.gate |= Gate::DEEP;
+        }
+        let mut show = Show::Lazy;
+        frame.flags = if plan.fact(fact::CALLER) {
+            kind::LAZY | kind::BY_DESCENDANTS
+        } else if self.time > 0 {
+            kind::LAZY | kind::BY_TIME
+        } else {
+            show = Show::Now;
+            kind::NOW
+        };
+        frame.start = clock();
+        Entry {
+            show,
+            effects: Effects::NONE,
+            time: frame.start,
+            stands_for: 1,
+            frame,
+        }
     }
 
     /// The rest of [`ThreadState::enter`], for a call that the filters let in.
@@ -409,70 +278,53 @@ impl ThreadState {
         self.max_depth = frame.max_depth;
         self.gate = frame.gate;
         self.min_rank = frame.min_rank;
+        if frame.flags & (kind::OPENED | kind::HELD) != 0 {
+            return exit_sampled(plan, store, frame, at_least, clock);
+        }
         if frame.flags == kind::HIDDEN {
             return Exit::HIDDEN;
         }
-        exit_shown(plan, store, frame, at_least, clock)
+        frame.exit(at_least, clock())
     }
 }
 
-/// The rest of [`ThreadState::exit`], for a call that is or may be shown.
-fn exit_shown(
+/// The rest of [`ThreadState::exit`], for a chosen execution of a sampled function.
+fn exit_sampled(
     plan: &Plan<'_>,
     store: &mut Store<'_>,
     frame: &Frame,
     at_least: u64,
     clock: impl FnOnce() -> u64,
 ) -> Exit {
-    let held = match frame.flags & kind::MASK {
-        kind::HELD_CALL => Some(Scope::Call),
-        kind::HELD_TREE => Some(Scope::Tree),
-        kind::HELD_BELOW => Some(Scope::Below),
-        _ => None,
-    };
-    let sampled = frame.flags & kind::OPENED != 0 || held.is_some();
     let sampling = plan.action(frame.action).sampling;
-    let mut sampler = if sampled {
-        store.samplers.get_mut(sampling.slot as usize)
-    } else {
-        None
-    };
+    let mut sampler = store.samplers.get_mut(sampling.slot as usize);
     if frame.flags & kind::OPENED != 0
         && let Some(sampler) = &mut sampler
     {
         sampler.open = sampler.open.saturating_sub(1);
     }
-    if frame.flags & kind::MASK == kind::HIDDEN {
-        return Exit::HIDDEN;
+    let scope = match frame.flags & kind::MASK {
+        kind::HIDDEN => return Exit::HIDDEN,
+        kind::HELD_CALL => Scope::Call,
+        kind::HELD_TREE => Scope::Tree,
+        kind::HELD_BELOW => Scope::Below,
+        _ => return frame.exit(at_least, clock()),
+    };
+    let mut exit = frame.exit(at_least, clock());
+    let duration = exit.time.saturating_sub(frame.start);
+    let slow = store
+        .tails
+        .get_mut(sampling.tail as usize)
+        .is_none_or(|tail| tail.observe(duration, sampling.parameter));
+    if let Some(sampler) = sampler {
+        sampler.judged(slow);
     }
-
-    let time = clock();
-    let duration = time.saturating_sub(frame.start);
-    let mut verdict = Verdict::Keep;
-    if frame.flags & kind::BY_DESCENDANTS != 0
-        || frame.flags & kind::BY_TIME != 0 && duration < at_least
-    {
-        verdict = Verdict::KeepForDescendants;
+    if !slow {
+        exit.verdict = Verdict::Discard(scope);
+    } else if scope == Scope::Below {
+        exit.verdict = Verdict::Keep;
     }
-    if let Some(scope) = held {
-        let slow = store
-            .tails
-            .get_mut(sampling.tail as usize)
-            .is_none_or(|tail| tail.observe(duration, sampling.parameter));
-        if let Some(sampler) = sampler {
-            sampler.judged(slow);
-        }
-        if !slow {
-            verdict = Verdict::Discard(scope);
-        } else if scope == Scope::Below {
-            verdict = Verdict::Keep;
-        }
-    }
-    Exit {
-        verdict,
-        start: frame.start,
-        time,
-    }
+    exit
 }
 
 /// What a trigger that fires does to the process's switch.
@@ -488,26 +340,6 @@ fn switches(rules: &Action) -> Effects {
         }
     }
     effects
-}
-
-impl Entry {
-    fn hidden(frame: Frame, effects: Effects) -> Self {
-        Self {
-            show: Show::Hidden,
-            effects,
-            time: 0,
-            stands_for: 1,
-            frame,
-        }
-    }
-}
-
-impl Exit {
-    const HIDDEN: Self = Self {
-        verdict: Verdict::Hidden,
-        start: 0,
-        time: 0,
-    };
 }
 
 /// A clock that is read once at most, when somebody asks.

@@ -9,7 +9,7 @@ mod units;
 pub use action::{COLORS, Condition, Sample};
 pub use error::SyntaxError;
 pub use pattern::MatchStyle;
-pub use units::{UnitError, parse_bool, parse_size, parse_time};
+pub use units::{UnitError, parse_bool, parse_share, parse_size, parse_time};
 
 pub(crate) use action::{ACTIONS, Changes, Mode};
 pub(crate) use nearest::{nearest_names, nearest_word, without_parameters};

@@ -78,6 +78,19 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
+/// A share from 0 to 1, such as a budget for overhead: `1%`, `0.5 %` or `0.01`; `None` for other texts.
+#[must_use]
+pub fn parse_share(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim_end(), 100.0),
+        None => (text, 1.0),
+    };
+    let decimal = number.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    let share = number.parse::<f64>().ok().filter(|_| decimal)? / scale;
+    (0.0..=1.0).contains(&share).then_some(share)
+}
+
 /// A decimal number times its unit, exact and rounded up.
 fn scaled(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<u64, UnitError> {
     let text = text.trim();
@@ -145,6 +158,23 @@ mod tests {
         assert_eq!(parse_size("1.5K"), Ok(1536));
         assert_eq!(parse_size("2g"), Ok(2 << 30));
         assert_eq!(parse_size("7x"), Err(UnitError::Unit));
+    }
+
+    #[test]
+    fn shares_are_percent_or_fractions() {
+        for (text, expected) in [
+            ("1%", Some(0.01)),
+            ("0.5 %", Some(0.005)),
+            ("0.01", Some(0.01)),
+            ("100%", Some(1.0)),
+            ("101%", None),
+            ("-1%", None),
+            ("nan", None),
+            ("inf%", None),
+            ("%", None),
+        ] {
+            assert_eq!(parse_share(text), expected, "{text}");
+        }
     }
 
     #[test]

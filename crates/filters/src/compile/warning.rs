@@ -1,0 +1,94 @@
+//! What the user should hear about rules and functions.
+
+use crate::rules::ACTIONS;
+use core::fmt;
+use std::string::String;
+use std::vec::Vec;
+
+/// What the user should hear about rules and functions. [`fmt::Display`] makes a line of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A rule matches no function.
+    NoFunction {
+        /// The option and its text.
+        rule: String,
+        /// Names near to it, the nearest first.
+        nearest: Vec<String>,
+        /// The rule is a filter: unless another one matches, nothing is shown.
+        filter: bool,
+    },
+    /// No module has the name that a rule asks for.
+    NoModule {
+        /// The option and its text.
+        rule: String,
+        /// The module.
+        module: String,
+        /// The module near to it.
+        nearest: Option<String>,
+        /// It could be a mistyped action.
+        doubtful: bool,
+    },
+    /// A source location matches no function.
+    NoLocation {
+        /// The option and its text.
+        rule: String,
+    },
+    /// So many functions have no known size and are shown whatever it is.
+    UnknownSizes(u64),
+    /// So many functions have no known source file and are hidden by -L.
+    UnknownLocations(u64),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoFunction {
+                rule,
+                nearest,
+                filter,
+            } => {
+                write!(f, "{rule} matches no function")?;
+                if *filter {
+                    f.write_str(", and shows nothing")?;
+                }
+                if !nearest.is_empty() {
+                    write!(f, "; the nearest names are {}", nearest.join(", "))?;
+                }
+                Ok(())
+            }
+            Self::NoModule {
+                rule,
+                module,
+                nearest,
+                doubtful,
+            } => {
+                write!(f, "{rule} matches nothing: ")?;
+                if *doubtful {
+                    write!(
+                        f,
+                        "`{module}` is neither an action nor the beginning of a module's name"
+                    )?;
+                } else {
+                    write!(f, "no module's name begins with `{module}`")?;
+                }
+                if let Some(nearest) = nearest {
+                    write!(f, "; the nearest module is {nearest}")?;
+                }
+                if *doubtful {
+                    write!(f, "; actions are {}", ACTIONS.join(", "))?;
+                }
+                Ok(())
+            }
+            Self::NoLocation { rule } => write!(f, "{rule} matches the source file of no function"),
+            Self::UnknownSizes(functions) => write!(
+                f,
+                "{functions} functions have no known size; -Z and `size=` do not hide them"
+            ),
+            Self::UnknownLocations(functions) => write!(
+                f,
+                "{functions} functions have no known source file and are hidden by -L; build with -g to keep them"
+            ),
+        }
+    }
+}
