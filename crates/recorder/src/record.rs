@@ -28,6 +28,9 @@ use std::time::{Duration, Instant};
 /// How long the loop waits at most before it reports progress.
 const TICK: Duration = Duration::from_millis(100);
 
+/// The same where windows are made: threads that live shorter get none.
+const TICK_OF_WINDOWS: Duration = Duration::from_millis(20);
+
 /// How long the command may take to end before the observer is told that it is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
@@ -152,7 +155,7 @@ impl<'a> Recording<'a> {
         }
         observer.attached(&attached);
         let mut recorded = recorded(spec, session.events());
-        let windows = Windowed::attach(spec, &session_spec, &recorded, recorded.len())?;
+        let windows = Windowed::attach(spec, &session_spec, &recorded, &attached.notes)?;
         let mut events: Vec<EventToWrite> = recorded
             .iter()
             .map(|event| EventToWrite {
@@ -377,6 +380,9 @@ impl<'a> Recording<'a> {
                 return Ok(Ending::Duration);
             }
             let mut until = next_tick;
+            if self.sink.windows.is_some() {
+                until = until.min(now + TICK_OF_WINDOWS);
+            }
             if self.enabled_at.is_none() {
                 until = until.min(enable_at);
             }

@@ -79,17 +79,20 @@ pub(crate) struct Windowed {
     /// Where the windows' events stand among those of the file.
     first_event: usize,
     notes_told: usize,
+    /// Notes that the session has told: the windows' events are refused what its own are.
+    known_notes: Vec<String>,
     error: Option<WindowError>,
     side_error: Option<std::io::Error>,
 }
 
 impl Windowed {
-    /// Opens the events of the windows of `spec`, if it has any, for the target of the session.
+    /// Opens the events of the windows of `spec`, if it has any, for the target of the session. In the file they stand
+    /// behind `events`.
     pub fn attach(
         spec: &RecordSpec,
         session: &SessionSpec,
         events: &[AttachedEvent],
-        first_event: usize,
+        known_notes: &[String],
     ) -> Result<Option<Windowed>, RecordError> {
         let Some(options) = &spec.windows else {
             return Ok(None);
@@ -120,8 +123,9 @@ impl Windowed {
             encoder: WindowsEncoder::new(),
             side,
             layout: RecordLayout::new(&attr.unwrap_or_default(), ByteOrder::NATIVE),
-            first_event,
+            first_event: events.len(),
             notes_told: 0,
+            known_notes: known_notes.to_vec(),
             error: None,
             side_error: None,
         };
@@ -200,9 +204,10 @@ impl Windowed {
     /// Notes that nobody was told yet.
     pub fn new_notes(&mut self) -> Vec<String> {
         let notes = self.source.notes();
-        let new = notes.get(self.notes_told..).unwrap_or_default().to_vec();
+        let new = notes.get(self.notes_told..).unwrap_or_default();
         self.notes_told = notes.len();
-        new
+        let is_new = |note: &&String| !self.known_notes.contains(note);
+        new.iter().filter(is_new).cloned().collect()
     }
 
     /// Lets windows be made.

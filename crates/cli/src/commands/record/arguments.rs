@@ -177,6 +177,8 @@ pub enum ArgumentError {
     NothingToCount(String),
     #[error("--windows: {0}")]
     Windows(String),
+    #[error("--windows: nothing can be counted: {0}")]
+    NoWindows(String),
     #[error(
         "`-o -` would write the recording to the terminal; pipe it on, or give a file with -o FILE"
     )]
@@ -188,7 +190,7 @@ impl ArgumentError {
     pub fn exit_code(&self) -> u8 {
         match self {
             ArgumentError::Events { error, .. } if error.denied => 125,
-            ArgumentError::NothingToCount(_) => 125,
+            ArgumentError::NothingToCount(_) | ArgumentError::NoWindows(_) => 125,
             _ => 2,
         }
     }

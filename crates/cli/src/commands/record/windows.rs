@@ -167,10 +167,7 @@ fn default_group(
         }
     }
     if group.first().is_none_or(|leader| !is_clock(leader)) {
-        let reasons = refused.join("; ");
-        return Err(ArgumentError::NothingToCount(format!(
-            "nothing can be counted over windows: {reasons}"
-        )));
+        return Err(ArgumentError::NoWindows(refused.join("; ")));
     }
     say(&format!(
         "counting {} over windows: this machine has no hardware counters for us",
