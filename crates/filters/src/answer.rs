@@ -174,7 +174,7 @@ pub struct Entry {
     pub time: u64,
     /// For a chosen execution of a sampled function: how many executions it stands for, itself included. Else 1.
     pub stands_for: u64,
-    /// To be handed to [`ThreadState::exit`] when the call ends.
+    /// To be handed to [`ThreadState::exit`](crate::ThreadState::exit) when the call ends.
     pub frame: Frame,
 }
 

@@ -48,6 +48,8 @@ struct Open<T> {
     weight: f64,
     /// A call below it is shown.
     leads: bool,
+    /// [`Lane::led`] when it began.
+    led: usize,
 }
 
 /// What is known of an open call.
@@ -78,6 +80,9 @@ pub struct Lane<T> {
     tails: Vec<Tail>,
     open: Vec<Open<T>>,
     held: Vec<Item<T>>,
+    /// So many of the open calls, from the outermost on, need no second look when another call is shown: so deep
+    /// recursion of hidden calls costs nothing.
+    led: usize,
     /// Open calls that are lazy or held.
     undecided: usize,
     /// Shown calls that are open in what was told.
@@ -98,6 +103,7 @@ impl<T: Copy> Lane<T> {
             tails,
             open: Vec::new(),
             held: Vec::new(),
+            led: 0,
             undecided: 0,
             depth: 0,
         }
@@ -166,6 +172,7 @@ impl<T: Copy> Lane<T> {
                 around
             },
             leads: false,
+            led: self.led,
         });
         entry.effects
     }
@@ -192,6 +199,12 @@ impl<T: Copy> Lane<T> {
         let Some(open) = self.open.pop() else {
             return;
         };
+        // Beyond a held subtree nobody has looked yet.
+        let led = match open.fate {
+            Fate::Held(Scope::Tree | Scope::Below) => open.led,
+            _ => self.led,
+        };
+        self.led = led.min(self.open.len());
         let mut store = Store {
             samplers: &mut self.samplers,
             tails: &mut self.tails,
@@ -242,27 +255,29 @@ impl<T: Copy> Lane<T> {
 
     /// A call is shown within all open ones: the lazy ones among them are shown, too, within the innermost held part.
     fn lead(&mut self) {
-        for open in self.open.iter_mut().rev() {
+        if self.undecided == 0 {
+            return;
+        }
+        for open in self.open.iter_mut().skip(self.led).rev() {
             match open.fate {
                 Fate::Hidden => {}
                 Fate::Shown => break,
                 Fate::Lazy => {
                     open.fate = Fate::Shown;
-                    open.leads = true;
                     self.undecided -= 1;
                     if let Some(item) = self.held.get_mut(open.item) {
                         item.live = true;
                     }
                 }
                 Fate::Held(scope) => {
-                    let again = open.leads;
                     open.leads = true;
-                    if again || scope != Scope::Call {
+                    if scope != Scope::Call {
                         break;
                     }
                 }
             }
         }
+        self.led = self.open.len();
     }
 
     /// An entry that is not shown; what follows it stays.
