@@ -77,7 +77,7 @@
 //!
 //! - `-t T` keeps calls of T and longer, at recording and at reading; calls without a duration are kept without `-t`.
 //! - A call that is shown at its entry ends at its exit, also if tracing was switched off in between; one that began
-//!   while tracing was off stays hidden as a whole. Trees are always balanced.
+//!   while tracing was off is never shown itself. Trees are always balanced.
 //! - With `-C`, a call beyond the depth is not shown, so it is no reason to show the calls around it.
 //! - `finish` holds at reading, too.
 //! - Functions hidden by `-L` and `-Z` can still be filters and triggers, as with `-H`.
