@@ -195,7 +195,11 @@ fn text_csv_and_json_are_one_table() {
         .expect("a cell")
         .parse()
         .expect("a number");
-    assert_eq!(value, number(&sixty, "ipc"));
+    // Reading JSON rounds the last digit.
+    assert!(
+        (value / number(&sixty, "ipc") - 1.0).abs() < 1e-14,
+        "{value}"
+    );
 }
 
 #[test]
