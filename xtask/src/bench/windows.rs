@@ -1,8 +1,8 @@
 //! `cargo xtask bench windows`: is what the analysis of windows says about its own numbers true?
 //!
 //! Simulated programs, whose true rates are known, are recorded thousands of times. Counted is how often an interval
-//! holds the truth, how far estimates lie beside it on average, and how often a row that must not be trusted says so. Seeds are
-//! fixed: the outcome is the same on every machine.
+//! holds the truth, how far estimates lie beside it on average, and how often a row that must not be trusted says so.
+//! Seeds are fixed: the outcome is the same on every machine.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -5,10 +5,10 @@
 //! Var = J ÷ (J − 1) · Σⱼ uⱼ² with uⱼ = Σₑ ∂g/∂Tₑ · xⱼₑ minus its mean; for one with `min`, `max` or conditionals by leaving
 //! out one burst after the other. Student's t with J − 1 degrees of freedom makes the interval of it.
 //!
-//! Few counts are skew and their spread is not seen in few bursts, so an input with fewer than
-//! [`rare_events`](EstimatorOptions::rare_events) has Garwood's limits of Poisson's mean: the exposure (the other inputs,
-//! as they were seen) is not uncertain, its ratio to the other inputs may be, and the interval is never narrower than the one from the
-//! bursts, which knows of events that come in clumps.
+//! Few counts are skew, and few bursts do not show their spread. So an input with fewer than
+//! [`rare_events`](EstimatorOptions::rare_events) has Garwood's limits of Poisson's mean, given the exposure as it was
+//! seen; the spread of the other inputs is added as for an input that comes evenly. The interval is never narrower than
+//! the one from the bursts, which knows of events that come in clumps, and ends where there are no events.
 //!
 //! The corrected value has what does not belong to the function taken off, so much for each window: what the borders add,
 //! where that can be told from 0 ([`Artefact::is_significant`]; to take off mere noise would only add its error to
@@ -22,8 +22,10 @@ use std::sync::Arc;
 use super::artefact::Artefact;
 use super::drift::Drift;
 use super::interval::{poisson_limits, student_quantile};
+use super::sample::{NoSample, Sample};
+use super::spread::{influence, spread, taken_variance};
 use super::stream::Windows;
-use super::tally::{Analysis, Clusters, Row};
+use super::tally::{Analysis, Row};
 use crate::bound::Bound;
 use crate::count::Count;
 use crate::evaluate::{Evaluator, Mode};
@@ -99,7 +101,7 @@ pub struct Estimate {
     pub bursts: u64,
     /// Windows behind it.
     pub windows: u64,
-    /// The count of the input that was seen least, the leader aside.
+    /// The count of the input that was seen least.
     pub events: u64,
     /// How the spread between bursts was turned into an error.
     pub method: Method,
@@ -121,8 +123,8 @@ impl Estimate {
         self.corrected.as_ref().unwrap_or(&self.raw)
     }
 
-    /// How much longer to record, in seconds, until the interval's half width is `target` (0.05) of the value, if it goes on
-    /// as in the `recorded` seconds. 0 where it is that narrow already. `None` for a value of 0 or without an interval.
+    /// How much longer to record, in seconds, until the interval's half width is `target` (0.05) of the value, if it goes
+    /// on as in the `recorded` seconds. 0 where it is that narrow already. `None` for a value of 0 or without an interval.
     pub fn seconds_for(&self, target: f64, recorded: f64) -> Option<f64> {
         let best = self.best();
         // Of many bursts, t is as the normal distribution.
@@ -166,20 +168,21 @@ impl Figure {
 /// Makes estimates. One for each thread.
 #[derive(Debug)]
 pub struct Estimator<'a> {
-    analysis: &'a Analysis<'a>,
-    windows: &'a Windows,
-    bound: &'a Bound,
+    pub(super) analysis: &'a Analysis<'a>,
+    pub(super) windows: &'a Windows,
+    pub(super) bound: &'a Bound,
     evaluator: Evaluator<'a>,
     /// One for each recorded event, for the formulas.
     counts: Vec<Count>,
     /// What a window's borders add to each recorded event, and its variance.
-    borders: Vec<(f64, f64)>,
+    pub(super) borders: Vec<(f64, f64)>,
     options: EstimatorOptions,
 }
 
 impl Analysis<'_> {
     /// An estimator for the columns of a set, bound to the events that the groups name. `artefacts` are those to take off
-    /// ([`artefacts`](Self::artefacts)), of which those count that can be told from 0, or none. `total(event)` in a formula is the event's count in all kept windows.
+    /// ([`artefacts`](Self::artefacts)), of which those count that can be told from 0, or none. `total(event)` in a
+    /// formula is the event's count in all kept windows.
     pub fn estimator<'a>(
         &'a self,
         bound: &'a Bound,
@@ -208,91 +211,6 @@ impl Analysis<'_> {
     }
 }
 
-/// A column's inputs in a row's bursts, as a matrix.
-#[derive(Debug, Default)]
-pub(super) struct Sample {
-    inputs: Vec<u32>,
-    /// For each input: how often it was counted.
-    events: Vec<u64>,
-    /// For each input: its sum, and the exposure of the groups that have it.
-    sums: Vec<f64>,
-    exposures: Vec<f64>,
-    /// For each input: windows behind it.
-    windows_of: Vec<f64>,
-    /// The exposure of all groups.
-    exposure: f64,
-    windows: u64,
-    apart: bool,
-    /// For each group: where its bursts begin in `rows`, and which inputs it has.
-    parts: Vec<(usize, Vec<bool>)>,
-    /// For each burst: its counts of the inputs; 0 for what its group has not.
-    rows: Vec<f64>,
-    /// For each burst: its exposure.
-    lengths: Vec<f64>,
-    /// What was taken off.
-    taken: Taken,
-}
-
-/// What does not belong to the row, in each window, for each input.
-#[derive(Debug, Clone, Default)]
-struct Taken {
-    /// The sum of both, for a window.
-    per_window: Vec<f64>,
-    /// The variance of what borders add.
-    border_variance: Vec<f64>,
-    /// For each row that windows hide: the standard error of its share of a window, and what it does in a window that
-    /// is all its own.
-    hidden: Vec<(f64, Vec<f64>)>,
-}
-
-impl Taken {
-    fn nothing(inputs: usize) -> Self {
-        Self {
-            per_window: vec![0.0; inputs],
-            border_variance: vec![0.0; inputs],
-            hidden: Vec::new(),
-        }
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.per_window.iter().all(|t| *t == 0.0)
-    }
-}
-
-enum NoSample {
-    NoWindows,
-    NothingInCommon,
-}
-
-impl Sample {
-    fn bursts(&self) -> usize {
-        self.lengths.len()
-    }
-
-    fn row(&self, burst: usize) -> &[f64] {
-        let width = self.inputs.len();
-        &self.rows[burst * width..(burst + 1) * width]
-    }
-
-    /// What brings an input to the exposure of all groups.
-    fn scale(&self, input: usize) -> f64 {
-        if self.apart {
-            self.exposure / self.exposures[input]
-        } else {
-            1.0
-        }
-    }
-
-    fn total(&self, input: usize) -> f64 {
-        self.sums[input] * self.scale(input)
-    }
-
-    fn part_range(&self, part: usize) -> std::ops::Range<usize> {
-        let end = self.parts.get(part + 1).map_or(self.bursts(), |p| p.0);
-        self.parts[part].0..end
-    }
-}
-
 impl Estimator<'_> {
     /// A column's estimate for a row of the analysis that the estimator was made by.
     pub fn estimate(&mut self, row: &Row, column: usize) -> Figure {
@@ -318,8 +236,7 @@ impl Estimator<'_> {
             _ => None,
         };
         let bursts = sample.bursts() as u64;
-        let counted = sample.events.iter().zip(&sample.sums);
-        let events = counted.map(|(events, _)| *events).min().unwrap_or(0);
+        let events = sample.events.iter().copied().min().unwrap_or(u64::MAX);
         Figure::Value(Estimate {
             raw,
             corrected,
@@ -362,159 +279,6 @@ impl Estimator<'_> {
             } else {
                 Method::Jackknife
             })
-    }
-
-    /// The periods of the bursts behind a row's column, ascending.
-    fn periods(&self, row: &Row, column: usize) -> Vec<u64> {
-        let inputs = self.bound.row_inputs(column);
-        let mut periods: Vec<u64> = self
-            .clusters(row, &inputs)
-            .flat_map(|(_, clusters)| clusters.bursts.iter())
-            .map(|burst| self.windows.period(*burst))
-            .collect();
-        periods.sort_unstable();
-        periods
-    }
-
-    /// The row's groups that count all inputs; where there is none, those that count any.
-    fn clusters<'r>(
-        &'r self,
-        row: &'r Row,
-        inputs: &'r [u32],
-    ) -> impl Iterator<Item = (&'r [u32], &'r Clusters)> {
-        let groups = self.analysis.groups_of(row);
-        let has_all = |events: &[u32]| inputs.iter().all(|e| events.contains(e));
-        let together = groups.clone().any(|(events, _)| has_all(events));
-        groups.filter(move |(events, _)| {
-            has_all(events) || !together && inputs.iter().any(|e| events.contains(e))
-        })
-    }
-
-    fn sample(
-        &self,
-        row: &Row,
-        column: usize,
-        corrected: bool,
-        keep: impl Fn(u32) -> bool,
-    ) -> Result<Sample, NoSample> {
-        let inputs = self.bound.row_inputs(column);
-        let groups: Vec<(&[u32], &Clusters)> = self.clusters(row, &inputs).collect();
-        let covered = |e: &u32| groups.iter().any(|(events, _)| events.contains(e));
-        if groups.is_empty() || !inputs.iter().all(covered) {
-            return Err(NoSample::NoWindows);
-        }
-        let apart = groups
-            .iter()
-            .any(|(events, _)| !inputs.iter().all(|e| events.contains(e)));
-        let common = groups[0]
-            .0
-            .iter()
-            .find(|e| groups.iter().all(|(events, _)| events.contains(e)));
-        let Some(common) = common.copied() else {
-            return Err(NoSample::NothingInCommon);
-        };
-        let width = inputs.len();
-        let mut sample = Sample {
-            events: vec![0; width],
-            sums: vec![0.0; width],
-            exposures: vec![0.0; width],
-            windows_of: vec![0.0; width],
-            apart,
-            taken: Taken::nothing(width),
-            ..Sample::default()
-        };
-        if corrected {
-            sample.taken = self.taken(row, &inputs, common, &groups);
-        }
-        for (events, clusters) in groups {
-            let place = |event: &u32| events.iter().position(|e| e == event);
-            let places: Vec<Option<usize>> = inputs.iter().map(place).collect();
-            let length_place = place(&common).unwrap_or(0);
-            let begin = sample.bursts();
-            for (j, (burst, windows)) in clusters.bursts.iter().zip(&clusters.windows).enumerate() {
-                if !keep(*burst) {
-                    continue;
-                }
-                let counts = &clusters.sums[j * events.len()..(j + 1) * events.len()];
-                let length = counts[length_place] as f64;
-                sample.windows += u64::from(*windows);
-                sample.exposure += length;
-                sample.lengths.push(length);
-                for (i, place) in places.iter().enumerate() {
-                    let Some(place) = *place else {
-                        sample.rows.push(0.0);
-                        continue;
-                    };
-                    let taken = sample.taken.per_window[i] * f64::from(*windows);
-                    let count = counts[place] as f64 - taken;
-                    sample.rows.push(count);
-                    sample.sums[i] += count;
-                    sample.events[i] = sample.events[i].saturating_add(counts[place]);
-                    sample.exposures[i] += length;
-                    sample.windows_of[i] += f64::from(*windows);
-                }
-            }
-            if sample.bursts() > begin {
-                let has = places.iter().map(Option::is_some).collect();
-                sample.parts.push((begin, has));
-            }
-        }
-        sample.inputs = inputs;
-        if sample.bursts() == 0 || sample.exposures.iter().any(|e| *e <= 0.0) && apart {
-            return Err(NoSample::NoWindows);
-        }
-        Ok(sample)
-    }
-
-    /// What borders and others add to a window of the row's groups. `common` is the exposure.
-    fn taken(
-        &self,
-        row: &Row,
-        inputs: &[u32],
-        common: u32,
-        groups: &[(&[u32], &Clusters)],
-    ) -> Taken {
-        let mut taken = Taken::nothing(inputs.len());
-        for (i, event) in inputs.iter().enumerate() {
-            let border = self.borders[*event as usize];
-            (taken.per_window[i], taken.border_variance[i]) = border;
-        }
-        let (mut windows, mut exposure) = (0.0, 0.0);
-        for (events, clusters) in groups {
-            let place = events.iter().position(|e| *e == common).unwrap_or(0);
-            windows += clusters.all_windows();
-            exposure += clusters.total(place) as f64;
-        }
-        for hidden in self.analysis.hidden(row) {
-            // Who has no kept windows has no rates that are known.
-            let rates = inputs
-                .iter()
-                .map(|event| self.rate(hidden.row, *event, common));
-            let Some(rates) = rates.collect::<Option<Vec<f64>>>() else {
-                continue;
-            };
-            let own: Vec<f64> = rates.iter().map(|rate| rate * exposure / windows).collect();
-            for (taken, own) in taken.per_window.iter_mut().zip(&own) {
-                *taken += hidden.share * own;
-            }
-            taken.hidden.push((hidden.error, own));
-        }
-        taken
-    }
-
-    /// An event's rate per exposure in a row, borders taken off.
-    fn rate(&self, row: &Row, event: u32, common: u32) -> Option<f64> {
-        let border = self.borders[event as usize].0;
-        let (mut count, mut length) = (0.0, 0.0);
-        for (events, clusters) in self.analysis.groups_of(row) {
-            let place = |event| events.iter().position(|e| *e == event);
-            let (Some(of_event), Some(of_length)) = (place(event), place(common)) else {
-                continue;
-            };
-            count += clusters.total(of_event) as f64 - border * clusters.all_windows();
-            length += clusters.total(of_length) as f64;
-        }
-        (length > 0.0).then(|| count / length)
     }
 
     fn set(&mut self, sample: &Sample, values: impl Fn(usize) -> f64) {
@@ -563,16 +327,27 @@ impl Estimator<'_> {
             // One burst knows nothing of the rest's spread, but a rare count's limits it has.
             let rest = if freedom > 0.0 { t * t * rest } else { 0.0 };
             let (mut down, mut up) = (rest, rest);
-            for i in rare {
-                let (less, more) = self.rare_reach(sample, column, i, value);
-                down += less * less;
-                up += more * more;
+            for &i in &rare {
+                let limits = poisson_limits(sample.events[i], self.options.confidence);
+                let reaches =
+                    [limits.0, limits.1].map(|l| self.reach_of(sample, column, i, l, value));
+                down += reaches[0].0.max(reaches[1].0).powi(2);
+                up += reaches[0].1.max(reaches[1].1).powi(2);
             }
             if freedom > 0.0 {
                 below = below.max(down.sqrt());
                 above = above.max(up.sqrt());
             } else {
                 (below, above) = (down.sqrt(), up.sqrt());
+            }
+            if let [only] = rare[..] {
+                let (down, up) = self.reach_of(sample, column, only, 0.0, value);
+                if down > 0.0 {
+                    below = below.min((down * down + rest).sqrt());
+                }
+                if up > 0.0 {
+                    above = above.min((up * up + rest).sqrt());
+                }
             }
         }
         let interval = Interval {
@@ -584,30 +359,24 @@ impl Estimator<'_> {
         Some((interval, freedom))
     }
 
-    /// How far the value goes down and up when a rare input goes over its Poisson limits.
-    fn rare_reach(
+    /// How far the value goes down and up when an input is set to a count.
+    fn reach_of(
         &mut self,
         sample: &Sample,
         column: usize,
         input: usize,
+        count: f64,
         value: f64,
     ) -> (f64, f64) {
-        let (low, high) = poisson_limits(sample.events[input], self.options.confidence);
         let event = sample.inputs[input] as usize;
         let taken = sample.taken.per_window[input] * sample.windows_of[input];
-        let (mut down, mut up) = (0.0_f64, 0.0_f64);
-        for limit in [low, high] {
-            self.set(sample, |i| sample.total(i));
-            self.counts[event].value = (limit - taken).max(0.0) * sample.scale(input);
-            match self.value(column) {
-                Some(there) => {
-                    down = down.max(value - there);
-                    up = up.max(there - value);
-                }
-                None => up = f64::INFINITY,
-            }
+        self.set(sample, |i| sample.total(i));
+        self.counts[event].value = (count - taken).max(0.0) * sample.scale(input);
+        match self.value(column) {
+            Some(there) => ((value - there).max(0.0), (there - value).max(0.0)),
+            // Below a line, nothing is infinitely much.
+            None => (0.0, f64::INFINITY),
         }
-        (down, up)
     }
 
     /// Variance and degrees of freedom by leaving out one burst after the other.
@@ -643,111 +412,5 @@ impl Estimator<'_> {
             let size = sizes[part];
             without[j] * (size - 1.0) / size.max(1.0)
         })
-    }
-}
-
-/// What the errors of what was taken off add to the variance.
-fn taken_variance(sample: &Sample, slopes: &[f64]) -> f64 {
-    let weight = |i: usize| slopes[i] * sample.scale(i) * sample.windows_of[i];
-    let inputs = 0..slopes.len();
-    let of_borders = inputs
-        .clone()
-        .map(|i| weight(i).powi(2) * sample.taken.border_variance[i]);
-    // One share for all inputs: what it moves above and below a line belongs together.
-    let of_hidden = sample.taken.hidden.iter().map(|(error, own)| {
-        let moved: f64 = inputs.clone().map(|i| weight(i) * own[i]).sum();
-        (moved * error).powi(2)
-    });
-    of_borders.sum::<f64>() + of_hidden.sum::<f64>()
-}
-
-/// What a burst adds to the value, to first order. Inputs for which `even` holds are taken as spread evenly over
-/// exposure.
-fn influence(
-    sample: &Sample,
-    slopes: &[f64],
-    burst: usize,
-    part: usize,
-    even: impl Fn(usize) -> bool,
-) -> f64 {
-    let (row, length) = (sample.row(burst), sample.lengths[burst]);
-    let mut sum = 0.0;
-    for (i, slope) in slopes.iter().enumerate() {
-        if !sample.parts[part].1[i] || *slope == 0.0 {
-            continue;
-        }
-        let expected = if sample.exposures[i] > 0.0 {
-            sample.sums[i] / sample.exposures[i] * length
-        } else {
-            0.0
-        };
-        let own = if even(i) { expected } else { row[i] };
-        sum += slope
-            * if sample.apart {
-                sample.scale(i) * (own - expected)
-            } else {
-                own
-            };
-    }
-    sum
-}
-
-/// Variance of a sum from its bursts' parts, and the degrees of freedom: groups are independent, and put together by
-/// Welch and Satterthwaite. None for one burst.
-fn spread(sample: &Sample, part_of: impl Fn(usize, usize) -> f64) -> (f64, f64) {
-    // Groups that hold all inputs are of one kind.
-    if !sample.apart {
-        let all = |range: std::ops::Range<usize>| {
-            let part = |j: usize| sample.parts.partition_point(|p| p.0 <= j) - 1;
-            variance_of_sum(range.map(|j| part_of(j, part(j))))
-        };
-        return all(0..sample.bursts());
-    }
-    let (mut variance, mut below) = (0.0, 0.0);
-    let mut single = false;
-    for part in 0..sample.parts.len() {
-        let (own, freedom) = variance_of_sum(sample.part_range(part).map(|j| part_of(j, part)));
-        variance += own;
-        if freedom > 0.0 {
-            below += own * own / freedom;
-        } else {
-            single = true;
-        }
-    }
-    let freedom = match (single, below > 0.0) {
-        (true, _) => 0.0,
-        (false, true) => variance * variance / below,
-        (false, false) => (sample.bursts() - sample.parts.len()) as f64,
-    };
-    (variance, freedom)
-}
-
-fn variance_of_sum(parts: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
-    let (mut number, mut sum) = (0.0, 0.0);
-    for part in parts.clone() {
-        number += 1.0;
-        sum += part;
-    }
-    if number < 2.0 {
-        return (0.0, 0.0);
-    }
-    let mean = sum / number;
-    let squares: f64 = parts.map(|part| (part - mean) * (part - mean)).sum();
-    (squares * number / (number - 1.0), number - 1.0)
-}
-
-impl Bound {
-    /// The events of a column's row, without those it takes from the whole profile only.
-    fn row_inputs(&self, column: usize) -> Vec<u32> {
-        use crate::bound::Node;
-        let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
-        let inputs = order.iter().filter_map(|&n| match self.nodes[n as usize] {
-            Node::Input(event) => Some(event),
-            _ => None,
-        });
-        let mut inputs: Vec<u32> = inputs.collect();
-        inputs.sort_unstable();
-        inputs.dedup();
-        inputs
     }
 }

@@ -39,7 +39,9 @@ mod drift;
 mod estimate;
 mod interval;
 mod runs;
+mod sample;
 mod share;
+mod spread;
 mod stream;
 mod tally;
 

@@ -121,10 +121,12 @@ impl Closure {
 }
 
 impl Analysis<'_> {
-    /// Closure of one event. `leader` is the event by which rates are taken (a group's leader: cycles, a clock); it must stand in the
-    /// groups that count `event`. `leader_total` and `counted` are what plain counters counted of both over the same run.
-    /// Shares are shares of the ranking event: if that is a clock and the leader is cycles, a clock that changes
-    /// speed shows as an error here. Significant artefacts of the event are taken off. `None` where no row has both a share and a rate.
+    /// Closure of one event. `leader` is the event by which rates are taken (a group's leader: cycles, a clock); it must
+    /// stand in the groups that count `event`. `leader_total` and `counted` are what plain counters counted of both
+    /// over the same run. Shares are shares of the ranking event: if that is a clock and the leader is cycles, a clock
+    /// that changes speed shows as an error here. Significant artefacts of the event are taken off; what windows hide
+    /// of others is not, since it is part of the total wherever it stands. `None` where no row has both a share and a
+    /// rate.
     pub fn closure(
         &self,
         shares: &Shares,
