@@ -18,6 +18,7 @@
 
 mod build;
 mod machine;
+mod perf;
 mod skip;
 
 pub use build::{KERNEL_LINKED, Language, Program, c, cpp, kernel, rust, shared_library};
@@ -25,4 +26,5 @@ pub use machine::{
     as_nobody, is_root, need_root, need_sampling, need_tool, paranoid, repository_root,
     shared_data, tool,
 };
+pub use perf::{Recorded, perf_record};
 pub use skip::{Skip, skip};

@@ -123,18 +123,13 @@ impl AnalyzeBench {
         let questions = self.questions(file)?;
         let functions = FUNCTIONS.to_string();
         let code = self.ask(&["code", file, &functions, "2"])?;
-        let one = self.ask(&["code", file, &functions, "1"])?;
+        let one = self.code_cpu(file)?;
         println!(
-            "code: {} functions in {} modules, {} instructions, {} with a line: {} ms on two threads, {} on one",
-            code["functions"],
-            code["modules"],
-            code["instructions"],
-            code["with_line"],
-            code["ms"],
-            one["ms"]
+            "code: {} functions in {} modules, {} instructions, {} with a line: {} ms on two threads",
+            code["functions"], code["modules"], code["instructions"], code["with_line"], code["ms"]
         );
         let peer = match self.peers {
-            true => annotate::peer(&self.perf, file, FUNCTIONS, one["ms"].as_f64())?,
+            true => annotate::peer(&self.perf, file, FUNCTIONS, one)?,
             false => Value::Null,
         };
         Ok(json!({
@@ -147,7 +142,7 @@ impl AnalyzeBench {
             "tree": tree,
             "questions": questions,
             "code": code,
-            "code_on_one_thread": one,
+            "code_cpu_s": one,
             "perf_annotate": peer,
         }))
     }
@@ -165,6 +160,19 @@ impl AnalyzeBench {
         }
         serde_json::from_slice(&output.stdout)
             .with_context(|| format!("analyze {}: no JSON", arguments.join(" ")))
+    }
+
+    /// CPU-seconds for the code of the hottest functions on one thread, reading the file left out.
+    fn code_cpu(&self, file: &str) -> Result<Option<f64>> {
+        let cpu = |functions: usize| -> Result<Option<f64>> {
+            let functions = functions.to_string();
+            let arguments = ["code", file, &functions, "1"];
+            let contestant = Contestant::new("code", &self.analyze, &arguments);
+            let comparison = compare("code", vec![contestant], self.runs)?;
+            Ok(comparison.first().map(|(cpu, _)| cpu))
+        };
+        let (none, all) = (cpu(0)?, cpu(FUNCTIONS)?);
+        Ok(all.zip(none).map(|(all, none)| all - none))
     }
 
     /// Second questions to a loaded profile: the best of several runs each, since another program may have the CPU.

@@ -1,15 +1,14 @@
 //! `dioptra diff`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
-use super::report::sort;
+use super::profiles::{By, Loaded, Selection, Wanted, WantedWindows};
+use super::shown::{Rows, Shown};
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
-    DiffOptions, Format, Input, Normalize, TableEvent, TextOptions, WindowOptions,
-    add_window_differences, diff, has_recorded_windows,
+    DiffOptions, Input, Normalize, TableEvent, WindowOptions, add_window_differences, diff,
+    has_recorded_windows,
 };
-use std::io;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,21 +43,10 @@ pub struct Arguments {
     selection: Selection,
     #[command(flatten)]
     derived: Derived,
-    /// Mark differences that rest on fewer samples with `?`
-    #[arg(long, value_name = "SAMPLES", default_value_t = 10)]
-    few: u64,
-    /// How many slices `--by time` has
-    #[arg(long, value_name = "N", default_value = "20")]
-    slices: NonZeroU32,
-    /// Show this many rows at most; below each row too
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
-    /// Sort by this column, such as `b_delta` or `function` [default: the largest difference first]
-    #[arg(long, value_name = "COLUMN")]
-    sort: Option<String>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -92,7 +80,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         "time" => Normalize::Time(arguments.seconds(&loaded)?),
         event => Normalize::Event(arguments.event(event, &mut events, &loaded)?),
     };
-    let metrics = arguments.derived.choose(&loaded, arguments.few)?;
+    let metrics = arguments.derived.choose(&loaded, arguments.rows.few)?;
     let columns = metrics.columns();
     let of_windows = loaded
         .iter()
@@ -104,9 +92,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             events: &events,
             shown,
             normalize,
-            few: arguments.few,
+            few: arguments.rows.few,
             metrics: if of_windows { &[] } else { &columns },
-            slices: Slices::Number(arguments.slices),
+            slices: Slices::Number(arguments.rows.slices),
         },
     )?;
     if of_windows {
@@ -118,24 +106,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         };
         add_window_differences(&mut table, &inputs, &options)?;
     }
-    if let Some(column) = &arguments.sort {
-        sort(&mut table, column)?;
-    }
-    if let Some(limit) = arguments.limit
-        && by.len() > 1
-    {
-        table.limit_below(limit)?;
-    }
-    let format = Format::from(arguments.format);
-    let text = TextOptions {
-        limit: arguments.limit,
-        ..TextOptions::default()
-    };
-    format.write_with(&mut table, &text, io::stdout().lock())?;
-    if !format.shows_facts() {
-        table.facts.write_text(&mut io::stderr().lock())?;
-    }
-    loaded.iter().try_for_each(Loaded::check_end)?;
+    arguments.shown.write(table, by.len(), false, &loaded)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,13 +1,12 @@
 //! `dioptra metrics`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
-use super::report::sort;
+use super::profiles::{By, Selection, Wanted, WantedWindows};
+use super::shown::{Shape, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_metrics::windows::Trust;
-use dioptra_report::{Format, TextOptions, WindowOptions, WindowRows, window_metrics};
-use std::io;
+use dioptra_report::{WindowOptions, WindowRows, window_metrics};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -52,15 +51,8 @@ pub struct Arguments {
     /// Leave rows out that deserve less trust
     #[arg(long, value_enum, default_value_t = LeastTrust::Unreliable)]
     trust: LeastTrust,
-    /// Show this many rows at most
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
-    /// Sort by this column, such as `ipc` or `windows` [default: the share of time]
-    #[arg(long, value_name = "COLUMN")]
-    sort: Option<String>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -108,7 +100,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let derived = Derived::of(arguments.set.clone(), arguments.pmu_data.clone());
     let chosen = derived.choose_or_generic(&loaded)?;
     let metrics = chosen.columns();
-    let mut table = window_metrics(
+    let table = window_metrics(
         &only.input(),
         &WindowOptions {
             by: rows,
@@ -122,22 +114,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 LeastTrust::Unreliable => Trust::Unreliable,
             },
             closure: arguments.selection.is_everything(),
-            for_people: arguments.format == Shape::Text,
+            for_people: arguments.shown.format == Shape::Text,
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
-    if let Some(column) = &arguments.sort {
-        sort(&mut table, column)?;
-    }
-    let format = Format::from(arguments.format);
-    let text = TextOptions {
-        limit: arguments.limit,
-        ..TextOptions::default()
-    };
-    format.write_with(&mut table, &text, io::stdout().lock())?;
-    if !format.shows_facts() {
-        table.facts.write_text(&mut io::stderr().lock())?;
-    }
-    loaded.iter().try_for_each(Loaded::check_end)?;
+    arguments.shown.write(table, 1, false, &loaded)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,4 +11,5 @@ pub mod metrics;
 mod profiles;
 pub mod record;
 pub mod report;
+mod shown;
 pub mod sum;

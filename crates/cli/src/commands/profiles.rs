@@ -9,7 +9,7 @@ use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
-use dioptra_report::{Blocks, Format, Input, Shapes, TableEvent};
+use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
 use std::io;
 use std::ops::RangeInclusive;
@@ -114,27 +114,6 @@ impl By {
     /// Whether it tells where a sample was taken.
     pub fn is_place(self) -> bool {
         !self.is_of_part() && self != By::Time
-    }
-}
-
-/// Renderings, for arguments.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Shape {
-    /// Aligned columns
-    Text,
-    /// RFC 4180; losses go to standard error
-    Csv,
-    /// All there is, in full precision
-    Json,
-}
-
-impl From<Shape> for Format {
-    fn from(shape: Shape) -> Self {
-        match shape {
-            Shape::Text => Format::Text,
-            Shape::Csv => Format::Csv,
-            Shape::Json => Format::Json,
-        }
     }
 }
 

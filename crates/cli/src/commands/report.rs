@@ -1,17 +1,15 @@
 //! `dioptra report`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Shape, Wanted, WantedWindows};
+use super::profiles::{By, Loaded, Selection, Wanted, WantedWindows};
+use super::shown::{Rows, Shape, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
-    ColumnKind, Direction, Format, Input, PercentOf, ReportOptions, ShownNumbers, Table,
-    TextOptions, TreeOptions, WindowOptions, add_window_metrics, has_recorded_windows, report,
-    tree,
+    Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions, WindowOptions,
+    add_window_metrics, has_recorded_windows, report, tree,
 };
-use std::io;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -82,21 +80,10 @@ pub struct Options {
     /// Show the standard errors of samples, weights and shares; JSON has them anyway
     #[arg(long)]
     errors: bool,
-    /// Mark values that rest on fewer samples with `?`: derived ones, shares of a row, and all that show errors
-    #[arg(long, value_name = "SAMPLES", default_value_t = 10)]
-    few: u64,
-    /// How many slices `--by time` has
-    #[arg(long, value_name = "N", default_value = "20")]
-    slices: NonZeroU32,
-    /// Show this many rows at most; below each row too
-    #[arg(long, value_name = "N")]
-    limit: Option<usize>,
-    /// Sort by this column, such as `samples` or `module`
-    #[arg(long, value_name = "COLUMN")]
-    sort: Option<String>,
-    /// How to show the table
-    #[arg(long, value_enum, default_value_t = Shape::Text)]
-    format: Shape,
+    #[command(flatten)]
+    rows: Rows,
+    #[command(flatten)]
+    shown: Shown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -158,7 +145,7 @@ impl Options {
             by: self.by.clone(),
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
-            errors: self.errors || self.format == Shape::Json || !self.derived.is_empty(),
+            errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
             windows: match self.by == [By::Function] && !self.inline && !self.derived.is_empty() {
                 true => WantedWindows::Recorded,
                 false => WantedWindows::None,
@@ -166,29 +153,12 @@ impl Options {
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
-        let mut table = match self.tree {
+        let table = match self.tree {
             Some(direction) => self.tree(direction, &loaded)?,
             None => self.table(&loaded)?,
         };
-        if let Some(column) = &self.sort {
-            sort(&mut table, column)?;
-        }
-        if let Some(limit) = self.limit
-            && self.by.len() > 1
-        {
-            table.limit_below(limit)?;
-        }
-        let format = Format::from(self.format);
-        let text = TextOptions {
-            limit: self.limit,
-            errors: self.errors,
-            ..TextOptions::default()
-        };
-        format.write_with(&mut table, &text, io::stdout().lock())?;
-        if !format.shows_facts() {
-            table.facts.write_text(&mut io::stderr().lock())?;
-        }
-        loaded.iter().try_for_each(Loaded::check_end)?;
+        self.shown
+            .write(table, self.by.len(), self.errors, &loaded)?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -221,7 +191,7 @@ impl Options {
         let by: Vec<Dimension> = self.by.iter().map(|by| (*by).into()).collect();
         let shown = |number| self.columns.contains(&number);
         let events = self.selection.events(loaded)?;
-        let metrics = self.derived.choose(loaded, self.few)?;
+        let metrics = self.derived.choose(loaded, self.rows.few)?;
         let columns = metrics.columns();
         let of_windows = matches!(loaded, [only] if has_recorded_windows(&only.profile));
         let mut table = report(
@@ -237,10 +207,10 @@ impl Options {
                     scaled: shown(Number::Scaled),
                 },
                 percent_of: self.percent.into(),
-                errors: self.errors || self.format == Shape::Json,
-                few: self.few,
+                errors: self.errors || self.shown.format == Shape::Json,
+                few: self.rows.few,
                 metrics: if of_windows { &[] } else { &columns },
-                slices: Slices::Number(self.slices),
+                slices: Slices::Number(self.rows.slices),
             },
         )?;
         if of_windows {
@@ -269,7 +239,7 @@ impl Options {
                 limits: TreeLimits {
                     // Checked to lie between 0 and 100.
                     least: (self.percent_limit * 100.0).round() as u32,
-                    width: self.limit.unwrap_or(usize::MAX),
+                    width: self.shown.limit.unwrap_or(usize::MAX),
                 },
                 events: Some(events.iter().filter_map(|event| event.of[0]).collect()),
             },
@@ -283,33 +253,4 @@ fn percent(text: &str) -> Result<f64, String> {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err("give a number from 0 to 100".to_owned()),
     }
-}
-
-/// Sorts by the column with this id or heading: names upwards, numbers downwards.
-pub(super) fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<()> {
-    let index = table
-        .column_index(wanted)
-        .or_else(|| {
-            table
-                .columns
-                .iter()
-                .position(|column| column.name == wanted)
-        })
-        .with_context(|| {
-            let known: Vec<&str> = table
-                .columns
-                .iter()
-                .map(|column| column.id.as_str())
-                .collect();
-            format!(
-                "--sort: there is no column `{wanted}`; there are {}",
-                known.join(", ")
-            )
-        })?;
-    let direction = match table.columns[index].kind {
-        ColumnKind::Name => Direction::Ascending,
-        _ => Direction::Descending,
-    };
-    table.sort_by(index, direction)?;
-    Ok(())
 }

@@ -6,45 +6,12 @@ mod levels;
 mod metrics;
 mod sum;
 
-use dioptra_testprograms::{self as programs, Skip};
+use dioptra_testprograms::{self as programs, perf_record as record};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
-
-/// A recording in a folder of its own.
-struct Recorded {
-    _folder: TempDir,
-    file: PathBuf,
-}
-
-/// Records `command` with perf.
-fn record<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Result<Recorded, Skip> {
-    programs::need_tool("perf")?;
-    programs::need_sampling()?;
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("perf.data");
-    let status = Command::new("perf")
-        .args(["record", "-q"])
-        .args(options)
-        .arg("-o")
-        .arg(&file)
-        .arg("--")
-        .args(command)
-        // perf keeps copies of what it recorded in its cache otherwise.
-        .env("HOME", folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .expect("perf runs");
-    assert!(status.success() && file.exists(), "perf record: {status}");
-    Ok(Recorded {
-        _folder: folder,
-        file,
-    })
-}
+use std::process::{Command, Output};
 
 fn dioptra<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dioptra"))

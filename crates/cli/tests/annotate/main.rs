@@ -19,41 +19,16 @@ mod support;
 #[path = "../../../profile/tests/branches/trace.rs"]
 mod trace;
 
-use dioptra_testprograms::{self as programs, Skip};
+use dioptra_testprograms::{self as programs, Recorded, Skip};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use tempfile::TempDir;
 
-/// A recording by perf in a folder of its own.
-struct Recorded {
-    folder: TempDir,
-    file: PathBuf,
-}
-
+/// A recording by perf, of many samples a second.
 fn record<S: AsRef<OsStr>>(options: &[&str], command: &[S]) -> Result<Recorded, Skip> {
-    programs::need_tool("perf")?;
-    programs::need_sampling()?;
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("perf.data");
-    let status = Command::new("perf")
-        .args(["record", "-q", "-F", "4000"])
-        .args(options)
-        .arg("-o")
-        .arg(&file)
-        .arg("--")
-        .args(command)
-        .env("HOME", folder.path())
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("perf runs");
-    assert!(file.exists(), "perf record: {status}");
-    Ok(Recorded { folder, file })
+    programs::perf_record(&[&["-F", "4000"], options].concat(), command)
 }
 
 fn dioptra(command: &str, arguments: &[&str], file: &Path) -> Output {

@@ -44,18 +44,28 @@ fn record<S: AsRef<OsStr>>(
     command: &[S],
 ) -> Result<Recorded, Skip> {
     programs::need_tool("perf")?;
+    let options = [&["-e", "cpu-clock"], options].concat();
+    let programs::Recorded { folder, file } = match recorder {
+        Recorder::Perf => programs::perf_record(&options, command)?,
+        Recorder::Dioptra => record_ourselves(&options, command)?,
+    };
+    let cache = folder.path().join("cache");
+    std::fs::create_dir(&cache).expect("a folder");
+    Ok(Recorded {
+        _folder: folder,
+        recording: Recording { file, cache },
+    })
+}
+
+fn record_ourselves<S: AsRef<OsStr>>(
+    options: &[&str],
+    command: &[S],
+) -> Result<programs::Recorded, Skip> {
     programs::need_sampling()?;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("perf.data");
-    let cache = folder.path().join("cache");
-    std::fs::create_dir(&cache).expect("a folder");
-    let mut recording = Command::new(match recorder {
-        Recorder::Perf => OsStr::new("perf"),
-        Recorder::Dioptra => OsStr::new(env!("CARGO_BIN_EXE_dioptra")),
-    });
-    recording
+    let output = Command::new(env!("CARGO_BIN_EXE_dioptra"))
         .arg("record")
-        .args(["-e", "cpu-clock"])
         .args(options)
         .arg("-o")
         .arg(&file)
@@ -63,21 +73,15 @@ fn record<S: AsRef<OsStr>>(
         .args(command)
         .current_dir(folder.path())
         .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    if recorder == Recorder::Perf {
-        // perf keeps copies of what it recorded in its cache otherwise.
-        recording.env("HOME", folder.path());
-    }
-    let output = recording.output().expect("the recorder starts");
+        .stdout(Stdio::null())
+        .output()
+        .expect("dioptra starts");
     assert!(
         file.exists(),
-        "{recording:?} wrote nothing: {}",
+        "dioptra record wrote nothing: {}",
         String::from_utf8_lossy(&output.stderr)
     );
-    Ok(Recorded {
-        _folder: folder,
-        recording: Recording { file, cache },
-    })
+    Ok(programs::Recorded { folder, file })
 }
 
 /// The self share of a function in percent, over the rows of its name.

@@ -18,8 +18,8 @@ use super::super::measure::{self, Run};
 /// How long perf may annotate.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Lets perf annotate up to `most` functions and prints what it took beside `ours`, milliseconds of one thread for as
-/// many in dioptra.
+/// Lets perf annotate up to `most` functions and prints what it took beside `ours`, CPU-seconds for as many in
+/// dioptra.
 pub fn peer(perf: &Path, file: &str, most: usize, ours: Option<f64>) -> Result<Value> {
     let (reading, begun) = annotated(perf, file, 0)?;
     let (all, done) = annotated(perf, file, most)?;
@@ -35,7 +35,7 @@ pub fn peer(perf: &Path, file: &str, most: usize, ours: Option<f64>) -> Result<V
         each * done as f64,
         1e3 * each
     );
-    let ratio = ours.map(|ours| each * most as f64 * 1e3 / ours);
+    let ratio = ours.map(|ours| each * most as f64 / ours);
     if let Some(ratio) = ratio {
         println!(
             "  for {most} functions{} {:.1} CPU s, {ratio:.0} times as much as dioptra",
