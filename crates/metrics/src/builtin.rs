@@ -90,7 +90,13 @@ impl MetricSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ColumnKind, Count, Environment, Mode, RecordedEvent};
+    use crate::{ColumnKind, Count, Environment, Mode, NeededEvent, RecordedEvent};
+
+    /// All events of a set, recorded under a name.
+    fn recorded(set: &MetricSet, name: fn(&NeededEvent) -> &String) -> Vec<RecordedEvent> {
+        let events = set.events.iter();
+        events.map(|e| RecordedEvent::named(name(e))).collect()
+    }
 
     #[test]
     fn every_shipped_file_reads_and_says_where_it_comes_from() {
@@ -134,20 +140,12 @@ mod tests {
     fn no_two_events_of_a_set_answer_to_the_same_recording() {
         for b in builtin() {
             let set = b.set();
-            let recorded: Vec<RecordedEvent> = set
-                .events
-                .iter()
-                .map(|e| RecordedEvent::named(&e.name))
-                .collect();
-            let bound = set.bind(&recorded, &Environment::new());
+            let named = recorded(set, |event| &event.name);
+            let bound = set.bind(&named, &Environment::new());
             assert_eq!(bound.notes(), [], "{}", b.name);
             // As `record` would ask for them.
-            let recorded: Vec<RecordedEvent> = set
-                .events
-                .iter()
-                .map(|e| RecordedEvent::named(e.encoding.as_ref().unwrap_or(&e.name)))
-                .collect();
-            let bound = set.bind(&recorded, &Environment::new());
+            let encoded = recorded(set, |event| event.encoding.as_ref().unwrap_or(&event.name));
+            let bound = set.bind(&encoded, &Environment::new());
             assert_eq!(bound.notes(), [], "{}", b.name);
         }
     }
@@ -156,11 +154,7 @@ mod tests {
     fn every_column_has_a_value_when_everything_is_recorded() {
         for b in builtin() {
             let set = b.set();
-            let recorded: Vec<RecordedEvent> = set
-                .events
-                .iter()
-                .map(|e| RecordedEvent::named(&e.name))
-                .collect();
+            let recorded = recorded(set, |event| &event.name);
             // Some formulas ask which revision of a CPU it is.
             let environment = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
             let bound = set.bind(&recorded, &environment);

@@ -307,6 +307,55 @@ fn groups_fit_their_counters_and_keep_formulas_together() {
     }
 }
 
+/// With three times the counts, what is counted in events or cycles is three times as much, and what is of something (a
+/// share, a ratio, misses in a thousand instructions) stays as it is. A formula that adds the two, or declares the wrong
+/// one, does neither.
+#[test]
+fn formulas_have_the_units_that_they_declare() {
+    let cpu = Environment::new().with_cpu(CpuId::parse("0x00000000410fd490"));
+    let values = |set: &MetricSet, times: f64| -> Vec<Option<f64>> {
+        let recorded: Vec<RecordedEvent> = set
+            .needed_events()
+            .iter()
+            .map(|event| RecordedEvent::named(&event.name))
+            .collect();
+        let counts: Vec<Count> = (0..recorded.len())
+            .map(|i| Count::exact(times * (1_000_000.0 + 77_017.0 * ((7 * i) % 23) as f64)))
+            .collect();
+        let bound = set.bind(&recorded, &cpu);
+        let mut evaluator = bound.evaluator(&counts, Mode::Exact);
+        let cells = evaluator.row(&counts);
+        cells.iter().map(|cell| cell.value()).collect()
+    };
+    // The first column of its set that does not.
+    let wrong = |set: &MetricSet| {
+        let (once, thrice) = (values(set, 1.0), values(set, 3.0));
+        let columns = set.columns().iter().zip(once.iter().zip(&thrice));
+        let mut odd = columns.filter(|(column, (once, thrice))| {
+            let times = match column.unit {
+                Unit::Events | Unit::Cycles => 3.0,
+                _ => 1.0,
+            };
+            let (once, thrice) = (once.expect("a value"), thrice.expect("a value"));
+            (thrice - times * once).abs() > 1e-9 * (1.0 + thrice.abs())
+        });
+        odd.next().map(|(column, _)| column.name.clone())
+    };
+    for builtin in dioptra_metrics::builtin() {
+        assert_eq!(wrong(builtin.set()), None, "{}", builtin.name);
+    }
+    // It does find such formulas.
+    for (formula, unit) in [
+        ("a + b / c", "cycles"),
+        ("a / b", "events"),
+        ("a * b / c", "%"),
+    ] {
+        let body =
+            format!("{AB}[[column]]\nname = \"x\"\nformula = \"{formula}\"\nunit = \"{unit}\"\n");
+        assert_eq!(wrong(&set(&body)), Some("x".to_owned()), "{formula}");
+    }
+}
+
 /// Neoverse N2 before r0p3 counts one stalled slot too many in each cycle.
 #[test]
 fn slots_of_an_n2_depend_on_its_revision() {

@@ -3,36 +3,15 @@
 mod support;
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType};
+use dioptra_perfevents::{Attr, AttrFlags, ReadFormat};
 use dioptra_profile::{
-    Dimension, HierarchyOptions, LoadOptions, LoadPlan, Multiplexing, Names, Profile, Selection,
-    Slices, hierarchy,
+    Dimension, HierarchyOptions, LoadOptions, Multiplexing, Names, Profile, Selection, Slices,
+    hierarchy,
 };
 use dioptra_symbols::SymbolOptions;
 use dioptra_testprograms::{shared_data, skip};
 use std::num::NonZeroU32;
-use support::{ID, Records, attr, event};
-
-const SECOND: u64 = 78;
-
-fn reading(more: ReadFormat) -> Attr {
-    Attr {
-        read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING | more,
-        ..attr(SampleType::READ)
-    }
-}
-
-fn full() -> LoadPlan {
-    LoadPlan {
-        options: LoadOptions {
-            threads: true,
-            ..LoadOptions::default()
-        },
-        log: true,
-        errors: true,
-        ..LoadPlan::default()
-    }
-}
+use support::{ID, Records, SECOND, event, full, reading};
 
 /// Value and variance of each module's estimate.
 fn estimates(profile: &Profile, event: usize) -> Vec<(String, f64, f64)> {

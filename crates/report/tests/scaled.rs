@@ -4,8 +4,8 @@
 mod support;
 
 use dioptra_metrics::{Environment, MetricSet};
-use dioptra_perfevents::{Attr, ReadFormat, SampleType};
-use dioptra_profile::{Dimension, LoadOptions, LoadPlan, Names, Profile, Slices};
+use dioptra_perfevents::{ReadFormat, SampleType};
+use dioptra_profile::{Dimension, Names, Profile, Slices};
 use dioptra_report::{
     Cell, DiffOptions, Input, MetricColumns, Normalize, PercentOf, ReportOptions, Row,
     ShownNumbers, Table, TableEvent, diff, report,
@@ -14,28 +14,7 @@ use dioptra_symbols::SymbolOptions;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::num::NonZeroU32;
-use support::{ID, Records, attr, event};
-
-const SECOND: u64 = 78;
-
-fn full() -> LoadPlan {
-    LoadPlan {
-        options: LoadOptions {
-            threads: true,
-            ..LoadOptions::default()
-        },
-        log: true,
-        errors: true,
-        ..LoadPlan::default()
-    }
-}
-
-fn reading() -> Attr {
-    Attr {
-        read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING,
-        ..attr(SampleType::READ)
-    }
-}
+use support::{ID, Records, SECOND, attr, event, full, reading};
 
 fn input<'a>(profile: &'a Profile, names: &'a Names, label: &'a str) -> Input<'a> {
     Input {
@@ -76,8 +55,8 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     records.sample(SECOND, (5, 5), a, 100, &[100, 700, 700]);
     records.sample(SECOND, (5, 5), b, 60, &[160, 800, 800]);
     let events = [
-        event("cycles", reading(), &[ID]),
-        event("instructions", reading(), &[SECOND]),
+        event("cycles", reading(ReadFormat::empty()), &[ID]),
+        event("instructions", reading(ReadFormat::empty()), &[SECOND]),
     ];
     let profile = records.load_with(&events, &full());
     let names = Names::default();

@@ -3,7 +3,7 @@
 #![allow(dead_code, missing_docs, reason = "each test uses some of it")]
 
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
-use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile};
 use std::io::Cursor;
 
@@ -23,6 +23,30 @@ pub fn attr(more: SampleType) -> Attr {
             | more,
         flags: AttrFlags::SAMPLE_ID_ALL | AttrFlags::COMM_EXEC | AttrFlags::MMAP2,
         ..Attr::default()
+    }
+}
+
+/// The id of a second event.
+pub const SECOND: u64 = 78;
+
+/// An attr whose samples tell for how long their counter was enabled, and ran.
+pub fn reading(more: ReadFormat) -> Attr {
+    Attr {
+        read_format: ReadFormat::TOTAL_TIME_ENABLED | ReadFormat::TOTAL_TIME_RUNNING | more,
+        ..attr(SampleType::READ)
+    }
+}
+
+/// Threads, times and errors are kept.
+pub fn full() -> LoadPlan {
+    LoadPlan {
+        options: LoadOptions {
+            threads: true,
+            ..LoadOptions::default()
+        },
+        log: true,
+        errors: true,
+        ..LoadPlan::default()
     }
 }
 
