@@ -11,6 +11,7 @@ mod input;
 mod measure;
 mod report;
 mod windows;
+mod windows_cost;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

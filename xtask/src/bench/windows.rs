@@ -15,6 +15,11 @@ use super::{build, save};
 
 #[derive(Args)]
 pub struct Arguments {
+    /// What windows cost the program that is recorded, and its file, instead
+    #[arg(long)]
+    cost: bool,
+    #[command(flatten)]
+    of_cost: super::windows_cost::CostArguments,
     /// How often each program is recorded
     #[arg(long, default_value_t = 2000)]
     runs: u32,
@@ -24,6 +29,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.cost {
+        return super::windows_cost::run(&arguments.of_cost);
+    }
     let study = build(&["--package", "dioptra-simulator", "--example", "study"])?;
     let mut child = Command::new(&study)
         .arg(arguments.runs.to_string())

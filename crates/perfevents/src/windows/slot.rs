@@ -384,3 +384,82 @@ pub(super) fn prepare(plan: &mut Plan) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::refresh::{fallbacks, plan_of};
+    use super::super::schedule::Length;
+    use super::super::source::WindowsSpec;
+    use super::*;
+    use crate::spec::{EventGroup, EventSpec, Target};
+
+    /// A slot of page faults, four windows of five, on the calling thread.
+    fn own_slot(schedule: &Schedule) -> Option<Slot> {
+        let groups = vec![EventGroup::new([EventSpec::page_faults().user_only()])];
+        let spec = WindowsSpec::new(*schedule, groups, Target::SelfProcess);
+        let (_, mut plan) = plan_of(&spec);
+        let here = Place::Thread(0, None);
+        plan.resolve(here, None, fallbacks()).ok()?;
+        prepare(&mut plan);
+        Slot::open(&plan, here, None, 8, schedule.batch)
+            .ok()
+            .map(|(slot, _)| slot)
+    }
+
+    #[test]
+    fn what_a_burst_that_was_cut_left_is_not_taken_by_the_next() {
+        let schedule = Schedule {
+            long: Length::Time(1),
+            short: Length::Count(5),
+            jitter: Length::Count(0),
+            batch: 4,
+        };
+        let Some(mut slot) = own_slot(&schedule) else {
+            println!("skipped: page faults cannot be armed here");
+            return;
+        };
+        let mut random = Random::new(1);
+        let mut made = Made::default();
+        let mut faults = [12, 0, 200, 7, 200].into_iter();
+        // Cut after two samples, at once, not at all, after one, not at all.
+        for (samples, outcome) in [
+            (2, BurstOutcome::CUT),
+            (0, BurstOutcome::CUT),
+            (6, BurstOutcome::COMPLETE),
+            (1, BurstOutcome::CUT),
+            (6, BurstOutcome::COMPLETE),
+        ] {
+            let before = made.stats.samples;
+            slot.arm(&schedule, &mut random, true).expect("armed");
+            assert!(slot.is_busy());
+            sys::touch_fresh_pages(faults.next().unwrap_or(0));
+            slot.drain(&mut made);
+            assert_eq!(slot.is_busy(), outcome == BurstOutcome::CUT);
+            slot.cut(&mut made);
+            // Nothing goes on after a burst.
+            sys::touch_fresh_pages(50);
+            slot.drain(&mut made);
+            assert_eq!(made.stats.samples - before, samples);
+            let burst = made.bursts.last().expect("a burst");
+            assert_eq!((burst.outcome, burst.expected), (outcome, 5));
+            assert_eq!(u64::from(burst.seen), samples.saturating_sub(1));
+        }
+        assert_eq!(
+            (made.stats.armed, made.stats.complete, made.stats.cut),
+            (5, 2, 3)
+        );
+    }
+
+    #[test]
+    fn losses_are_counted_from_their_records() {
+        let mut body = [0; 16];
+        body[8..].copy_from_slice(&7_u64.to_ne_bytes());
+        let record = |body| RawRecord {
+            kind: RecordType::LOST,
+            misc: crate::record::Misc(0),
+            body,
+        };
+        assert_eq!(lost_count(&record(&body)), 7);
+        assert_eq!(lost_count(&record(&body[..12])), 0);
+    }
+}

@@ -9,6 +9,7 @@ use dioptra_perfevents::windows::{
     WindowsSpec, find_source,
 };
 use dioptra_perfevents::{ByteOrder, EventGroup, EventSpec, Target, limits};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -120,7 +121,12 @@ fn make(
     };
     found.source.start().expect("start");
     let end = Instant::now() + PATIENCE;
-    while kept.bursts.len() < bursts && kept.samples.len() < 20 * bursts && Instant::now() < end {
+    let armed = matches!(kind, None | Some(SourceKind::Refresh));
+    let enough = |kept: &Kept| match armed {
+        true => kept.bursts.len() >= bursts,
+        false => kept.samples.len() >= bursts,
+    };
+    while !enough(&kept) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
         found.source.round(&mut kept).expect("round");
     }
@@ -144,7 +150,7 @@ fn bursts_of_a_counted_event_are_exact() {
     let stats = found.source.stats();
     assert!(kept.bursts.len() >= 100, "{stats:?}");
     assert!(found.source.groups()[0].drop_last);
-    let mut periods = std::collections::BTreeSet::new();
+    let mut periods = BTreeSet::new();
     let mut samples = kept.samples.iter();
     for burst in &kept.bursts {
         assert_eq!((burst.expected, burst.tid), (5, Some(thread.tid)));
@@ -288,4 +294,40 @@ fn sources_that_sample_throughout_make_windows_too() {
         assert_eq!(found.source.stats().samples, kept.samples.len() as u64);
         assert_eq!(found.source.groups().is_empty(), kind == SourceKind::Period);
     }
+}
+
+#[test]
+fn threads_for_which_there_is_no_room_take_turns() {
+    let threads: Vec<Faulting> = (0..4).map(|_| Faulting::start()).collect();
+    let tids: BTreeSet<u32> = threads.iter().map(|thread| thread.tid).collect();
+    let mut spec = WindowsSpec::new(
+        schedule(Length::Count(5), Length::Count(0)),
+        vec![EventGroup::new([EventSpec::page_faults().user_only()])],
+        Target::Threads(tids.iter().copied().collect()),
+    );
+    spec.most_threads = 2;
+    let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
+        skip!("page faults cannot be armed here");
+    };
+    let mut kept = Kept {
+        layout: Some(RecordLayout::new(
+            &found.source.events()[0].attr,
+            ByteOrder::NATIVE,
+        )),
+        ..Kept::default()
+    };
+    found.source.start().expect("start");
+    let end = Instant::now() + PATIENCE;
+    let seen = |kept: &Kept| -> BTreeSet<u32> {
+        kept.bursts.iter().filter_map(|burst| burst.tid).collect()
+    };
+    while seen(&kept) != tids && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+        found.source.round(&mut kept).expect("round");
+    }
+    found.source.stop().expect("stop");
+    found.source.round(&mut kept).expect("the last round");
+    assert_eq!(seen(&kept), tids);
+    let stats = found.source.stats();
+    assert_eq!((stats.watched, stats.unwatched), (4, 0), "{stats:?}");
 }

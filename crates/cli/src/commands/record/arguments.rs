@@ -266,6 +266,12 @@ impl Arguments {
             return Ok(None);
         };
         let (request, source) = windows::request(text)?;
+        if matches!(
+            self.samples().call_graph,
+            Some(CallGraph::Dwarf { .. } | CallGraph::Lbr)
+        ) {
+            say("windows have no call paths, which take frame pointers: --call-graph fp");
+        }
         let mut counted = windows::take_groups(groups);
         let (mut counters, _) = self.counters()?;
         if !self.metrics.is_empty() {
