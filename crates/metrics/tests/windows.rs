@@ -491,3 +491,79 @@ fn what_is_visited_between_readings_is_taken_off() {
     near(ipc.best().value, (1.03 - 4.0 * share) / (1.0 - share));
     assert!(ipc.best().half_width() > ipc.raw.half_width());
 }
+
+mod any_stream {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn count() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(0), 0..10u64, 200..400u64, Just(u64::MAX)]
+    }
+
+    fn place() -> impl Strategy<Value = Place> {
+        (
+            proptest::option::weighted(0.9, 0..3u32),
+            proptest::option::of(0..2u32),
+        )
+            .prop_map(|(function, path)| Place { function, path })
+    }
+
+    type Window = (u16, u16, Place, Place, [u64; 3]);
+
+    fn window() -> impl Strategy<Value = Window> {
+        let flags = prop_oneof![9 => Just(0), 1 => 0..512u16];
+        (
+            0..6u16,
+            flags,
+            place(),
+            place(),
+            [count(), count(), count()],
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// No stream makes the analysis panic, and no window gets lost on the way.
+        #[test]
+        fn is_analyzed(
+            bursts in prop::collection::vec((0..4u16, count(), prop::collection::vec(window(), 0..5)), 0..12),
+        ) {
+            let mut windows = Windows::new(vec![
+                WindowGroup::new(vec![0, 1, 2]),
+                WindowGroup { events: vec![0, 2], drop_last: true },
+                WindowGroup::new(vec![1]),
+                WindowGroup::new(Vec::new()),
+            ]);
+            for (group, period, list) in &bursts {
+                windows.push_burst(Burst { group: *group, period: *period, ..Burst::default() });
+                for (index, flags, start, end, counts) in list {
+                    windows.push_window(*index, WindowFlags::from_bits_truncate(*flags), *start, *end, counts);
+                }
+            }
+            let analysis = by_function(&windows);
+            let rows: u64 = analysis.rows().iter().map(|row| row.acceptance().total()).sum();
+            prop_assert_eq!(rows + analysis.keyless().total(), windows.len() as u64);
+            prop_assert_eq!(analysis.total().acceptance().total(), windows.len() as u64);
+            let (bound, set) = (bound(), set());
+            let artefacts = analysis.artefacts();
+            let mut estimator = analysis.estimator(&bound, &artefacts, EstimatorOptions::default());
+            let shares = Shares::new(analysis.rows().iter().map(|row| (row.key(), 1, 1)));
+            for row in analysis.rows() {
+                analysis.trust(row);
+                analysis.hidden_share(row);
+                for column in 0..set.columns().len() {
+                    if let Figure::Value(estimate) = estimator.estimate(row, column) {
+                        let raw = estimate.raw;
+                        prop_assert!(raw.low <= raw.value && raw.value <= raw.high, "{:?}", estimate);
+                        prop_assert!(raw.error >= 0.0);
+                        estimate.seconds_for(0.05, 1.0);
+                        estimate.difference(&estimate);
+                    }
+                    estimator.drift(row, column);
+                }
+            }
+            analysis.closure(&shares, &artefacts, 2, 0, 1e9, 1e6);
+        }
+    }
+}

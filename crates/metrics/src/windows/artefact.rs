@@ -43,7 +43,8 @@ pub enum ArtefactNote {
 /// Lengths must vary by this much (standard deviation ÷ mean). A period drawn from two to four thirds of the nominal one
 /// varies by 0.19.
 const LEAST_VARIATION: f64 = 0.05;
-const LEAST_BURSTS: u64 = 30;
+/// From fewer bursts the constant is so uncertain, and its error too, that taking it off does more harm than good.
+const LEAST_BURSTS: u64 = 300;
 
 impl Artefact {
     /// Whether it can be told from 0: more than three standard errors away. Only then is it taken off: one that is 0 in
@@ -240,10 +241,10 @@ impl Fit {
         self.end_burst();
         let bursts = self.bursts as f64;
         let variation = (self.length_spread / self.windows).sqrt() / (self.length / self.windows);
-        let note = if self.bursts < LEAST_BURSTS {
-            ArtefactNote::FewBursts
-        } else if variation.is_nan() || variation < LEAST_VARIATION {
+        let note = if variation < LEAST_VARIATION {
             ArtefactNote::LengthsDoNotVary
+        } else if self.bursts < LEAST_BURSTS {
+            ArtefactNote::FewBursts
         } else {
             ArtefactNote::Known
         };

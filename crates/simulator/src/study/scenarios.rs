@@ -172,7 +172,12 @@ fn crossings(all: &mut Vec<Scenario>) {
 
 fn others(all: &mut Vec<Scenario>) {
     let program = Program::endless(events(), &[1.5, 0.01]);
-    let question = asked("ipc, windows spoilt", interval("ipc", true), COVERS);
+    // Spoilt windows make intervals wide as well as wrong: the bias is what shows them.
+    let bar = Bar {
+        bias: Some(0.02),
+        ..COVERS
+    };
+    let question = asked("ipc, windows spoilt", interval("ipc", true), bar);
     let mut spoilt = scenario(program.clone(), 50, vec![question]);
     spoilt.recording.last = 1.4;
     spoilt.recording.spoiling = Spoiling {
