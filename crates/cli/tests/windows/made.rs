@@ -17,6 +17,8 @@ pub struct Truth {
     pub seed: u64,
     /// Instructions per cycle of each function.
     pub ipc: [f64; 3],
+    /// By how much more `thirty` does per cycle in the longest windows than in the shortest.
+    pub bend: f64,
     /// Instructions that each window's borders add.
     pub border: i64,
     /// Whether the section of windows is there.
@@ -30,6 +32,7 @@ impl Default for Truth {
         Truth {
             seed: 1,
             ipc: [2.0, 1.0, 1.5],
+            bend: 0.0,
             border: 0,
             section: true,
             groups: true,
@@ -265,8 +268,12 @@ impl Made {
                     if random.next() > STAYS[function] {
                         function = (function + 1 + usize::from(random.next() < 0.5)) % 3;
                     }
-                    let instructions =
-                        (truth.ipc[function] * own * period as f64) as i64 + truth.border;
+                    let bend = match function {
+                        1 => 1.0 + truth.bend * (period as f64 - 200.0) / 200.0,
+                        _ => 1.0,
+                    };
+                    let ipc = truth.ipc[function] * own * bend;
+                    let instructions = (ipc * period as f64) as i64 + truth.border;
                     let instructions =
                         u64::try_from(instructions).expect("more than the borders take");
                     let misses = random.poisson(instructions as f64 * MISSES[function] / 1000.0);

@@ -158,6 +158,22 @@ fn borders_are_taken_off() {
     assert_eq!(row["ipc"], row["ipc_corrected"]);
 }
 
+/// A rate that grows with the windows is that of no function.
+#[test]
+fn drift_is_told() {
+    let truth = Truth {
+        bend: 1.0,
+        ..Truth::default()
+    };
+    let made = or_skip!(Made::new(&truth));
+    let table = json("metrics", &made.file, &["--set", "ipc"]);
+    let drift = facts(&table, "drift");
+    let rows = list(&drift.first().expect("a fact")["rows"]);
+    assert!(rows.contains(&"thirty (shares)".into()), "{rows:?}");
+    let thirty = row(&table, "function", "thirty").expect("a row");
+    assert!(number(&thirty, "ipc_drift") > 0.2, "{thirty:?}");
+}
+
 #[test]
 fn text_csv_and_json_are_one_table() {
     let made = or_skip!(Made::new(&Truth::default()));

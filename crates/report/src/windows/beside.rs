@@ -153,7 +153,7 @@ pub fn add_window_metrics(
         let row = side.row(names);
         for place in 0..side.measured.metrics.len() {
             let figure = row.and_then(|row| match &row.figures[place] {
-                Known::Windows(figure) => Some(figure),
+                Known::Windows(figure, _) => Some(figure),
                 Known::Sampled(_) => None,
             });
             columns::push_value_of(figure.unwrap_or(&Figure::NoWindows), cells, notes);
@@ -214,7 +214,7 @@ pub fn add_window_differences(
         let figure = |slot: usize, names: &[String]| -> Option<&Figure> {
             let side: &Side = &sides[slot];
             match side.row(names)?.figures.get(places[slot]?)? {
-                Known::Windows(figure) => Some(figure),
+                Known::Windows(figure, _) => Some(figure),
                 Known::Sampled(_) => None,
             }
         };

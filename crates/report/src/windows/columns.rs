@@ -7,7 +7,7 @@ use crate::derived::{push_value, unit};
 use crate::labels::Labels;
 use crate::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 use dioptra_metrics as metrics;
-use dioptra_metrics::windows::{Estimate, Figure, Interval, Method};
+use dioptra_metrics::windows::{Drift, Estimate, Figure, Interval, Method};
 
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;
@@ -16,7 +16,7 @@ const WANTED: f64 = 0.05;
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The columns that each metric has for programs, after its own.
-const DETAILS: [&str; 14] = [
+const DETAILS: [&str; 16] = [
     "low",
     "high",
     "raw",
@@ -31,6 +31,8 @@ const DETAILS: [&str; 14] = [
     "needs_s",
     "method",
     "apart",
+    "drift",
+    "drift_p",
 ];
 
 pub(super) fn heads(
@@ -59,6 +61,7 @@ pub(super) fn heads(
                 "bursts" | "windows" | "events" => count(&id, &id),
                 "method" | "apart" => Column::new(&*id, &*id, ColumnKind::Name, Unit::None),
                 "needs_s" => ratio(&id, &id, Unit::Named("s".into())),
+                "drift_p" => ratio(&id, &id, Unit::None),
                 _ => ratio(&id, &id, unit(&metric.unit)),
             };
             heads.push(column.below(place));
@@ -69,6 +72,10 @@ pub(super) fn heads(
         heads.push(count("windows", "windows"));
         heads.push(ratio("discarded_percent", "discarded", Unit::Percent));
         heads.push(Column::new("trust", "trust", ColumnKind::Name, Unit::None));
+        if !options.for_people {
+            heads.push(ratio("left_percent", "left", Unit::Percent));
+            heads.push(ratio("mean_run", "mean run", Unit::Named("windows".into())));
+        }
     }
     if let Some(first) = measured
         .metrics
@@ -97,7 +104,15 @@ pub(super) fn push(
     push_share(row, options, cells);
     for figure in &row.figures {
         match figure {
-            Known::Windows(figure) => push_figure(figure, measured.seconds, options, cells, notes),
+            Known::Windows(figure, drift) => {
+                push_figure(
+                    (figure, drift.as_ref()),
+                    measured.seconds,
+                    options,
+                    cells,
+                    notes,
+                );
+            }
             Known::Sampled(cell) => push_sampled(cell, options, cells, notes),
         }
     }
@@ -107,10 +122,15 @@ pub(super) fn push(
         let discarded = row.discarded.map(|ratio| Cell::real(100.0 * ratio));
         let trust = row.trust.map(|trust| Cell::name(trust.name()));
         cells.extend([discarded, trust].map(|cell| cell.unwrap_or(Cell::Empty)));
+        if !options.for_people {
+            let left = row.left.map(|(left, _)| Cell::real(100.0 * left));
+            let run = row.left.map(|(_, run)| Cell::real(run));
+            cells.extend([left, run].map(|cell| cell.unwrap_or(Cell::Empty)));
+        }
     }
     if says_needs(measured, options) {
         let needs = match row.figures.first() {
-            Some(Known::Windows(figure)) => needs(figure, measured.seconds),
+            Some(Known::Windows(figure, _)) => needs(figure, measured.seconds),
             _ => None,
         };
         cells.push(needs.map_or(Cell::Empty, |seconds| {
@@ -154,7 +174,7 @@ fn reach(interval: &Interval) -> f64 {
 }
 
 fn push_figure(
-    figure: &Figure,
+    (figure, drift): (&Figure, Option<&Drift>),
     seconds: f64,
     options: &WindowOptions<'_>,
     cells: &mut Vec<Cell<'_>>,
@@ -197,6 +217,9 @@ fn push_figure(
     } else {
         Cell::Empty
     });
+    let drift = drift.map(|drift| (drift.difference(), drift.probability));
+    cells.push(drift.map_or(Cell::Empty, |(difference, _)| Cell::real(difference)));
+    cells.push(drift.map_or(Cell::Empty, |(_, probability)| Cell::real(probability)));
 }
 
 /// The value of a metric, with its standard error and mark.
@@ -252,7 +275,7 @@ fn push_sampled(
     // What is not corrected, has no bursts, and can say nothing of the time it takes.
     cells.extend(std::iter::repeat_n(Cell::Empty, 7));
     cells.push(Cell::name("sampled"));
-    cells.push(Cell::Empty);
+    cells.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
 }
 
 /// Says what marks mean, where there are any.

@@ -7,14 +7,14 @@ use super::rows::Rows;
 use super::stream::Stream;
 use crate::{Facts, Input};
 use dioptra_metrics as metrics;
-use dioptra_metrics::windows::{EstimatorOptions, Figure, Rules, Share, Shares, Trust};
+use dioptra_metrics::windows::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_profile::Profile;
 use dioptra_profile::windows::{ProfileWindows, WindowSource};
 
 /// What is known of a metric in a row.
 pub(super) enum Known {
-    /// From windows.
-    Windows(Figure),
+    /// From windows; with what shorter and longer ones say.
+    Windows(Figure, Option<Drift>),
     /// From sampled counts.
     Sampled(metrics::Cell),
 }
@@ -30,6 +30,8 @@ pub(super) struct MeasuredRow {
     /// Which part of the windows was discarded because its function was left.
     pub discarded: Option<f64>,
     pub trust: Option<Trust>,
+    /// In which part of the windows the function was left, seen or not, and how long it runs, in windows.
+    pub left: Option<(f64, f64)>,
 }
 
 /// What is known of a profile.
@@ -77,9 +79,16 @@ pub(super) fn measure(
         .into_iter()
         .map(|key| {
             let row = analysis.row(key);
-            let figures = metrics.list.iter().map(|metric| match row {
-                Some(row) => Known::Windows(estimators[metric.set].estimate(row, metric.column)),
-                None => Known::Windows(Figure::NoWindows),
+            let figures = metrics.list.iter().map(|metric| {
+                let Some(row) = row else {
+                    return Known::Windows(Figure::NoWindows, None);
+                };
+                let estimator = &mut estimators[metric.set];
+                let figure = estimator.estimate(row, metric.column);
+                let drift = figure
+                    .estimate()
+                    .and_then(|_| estimator.drift(row, metric.column));
+                Known::Windows(figure, drift)
             });
             let acceptance = row.map(|row| row.acceptance());
             MeasuredRow {
@@ -89,6 +98,9 @@ pub(super) fn measure(
                 windows: acceptance.map(|acceptance| (acceptance.kept(), acceptance.total())),
                 discarded: acceptance.and_then(|acceptance| acceptance.discard_ratio()),
                 trust: row.and_then(|row| analysis.trust(row)),
+                left: row
+                    .and_then(|row| row.runs())
+                    .map(|runs| (runs.left, runs.mean)),
             }
         })
         .collect();

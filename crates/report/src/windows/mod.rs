@@ -19,10 +19,12 @@ pub use rows::WindowRows;
 
 pub(crate) use facts::events_of_windows;
 
+use crate::diff::test::adjusted;
 use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
 use dioptra_metrics::windows::Trust;
-use measure::Measured;
+use measure::{Known, Measured, MeasuredRow};
 use rows::Rows;
+use serde_json::json;
 
 /// Which metrics of which rows.
 #[derive(Clone, Debug)]
@@ -100,6 +102,7 @@ pub fn window_metrics(
     table.sort_by(0, Direction::Descending)?;
     left_out(&mut table.facts, small, untrusted, options);
     columns::tell_few(&mut table);
+    tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
     Ok(table)
 }
@@ -114,6 +117,50 @@ fn measure(
     match windows.filter(|windows| !windows.is_empty()) {
         Some(windows) => Ok(measure::measure(input, windows, options, rows)),
         None => sampled::measure(input, options, rows),
+    }
+}
+
+/// Of so many rows whose values depend on the windows' length one is expected to be there by chance.
+const DRIFT: f64 = 0.01;
+/// How many rows are named.
+const NAMED: usize = 3;
+
+/// Tells whose values depend on how long the windows are: they are none of the function alone.
+fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &Rows) {
+    for (place, metric) in measured.metrics.iter().enumerate() {
+        let probabilities: Vec<f64> = measured
+            .rows
+            .iter()
+            .map(|row| match &row.figures[place] {
+                Known::Windows(_, Some(drift)) => drift.probability,
+                _ => f64::NAN,
+            })
+            .collect();
+        let found = adjusted(&probabilities).into_iter().zip(&measured.rows);
+        let mut found: Vec<&MeasuredRow> = found
+            .filter(|(adjusted, _)| *adjusted <= DRIFT)
+            .map(|(_, row)| row)
+            .collect();
+        if found.is_empty() {
+            continue;
+        }
+        let share = |row: &MeasuredRow| row.share.map_or(0.0, |share| share.value);
+        found.sort_by(|one, other| share(other).total_cmp(&share(one)));
+        let names: Vec<String> = found.iter().map(|row| rows.name(input, row.key)).collect();
+        let more = match names.len().checked_sub(NAMED) {
+            None | Some(0) => String::new(),
+            Some(more) => format!(" and {more} more"),
+        };
+        facts.add(
+            Severity::Fallback,
+            "drift",
+            format!(
+                "{} is not the same in shorter and in longer windows, so that neither may be right: {}{more}",
+                metric.title,
+                names[..names.len().min(NAMED)].join(", ")
+            ),
+            json!({"metric": metric.id, "rows": names}),
+        );
     }
 }
 

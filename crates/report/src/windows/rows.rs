@@ -97,6 +97,20 @@ impl Rows {
         heads
     }
 
+    /// One text that names a row.
+    pub fn name(&self, input: &Input<'_>, key: u32) -> String {
+        let function = match &self.paths {
+            Some(paths) if self.by == WindowRows::Path => {
+                paths.functions(key).next().unwrap_or(u32::MAX)
+            }
+            _ => key,
+        };
+        let (labels, dimension) = (self.labels(input), self.by.dimension());
+        let mut cells = Vec::new();
+        labels.push_cells(input, dimension, function, &mut cells);
+        labels.text(dimension, &cells, &[]).into_owned()
+    }
+
     pub fn push_names<'a>(
         &self,
         input: &Input<'a>,

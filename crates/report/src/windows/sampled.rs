@@ -87,12 +87,24 @@ pub(super) fn measure(
                 windows: None,
                 discarded: None,
                 trust: None,
+                left: None,
             }
         })
         .collect();
     let mut facts = Facts::new();
     if options.for_people {
         super::facts::what_errors_are(&mut facts);
+    }
+    if let Some(windows) = profile.windows() {
+        let (samples, stray) = (windows.facts().samples, windows.facts().stray);
+        facts.add(
+            Severity::Loss,
+            "no_windows",
+            format!(
+                "of {samples} samples that could bound windows none do; {stray} belong to no burst"
+            ),
+            json!({"samples": samples, "stray": stray}),
+        );
     }
     facts.add(
         Severity::Fallback,

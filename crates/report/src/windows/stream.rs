@@ -29,17 +29,26 @@ impl Stream {
     pub fn new(input: &Input<'_>, of: &ProfileWindows, rows: &Rows) -> Stream {
         let mut events: Vec<RecordedEvent> = Vec::new();
         let mut groups = Vec::new();
+        // By group: which of its values are used. Of events of one name the first: twins are one event sampled twice.
+        let mut used: Vec<Vec<usize>> = Vec::new();
         for group in &of.plan().groups {
-            let place = |event: &u32| {
+            let mut group_events = Vec::new();
+            let mut places = Vec::new();
+            for (place, event) in group.events.iter().enumerate() {
                 let name = input.profile.events()[*event as usize].name();
                 let known = events.iter().position(|known| known.name == name);
-                known.unwrap_or_else(|| {
+                let event = known.unwrap_or_else(|| {
                     events.push(RecordedEvent::named(name));
                     events.len() - 1
-                }) as u32
-            };
+                }) as u32;
+                if !group_events.contains(&event) {
+                    group_events.push(event);
+                    places.push(place);
+                }
+            }
+            used.push(places);
             groups.push(WindowGroup {
-                events: group.events.iter().map(place).collect(),
+                events: group_events,
                 drop_last: group.drop_last,
             });
         }
@@ -48,6 +57,7 @@ impl Stream {
             events,
             keys: Vec::with_capacity(of.len()),
         };
+        let mut counts = Vec::new();
         for (number, burst) in of.bursts().iter().enumerate() {
             stream.windows.push_burst(Burst {
                 thread: burst.thread,
@@ -62,11 +72,13 @@ impl Stream {
                     flags.set(flag, window.marks.contains(mark));
                 }
                 let place = |place| place_of(input, rows, place);
-                let counts = window.counts;
+                counts.clear();
+                let used = &used[usize::from(burst.group)];
+                counts.extend(used.iter().map(|place| window.counts[*place]));
                 let (start, end) = (place(window.start), place(window.end));
                 stream
                     .windows
-                    .push_window(window.index, flags, start, end, counts);
+                    .push_window(window.index, flags, start, end, &counts);
                 let shown = (!window.hidden).then_some(());
                 stream
                     .keys
