@@ -1,11 +1,15 @@
 //! Totals: what was counted at a row's places or anything they called, each sample once.
+//!
+//! A row's total is a sum over samples, so these are cut into pieces that are walked at the same time, each by itself.
+//! Within a piece samples are in the order of their stacks, so that each stack is entered and left once.
 
 use super::keys::Keys;
-use super::{Growing, Hits, Scratch};
+use super::{Growing, Hit, Hits, Scratch};
 use crate::counts::Count;
 use crate::frames::FrameId;
 use crate::names::Names;
 use crate::stacks::{StackId, Stacks};
+use rayon::prelude::*;
 
 /// All stacks in an order in which each is followed at once by all that it calls.
 #[derive(Clone, Debug, Default)]
@@ -42,80 +46,6 @@ impl Order {
     }
 }
 
-/// The branches of places on the way to a stack.
-struct Path<'a> {
-    keys: &'a Keys,
-    /// By branch: how many callers lie on it.
-    active: Vec<u32>,
-    group: u32,
-    /// By branch: the group for which its row is known, and the row.
-    rows: Vec<(u32, u32)>,
-}
-
-impl Path<'_> {
-    /// Goes on with samples of another group.
-    fn group(&mut self, group: u32) {
-        self.group = group;
-    }
-
-    /// The row of the group's samples at a branch.
-    #[inline]
-    fn row(&mut self, branch: u32, growing: &mut Growing) -> u32 {
-        let (group, row) = self.rows[branch as usize];
-        if group == self.group {
-            return row;
-        }
-        let row = growing.end(self.keys, self.group, branch);
-        self.rows[branch as usize] = (self.group, row);
-        row
-    }
-
-    /// Goes to branches, the innermost one given first, and adds what was counted there or below.
-    fn enter(
-        &mut self,
-        branches: &[u32],
-        weight: Count,
-        growing: &mut Growing,
-        scratch: &mut Scratch,
-    ) {
-        for branch in branches.iter().rev() {
-            // On so many levels of places a caller has the same keys: it counts these samples already.
-            let mut repeated = self.keys.places();
-            let mut at = *branch;
-            while repeated > 0 && self.active[at as usize] == 0 {
-                at = self.keys.branches[at as usize].parent;
-                repeated -= 1;
-            }
-            if repeated < self.keys.places() {
-                let mut row = self.row(*branch, growing);
-                for level in (0..growing.levels).rev() {
-                    if usize::from(self.keys.depth(level)) <= repeated {
-                        break;
-                    }
-                    scratch.total(row).add(weight);
-                    row = growing.nodes[row as usize].parent;
-                }
-            }
-            self.mark(*branch, |active| *active += 1);
-        }
-    }
-
-    fn leave(&mut self, branches: &[u32]) {
-        for branch in branches {
-            self.mark(*branch, |active| *active -= 1);
-        }
-    }
-
-    #[inline]
-    fn mark(&mut self, branch: u32, change: impl Fn(&mut u32)) {
-        let mut at = branch;
-        for _ in 0..self.keys.places() {
-            change(&mut self.active[at as usize]);
-            at = self.keys.branches[at as usize].parent;
-        }
-    }
-}
-
 /// Adds the totals of one event on all levels from the first one of places on. Without an order places are frames.
 pub(super) fn add(
     names: &Names,
@@ -125,155 +55,263 @@ pub(super) fn add(
     order: Option<&Order>,
     scratch: &mut Scratch,
 ) {
-    let mut path = Path {
-        keys,
-        active: vec![0; keys.branches.len()],
-        group: u32::MAX,
-        rows: vec![(u32::MAX, 0); keys.branches.len()],
-    };
-    let Some(order) = order else {
-        for hit in &hits.list {
-            let branches = keys.leaf(hit.place);
-            path.group(hit.group);
-            path.enter(branches, hit.count, growing, scratch);
-            path.leave(branches);
+    let place = |hit: &Hit| order.map_or(hit.place, |order| order.places[hit.place as usize]);
+    let mut placed: Vec<Placed> = hits
+        .list
+        .iter()
+        .map(|hit| Placed {
+            group: hit.group,
+            place: place(hit),
+            count: hit.count,
+        })
+        .collect();
+    placed.par_sort_unstable_by_key(|hit| (hit.group, hit.place));
+    let pieces = rayon::current_num_threads() * PIECES_OF_THREAD;
+    let length = placed.len().div_ceil(pieces).max(LEAST_PIECE);
+    let sums: Vec<Vec<GroupSums>> = placed
+        .par_chunks(length)
+        .map_init(
+            || Path::new(names, keys, order),
+            |path, piece| {
+                let groups = piece.chunk_by(|one, other| one.group == other.group);
+                groups.map(|of_group| path.walk(of_group)).collect()
+            },
+        )
+        .collect();
+    drop(placed);
+    let mut above = vec![Count::default(); keys.branches.len()];
+    let all: Vec<GroupSums> = sums.into_iter().flatten().collect();
+    for of_group in all.chunk_by(|one, other| one.group == other.group) {
+        for (branch, count) in of_group.iter().flat_map(|sums| &sums.above) {
+            above[*branch as usize].add(*count);
         }
-        return;
-    };
-    let mut by_group: Vec<u32> = (0_u32..).take(hits.list.len()).collect();
-    if growing.groups.len() > 1 {
-        by_group.sort_by_key(|index| hits.list[*index as usize].group);
-    }
-    let mut below = Below::new(order, keys.of_context());
-    for of_group in by_group
-        .chunk_by(|one, other| hits.list[*one as usize].group == hits.list[*other as usize].group)
-    {
-        for index in of_group {
-            let hit = hits.list[*index as usize];
-            below.add(hit.place, hit.count);
+        for sums in of_group {
+            for (branch, count) in &sums.ends {
+                let row = growing.end(keys, sums.group, *branch);
+                add_to_rows(keys, growing, row, (*branch, *count), &mut above, scratch);
+            }
         }
-        let Some(group) = of_group.first().map(|hit| hits.list[*hit as usize].group) else {
-            continue;
-        };
-        path.group(group);
-        below.walk(|step| match step {
-            Step::Enter(frame, caller, weights) if keys.of_context() => {
-                if let Some(caller) = caller {
-                    let branches = keys.caller(names, caller, frame);
-                    path.enter(branches, weights.all, growing, scratch);
-                }
-                if !weights.own.is_zero() {
-                    let branches = keys.leaf(frame);
-                    path.enter(branches, weights.own, growing, scratch);
-                    path.leave(branches);
-                }
-            }
-            Step::Leave(frame, caller) if keys.of_context() => {
-                if let Some(caller) = caller {
-                    path.leave(keys.caller(names, caller, frame));
-                }
-            }
-            Step::Enter(frame, _, weights) => {
-                path.enter(keys.leaf(frame), weights.all, growing, scratch);
-            }
-            Step::Leave(frame, _) => path.leave(keys.leaf(frame)),
-        });
     }
 }
 
-/// What was counted at a stack itself, and there or in what it called.
-#[derive(Clone, Copy, Default)]
-struct Weights {
-    /// Only where it was asked for.
+/// Adds what was counted at a branch to its `row` on the last level, and what was counted at those above it to theirs,
+/// once.
+fn add_to_rows(
+    keys: &Keys,
+    growing: &Growing,
+    mut row: u32,
+    (mut branch, mut count): (u32, Count),
+    above: &mut [Count],
+    scratch: &mut Scratch,
+) {
+    let mut depth = keys.places();
+    for level in (0..growing.levels).rev() {
+        let of_level = usize::from(keys.depth(level));
+        if of_level == 0 {
+            break;
+        }
+        if of_level < depth {
+            depth = of_level;
+            branch = keys.branches[branch as usize].parent;
+            count = std::mem::take(&mut above[branch as usize]);
+        }
+        if !count.is_zero() {
+            scratch.total(row).add(count);
+        }
+        row = growing.nodes[row as usize].parent;
+    }
+}
+
+/// So many pieces of the samples for each thread, since some take longer than others.
+const PIECES_OF_THREAD: usize = 4;
+/// No piece is smaller.
+const LEAST_PIECE: usize = 1 << 12;
+
+/// Samples of a group at a place: of a stack its place in the order, else a frame.
+struct Placed {
+    group: u32,
+    place: u32,
+    count: Count,
+}
+
+/// What was counted at or below branches by some samples of a group.
+struct GroupSums {
+    group: u32,
+    /// Of branches on the last level of places.
+    ends: Vec<(u32, Count)>,
+    /// Of those above them.
+    above: Vec<(u32, Count)>,
+}
+
+/// A stack on the way to a sample, and what was counted there so far.
+#[derive(Clone, Copy)]
+struct Step {
+    place: u32,
+    frame: FrameId,
     own: Count,
+    /// There or in what it called.
     all: Count,
 }
 
-/// A step of a walk through the stacks that count anything: the frame, and that of the caller.
-enum Step {
-    Enter(FrameId, Option<FrameId>, Weights),
-    Leave(FrameId, Option<FrameId>),
+/// The way from the outermost caller to a sample.
+struct Path<'a> {
+    names: &'a Names,
+    keys: &'a Keys,
+    order: Option<&'a Order>,
+    /// The first one is no stack.
+    steps: Vec<Step>,
+    /// Room for stacks that are yet to be entered.
+    ahead: Vec<u32>,
+    /// By branch: how often it is on the way.
+    active: Vec<u32>,
+    /// By branch: what was counted.
+    sums: Vec<Count>,
+    ends: Vec<u32>,
+    above: Vec<u32>,
 }
 
-/// The stacks of a group's samples and their callers, all by their places in the order.
-struct Below<'a> {
-    order: &'a Order,
-    all: Vec<Count>,
-    /// Empty unless asked for.
-    own: Vec<Count>,
-    seen: Vec<bool>,
-    touched: Vec<u32>,
-}
-
-impl<'a> Below<'a> {
-    fn new(order: &'a Order, own: bool) -> Self {
-        let length = order.nodes.len();
-        Below {
+impl<'a> Path<'a> {
+    fn new(names: &'a Names, keys: &'a Keys, order: Option<&'a Order>) -> Self {
+        Path {
+            names,
+            keys,
             order,
-            all: vec![Count::default(); length],
-            own: vec![Count::default(); if own { length } else { 0 }],
-            seen: vec![false; length],
-            touched: Vec::new(),
+            steps: vec![Step {
+                place: 0,
+                frame: FrameId::MAX,
+                own: Count::default(),
+                all: Count::default(),
+            }],
+            ahead: Vec::new(),
+            active: vec![0; keys.branches.len()],
+            sums: vec![Count::default(); keys.branches.len()],
+            ends: Vec::new(),
+            above: Vec::new(),
         }
     }
 
-    fn add(&mut self, stack: StackId, count: Count) {
-        let mut at = self.order.places[stack as usize];
-        self.all[at as usize].add(count);
-        if let Some(own) = self.own.get_mut(at as usize) {
-            own.add(count);
-        }
-        while at != 0 && !self.seen[at as usize] {
-            self.seen[at as usize] = true;
-            self.touched.push(at);
-            at = self.order.nodes[at as usize].0;
-        }
-    }
-
-    /// Visits all stacks, callers before what they called, and forgets them.
-    fn walk(&mut self, mut visit: impl FnMut(Step)) {
-        let nodes = &self.order.nodes;
-        let mut touched = std::mem::take(&mut self.touched);
-        if touched.len() > nodes.len() / 16 {
-            // Looking at all is faster than sorting.
-            touched.clear();
-            let all = (0_u32..).zip(&self.seen);
-            touched.extend(all.filter(|(_, seen)| **seen).map(|(place, _)| place));
-        } else {
-            touched.sort_unstable();
-        }
-        for place in touched.iter().rev() {
-            let all = self.all[*place as usize];
-            self.all[nodes[*place as usize].0 as usize].add(all);
-        }
-        let frame_of = |place: u32| (place != 0).then(|| nodes[place as usize].1);
-        let mut path: Vec<u32> = Vec::new();
-        for place in touched.drain(..) {
-            let (caller, frame) = nodes[place as usize];
-            while let Some(last) = path.pop_if(|last| *last != caller) {
-                let (caller, frame) = nodes[last as usize];
-                visit(Step::Leave(frame, frame_of(caller)));
+    /// What samples of one group count, which are in the order of their places.
+    fn walk(&mut self, hits: &[Placed]) -> GroupSums {
+        match self.order {
+            None => {
+                for hit in hits {
+                    let branches = self.keys.leaf(hit.place);
+                    self.enter(branches);
+                    self.leave(branches, hit.count);
+                }
             }
-            let index = place as usize;
-            let weights = Weights {
-                own: self
-                    .own
-                    .get_mut(index)
-                    .map(std::mem::take)
-                    .unwrap_or_default(),
-                all: std::mem::take(&mut self.all[index]),
+            Some(order) => {
+                for hit in hits.iter().filter(|hit| hit.place != 0) {
+                    self.go_to(hit.place, order);
+                    if let Some(step) = self.steps.last_mut() {
+                        step.own.add(hit.count);
+                        step.all.add(hit.count);
+                    }
+                }
+                while self.steps.len() > 1 {
+                    self.step_back();
+                }
+            }
+        }
+        let sums = &mut self.sums;
+        let mut take = |branches: &mut Vec<u32>| {
+            let sum = |branch: u32| (branch, std::mem::take(&mut sums[branch as usize]));
+            branches.drain(..).map(sum).collect()
+        };
+        GroupSums {
+            group: hits.first().map_or(0, |hit| hit.group),
+            ends: take(&mut self.ends),
+            above: take(&mut self.above),
+        }
+    }
+
+    /// Leaves the stacks that are no callers of the one at `place`, and enters those that are.
+    fn go_to(&mut self, place: u32, order: &Order) {
+        let mut at = place;
+        loop {
+            // Callers come before what they call, and all that one calls together.
+            let last = self.steps.last().map_or(0, |step| step.place);
+            while at > last {
+                self.ahead.push(at);
+                at = order.nodes[at as usize].0;
+            }
+            if at == last {
+                break;
+            }
+            self.step_back();
+        }
+        while let Some(place) = self.ahead.pop() {
+            let step = Step {
+                place,
+                frame: order.nodes[place as usize].1,
+                own: Count::default(),
+                all: Count::default(),
             };
-            self.seen[index] = false;
-            visit(Step::Enter(frame, frame_of(caller), weights));
-            path.push(place);
+            let branches = self.branches(step.frame);
+            self.enter(branches);
+            self.steps.push(step);
         }
-        while let Some(last) = path.pop() {
-            let (caller, frame) = nodes[last as usize];
-            visit(Step::Leave(frame, frame_of(caller)));
+    }
+
+    /// The branches that a frame puts on the way which the last step goes on with: its own, or, where these depend on
+    /// what it calls, those of the last step, which calls it.
+    fn branches(&self, frame: FrameId) -> &'a [u32] {
+        if !self.keys.of_context() {
+            return self.keys.leaf(frame);
         }
-        if let Some(root) = self.all.first_mut() {
-            *root = Count::default();
+        match self.steps.last() {
+            Some(caller) if caller.place != 0 => self.keys.caller(self.names, caller.frame, frame),
+            _ => &[],
         }
-        self.touched = touched;
+    }
+
+    /// Leaves the last stack.
+    fn step_back(&mut self) {
+        let Some(step) = self.steps.pop() else {
+            return;
+        };
+        if self.keys.of_context() && !step.own.is_zero() {
+            let branches = self.keys.leaf(step.frame);
+            self.enter(branches);
+            self.leave(branches, step.own);
+        }
+        let branches = self.branches(step.frame);
+        self.leave(branches, step.all);
+        if let Some(caller) = self.steps.last_mut() {
+            caller.all.add(step.all);
+        }
+    }
+
+    /// Puts branches on the way.
+    fn enter(&mut self, branches: &[u32]) {
+        for branch in branches {
+            let mut at = *branch;
+            for _ in 0..self.keys.places() {
+                self.active[at as usize] += 1;
+                at = self.keys.branches[at as usize].parent;
+            }
+        }
+    }
+
+    /// Takes branches off the way, the innermost one given first, and adds what was counted there or below to those
+    /// that are not on it any more: a caller with the same keys counts it too.
+    fn leave(&mut self, branches: &[u32], weight: Count) {
+        for branch in branches {
+            let mut at = *branch;
+            for step in 0..self.keys.places() {
+                let index = at as usize;
+                self.active[index] -= 1;
+                if self.active[index] == 0 {
+                    if self.sums[index].is_zero() {
+                        match step {
+                            0 => self.ends.push(at),
+                            _ => self.above.push(at),
+                        }
+                    }
+                    self.sums[index].add(weight);
+                }
+                at = self.keys.branches[index].parent;
+            }
+        }
     }
 }
