@@ -2,6 +2,7 @@
 //!
 //! * `analyze tree FILE`: the whole tree of all events, from programs down to instruction addresses;
 //! * `analyze questions FILE`: a loaded recording, asked in several ways; how long each answer takes;
+//! * `analyze totals FILE`: a recording with call chains, asked for totals of what was called; likewise;
 //! * `analyze code FILE [FUNCTIONS] [THREADS]`: instructions, blocks, loops and lines of the hottest functions.
 //!
 //! Prints one line of JSON; times are milliseconds of wall time.
@@ -27,7 +28,7 @@ fn main() {
     let (mode, file) = match &arguments[..] {
         [mode, file, ..] => (mode.as_str(), Path::new(file)),
         _ => {
-            eprintln!("usage: analyze tree|questions|code FILE [FUNCTIONS] [THREADS]");
+            eprintln!("usage: analyze tree|questions|totals|code FILE [FUNCTIONS] [THREADS]");
             std::process::exit(2);
         }
     };
@@ -45,6 +46,7 @@ fn main() {
     match mode {
         "tree" => tree(&data),
         "questions" => questions(&data),
+        "totals" => totals(&data),
         _ => code(&data, number(2, 500), number(3, 2)),
     }
 }
@@ -53,9 +55,12 @@ fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
 }
 
-fn rows(profile: &Profile, names: &Names, levels: &[Dimension]) -> Hierarchy {
+fn rows(profile: &Profile, names: &Names, levels: &[Dimension], children: bool) -> Hierarchy {
     let events = profile.sampled_events();
-    let options = HierarchyOptions::default();
+    let options = HierarchyOptions {
+        children,
+        ..HierarchyOptions::default()
+    };
     match hierarchy(profile, names, levels, &events, &options) {
         Ok(rows) => rows,
         Err(error) => {
@@ -84,7 +89,7 @@ fn tree(data: &PerfData) {
     let names = Names::find(&profile, SymbolOptions::default());
     let named = milliseconds(start);
     let start = Instant::now();
-    let rows = rows(&profile, &names, &TREE);
+    let rows = rows(&profile, &names, &TREE, false);
     println!(
         "{{\"events\": {}, \"rows\": {}, \"load_ms\": {loaded:.1}, \"names_ms\": {named:.1}, \"tree_ms\": {:.1}}}",
         profile.sampled_events().len(),
@@ -153,12 +158,51 @@ fn questions(data: &PerfData) {
             vec![Dimension::Thread, Dimension::Function],
         ),
     ];
+    answer(&profile, &names, loaded, asked, false);
+}
+
+fn totals(data: &PerfData) {
+    let options = LoadOptions {
+        threads: true,
+        call_chains: true,
+    };
+    let start = Instant::now();
+    let profile = Profile::load(data, options);
+    let names = Names::find(&profile, SymbolOptions::default());
+    let loaded = milliseconds(start);
+    let asked: Vec<Question> = vec![
+        (
+            "totals of functions, first time",
+            Selection::default(),
+            vec![Dimension::Function],
+        ),
+        (
+            "totals of functions",
+            Selection::default(),
+            vec![Dimension::Function],
+        ),
+        (
+            "totals of modules, functions",
+            Selection::default(),
+            vec![Dimension::Module, Dimension::Function],
+        ),
+        (
+            "totals of processes, functions",
+            Selection::default(),
+            vec![Dimension::Process, Dimension::Function],
+        ),
+    ];
+    answer(&profile, &names, loaded, asked, true);
+}
+
+/// Asks a recording that took `loaded` milliseconds to load.
+fn answer(profile: &Profile, names: &Names, loaded: f64, asked: Vec<Question>, children: bool) {
     let mut answers = Vec::new();
     for (name, selection, levels) in asked {
         let start = Instant::now();
         match profile.select(&selection) {
             Ok(selected) => {
-                let rows = rows(&selected, &names, &levels).rows().len();
+                let rows = rows(&selected, names, &levels, children).len();
                 let taken = milliseconds(start);
                 answers.push(format!(
                     "{{\"question\": \"{name}\", \"rows\": {rows}, \"ms\": {taken:.1}}}"
@@ -176,7 +220,7 @@ fn questions(data: &PerfData) {
 fn code(data: &PerfData, most: usize, threads: usize) {
     let profile = Profile::load(data, LoadOptions::default());
     let names = Names::find(&profile, SymbolOptions::default());
-    let found = rows(&profile, &names, &[Dimension::Function]);
+    let found = rows(&profile, &names, &[Dimension::Function], false);
     let mut hottest: Vec<(u64, u32)> = found
         .rows()
         .enumerate()

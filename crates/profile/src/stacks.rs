@@ -15,21 +15,21 @@ pub struct StackNode {
     pub frame: FrameId,
 }
 
-/// A node as it is kept.
+/// The callee of a node that was seen first.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
-    parent: StackId,
-    frame: FrameId,
-    /// The callee that was seen first, or [`Stacks::ROOT`], which is nobody's callee.
-    first_child: StackId,
+struct First {
+    /// [`Stacks::ROOT`], which is nobody's callee, where there is none.
+    child: StackId,
     /// Its frame, so that the callee itself needs not be read.
-    first_frame: FrameId,
+    frame: FrameId,
 }
 
 /// All call stacks of a recording.
 #[derive(Clone, Debug)]
 pub struct Stacks {
-    nodes: Vec<Kept>,
+    nodes: Vec<StackNode>,
+    /// By node, while stacks grow.
+    firsts: Vec<First>,
     /// All callees but the first of each node: most nodes have no other, and so stay out of the table.
     others: Slots,
 }
@@ -37,12 +37,11 @@ pub struct Stacks {
 impl Default for Stacks {
     fn default() -> Self {
         Stacks {
-            nodes: vec![Kept {
+            nodes: vec![StackNode {
                 parent: Self::ROOT,
                 frame: FrameId::MAX,
-                first_child: Self::ROOT,
-                first_frame: FrameId::MAX,
             }],
+            firsts: vec![Self::CHILDLESS],
             others: Slots::default(),
         }
     }
@@ -52,14 +51,18 @@ impl Stacks {
     /// The empty stack, which has no frame.
     pub const ROOT: StackId = 0;
 
+    const CHILDLESS: First = First {
+        child: Self::ROOT,
+        frame: FrameId::MAX,
+    };
+
     /// The node of a stack that is not the empty one.
     ///
     /// # Panics
     /// On an id that these stacks did not give.
     #[inline]
     pub fn get(&self, id: StackId) -> StackNode {
-        let Kept { parent, frame, .. } = self.nodes[id as usize];
-        StackNode { parent, frame }
+        self.nodes[id as usize]
     }
 
     /// How many nodes there are, the empty stack included.
@@ -88,22 +91,18 @@ impl Stacks {
     /// The stack of `frame` called from `parent`.
     #[inline]
     pub(crate) fn child(&mut self, parent: StackId, frame: FrameId) -> StackId {
-        let Kept {
-            first_child,
-            first_frame,
-            ..
-        } = self.nodes[parent as usize];
-        if first_frame == frame && first_child != Self::ROOT {
-            return first_child;
+        let first = self.firsts[parent as usize];
+        if first.frame == frame && first.child != Self::ROOT {
+            return first.child;
         }
-        self.other_child(StackNode { parent, frame }, first_child)
+        self.other_child(StackNode { parent, frame }, first.child)
     }
 
     /// Prepares for [`Stacks::child`] soon.
     #[inline]
     pub(crate) fn prefetch(&self, parent: StackId, frame: FrameId) {
-        if let Some(node) = self.nodes.get(parent as usize) {
-            fetch(node);
+        if let Some(first) = self.firsts.get(parent as usize) {
+            fetch(first);
         }
         self.others.prefetch((u64::from(parent), frame));
     }
@@ -115,8 +114,10 @@ impl Stacks {
             return node.parent;
         }
         if first == Self::ROOT {
-            let parent = &mut self.nodes[node.parent as usize];
-            (parent.first_child, parent.first_frame) = (next, node.frame);
+            self.firsts[node.parent as usize] = First {
+                child: next,
+                frame: node.frame,
+            };
         } else {
             let key = (u64::from(node.parent), node.frame);
             let id = self.others.get_or_insert(key, next);
@@ -124,17 +125,14 @@ impl Stacks {
                 return id;
             }
         }
-        self.nodes.push(Kept {
-            parent: node.parent,
-            frame: node.frame,
-            first_child: Self::ROOT,
-            first_frame: FrameId::MAX,
-        });
+        self.nodes.push(node);
+        self.firsts.push(Self::CHILDLESS);
         next
     }
 
     /// Drops what only growing needs.
     pub(crate) fn freeze(&mut self) {
+        self.firsts = Vec::new();
         self.others = Slots::default();
     }
 }

@@ -120,7 +120,8 @@ impl AnalyzeBench {
             );
         }
         let tree = self.ask(&["tree", file])?;
-        let questions = self.questions(file)?;
+        let questions = self.questions("questions", file)?;
+        let totals = self.questions("totals", file)?;
         let functions = FUNCTIONS.to_string();
         let code = self.ask(&["code", file, &functions, "2"])?;
         let one = self.code_cpu(file)?;
@@ -141,6 +142,7 @@ impl AnalyzeBench {
             "cpu_s_per_mb": of_megabyte,
             "tree": tree,
             "questions": questions,
+            "totals": totals,
             "code": code,
             "code_cpu_s": one,
             "perf_annotate": peer,
@@ -176,10 +178,10 @@ impl AnalyzeBench {
     }
 
     /// Second questions to a loaded profile: the best of several runs each, since another program may have the CPU.
-    fn questions(&self, file: &str) -> Result<Value> {
+    fn questions(&self, mode: &str, file: &str) -> Result<Value> {
         let mut best: Vec<Value> = Vec::new();
         for _ in 0..self.runs {
-            let told = self.ask(&["questions", file])?;
+            let told = self.ask(&[mode, file])?;
             let answers = told["answers"].as_array().cloned().unwrap_or_default();
             if best.is_empty() {
                 best = answers;
@@ -191,7 +193,7 @@ impl AnalyzeBench {
                 }
             }
         }
-        println!("second questions, best of {} runs:", self.runs);
+        println!("{mode}, best of {} runs:", self.runs);
         for answer in &best {
             println!(
                 "  {:<34} {:>8} rows {:>8} ms",

@@ -424,16 +424,12 @@ impl Column {
             return by_node;
         }
         if self.nodes.is_empty() {
-            // No memory is copied: the list becomes shorter by node 0.
+            // All but node 0, in the same room.
             by_node.remove(0);
             return by_node;
         }
-        let picked: Vec<T> = self
-            .nodes
-            .iter()
-            .map(|node| by_node[*node as usize])
-            .collect();
-        picked
+        let nodes = self.nodes.iter();
+        nodes.map(|node| by_node[*node as usize]).collect()
     }
 }
 
