@@ -117,6 +117,19 @@ impl HeldCommand {
         mask: &libc::sigset_t,
         stdout_to_stderr: bool,
     ) -> Result<HeldCommand, CommandError> {
+        HeldCommand::hold_with(command, &[], mask, stdout_to_stderr)
+    }
+
+    /// The same with variables that are set in the command's environment, in place of ours of the same names.
+    ///
+    /// # Errors
+    /// As [`HeldCommand::hold`].
+    pub fn hold_with(
+        command: &[OsString],
+        variables: &[(OsString, OsString)],
+        mask: &libc::sigset_t,
+        stdout_to_stderr: bool,
+    ) -> Result<HeldCommand, CommandError> {
         let program = PathBuf::from(command.first().ok_or(CommandError::Empty)?);
         let system = |call| {
             let program = program.clone();
@@ -126,7 +139,7 @@ impl HeldCommand {
                 source,
             }
         };
-        let image = Image::new(command)?;
+        let image = Image::new(command, variables)?;
         let (go_read, go_write) = pipe().map_err(system("pipe2"))?;
         let (failure_read, failure_write) = pipe().map_err(system("pipe2"))?;
         let child = Child {
@@ -270,10 +283,16 @@ struct Image {
     /// Null-terminated pointers to `_arguments`, after a free place in front that a script's shell takes.
     pointers: Vec<*const libc::c_char>,
     _arguments: Vec<CString>,
+    /// Null-terminated pointers to `_variables`; empty: our own environment.
+    environment: Vec<*const libc::c_char>,
+    _variables: Vec<CString>,
 }
 
 impl Image {
-    fn new(command: &[OsString]) -> Result<Image, CommandError> {
+    fn new(
+        command: &[OsString],
+        variables: &[(OsString, OsString)],
+    ) -> Result<Image, CommandError> {
         let c_string = |text: &OsStr| {
             CString::new(text.as_bytes()).map_err(|_| CommandError::Nul(text.to_owned()))
         };
@@ -301,10 +320,17 @@ impl Image {
             .chain(arguments.iter().map(|argument| argument.as_ptr()))
             .chain(iter::once(ptr::null()))
             .collect();
+        let texts = environment(variables)?;
+        let mut environment: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+        if !environment.is_empty() {
+            environment.push(ptr::null());
+        }
         Ok(Image {
             candidates,
             pointers,
             _arguments: arguments,
+            environment,
+            _variables: texts,
         })
     }
 
@@ -318,13 +344,13 @@ impl Image {
             let [_, arguments @ ..] = self.pointers.as_slice() else {
                 return libc::EINVAL;
             };
-            let mut errno = execve(candidate, arguments);
+            let mut errno = execve(candidate, arguments, &self.environment);
             if errno == libc::ENOEXEC {
                 // The shell stands in front, and the script's path takes the place of the command's name.
                 if let Some(name) = self.pointers.get_mut(1) {
                     *name = candidate.as_ptr();
                 }
-                errno = execve(SHELL, &self.pointers);
+                errno = execve(SHELL, &self.pointers, &self.environment);
             }
             match errno {
                 libc::ENOENT | libc::ENOTDIR => {}
@@ -336,16 +362,36 @@ impl Image {
     }
 }
 
-/// Returns the error number, if it returns.
-fn execve(path: &CStr, null_terminated_arguments: &[*const libc::c_char]) -> i32 {
-    // SAFETY: both are null-terminated and live until the call returns, which is only when nothing was executed.
+/// Our environment with these variables in place of ours; empty without any, when nothing is changed.
+fn environment(variables: &[(OsString, OsString)]) -> Result<Vec<CString>, CommandError> {
+    if variables.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ours = std::env::vars_os().filter(|(name, _)| variables.iter().all(|(new, _)| new != name));
+    ours.chain(variables.iter().cloned())
+        .map(|(mut text, value)| {
+            text.push("=");
+            text.push(value);
+            CString::new(text.as_bytes()).map_err(|_| CommandError::Nul(text))
+        })
+        .collect()
+}
+
+/// Returns the error number, if it returns. An empty environment means our own.
+fn execve(
+    path: &CStr,
+    null_terminated_arguments: &[*const libc::c_char],
+    null_terminated_environment: &[*const libc::c_char],
+) -> i32 {
+    // SAFETY: all are null-terminated and live until the call returns, which is only when nothing was executed.
     // `environ` is read by a process that has one thread (the child of a fork).
     unsafe {
-        libc::execve(
-            path.as_ptr(),
-            null_terminated_arguments.as_ptr(),
-            environ.cast(),
-        );
+        let variables = if null_terminated_environment.is_empty() {
+            environ.cast()
+        } else {
+            null_terminated_environment.as_ptr()
+        };
+        libc::execve(path.as_ptr(), null_terminated_arguments.as_ptr(), variables);
         *libc::__errno_location()
     }
 }

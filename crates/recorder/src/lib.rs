@@ -23,6 +23,7 @@ mod side_file;
 pub mod signals;
 mod sink;
 pub mod spec;
+pub mod trace;
 mod tracing_data;
 mod windows;
 

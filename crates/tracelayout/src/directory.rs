@@ -17,7 +17,7 @@ pub const DEFAULT: &str = "dioptra.trace";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FunctionKind {
-    /// Nothing: id 0, and ids of a block that were not used.
+    /// Nothing: id 0, ids of a block that were not used, and the multiples of 65536.
     None = 0,
     /// A function of a module: `place` is its *file offset* in the module, `size` its size in bytes (0: not known).
     Function = 1,

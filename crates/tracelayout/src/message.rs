@@ -15,6 +15,9 @@
 /// The environment variable that holds the name of the recorder's socket (abstract, without its leading zero byte).
 pub const SOCKET: &str = "DIOPTRA_TRACE_SOCKET";
 
+/// The environment variable that holds the path of the runtime.
+pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
+
 /// How calls of a function are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -224,7 +227,7 @@ pub mod thread {
     pub const ENTRY_RETURN: i64 = 0;
     /// In an entry: where it lay.
     pub const ENTRY_SLOT: i64 = 8;
-    /// In an entry: the function id, shifted left by 16 if that fits 32 bits (see [`ENTRY_LARGE`]).
+    /// In an entry: the function id as thunks have it, see [`function_id`].
     pub const ENTRY_FUNCTION: i64 = 16;
     /// In an entry: flags.
     pub const ENTRY_FLAGS: i64 = 20;
@@ -235,13 +238,26 @@ pub mod thread {
 
     /// A flag: entered by a tail call; the entry below has the same slot, and this one's return address is its thunk.
     pub const ENTRY_TAIL: u32 = 1;
-    /// A flag: the function id is not shifted.
-    pub const ENTRY_LARGE: u32 = 2;
     /// A flag: entered by a hook that does not replace return addresses (`-finstrument-functions`).
     pub const ENTRY_NO_RETURN: u32 = 4;
 
     /// The slot of the entry below all others: larger than all addresses.
     pub const NO_SLOT: u64 = u64::MAX;
+    /// The function id that a thunk's operand means: an id that fits 16 bits is shifted left by 16, a larger one is itself
+    /// (ids larger than 65535 whose lower 16 bits are 0 are never given to functions).
+    pub const fn function_id(operand: u32) -> u32 {
+        if operand & 0xffff == 0 {
+            operand >> 16
+        } else {
+            operand
+        }
+    }
+
+    /// The thunk's operand for a function id.
+    pub const fn operand(id: u32) -> u32 {
+        if id <= 0xffff { id << 16 } else { id }
+    }
+
     /// How many bytes of a chunk stay free behind [`CURSOR_END`]: room for the largest record of the hot path, and for
     /// what has to be said when a chunk is closed.
     pub const MARGIN: usize = 64;

@@ -1,0 +1,177 @@
+//! The arena, from the recorder's side.
+
+use dioptra_tracelayout::VERSION;
+use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+/// The arena's memory. It is mapped as long as this lives.
+#[derive(Debug)]
+pub struct ArenaMemory {
+    file: File,
+    base: *mut u8,
+    size: usize,
+}
+
+// SAFETY: what is shared is atomics, and chunks, which belong to one at a time as their states say.
+unsafe impl Send for ArenaMemory {}
+// SAFETY: as above.
+unsafe impl Sync for ArenaMemory {}
+
+/// How large an arena is, and what happens when it is full.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Bytes in a chunk.
+    pub chunk_size: usize,
+    /// How many there can be.
+    pub chunks: usize,
+    /// How many may wait to be written.
+    pub budget: usize,
+    /// `BLOCK` or `DROP` of [`dioptra_tracelayout::arena`].
+    pub on_full: u32,
+    /// How many bits of the clock are left out.
+    pub shift: u32,
+}
+
+impl ArenaMemory {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn new(options: ArenaOptions) -> io::Result<ArenaMemory> {
+        let size = Arena::size(options.chunk_size, options.chunks);
+        // SAFETY: the name outlives the call, and the descriptor is checked and ours.
+        let file = unsafe {
+            let fd = libc::memfd_create(c"dioptra-arena".as_ptr(), libc::MFD_CLOEXEC);
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            File::from(OwnedFd::from_raw_fd(fd))
+        };
+        file.set_len(size as u64)?;
+        // SAFETY: new memory at a place that the kernel chooses.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let arena = Arena {
+            magic: MAGIC,
+            version: u32::from(VERSION),
+            chunk_size: options.chunk_size as u32,
+            chunk_count: options.chunks as u32,
+            budget: options.budget as u32,
+            on_full: options.on_full,
+            shift: options.shift,
+            recorder: std::process::id(),
+            stop: 0.into(),
+            next_stream: 1.into(),
+            full: 0.into(),
+            filled: 0.into(),
+            freed: 0.into(),
+            waiting: 0.into(),
+            lost: 0.into(),
+            missed_in_handlers: 0.into(),
+            missed_no_memory: 0.into(),
+        };
+        // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
+        unsafe { base.cast::<Arena>().write(arena) };
+        Ok(ArenaMemory {
+            file,
+            base: base.cast(),
+            size,
+        })
+    }
+
+    /// The descriptor that traced processes map.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Arena {
+        // SAFETY: mapped and initialised by `new`; what changes in it is atomic.
+        unsafe { &*self.base.cast() }
+    }
+
+    /// The chunks' states.
+    pub fn states(&self) -> &[AtomicU32] {
+        // SAFETY: they lie in the mapping, as `Arena::size` has counted. The number is read from memory that traced
+        // programs can write: the size that is ours bounds it.
+        unsafe {
+            let count = (self.header().chunk_count as usize).min((self.size - STATES_OFFSET) / 4);
+            std::slice::from_raw_parts(self.base.add(STATES_OFFSET).cast(), count)
+        }
+    }
+
+    /// The bytes of a chunk, which the caller has been given (full), or whose thread is gone.
+    pub fn chunk(&self, index: usize) -> Option<&[u8]> {
+        let (start, size) = self.place(index)?;
+        // SAFETY: inside the mapping. A defective program may still write there: any bytes are valid, and what is read
+        // is checked again after it was copied.
+        Some(unsafe { std::slice::from_raw_parts(self.base.add(start), size) })
+    }
+
+    /// Zeroes the first bytes of a chunk.
+    pub fn clear(&self, index: usize, bytes: usize) {
+        if let Some((start, size)) = self.place(index) {
+            // SAFETY: inside the mapping, and the chunk is ours as for `chunk`.
+            unsafe { ptr::write_bytes(self.base.add(start), 0, bytes.min(size)) };
+        }
+    }
+
+    fn place(&self, index: usize) -> Option<(usize, usize)> {
+        let header = self.header();
+        let size = header.chunk_size as usize;
+        let start = Arena::chunks_offset(header.chunk_count as usize)
+            .checked_add(index.checked_mul(size)?)?;
+        (start.checked_add(size)? <= self.size).then_some((start, size))
+    }
+
+    /// Waits until the word is no longer `value`, or somebody wakes us, up to some milliseconds.
+    pub fn wait(word: &AtomicU32, value: u32, milliseconds: i64) {
+        let timeout = libc::timespec {
+            tv_sec: milliseconds / 1000,
+            tv_nsec: milliseconds % 1000 * 1_000_000,
+        };
+        // SAFETY: word and time outlive the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT,
+                value,
+                &raw const timeout,
+            )
+        };
+    }
+
+    /// Wakes all who wait for a word.
+    pub fn wake(word: &AtomicU32) {
+        // SAFETY: the kernel only looks up who waits there.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+}
+
+impl Drop for ArenaMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; borrows of it end with us.
+        unsafe { libc::munmap(self.base.cast(), self.size) };
+    }
+}

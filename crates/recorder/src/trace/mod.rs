@@ -1,0 +1,388 @@
+//! Function tracing: starts a command with the runtime preloaded, and writes what it calls to a trace directory.
+//!
+//! [`record`] does it all. The recorder holds the memory into which the traced processes write
+//! ([`memory`]; `dioptra_tracelayout::arena`), so that nothing is lost when they are killed. Three threads work:
+//! one waits for the command and for signals, one collects full chunks ([`collect`]), and one answers processes
+//! that connect ([`server`]): it reads what they have mapped ([`maps`]), analyses each module once, asks which functions are
+//! wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the process's runtime applies.
+
+mod collect;
+mod embedded;
+mod maps;
+mod memory;
+mod plan;
+mod select;
+mod server;
+mod x86_64;
+
+pub use select::{Everything, FunctionPlace, ModuleIdentity, Selector, SiteVariant};
+
+use crate::command::{CommandError, CommandStatus, HeldCommand};
+use crate::signals::Signals;
+use collect::{Collector, Ring, clock_pair, process_exists};
+use dioptra_tracedata::{Clock, Ending, Host, Info, JournalEntry, WriteError, Writer};
+use dioptra_tracelayout::arena::{BLOCK, DROP};
+use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+use memory::{ArenaMemory, ArenaOptions};
+use plan::Planner;
+use server::{Listener, Shared, State, monotonic};
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use thiserror::Error;
+
+/// How long the main thread waits for signals at a time.
+const TICK: Duration = Duration::from_millis(50);
+/// How many bits of the time stamp counter records leave out: ticks of 1 to 2 ns.
+const SHIFT: u32 = 2;
+/// The chunks of an arena: as many threads as these can be traced at a time.
+const CHUNKS: usize = 8192;
+
+/// What a thread does when the recorder can't keep up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFull {
+    /// It waits.
+    Block,
+    /// It goes on, and its records are lost and counted, where they are missing.
+    Drop,
+}
+
+/// What is to be traced.
+pub struct TraceSpec {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// The directory of the trace.
+    pub folder: PathBuf,
+    /// Which functions.
+    pub selector: Box<dyn Selector>,
+    /// What happens when memory is full.
+    pub on_full: OnFull,
+    /// How much memory full chunks may take, in bytes; threads' own chunks come on top.
+    pub memory: usize,
+    /// The size of a chunk in bytes; rounded to pages.
+    pub chunk_size: usize,
+    /// Keep only what happened in this last stretch of time, as far as `memory` reaches.
+    pub last: Option<Duration>,
+    /// The options as the user gave them, for `info.json`.
+    pub options: Vec<String>,
+}
+
+impl TraceSpec {
+    /// Of a command, everything that is instrumented, without loss.
+    pub fn new(command: Vec<OsString>, folder: PathBuf) -> TraceSpec {
+        TraceSpec {
+            command,
+            folder,
+            selector: Box::new(Everything {
+                plain: false,
+                plain_libraries: false,
+                library_calls: true,
+            }),
+            on_full: OnFull::Block,
+            memory: 32 << 20,
+            chunk_size: 64 << 10,
+            last: None,
+            options: Vec::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TraceSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceSpec")
+            .field("command", &self.command)
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a recording went.
+#[derive(Clone, Debug)]
+pub struct TraceOutcome {
+    /// How the command ended; `None` if it went on when the recording was ended.
+    pub status: Option<CommandStatus>,
+    /// What `info.json` says about the end.
+    pub ending: Ending,
+    /// How many process images were traced.
+    pub processes: u64,
+    /// What the user should know: sentences.
+    pub notes: Vec<String>,
+}
+
+/// Why nothing was traced.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The command did not start.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The trace could not be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// This machine is not supported.
+    #[error("tracing functions is not supported on this processor or C library; it needs x86-64 Linux with glibc")]
+    Unsupported,
+    /// The clock is not usable.
+    #[error("the time stamp counter of this machine does not run evenly, and no other clock is supported for tracing")]
+    Clock,
+    /// The runtime could not be written to a file.
+    #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]
+    Runtime {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A call of the system failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl TraceError {
+    /// The exit status for it: 126 and 127 if the command could not be executed, else 125.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            TraceError::Command(error) => error.exit_code(),
+            _ => 125,
+        }
+    }
+}
+
+/// Traces a command to its end, and writes the trace.
+///
+/// The command has our standard streams. The recording goes on until all processes that it has started and that are
+/// traced have ended, or a signal asks for the end.
+///
+/// # Errors
+/// [`TraceError`]
+pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
+    let system = |what| move |source| TraceError::System { what, source };
+    if !is_clock_even() {
+        return Err(TraceError::Clock);
+    }
+    let runtime = embedded::write()?;
+    let mut signals = Signals::new().map_err(system("receiving signals"))?;
+    let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
+    let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
+    let arena = ArenaMemory::new(ArenaOptions {
+        chunk_size,
+        chunks: CHUNKS,
+        budget: if spec.last.is_some() { CHUNKS } else { budget },
+        on_full: match spec.on_full {
+            OnFull::Block => BLOCK,
+            OnFull::Drop => DROP,
+        },
+        shift: SHIFT,
+    })
+    .map_err(system("making shared memory for the trace"))?;
+    let start = clock_pair();
+    let mut info = describe(&spec, start);
+    let mut writer = Writer::create(&spec.folder, &info)?;
+    writer.journal(&JournalEntry::Clock(start))?;
+    let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
+
+    let preload = match std::env::var_os("LD_PRELOAD") {
+        Some(theirs) if !theirs.is_empty() => {
+            let mut both = runtime.clone().into_os_string();
+            both.push(":");
+            both.push(theirs);
+            both
+        }
+        _ => runtime.clone().into_os_string(),
+    };
+    let environment = [
+        (OsString::from("LD_PRELOAD"), preload),
+        (OsString::from(SOCKET), OsString::from(&listener.name)),
+        (OsString::from(RUNTIME), runtime.clone().into_os_string()),
+    ];
+    let mut command = HeldCommand::hold_with(
+        &spec.command,
+        &environment,
+        signals.mask_before(),
+        false,
+    )?;
+    let shared = Arc::new(Shared {
+        arena,
+        shift: SHIFT,
+        runtime,
+        state: Mutex::new(State::new(writer, Planner::new(spec.selector))),
+    });
+    let ring = spec.last.map(|last| Ring {
+        ticks: Some(ticks_in(last)),
+        chunks: budget,
+    });
+
+    let mut collector = Collector::new(ring);
+    let status = std::thread::scope(|scope| {
+        scope.spawn(|| listener.serve(&shared));
+        let collecting = scope.spawn(|| {
+            collector.run(&shared);
+        });
+        let status = supervise(&mut command, &mut signals, &shared);
+        shared.arena.header().stop.store(1, Ordering::Relaxed);
+        // Threads that wait for room see that there will be none.
+        ArenaMemory::wake(&shared.arena.header().freed);
+        ArenaMemory::wake(&shared.arena.header().filled);
+        listener.end();
+        let _ = collecting.join();
+        status
+    })?;
+    collector.finish(&shared);
+
+    let mut state = shared.state();
+    if state.connected == 0 {
+        state.note(format!(
+            "{} was not traced: the runtime was not loaded into it; is it linked statically, set-uid, or for another C library?",
+            spec.command.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned())
+        ));
+    }
+    let header = shared.arena.header();
+    let ending = Ending {
+        clock: clock_pair(),
+        status: status.map(|status| i32::from(status.exit_code())),
+        signal: match status {
+            Some(CommandStatus::Signaled(signal)) => Some(signal),
+            _ => None,
+        },
+        chunks: state.writer.chunks(),
+        bytes: state.writer.records_size(),
+        lost: collector.lost() + header.lost.load(Ordering::Relaxed),
+        missed_in_handlers: header.missed_in_handlers.load(Ordering::Relaxed),
+        missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
+        discarded_chunks: collector.discarded(),
+    };
+    state.journal(&JournalEntry::Clock(ending.clock));
+    info.ending = Some(ending.clone());
+    state.writer.info(&info)?;
+    if let Some(error) = state.failure.take() {
+        return Err(error.into());
+    }
+    Ok(TraceOutcome {
+        status,
+        ending,
+        processes: state.connected,
+        notes: state.notes(),
+    })
+}
+
+/// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.
+fn supervise(
+    command: &mut HeldCommand,
+    signals: &mut Signals,
+    shared: &Shared,
+) -> Result<Option<CommandStatus>, TraceError> {
+    command.release()?;
+    let mut status = None;
+    loop {
+        if status.is_none() {
+            status = command.try_wait()?;
+            if let Some(status) = status {
+                shared.state().journal(&JournalEntry::End {
+                    time: monotonic(),
+                    pid: command.pid(),
+                    status: i32::from(status.exit_code()),
+                });
+            }
+        }
+        if status.is_some() {
+            // Copied, so that nobody waits for /proc.
+            let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
+            if !processes.into_iter().any(process_exists) {
+                return Ok(status);
+            }
+        }
+        let mut ends = false;
+        while let Some(received) = signals.take() {
+            if received.ends_recording() {
+                // What the terminal sent, the command got, too.
+                if !received.from_kernel {
+                    command.signal(received.signal);
+                }
+                ends |= status.is_some();
+            }
+        }
+        if ends {
+            return Ok(status);
+        }
+        signals
+            .wait(if status.is_some() { TICK / 10 } else { TICK })
+            .map_err(|source| TraceError::System {
+                what: "waiting for signals",
+                source,
+            })?;
+    }
+}
+
+fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
+    let read = |path: &str| {
+        std::fs::read_to_string(path)
+            .unwrap_or_default()
+            .trim()
+            .to_owned()
+    };
+    let cpu = read("/proc/cpuinfo")
+        .lines()
+        .find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()))
+        .unwrap_or_default();
+    Info {
+        schema: 1,
+        layout: dioptra_tracelayout::VERSION,
+        recorder: format!("dioptra {}", env!("CARGO_PKG_VERSION")),
+        command: spec
+            .command
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
+        folder: std::env::current_dir()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned(),
+        options: spec.options.clone(),
+        started_realtime: SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64),
+        clock: Clock {
+            source: "tsc".to_owned(),
+            shift: SHIFT as u8,
+            start,
+        },
+        host: Host {
+            name: read("/proc/sys/kernel/hostname"),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            cpu,
+            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        },
+        ending: None,
+    }
+}
+
+/// Whether the time stamp counter ticks evenly, on all CPUs alike, whatever they do.
+fn is_clock_even() -> bool {
+    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    flags
+        .lines()
+        .find(|line| line.starts_with("flags"))
+        .is_some_and(|line| {
+            let has = |flag| line.split_whitespace().any(|word| word == flag);
+            has("constant_tsc") && has("nonstop_tsc")
+        })
+}
+
+/// How many shifted ticks there are in a stretch of time, measured over a moment.
+fn ticks_in(time: Duration) -> u64 {
+    let first = clock_pair();
+    std::thread::sleep(Duration::from_millis(10));
+    let second = clock_pair();
+    let nanoseconds = (second.monotonic - first.monotonic).max(1);
+    let ticks = (second.ticks - first.ticks) as u128;
+    let all = time.as_nanos() * ticks / u128::from(nanoseconds);
+    u64::try_from(all >> SHIFT).unwrap_or(u64::MAX)
+}

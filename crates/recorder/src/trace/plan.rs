@@ -1,0 +1,359 @@
+//! What is to be done in a process so that its calls are traced: pools and patches.
+
+use super::maps::{MappedModule, Maps};
+use super::select::{FunctionPlace, ModuleIdentity, Selector, SiteVariant};
+use super::x86_64::pool::{Body, PoolError, Wanted, pool, upper_bound};
+use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
+use super::x86_64::thunk::jump;
+use crate::procfs;
+use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
+use dioptra_tracelayout::message::{Method, PATCH_SIZE, Patch, RuntimeAddresses};
+use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use object::Object;
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thiserror::Error;
+
+/// A module that was analysed.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its number in the journal.
+    pub number: Option<u32>,
+    code: ModuleCode,
+    /// For each candidate: what happens there, and its function id.
+    chosen: Vec<(SiteVariant, u32)>,
+}
+
+/// A module's file, while it is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    is_program: bool,
+}
+
+/// Analyses modules, each once.
+pub struct Planner {
+    selector: Box<dyn Selector>,
+    modules: HashMap<FileKey, Arc<Prepared>>,
+    next_module: u32,
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner").field("modules", &self.modules.len()).finish_non_exhaustive()
+    }
+}
+
+/// A module of a process, made traceable.
+#[derive(Debug)]
+pub struct ModulePlan {
+    /// The pool's file; empty if no thunk is needed.
+    pub pool: Vec<u8>,
+    /// Where it must lie.
+    pub pool_address: u64,
+    /// How large it is in memory.
+    pub pool_size: u64,
+    /// What is to be written, by address.
+    pub patches: Vec<Patch>,
+}
+
+impl Planner {
+    /// With this choice of functions.
+    pub fn new(selector: Box<dyn Selector>) -> Planner {
+        Planner {
+            selector,
+            modules: HashMap::new(),
+            next_module: 0,
+        }
+    }
+
+    /// Analyses a module of a process, unless that was done before. `None` if its file can't be read, or is not what was
+    /// mapped.
+    ///
+    /// # Errors
+    /// If the trace can't be written.
+    pub fn prepare(
+        &mut self,
+        pid: u32,
+        module: &MappedModule,
+        is_program: bool,
+        writer: &mut Writer,
+    ) -> Result<Option<Arc<Prepared>>, WriteError> {
+        let Some((readable, metadata)) = open(pid, module) else {
+            return Ok(None);
+        };
+        let key = FileKey {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            is_program,
+        };
+        if let Some(prepared) = self.modules.get(&key) {
+            return Ok(Some(Arc::clone(prepared)));
+        }
+        let Ok(data) = fs::read(&readable) else {
+            return Ok(None);
+        };
+        let prepared = Arc::new(self.analyse(module, readable, &data, is_program, writer)?);
+        self.modules.insert(key, Arc::clone(&prepared));
+        Ok(Some(prepared))
+    }
+
+    fn analyse(
+        &mut self,
+        module: &MappedModule,
+        readable: PathBuf,
+        data: &[u8],
+        is_program: bool,
+        writer: &mut Writer,
+    ) -> Result<Prepared, WriteError> {
+        let nothing = Prepared {
+            number: None,
+            code: ModuleCode::default(),
+            chosen: Vec::new(),
+        };
+        let Ok(file) = object::File::parse(data) else {
+            return Ok(nothing);
+        };
+        let identity = ModuleIdentity {
+            path: module.path.clone(),
+            readable,
+            build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            is_program,
+        };
+        let options = ScanOptions {
+            plain: self.selector.plain(&identity),
+            library_calls: self.selector.library_calls(&identity),
+        };
+        if !options.plain && !options.library_calls && !is_instrumented(&file) {
+            return Ok(nothing);
+        }
+        let Ok(code) = scan(data, options) else {
+            return Ok(nothing);
+        };
+        let places: Vec<FunctionPlace<'_>> = code
+            .candidates
+            .iter()
+            .map(|candidate| FunctionPlace {
+                offset: code.file_offset(candidate.start).unwrap_or(0),
+                size: candidate.size,
+                method: candidate.method,
+                name: candidate.name.as_deref(),
+            })
+            .collect();
+        let mut variants = self.selector.choose(&identity, &places);
+        variants.resize(places.len(), SiteVariant::Skip);
+
+        let number = self.next_module;
+        self.next_module += 1;
+        let first = writer.next_function();
+        let mut entries = Vec::new();
+        let mut methods: BTreeMap<Method, u32> = BTreeMap::new();
+        let mut chosen = Vec::with_capacity(places.len());
+        for (place, variant) in places.iter().zip(&variants) {
+            if *variant == SiteVariant::Skip {
+                chosen.push((SiteVariant::Skip, 0));
+                continue;
+            }
+            let mut id = first + entries.len() as u32;
+            if id & 0xffff == 0 {
+                entries.push(FunctionEntry::NONE);
+                id += 1;
+            }
+            *methods.entry(place.method).or_default() += 1;
+            entries.push(entry(place, number, writer)?);
+            chosen.push((*variant, id));
+        }
+        writer.functions(&entries)?;
+        writer.journal(&JournalEntry::Module(Module {
+            module: number,
+            path: module.path.to_string_lossy().into_owned(),
+            build_id: identity.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            first,
+            count: entries.len() as u32,
+            methods: methods
+                .iter()
+                .map(|(method, count)| (method.name().to_owned(), *count))
+                .collect(),
+            refused: refusals(&code),
+        }))?;
+        Ok(Prepared {
+            number: Some(number),
+            code,
+            chosen,
+        })
+    }
+}
+
+fn entry(
+    place: &FunctionPlace<'_>,
+    module: u32,
+    writer: &mut Writer,
+) -> Result<FunctionEntry, WriteError> {
+    let (kind, at, size) = match place.name {
+        Some(name) => (
+            FunctionKind::LibraryCall,
+            writer.names(name.as_bytes())?,
+            name.len() as u64,
+        ),
+        None => (FunctionKind::Function, place.offset, place.size),
+    };
+    Ok(FunctionEntry {
+        module,
+        kind,
+        method: place.method as u8,
+        place: at,
+        size: u32::try_from(size).unwrap_or(u32::MAX),
+    })
+}
+
+fn refusals(code: &ModuleCode) -> Vec<Refusal> {
+    const EXAMPLES: usize = 10;
+    let mut all: BTreeMap<&str, Refusal> = BTreeMap::new();
+    for (start, refused) in &code.refused {
+        let refusal = all.entry(refused.reason()).or_insert_with(|| Refusal {
+            reason: refused.reason().to_owned(),
+            count: 0,
+            examples: Vec::new(),
+        });
+        refusal.count += 1;
+        if refusal.examples.len() < EXAMPLES {
+            refusal.examples.extend(code.file_offset(*start));
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Whether a compiler has put hooks in the module, as far as a glance tells.
+fn is_instrumented(file: &object::File<'_>) -> bool {
+    const HOOKS: [&[u8]; 5] = [
+        b"mcount",
+        b"_mcount",
+        b"__fentry__",
+        b"__cyg_profile_func_enter",
+        b"__cyg_profile_func_exit",
+    ];
+    ["__patchable_function_entries", "__mcount_loc", "xray_instr_map"]
+        .iter()
+        .any(|name| file.section_by_name(name).is_some())
+        || file
+            .imports()
+            .is_ok_and(|imports| imports.flatten().any(|import| {
+                matches!(import.name(), object::NameOrOrdinal::Name(name) if HOOKS.contains(&name))
+            }))
+}
+
+/// The path by which a mapped file can be read, if it is still there.
+fn open(pid: u32, module: &MappedModule) -> Option<(PathBuf, fs::Metadata)> {
+    procfs::path_for(pid, module.path.as_os_str().as_bytes())
+        .into_iter()
+        .find_map(|path| {
+            let metadata = File::open(&path).ok()?.metadata().ok()?;
+            (metadata.is_file() && metadata.ino() == module.file.1).then_some((path, metadata))
+        })
+}
+
+/// Why a module can't be traced.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// Its segments are not where its file says.
+    #[error("it is not mapped as its file says")]
+    Mapping,
+    /// No room for thunks.
+    #[error("no memory is free near it")]
+    Far,
+    /// No thunks.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// What is to be done in a process for one of its modules; `None` if there is nothing.
+///
+/// # Errors
+/// [`PlanError`]
+pub fn plan(
+    prepared: &Prepared,
+    module: &MappedModule,
+    maps: &Maps,
+    runtime: RuntimeAddresses,
+    shift: u32,
+) -> Result<Option<ModulePlan>, PlanError> {
+    let code = &prepared.code;
+    let bias = module.bias(
+        code.segments
+            .iter()
+            .map(|segment| (segment.offset, segment.address)),
+    );
+    let bias = bias.ok_or(PlanError::Mapping)?;
+    let mut wanted = Vec::new();
+    let mut sites: Vec<&Candidate> = Vec::new();
+    let mut patches = Vec::new();
+    for (candidate, (variant, id)) in code.candidates.iter().zip(&prepared.chosen) {
+        match variant {
+            SiteVariant::Skip => {
+                if let Some(bytes) = candidate.neutral {
+                    patches.extend(patch(candidate.site.wrapping_add(bias), bytes, maps));
+                }
+            }
+            SiteVariant::Record => {
+                wanted.push(Wanted {
+                    function: *id,
+                    body: match &candidate.body {
+                        CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),
+                        CandidateBody::Displaced(prologue) => {
+                            Body::Displaced(prologue.rebase(bias))
+                        }
+                    },
+                });
+                sites.push(candidate);
+            }
+        }
+    }
+    let mut made = ModulePlan {
+        pool: Vec::new(),
+        pool_address: 0,
+        pool_size: 0,
+        patches: Vec::new(),
+    };
+    if !wanted.is_empty() {
+        let (start, end) = module.range();
+        made.pool_address = maps
+            .room_near(start, end, upper_bound(&wanted))
+            .ok_or(PlanError::Far)?;
+        let pool = pool(made.pool_address, &wanted, runtime, shift)?;
+        for (candidate, thunk) in sites.iter().zip(&pool.thunks) {
+            let site = candidate.site.wrapping_add(bias);
+            if let Some(bytes) = thunk.and_then(|thunk| jump(site, thunk)) {
+                patches.extend(patch(site, &bytes, maps));
+            }
+        }
+        made.pool = pool.file;
+        made.pool_size = pool.size;
+    }
+    patches.sort_by_key(|patch| patch.address);
+    made.patches = patches;
+    Ok((!made.patches.is_empty()).then_some(made))
+}
+
+fn patch(address: u64, bytes: &[u8], maps: &Maps) -> Option<Patch> {
+    let mut patch = Patch {
+        address,
+        length: u8::try_from(bytes.len()).ok()?,
+        protection: maps.protection(address)?,
+        reserved: [0; 6],
+        bytes: [0; PATCH_SIZE],
+    };
+    patch
+        .bytes
+        .get_mut(..bytes.len())?
+        .copy_from_slice(bytes);
+    Some(patch)
+}

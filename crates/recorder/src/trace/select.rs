@@ -1,0 +1,84 @@
+//! Which functions are traced: asked of a [`Selector`] once for each module.
+
+use dioptra_tracelayout::message::Method;
+use std::path::PathBuf;
+
+/// A module whose functions are to be chosen from.
+#[derive(Clone, Debug)]
+pub struct ModuleIdentity {
+    /// Its path, as the process sees it.
+    pub path: PathBuf,
+    /// A path by which it can be opened here.
+    pub readable: PathBuf,
+    /// Its build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Whether it is the program itself, not a library.
+    pub is_program: bool,
+}
+
+/// A function that can be traced.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionPlace<'a> {
+    /// The file offset of its first byte.
+    pub offset: u64,
+    /// Its size in bytes, 0 if it is not known.
+    pub size: u64,
+    /// How its calls would be found.
+    pub method: Method,
+    /// The name of a library call; functions' names are not known here.
+    pub name: Option<&'a str>,
+}
+
+/// What happens at a probe site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SiteVariant {
+    /// Nothing: it is not patched, and costs nothing.
+    Skip,
+    /// Each call is recorded.
+    Record,
+}
+
+/// Chooses.
+pub trait Selector: Send {
+    /// Whether functions of the module that were not instrumented by a compiler may be wanted.
+    fn plain(&mut self, module: &ModuleIdentity) -> bool;
+
+    /// Whether the library calls of the module may be wanted.
+    fn library_calls(&mut self, module: &ModuleIdentity) -> bool;
+
+    /// What happens at each of the functions; as many answers as functions.
+    fn choose(
+        &mut self,
+        module: &ModuleIdentity,
+        functions: &[FunctionPlace<'_>],
+    ) -> Vec<SiteVariant>;
+}
+
+/// Chooses everything, of modules that are wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Everything {
+    /// Functions of the program that were not instrumented.
+    pub plain: bool,
+    /// The same for libraries.
+    pub plain_libraries: bool,
+    /// Library calls of the program.
+    pub library_calls: bool,
+}
+
+impl Selector for Everything {
+    fn plain(&mut self, module: &ModuleIdentity) -> bool {
+        if module.is_program { self.plain } else { self.plain_libraries }
+    }
+
+    fn library_calls(&mut self, module: &ModuleIdentity) -> bool {
+        self.library_calls && module.is_program
+    }
+
+    fn choose(
+        &mut self,
+        _module: &ModuleIdentity,
+        functions: &[FunctionPlace<'_>],
+    ) -> Vec<SiteVariant> {
+        vec![SiteVariant::Record; functions.len()]
+    }
+}

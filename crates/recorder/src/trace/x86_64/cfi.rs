@@ -1,0 +1,258 @@
+//! Unwind tables of pools: unwinders and debuggers see through thunks and hooks as through any function.
+//!
+//! While a traced function runs, the place of its return address (`S`) holds an address in its thunk. The thunk's frame
+//! says where the real one is: an expression walks the shadow stacks of all threads and finds the entry whose slot is `S`.
+//! Entries of functions that were jumped to from others' ends (tail calls) are passed over: they share the slot of the
+//! first one, which has the return address that matters.
+//!
+//! Unwinders tell frames apart by their addresses (CFA). The function's own is `S + 8`, so the thunk's, which takes no
+//! room on the stack, has to be another: `S + 9`, and the stack pointer is restored as one less.
+
+use dioptra_tracelayout::message::thread::{
+    ENTRY_FLAGS, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_NEXT, RECORD_TOP,
+};
+use dioptra_tracelayout::message::RuntimeAddresses;
+
+const ADVANCE: u8 = 0x40;
+const OFFSET_RA: u8 = 0x80 | 16;
+const RESTORE_RA: u8 = 0xc0 | 16;
+const RESTORE_RSP: u8 = 0xc0 | 7;
+const DEF_CFA: u8 = 0x0c;
+const DEF_CFA_OFFSET: u8 = 0x0e;
+const VAL_OFFSET: u8 = 0x14;
+const VAL_EXPRESSION: u8 = 0x16;
+const RSP: u8 = 7;
+const RA: u8 = 16;
+
+const ADDR: u8 = 0x03;
+const DEREF: u8 = 0x06;
+const DUP: u8 = 0x12;
+const DROP: u8 = 0x13;
+const PICK: u8 = 0x15;
+const AND: u8 = 0x1a;
+const MINUS: u8 = 0x1c;
+const PLUS_UCONST: u8 = 0x23;
+const BRA: u8 = 0x28;
+const EQ: u8 = 0x29;
+const SKIP: u8 = 0x2f;
+const LIT0: u8 = 0x30;
+const CONST1S: u8 = 0x09;
+
+/// A DWARF expression under construction, with jumps to places that come later or came before.
+#[derive(Default)]
+struct Expression {
+    bytes: Vec<u8>,
+}
+
+impl Expression {
+    fn op(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend(bytes);
+        self
+    }
+
+    /// The word at an offset from the address on top of the stack, in its place.
+    fn load(&mut self, offset: i64) -> &mut Self {
+        // Offsets in records and entries are below 128.
+        self.op(&[PLUS_UCONST, offset as u8, DEREF])
+    }
+
+    /// A jump whose target is not known yet.
+    fn forward(&mut self, op: u8) -> usize {
+        self.op(&[op, 0, 0]);
+        self.bytes.len()
+    }
+
+    fn land(&mut self, from: usize) {
+        let distance = (self.bytes.len() - from) as i16;
+        self.bytes[from - 2..from].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    fn back(&mut self, op: u8, to: usize) {
+        let distance = to as i64 - (self.bytes.len() + 3) as i64;
+        let [a, b] = (distance as i16).to_le_bytes();
+        self.op(&[op, a, b]);
+    }
+}
+
+/// From the thunk's CFA to its return address.
+fn return_address(threads: u64) -> Vec<u8> {
+    let mut e = Expression::default();
+    // libgcc's `pick` does not reach the lowest element: the slot is there twice.
+    e.op(&[LIT0 + 9, MINUS, DUP, ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
+    // slot slot thread
+    let thread = e.bytes.len();
+    e.op(&[DUP]);
+    let is_thread = e.forward(BRA);
+    // No thread knows it: the return address is where it always is (the exit hook has put it back).
+    e.op(&[DROP, DEREF]);
+    let not_found = e.forward(SKIP);
+    e.land(is_thread);
+    e.op(&[DUP]).load(RECORD_TOP);
+    // slot slot thread entry
+    let entry = e.bytes.len();
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 3, EQ]);
+    let found = e.forward(BRA);
+    let other = e.bytes.len();
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[CONST1S, 0xff, EQ]);
+    let bottom = e.forward(BRA);
+    e.op(&[LIT0 + (ENTRY_SIZE - 1) as u8, MINUS, LIT0 + 1, MINUS]);
+    e.back(SKIP, entry);
+    e.land(found);
+    // The flags are the upper half of the function's word.
+    e.op(&[DUP]).load(ENTRY_FLAGS).op(&[LIT0 + ENTRY_TAIL as u8, AND]);
+    e.back(BRA, other);
+    e.load(ENTRY_RETURN);
+    let done = e.forward(SKIP);
+    e.land(bottom);
+    e.op(&[DROP]).load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(not_found);
+    e.land(done);
+    e.bytes
+}
+
+/// The tables of a pool.
+#[derive(Debug)]
+pub struct UnwindTables {
+    /// For `.eh_frame`, with the terminator.
+    pub frames: Vec<u8>,
+    /// For `.eh_frame_hdr`, with a search table.
+    pub header: Vec<u8>,
+}
+
+/// What is described.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout<'a> {
+    /// Where the frames will lie.
+    pub frames: u64,
+    /// Where the header will lie, near them.
+    pub header: u64,
+    /// The hooks: where each begins and ends, and how many bytes before its end the registers are taken from the stack.
+    pub hooks: &'a [Hook],
+    /// The first thunk's address, and their number.
+    pub thunks: (u64, u64),
+    /// Displaced code: from, to. It is described as if it were at a function's first instruction.
+    pub displaced: (u64, u64),
+    /// Of the runtime.
+    pub runtime: RuntimeAddresses,
+}
+
+/// A hook's code.
+#[derive(Clone, Copy, Debug)]
+pub struct Hook {
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
+    /// Where it takes the registers from the stack: `pop r11; pop rdx; pop rax; ret`.
+    pub pops: u64,
+}
+
+struct Frames {
+    bytes: Vec<u8>,
+    address: u64,
+    table: Vec<(u64, u64)>,
+}
+
+impl Frames {
+    fn entry(&mut self, cie: Option<usize>, body: &[u8]) -> usize {
+        let start = self.bytes.len();
+        let size = (4 + body.len()).next_multiple_of(8) + 4;
+        // Entries begin at multiples of 4; with their length word they take a multiple of 4.
+        let length = (size - 4) as u32;
+        self.bytes.extend(length.to_le_bytes());
+        let pointer = cie.map_or(0, |cie| (start + 4 - cie) as u32);
+        self.bytes.extend(pointer.to_le_bytes());
+        self.bytes.extend(body);
+        self.bytes.resize(start + size, 0);
+        start
+    }
+
+    fn function(&mut self, cie: usize, start: u64, size: u64, instructions: &[u8]) {
+        let at = self.bytes.len() as u64 + 8;
+        let mut body = Vec::with_capacity(16 + instructions.len());
+        body.extend((start.wrapping_sub(self.address + at) as u32).to_le_bytes());
+        body.extend((size as u32).to_le_bytes());
+        body.push(0);
+        body.extend(instructions);
+        let entry = self.entry(Some(cie), &body) as u64;
+        self.table.push((start, self.address + entry));
+    }
+}
+
+/// Describes a pool.
+pub fn tables(layout: &Layout<'_>) -> UnwindTables {
+    let mut frames = Frames {
+        bytes: Vec::new(),
+        address: layout.frames,
+        table: Vec::new(),
+    };
+    // Version 1, pointers relative to their place, code in bytes, data in -8, return address in column 16.
+    let plain = frames.entry(
+        None,
+        &[1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, DEF_CFA, RSP, 8, OFFSET_RA, 1],
+    );
+    let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, 16, 10, 0];
+    thunk.extend(layout.runtime.personality.to_le_bytes());
+    let expression = return_address(layout.runtime.threads);
+    thunk.extend([0x1b, DEF_CFA, RSP, 1, VAL_EXPRESSION, RA]);
+    thunk.extend([expression.len() as u8 & 0x7f | 0x80, (expression.len() >> 7) as u8]);
+    thunk.extend(&expression);
+    thunk.extend([VAL_EXPRESSION, RSP, 2, LIT0 + 1, MINUS]);
+    let thunk = frames.entry(None, &thunk);
+
+    for hook in layout.hooks {
+        let pops = (hook.pops - hook.start - 4) as u32;
+        let mut instructions = vec![
+            ADVANCE | 1, DEF_CFA_OFFSET, 16,
+            ADVANCE | 1, DEF_CFA_OFFSET, 24,
+            ADVANCE | 2, DEF_CFA_OFFSET, 32,
+            0x04,
+        ];
+        instructions.extend(pops.to_le_bytes());
+        instructions.extend([
+            ADVANCE | 2, DEF_CFA_OFFSET, 24,
+            ADVANCE | 1, DEF_CFA_OFFSET, 16,
+            ADVANCE | 1, DEF_CFA_OFFSET, 8,
+            ADVANCE | 1, DEF_CFA_OFFSET, 32,
+        ]);
+        frames.function(plain, hook.start, hook.end - hook.start, &instructions);
+    }
+    for number in 0..layout.thunks.1 {
+        let start = layout.thunks.0 + number * super::thunk::THUNK_SIZE;
+        frames.function(
+            thunk,
+            start,
+            super::thunk::THUNK_SIZE,
+            &[
+                // Before the call of the body the return address is on the stack.
+                DEF_CFA, RSP, 8, OFFSET_RA, 1, VAL_OFFSET, RSP, 0,
+                ADVANCE | 5, DEF_CFA_OFFSET, 16,
+                ADVANCE | 10, DEF_CFA_OFFSET, 0,
+                // In it, as the common entry says.
+                ADVANCE | 1, DEF_CFA_OFFSET, 1, RESTORE_RA, RESTORE_RSP,
+                // In the hook of the exit the return address moves back, but the shadow stack knows it until then.
+                ADVANCE | 9, DEF_CFA_OFFSET, 9,
+                ADVANCE | 5, DEF_CFA_OFFSET, 8, OFFSET_RA, 1, VAL_OFFSET, RSP, 0,
+            ],
+        );
+    }
+    if layout.displaced.1 > layout.displaced.0 {
+        let size = layout.displaced.1 - layout.displaced.0;
+        frames.function(plain, layout.displaced.0, size, &[]);
+    }
+    frames.bytes.extend([0; 4]);
+
+    let mut header = vec![1, 0x1b, 0x03, 0x3b];
+    header.extend((layout.frames.wrapping_sub(layout.header + 4) as u32).to_le_bytes());
+    header.extend((frames.table.len() as u32).to_le_bytes());
+    frames.table.sort_unstable();
+    for (start, entry) in &frames.table {
+        header.extend((start.wrapping_sub(layout.header) as u32).to_le_bytes());
+        header.extend((entry.wrapping_sub(layout.header) as u32).to_le_bytes());
+    }
+    UnwindTables {
+        frames: frames.bytes,
+        header,
+    }
+}

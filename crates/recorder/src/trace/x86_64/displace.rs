@@ -1,0 +1,209 @@
+//! First instructions of functions, moved elsewhere so that a jump fits in their place.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
+    InstructionBlock, MemoryOperand, OpKind, Register,
+};
+
+/// The size of the jump that takes their place.
+pub const JUMP: usize = 5;
+
+/// Why a function's first instructions can't be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refused {
+    /// It is shorter than a jump, and something else follows.
+    Short,
+    /// It jumps, or something refers, into the instructions that would be moved.
+    Entered,
+    /// It loops to its first instruction.
+    Loop,
+    /// An instruction that can't be moved: a call through a register or memory.
+    Instruction,
+    /// Bytes that are no instructions.
+    Unknown,
+    /// It does not begin as a function does: its frame is there already, or its return address is not known.
+    NoEntry,
+    /// What it does depends on who called it, or it returns more than once.
+    Special,
+    /// There is no room near it.
+    Far,
+}
+
+impl Refused {
+    /// In words, for users.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refused::Short => "shorter than a jump",
+            Refused::Entered => "something jumps into its first instructions",
+            Refused::Loop => "it loops to its first instruction",
+            Refused::Instruction => "its first instructions hold an indirect call",
+            Refused::Unknown => "its first bytes are no known instructions",
+            Refused::NoEntry => "not an ordinary function entry",
+            Refused::Special => "depends on its caller's address or returns twice",
+            Refused::Far => "no memory is free near it",
+        }
+    }
+}
+
+/// Instructions that will be moved.
+#[derive(Clone, Debug)]
+pub struct Prologue {
+    /// They, as they are.
+    instructions: Vec<Instruction>,
+    /// Where the function goes on; `None` if it never comes there.
+    rest: Option<u64>,
+}
+
+/// The instructions at `address` that a jump would overwrite, with `bytes` from there on to the function's end.
+/// Calls of one of `ignored` (hooks of compilers) are left out, and belong to the prologue as far as they go.
+/// `padded`: whether only padding follows the function.
+///
+/// # Errors
+/// [`Refused`]
+pub fn prologue(
+    bytes: &[u8],
+    address: u64,
+    until: usize,
+    padded: bool,
+    is_ignored: impl Fn(&Instruction) -> bool,
+) -> Result<Prologue, Refused> {
+    let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
+    let mut instructions = Vec::new();
+    let mut size = 0;
+    while size < until.max(JUMP) {
+        if !decoder.can_decode() {
+            return if padded && size > 0 {
+                Ok(Prologue {
+                    rest: Some(address + size as u64),
+                    instructions,
+                })
+            } else {
+                Err(Refused::Short)
+            };
+        }
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Err(Refused::Unknown);
+        }
+        size += instruction.len();
+        if is_ignored(&instruction) {
+            continue;
+        }
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::Call => {
+                instructions.push(instruction);
+            }
+            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+                instructions.push(instruction);
+                // Nothing but padding may be overwritten behind it.
+                let fits = size >= JUMP || (padded && size == bytes.len());
+                return if fits {
+                    Ok(Prologue {
+                        instructions,
+                        rest: None,
+                    })
+                } else {
+                    Err(Refused::Short)
+                };
+            }
+            FlowControl::IndirectCall => return Err(Refused::Instruction),
+            FlowControl::Interrupt | FlowControl::XbeginXabortXend | FlowControl::Exception => {
+                // `ud2` and `syscall` can be anywhere; the others are no compiler's.
+                if matches!(instruction.code(), Code::Ud2 | Code::Syscall) {
+                    instructions.push(instruction);
+                } else {
+                    return Err(Refused::Instruction);
+                }
+            }
+        }
+    }
+    Ok(Prologue {
+        instructions,
+        rest: Some(address + size as u64),
+    })
+}
+
+impl Prologue {
+    /// The instructions for the place `at`, with a jump to the rest of the function behind them, and 8-byte constants.
+    ///
+    /// # Errors
+    /// [`Refused::Far`], [`Refused::Unknown`]
+    pub fn encode(&self, at: u64) -> Result<Vec<u8>, Refused> {
+        // The return address of a displaced call has to be in the function, or unwinders are lost: it is pushed, and the
+        // callee jumped to. The constants stand in front.
+        let calls = self
+            .instructions
+            .iter()
+            .filter(|instruction| instruction.flow_control() == FlowControl::Call)
+            .count();
+        let code_at = at + 8 * calls as u64;
+        let mut bytes = Vec::new();
+        let mut moved = Vec::new();
+        for instruction in &self.instructions {
+            if instruction.flow_control() == FlowControl::Call {
+                let constant = at + bytes.len() as u64;
+                bytes.extend(instruction.next_ip().to_le_bytes());
+                let place = MemoryOperand::with_base_displ(Register::RIP, constant as i64);
+                let push =
+                    Instruction::with1(Code::Push_rm64, place).map_err(|_| Refused::Unknown)?;
+                let jump = Instruction::with_branch(
+                    Code::Jmp_rel32_64,
+                    instruction.near_branch_target(),
+                )
+                .map_err(|_| Refused::Unknown)?;
+                moved.extend([push, jump]);
+            } else {
+                moved.push(*instruction);
+            }
+        }
+        if let Some(rest) = self.rest {
+            let jump = Instruction::with_branch(Code::Jmp_rel32_64, rest)
+                .map_err(|_| Refused::Unknown)?;
+            moved.push(jump);
+        }
+        // Made-up instructions share an address, which must not be taken for a target of branches.
+        let block = InstructionBlock::new(&moved, code_at);
+        let code = BlockEncoder::encode(64, block, BlockEncoderOptions::DONT_FIX_BRANCHES)
+            .or_else(|_| {
+                BlockEncoder::encode(
+                    64,
+                    InstructionBlock::new(&moved, code_at),
+                    BlockEncoderOptions::NONE,
+                )
+            })
+            .map_err(|_| Refused::Far)?
+            .code_buffer;
+        bytes.extend(code);
+        Ok(bytes)
+    }
+
+    /// How many bytes of constants [`Prologue::encode`] puts in front of the code.
+    pub fn constants(&self) -> u64 {
+        8 * self
+            .instructions
+            .iter()
+            .filter(|instruction| instruction.flow_control() == FlowControl::Call)
+            .count() as u64
+    }
+
+    /// Moves all addresses by the distance at which the module was loaded.
+    pub fn rebase(&self, bias: u64) -> Prologue {
+        let mut moved = self.clone();
+        for instruction in &mut moved.instructions {
+            instruction.set_ip(instruction.ip().wrapping_add(bias));
+            if instruction.is_ip_rel_memory_operand() {
+                let target = instruction.ip_rel_memory_address();
+                instruction.set_memory_displacement64(target.wrapping_add(bias));
+            }
+            if matches!(
+                instruction.op0_kind(),
+                OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+            ) {
+                let target = instruction.near_branch_target();
+                instruction.set_near_branch64(target.wrapping_add(bias));
+            }
+        }
+        moved.rest = self.rest.map(|rest| rest.wrapping_add(bias));
+        moved
+    }
+}

@@ -1,0 +1,263 @@
+//! A pool: a small ELF shared object with the thunks for a module, linked for one address near it.
+//!
+//! It has no symbols and no relocations. The dynamic linker takes the address for which it is linked as a wish, and
+//! grants it where memory is free; that it has been granted is checked by whoever loads it.
+
+use super::cfi::{self, Hook, Layout};
+use super::displace::Prologue;
+use super::hot::{HOT_SIZE, HotCode, Parameters, hot_code};
+use super::thunk::{THUNK_SIZE, thunk};
+use dioptra_tracelayout::message::RuntimeAddresses;
+use iced_x86::IcedError;
+use thiserror::Error;
+
+const PAGE: u64 = 4096;
+/// The ELF header and seven program headers.
+const HEADERS: u64 = 64 + 7 * 56;
+/// The most bytes that displaced instructions take: jumps that do not reach become longer.
+const MAX_DISPLACED: u64 = 160;
+
+/// What a probe site's thunk goes on with.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// The code at an address.
+    At(u64),
+    /// Displaced instructions, and then the rest of the function.
+    Displaced(Prologue),
+}
+
+/// A thunk that is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The function's id.
+    pub function: u32,
+    /// What it calls.
+    pub body: Body,
+}
+
+/// Why a pool could not be made.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The hooks could not be assembled.
+    #[error("generating the tracer's hooks: {0}")]
+    Hooks(#[from] IcedError),
+    /// They did not come out as expected.
+    #[error("generating the tracer's hooks: they are not as large as they should be")]
+    Size,
+}
+
+/// A pool.
+#[derive(Debug)]
+pub struct Pool {
+    /// The file.
+    pub file: Vec<u8>,
+    /// Its size in memory.
+    pub size: u64,
+    /// The thunks' addresses; `None` where the body could not be reached.
+    pub thunks: Vec<Option<u64>>,
+}
+
+/// How much address space a pool for so many thunks may need.
+pub fn upper_bound(wanted: &[Wanted]) -> u64 {
+    let displaced = wanted
+        .iter()
+        .filter(|wanted| matches!(wanted.body, Body::Displaced(_)))
+        .count() as u64;
+    let count = wanted.len() as u64;
+    let frames = 1024 + count * 80;
+    (PAGE + HOT_SIZE + count * THUNK_SIZE + displaced * MAX_DISPLACED + frames + 4 * PAGE)
+        .next_multiple_of(PAGE)
+}
+
+/// Makes the pool for these thunks at `address`.
+///
+/// # Errors
+/// [`PoolError`]
+pub fn pool(
+    address: u64,
+    wanted: &[Wanted],
+    runtime: RuntimeAddresses,
+    shift: u32,
+) -> Result<Pool, PoolError> {
+    let code_start = address + PAGE;
+    let first_thunk = code_start + HOT_SIZE;
+    let count = wanted.len() as u64;
+    let displaced_start = first_thunk + count * THUNK_SIZE;
+    let hot = hot_code(&Parameters {
+        address: code_start,
+        runtime,
+        thunks: (first_thunk, displaced_start),
+        shift,
+    })?;
+    if hot.bytes.len() as u64 > HOT_SIZE {
+        return Err(PoolError::Size);
+    }
+    let mut code = hot.bytes.clone();
+    code.resize(HOT_SIZE as usize, 0xcc);
+    let mut displaced = Vec::new();
+    let mut thunks = Vec::with_capacity(wanted.len());
+    for (number, wanted) in wanted.iter().enumerate() {
+        let at = first_thunk + number as u64 * THUNK_SIZE;
+        let body = match &wanted.body {
+            Body::At(address) => Some(*address),
+            Body::Displaced(prologue) => {
+                let place = displaced_start + displaced.len() as u64;
+                prologue.encode(place).ok().map(|bytes| {
+                    displaced.extend(bytes);
+                    let rest = displaced.len().next_multiple_of(8);
+                    displaced.resize(rest, 0xcc);
+                    place + prologue.constants()
+                })
+            }
+        };
+        match body.and_then(|body| thunk(at, wanted.function, body, &hot)) {
+            Some(bytes) => {
+                code.extend(bytes);
+                thunks.push(Some(at));
+            }
+            None => {
+                code.extend([0xcc; THUNK_SIZE as usize]);
+                thunks.push(None);
+            }
+        }
+    }
+    let displaced_end = displaced_start + displaced.len() as u64;
+    code.extend(displaced);
+
+    let data_start = (code_start + code.len() as u64).next_multiple_of(PAGE);
+    let frames_start = data_start + PAGE;
+    let hooks = [
+        hook(&hot, hot.enter, hot.enter_large),
+        hook(&hot, hot.enter_large, hot.exit),
+        hook(&hot, hot.exit, hot.end),
+    ];
+    let layout = |header| Layout {
+        frames: frames_start,
+        header,
+        hooks: &hooks,
+        thunks: (first_thunk, count),
+        displaced: (displaced_start, displaced_end),
+        runtime,
+    };
+    // The frames' size does not depend on where the header is.
+    let frames_size = cfi::tables(&layout(frames_start)).frames.len() as u64;
+    let header_start = (frames_start + frames_size).next_multiple_of(8);
+    let tables = cfi::tables(&layout(header_start));
+    let end = header_start + tables.header.len() as u64;
+
+    let mut file = vec![0; (end - address) as usize];
+    let mut put = |at: u64, bytes: &[u8]| {
+        let at = (at - address) as usize;
+        file[at..at + bytes.len()].copy_from_slice(bytes);
+    };
+    put(address, &headers(address, code_start, code.len() as u64, data_start, frames_start, header_start, end));
+    put(code_start, &code);
+    put(data_start, &dynamic(data_start));
+    put(frames_start, &tables.frames);
+    put(header_start, &tables.header);
+    Ok(Pool {
+        size: (end - address).next_multiple_of(PAGE),
+        file,
+        thunks,
+    })
+}
+
+/// A hook's code, as far as unwinders have to know it.
+fn hook(hot: &HotCode, start: u64, end: u64) -> Hook {
+    const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, 0xc3];
+    let first = (start - hot_address(hot)) as usize;
+    let last = (end - hot_address(hot)) as usize;
+    let code = hot.bytes.get(first..last).unwrap_or_default();
+    let pops = code
+        .windows(POPS.len())
+        .position(|window| window == POPS)
+        .unwrap_or(4);
+    Hook {
+        start,
+        end,
+        pops: start + pops as u64,
+    }
+}
+
+fn hot_address(hot: &HotCode) -> u64 {
+    // The first hook stands first.
+    hot.enter
+}
+
+fn dynamic(start: u64) -> Vec<u8> {
+    const DT_NULL: u64 = 0;
+    const DT_STRTAB: u64 = 5;
+    const DT_SYMTAB: u64 = 6;
+    const DT_STRSZ: u64 = 10;
+    const DT_SYMENT: u64 = 11;
+    // One empty symbol, one empty name.
+    let symbols = start + DYNAMIC_SIZE;
+    let strings = symbols + 24;
+    [
+        (DT_STRTAB, strings),
+        (DT_SYMTAB, symbols),
+        (DT_STRSZ, 1),
+        (DT_SYMENT, 24),
+        (DT_NULL, 0),
+    ]
+    .iter()
+    .flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()])
+    .flatten()
+    .chain([0; 32])
+    .collect()
+}
+
+const DYNAMIC_SIZE: u64 = 5 * 16;
+
+fn headers(
+    address: u64,
+    code: u64,
+    code_size: u64,
+    data: u64,
+    frames: u64,
+    header: u64,
+    end: u64,
+) -> Vec<u8> {
+    const LOAD: u32 = 1;
+    const DYNAMIC: u32 = 2;
+    const GNU_EH_FRAME: u32 = 0x6474_e550;
+    const GNU_STACK: u32 = 0x6474_e551;
+    const R: u32 = 4;
+    const RW: u32 = 6;
+    const RX: u32 = 5;
+    let data_size = DYNAMIC_SIZE + 32;
+    let segments = [
+        (LOAD, R, address, HEADERS, PAGE),
+        (LOAD, RX, code, code_size, PAGE),
+        (LOAD, RW, data, data_size, PAGE),
+        (LOAD, R, frames, end - frames, PAGE),
+        (DYNAMIC, RW, data, DYNAMIC_SIZE, 8),
+        (GNU_EH_FRAME, R, header, end - header, 4),
+        (GNU_STACK, RW, address, 0, 16),
+    ];
+    let mut bytes = Vec::with_capacity(HEADERS as usize);
+    bytes.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
+    // A shared object for x86-64.
+    bytes.extend(3_u16.to_le_bytes());
+    bytes.extend(62_u16.to_le_bytes());
+    bytes.extend(1_u32.to_le_bytes());
+    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend(64_u64.to_le_bytes());
+    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend(0_u32.to_le_bytes());
+    for half in [64_u16, 56, segments.len() as u16, 64, 0, 0] {
+        bytes.extend(half.to_le_bytes());
+    }
+    for (kind, flags, start, size, align) in segments {
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        let (offset, start) = match kind {
+            GNU_STACK => (0, 0),
+            _ => (start - address, start),
+        };
+        for word in [offset, start, start, size, size, align] {
+            bytes.extend(word.to_le_bytes());
+        }
+    }
+    bytes
+}

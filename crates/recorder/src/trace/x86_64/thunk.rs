@@ -1,0 +1,52 @@
+//! Thunks: what a probe site jumps to.
+//!
+//! ```text
+//!  0  push OPERAND            the function id
+//!  5  call enter              keeps the return address on the shadow stack
+//! 10  lea rsp, [rsp + 16]     as if the function had not been called yet
+//! 15  call BODY               and now it is called from here: the processor predicts its return
+//! 20  lea rsp, [rsp - 8]
+//! 25  call exit               puts the return address back
+//! 30  ret
+//! ```
+//!
+//! All branches are direct: a thousand indirect ones would be predicted badly.
+
+use super::hot::HotCode;
+use dioptra_tracelayout::message::thread::operand;
+
+/// The size of a thunk.
+pub const THUNK_SIZE: u64 = 32;
+/// Where its body returns to.
+const BODY_RETURN: u64 = 20;
+
+/// The distance that a branch's operand gives, if it fits.
+pub fn distance(from_behind: u64, to: u64) -> Option<[u8; 4]> {
+    let distance = to.wrapping_sub(from_behind) as i64;
+    i32::try_from(distance).ok().map(i32::to_le_bytes)
+}
+
+/// A jump of five bytes, if the target is near.
+pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
+    let [a, b, c, d] = distance(at + 5, to)?;
+    Some([0xe9, a, b, c, d])
+}
+
+/// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.
+pub fn thunk(at: u64, id: u32, body: u64, hot: &HotCode) -> Option<[u8; THUNK_SIZE as usize]> {
+    let mut bytes = [0xcc; THUNK_SIZE as usize];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    let enter = if id <= 0xffff { hot.enter } else { hot.enter_large };
+    put(0, &[0x68]);
+    put(1, &operand(id).to_le_bytes());
+    put(5, &[0xe8]);
+    put(6, &distance(at + 10, enter)?);
+    put(10, &[0x48, 0x8d, 0x64, 0x24, 0x10]);
+    put(15, &[0xe8]);
+    put(16, &distance(at + BODY_RETURN, body)?);
+    put(20, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
+    put(25, &[0xe8]);
+    put(26, &distance(at + 30, hot.exit)?);
+    put(30, &[0xc3]);
+    Some(bytes)
+}

@@ -1,0 +1,211 @@
+//! The ways from generated code into Rust, and back.
+//!
+//! A hook that can't go on jumps to one of the routines here with the stack as it has built it. Since it may have
+//! interrupted anything, the routine saves all registers that Rust's code may change, the vector and floating point
+//! ones too (`xsave`), and calls Rust.
+
+use crate::{shadow, slow};
+use core::arch::{asm, global_asm, x86_64};
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// What the stack holds when a hook of an entry gives up.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EnterFrame {
+    saved: [u64; 11],
+    /// Where the hook returns to, in the thunk.
+    pub thunk: u64,
+    /// The thunk's operand: the function id, shifted left by 16 if that fits.
+    pub function: u64,
+    /// The return address of the traced call; its address is the call's slot.
+    pub return_address: u64,
+}
+
+/// What the stack holds when a hook of an exit gives up.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ExitFrame {
+    saved: [u64; 11],
+    /// Where the hook returns to, in the thunk.
+    pub thunk: u64,
+    /// Where the return address is to be put.
+    pub return_address: u64,
+}
+
+/// The components of the processor's state that are saved: x87, SSE, AVX and AVX-512.
+const SAVED_STATE: u64 = 0xe7;
+
+/// How many bytes `xsave` writes for them.
+static STATE_SIZE: AtomicU64 = AtomicU64::new(0);
+
+global_asm!(
+    // The thread's block: the address of its record (at first a dummy), and the busy word.
+    ".pushsection .tdata, \"awT\", @progbits",
+    ".balign 64",
+    ".hidden dioptra_block",
+    ".type dioptra_block, @tls_object",
+    ".globl dioptra_block",
+    "dioptra_block: .quad {dummy} + {dummy_record}",
+    ".fill 7, 8, 0",
+    ".size dioptra_block, 64",
+    ".popsection",
+    //
+    // Saves what is left to save, and the vector state below; rbx points to the frame.
+    ".macro dioptra_save",
+    "push rcx", "push rsi", "push rdi", "push r8", "push r9", "push r10", "push rbx", "push rbp",
+    "mov rbx, rsp",
+    "sub rsp, [rip + {state_size}]",
+    "and rsp, -64",
+    "xor eax, eax",
+    "mov [rsp + 512], rax", "mov [rsp + 520], rax", "mov [rsp + 528], rax", "mov [rsp + 536], rax",
+    "mov [rsp + 544], rax", "mov [rsp + 552], rax", "mov [rsp + 560], rax", "mov [rsp + 568], rax",
+    "mov eax, {saved_state}",
+    "xor edx, edx",
+    "xsave64 [rsp]",
+    "mov rdi, rbx",
+    "cld",
+    ".endm",
+    ".macro dioptra_restore",
+    "mov ebp, eax",
+    "mov eax, {saved_state}",
+    "xor edx, edx",
+    "xrstor64 [rsp]",
+    "mov rsp, rbx",
+    "mov eax, ebp",
+    "pop rbp", "pop rbx", "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rcx",
+    ".endm",
+    //
+    ".hidden dioptra_enter_slow",
+    ".globl dioptra_enter_slow",
+    ".type dioptra_enter_slow, @function",
+    "dioptra_enter_slow:",
+    "dioptra_save",
+    "call {enter}",
+    "dioptra_restore",
+    "test eax, eax",
+    "jnz 2f",
+    "pop r11", "pop rdx", "pop rax",
+    "ret",
+    // The body's address is where the function id was: go there as if there had been no thunk.
+    "2: pop r11", "pop rdx", "pop rax",
+    "lea rsp, [rsp + 8]",
+    "ret",
+    ".size dioptra_enter_slow, . - dioptra_enter_slow",
+    //
+    ".hidden dioptra_exit_slow",
+    ".globl dioptra_exit_slow",
+    ".type dioptra_exit_slow, @function",
+    "dioptra_exit_slow:",
+    "dioptra_save",
+    "call {exit}",
+    "dioptra_restore",
+    "pop r11", "pop rdx", "pop rax",
+    "ret",
+    ".size dioptra_exit_slow, . - dioptra_exit_slow",
+    dummy = sym shadow::DUMMY,
+    dummy_record = const shadow::DUMMY_RECORD_OFFSET,
+    state_size = sym STATE_SIZE,
+    saved_state = const SAVED_STATE,
+    enter = sym slow::enter,
+    exit = sym slow::exit,
+);
+
+unsafe extern "C" {
+    fn dioptra_enter_slow();
+    fn dioptra_exit_slow();
+}
+
+/// Where hooks of entries jump to.
+pub fn enter_slow_address() -> u64 {
+    dioptra_enter_slow as *const () as u64
+}
+
+/// Where hooks of exits jump to.
+pub fn exit_slow_address() -> u64 {
+    dioptra_exit_slow as *const () as u64
+}
+
+/// The hook that `-finstrument-functions` calls at entries.
+pub fn cyg_enter_address() -> u64 {
+    0
+}
+
+/// The hook that `-finstrument-functions` calls at exits.
+pub fn cyg_exit_address() -> u64 {
+    0
+}
+
+/// Finds out how large the processor's state is. Before the first hook.
+///
+/// # Errors
+/// A word about what the processor lacks.
+pub fn prepare() -> Result<(), &'static str> {
+    // CPUID exists on all x86-64 processors.
+    let has_xsave = x86_64::__cpuid(1).ecx & (1 << 27) != 0;
+    if !has_xsave {
+        return Err("the processor has no XSAVE");
+    }
+    // The legacy area and the header, then the components where the processor says.
+    let mut size = 512 + 64;
+    for component in 2..8 {
+        if SAVED_STATE & (1 << component) != 0 {
+            let leaf = x86_64::__cpuid_count(0xd, component);
+            size = size.max(leaf.eax + leaf.ebx);
+        }
+    }
+    STATE_SIZE.store(u64::from(size), Ordering::Relaxed);
+    Ok(())
+}
+
+/// The offset of a thread's block from the thread pointer: the same for all threads.
+pub fn block_offset() -> i64 {
+    let offset: i64;
+    // SAFETY: reads the linker-made offset of a symbol defined above.
+    unsafe {
+        asm!("mov {}, qword ptr [rip + dioptra_block@GOTTPOFF]", out(reg) offset, options(nostack, pure, readonly));
+    }
+    offset
+}
+
+/// This thread's block.
+pub fn block() -> *mut shadow::Block {
+    let base: u64;
+    // SAFETY: the word at the thread pointer is the thread pointer itself (the ABI of thread-local storage).
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0]", out(reg) base, options(nostack, pure, readonly));
+    }
+    ptr::with_exposed_provenance_mut(base.wrapping_add_signed(block_offset()) as usize)
+}
+
+/// The reading of the clock of the records.
+#[inline]
+pub fn clock() -> u64 {
+    // SAFETY: the instruction exists on all x86-64 processors.
+    unsafe { x86_64::_rdtsc() }
+}
+
+/// A system call; negative results are error numbers.
+///
+/// # Safety
+/// That of the call.
+pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel changes rax, rcx and r11 only, and memory as the caller has promised to be right.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}

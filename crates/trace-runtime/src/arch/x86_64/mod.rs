@@ -1,0 +1,8 @@
+//! x86-64.
+
+mod entry;
+
+pub use entry::{
+    EnterFrame, ExitFrame, block, block_offset, clock, cyg_enter_address, cyg_exit_address,
+    enter_slow_address, exit_slow_address, prepare, syscall,
+};

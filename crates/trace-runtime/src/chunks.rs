@@ -1,0 +1,223 @@
+//! Taking chunks, closing them, and writing records from Rust.
+
+use crate::arch;
+use crate::session::{self, MappedArena};
+use crate::shadow::{self, Cursor, Entry, Record};
+use crate::sys;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering, fence};
+use dioptra_tracelayout::arena::DROP;
+use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
+use dioptra_tracelayout::message::thread::MARGIN;
+use dioptra_tracelayout::{Encoder, VERSION};
+
+/// How long a thread waits for a chunk before it looks whether the recorder lives.
+const PATIENCE_MS: u64 = 100;
+
+/// The clock of the records, shifted.
+pub fn now(arena: &MappedArena) -> u64 {
+    arch::clock() >> arena.header().shift
+}
+
+/// A thread's cursor and record, while signals can't interrupt or hooks bypass.
+#[derive(Debug)]
+pub struct Writer {
+    record: *mut Record,
+    cursor: *mut Cursor,
+    arena: MappedArena,
+}
+
+impl Writer {
+    /// Of a thread's record.
+    ///
+    /// # Safety
+    /// It is the calling thread's and no dummy, and hooks are kept away (busy).
+    pub unsafe fn new(record: *mut Record, arena: MappedArena) -> Writer {
+        // SAFETY: no dummy is mapped with its cursor in front.
+        let cursor = unsafe { shadow::cursor(record) };
+        Writer {
+            record,
+            cursor,
+            arena,
+        }
+    }
+
+    /// The cursor.
+    pub fn cursor(&mut self) -> &mut Cursor {
+        // SAFETY: `new`'s promise: the thread's own, and nobody else's now.
+        unsafe { &mut *self.cursor }
+    }
+
+    /// The record.
+    pub fn record(&mut self) -> &mut Record {
+        // SAFETY: as above.
+        unsafe { &mut *self.record }
+    }
+
+    /// The open calls, the outermost first.
+    pub fn entries(&mut self) -> &mut [Entry] {
+        let bottom = shadow::bottom(self.record);
+        let top = self.record().top;
+        // SAFETY: the entries behind the bottom up to the top are initialised; both are in one mapping.
+        unsafe {
+            let count = top.offset_from(bottom).max(0) as usize;
+            core::slice::from_raw_parts_mut(bottom.add(1), count)
+        }
+    }
+
+    /// Writes records with `write`, taking a new chunk if there is no room. If there is no chunk to be had the records,
+    /// `records` of them, are lost and counted, and false is returned.
+    pub fn write(
+        &mut self,
+        records: u64,
+        mut write: impl FnMut(&mut Encoder<'_>) -> Option<()>,
+    ) -> bool {
+        if self.has_room() && self.encode(&mut write) {
+            return true;
+        }
+        if self.next_chunk() && self.encode(&mut write) {
+            return true;
+        }
+        self.cursor().lost += records;
+        false
+    }
+
+    /// Whether there is a chunk with room left for a hook's record.
+    pub fn has_room(&mut self) -> bool {
+        let cursor = self.cursor();
+        cursor.chunk != 0 && cursor.next < cursor.end
+    }
+
+    fn encode(&mut self, write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>) -> bool {
+        let cursor = self.cursor();
+        let start = cursor.next;
+        let size = (cursor.end - start) as usize + MARGIN;
+        // SAFETY: from `next` up to the margin behind `end` is the rest of this thread's chunk.
+        let buffer = unsafe {
+            core::slice::from_raw_parts_mut(
+                ptr::with_exposed_provenance_mut::<u8>(start as usize),
+                size,
+            )
+        };
+        let mut encoder = Encoder::new(buffer, 0, cursor.time);
+        let done = write(&mut encoder).is_some();
+        let (used, time) = (encoder.used(), encoder.time());
+        cursor.next = start + used as u64;
+        cursor.time = time;
+        done
+    }
+
+    /// Closes the chunk, if there is one, and takes another; false if there is none.
+    pub fn next_chunk(&mut self) -> bool {
+        self.close();
+        let Some(index) = take(&self.arena) else {
+            return false;
+        };
+        let size = self.arena.header().chunk_size as usize;
+        let memory = self.arena.chunk(index);
+        let time = now(&self.arena);
+        let shift = self.arena.header().shift as u8;
+        let entries = self.entries();
+        let depth = entries.len();
+        let most = MAX_OPEN.min(size / 16);
+        let listed = entries.get(depth.saturating_sub(most)..).unwrap_or_default();
+        for (at, entry) in listed.iter().enumerate() {
+            // SAFETY: at most a quarter of the chunk is listed.
+            unsafe {
+                memory
+                    .add(chunk::HEADER_SIZE + at * 4)
+                    .cast::<u32>()
+                    .write(entry.id().to_le());
+            }
+        }
+        let open = listed.len();
+        let lost = core::mem::take(&mut self.cursor().lost);
+        let record = self.record();
+        let header = ChunkHeader {
+            magic: 0,
+            size: 0,
+            stream: record.stream,
+            sequence: record.sequence,
+            pid: record.pid,
+            tid: record.tid,
+            base: time,
+            lost,
+            depth: depth as u32,
+            open: open as u32,
+            parent: record.parent,
+            version: VERSION,
+            shift,
+            reserved: 0,
+            last: 0,
+        };
+        record.sequence += 1;
+        record.parent = 0;
+        // SAFETY: the chunk's first bytes, aligned to a page. The magic number comes last: with it the chunk is whole.
+        unsafe {
+            memory.cast::<ChunkHeader>().write(header);
+            AtomicU32::from_ptr(memory.cast()).store(chunk::MAGIC, Ordering::Release);
+        }
+        let start = memory.expose_provenance() as u64;
+        let cursor = self.cursor();
+        cursor.time = time;
+        cursor.next = start + chunk::records_offset(open) as u64;
+        cursor.end = start + (size - MARGIN) as u64;
+        cursor.chunk = index as u64 + 1;
+        cursor.alive = 1;
+        true
+    }
+
+    /// Hands the chunk, if there is one, to the recorder.
+    pub fn close(&mut self) {
+        let arena = self.arena;
+        let cursor = self.cursor();
+        let Some(index) = cursor.chunk.checked_sub(1) else {
+            return;
+        };
+        let memory = arena.chunk(index as usize);
+        let used = cursor.next - memory.addr() as u64;
+        // SAFETY: the header of this thread's own chunk.
+        unsafe {
+            let header = memory.cast::<ChunkHeader>();
+            (*header).last = cursor.time;
+            (*header).size = (used as u32).next_multiple_of(8);
+        }
+        cursor.chunk = 0;
+        cursor.next = 0;
+        cursor.end = 0;
+        fence(Ordering::Release);
+        if let Some(state) = arena.states().get(index as usize) {
+            arena.header().hand_over(state);
+            sys::futex_wake(&arena.header().filled);
+        }
+    }
+}
+
+/// A free chunk; waits for one if that is wanted.
+fn take(arena: &MappedArena) -> Option<usize> {
+    let header = arena.header();
+    loop {
+        if header.stop.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        let freed = header.freed.load(Ordering::Acquire);
+        if let Some(index) = header.take(arena.states()) {
+            return Some(index);
+        }
+        if header.on_full == DROP {
+            return None;
+        }
+        header.waiting.fetch_add(1, Ordering::Relaxed);
+        sys::futex_wait(&header.freed, freed, PATIENCE_MS);
+        header.waiting.fetch_sub(1, Ordering::Relaxed);
+        if !sys::process_exists(header.recorder) {
+            // Nobody will ever make room, here or in any other process.
+            header.stop.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether nothing is to be recorded any more.
+pub fn stopped() -> bool {
+    session::arena().is_none_or(|arena| arena.header().stop.load(Ordering::Relaxed) != 0)
+}

@@ -1,0 +1,298 @@
+//! Talks to the recorder, and does what it says.
+
+use crate::arch;
+use crate::libc_calls::{self, receive};
+use crate::session;
+use crate::shadow::THREADS;
+use crate::sys::{self, Errno};
+use crate::unwind;
+use core::ffi::CStr;
+use core::{mem, ptr, slice};
+use dioptra_tracelayout::VERSION;
+use dioptra_tracelayout::message::{
+    Applied, Hello, Next, Patch, Reason, RuntimeAddresses, Step, StepKind, Welcome,
+};
+
+/// Why a process is not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The recorder can't be reached, or broke off.
+    Recorder(Errno),
+    /// The recorder does not want it.
+    Refused,
+    /// The arena can't be mapped.
+    Arena,
+    /// Something that the processor lacks.
+    Processor(&'static str),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Self {
+        Failure::Recorder(errno)
+    }
+}
+
+/// A connection; closed when dropped.
+struct Socket(i32);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        close(self.0);
+    }
+}
+
+fn close(fd: i32) {
+    // SAFETY: a descriptor of ours.
+    unsafe { arch::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+impl Socket {
+    /// To the abstract address `name`.
+    fn connect(name: &[u8]) -> Result<Socket, Errno> {
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+        // SAFETY: numbers only.
+        let fd = unsafe {
+            arch::syscall(
+                libc::SYS_socket,
+                [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0],
+            )
+        };
+        if fd < 0 {
+            return Err(Errno(-fd as i32));
+        }
+        let socket = Socket(fd as i32);
+        let mut address = [0_u8; 110];
+        address[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        let Some(place) = address.get_mut(3..3 + name.len()) else {
+            return Err(Errno(libc::ENAMETOOLONG));
+        };
+        place.copy_from_slice(name);
+        // SAFETY: the address outlives the call.
+        let result = unsafe {
+            arch::syscall(
+                libc::SYS_connect,
+                [
+                    socket.0 as usize,
+                    address.as_ptr().expose_provenance(),
+                    3 + name.len(),
+                    0,
+                    0,
+                    0,
+                ],
+            )
+        };
+        if result < 0 {
+            return Err(Errno(-result as i32));
+        }
+        Ok(socket)
+    }
+
+    fn send<T: Copy>(&self, message: &T) -> Result<(), Errno> {
+        // SAFETY: messages are integers without padding; MSG_NOSIGNAL, since the program may not expect SIGPIPE.
+        let sent = unsafe {
+            arch::syscall(
+                libc::SYS_sendto,
+                [
+                    self.0 as usize,
+                    ptr::from_ref(message).expose_provenance(),
+                    mem::size_of::<T>(),
+                    libc::MSG_NOSIGNAL as usize,
+                    0,
+                    0,
+                ],
+            )
+        };
+        if sent == mem::size_of::<T>() as isize {
+            Ok(())
+        } else {
+            Err(Errno(if sent < 0 { -sent as i32 } else { libc::EPIPE }))
+        }
+    }
+
+    /// A message, and the descriptors that came with its first byte.
+    fn receive<T: Copy>(&self) -> Result<(T, [i32; 2]), Errno> {
+        let mut message = mem::MaybeUninit::<T>::zeroed();
+        // SAFETY: zeroed memory of the message's size.
+        let bytes = unsafe {
+            slice::from_raw_parts_mut(message.as_mut_ptr().cast::<u8>(), mem::size_of::<T>())
+        };
+        let mut descriptors = [-1; 2];
+        let mut used = receive(self.0, bytes, &mut descriptors)?;
+        while let Some(rest) = bytes.get_mut(used..).filter(|rest| !rest.is_empty()) {
+            used += receive(self.0, rest, &mut [-1; 2])?;
+        }
+        // SAFETY: messages are integers, for which all bytes are valid.
+        Ok((unsafe { message.assume_init() }, descriptors))
+    }
+}
+
+/// Connects to the recorder at the abstract address `name`, and does what it says.
+///
+/// # Errors
+/// [`Failure`]
+pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
+    let socket = Socket::connect(name)?;
+    let addresses = RuntimeAddresses {
+        thread_block: arch::block_offset(),
+        threads: THREADS.as_ptr().expose_provenance() as u64,
+        personality: unwind::personality as *const () as u64,
+        enter_slow: arch::enter_slow_address(),
+        exit_slow: arch::exit_slow_address(),
+        cyg_enter: arch::cyg_enter_address(),
+        cyg_exit: arch::cyg_exit_address(),
+        execve: crate::exec::execve as *const () as u64,
+        modules_changed: 0,
+    };
+    socket.send(&Hello {
+        version: u32::from(VERSION),
+        reason: reason as u32,
+        pid: sys::pid(),
+        tid: sys::tid(),
+        addresses,
+    })?;
+    let (welcome, descriptors) = socket.receive::<Welcome>()?;
+    if welcome.version != u32::from(VERSION) || welcome.refused != 0 {
+        return Err(Failure::Refused);
+    }
+    if reason == Reason::Start {
+        let size = welcome.arena_size as usize;
+        let mapped = sys::map_file(descriptors[0], size, true);
+        close(descriptors[0]);
+        let base = mapped.map_err(|_| Failure::Arena)?;
+        // SAFETY: just mapped, for good.
+        if !unsafe { session::set_arena(base, size) } {
+            return Err(Failure::Arena);
+        }
+    }
+    let mut next = Next {
+        applied: Applied::Nothing as u32,
+        error: 0,
+    };
+    loop {
+        socket.send(&next)?;
+        let (step, descriptors) = socket.receive::<Step>()?;
+        if step.kind == StepKind::Done as u32 {
+            return Ok(());
+        }
+        let (applied, error) = apply(&step, descriptors);
+        for descriptor in descriptors {
+            if descriptor >= 0 {
+                close(descriptor);
+            }
+        }
+        next = Next {
+            applied: applied as u32,
+            error: error as u32,
+        };
+    }
+}
+
+fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
+    if step.pool_size > 0 {
+        let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+        write_number(&mut path[14..25], pool.unsigned_abs());
+        let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
+        if !libc_calls::load(path) {
+            return (Applied::NoPool, 0);
+        }
+        const ELF: u64 = u32::from_le_bytes(*b"\x7fELF") as u64;
+        if sys::peek(sys::pid(), step.pool_address).is_none_or(|word| word & 0xffff_ffff != ELF) {
+            return (Applied::Misplaced, 0);
+        }
+    }
+    let size = step.patches as usize * mem::size_of::<Patch>();
+    if size == 0 {
+        return (Applied::Done, 0);
+    }
+    let list = match sys::map_file(patches, size, false) {
+        Ok(list) => list,
+        Err(errno) => return (Applied::NoPatch, errno.0),
+    };
+    // SAFETY: the recorder has written that many; the bytes are integers.
+    let result = unsafe {
+        let result = patch(slice::from_raw_parts(list.cast::<Patch>(), step.patches as usize));
+        sys::unmap(list, size);
+        result
+    };
+    match result {
+        Ok(()) => (Applied::Done, 0),
+        Err(errno) => (Applied::NoPatch, errno.0),
+    }
+}
+
+/// Writes the patches, which are sorted: pages are made writable for as many of them as lie together.
+///
+/// # Safety
+/// They are right, and no other thread executes what is patched.
+unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
+    const PAGE: u64 = 4096;
+    let pages = |patch: &Patch| {
+        (
+            patch.address & !(PAGE - 1),
+            (patch.address + u64::from(patch.length)).next_multiple_of(PAGE),
+        )
+    };
+    while let Some(first) = patches.first() {
+        let (start, mut end) = pages(first);
+        let together = patches
+            .iter()
+            .take_while(|patch| {
+                let (from, to) = pages(patch);
+                let near = from <= end && patch.protection == first.protection;
+                if near {
+                    end = end.max(to);
+                }
+                near
+            })
+            .count();
+        let (now, later) = patches.split_at(together);
+        let size = (end - start) as usize;
+        let writable = i32::from(first.protection) | libc::PROT_WRITE;
+        // SAFETY: the caller's promise; the protection is put back.
+        unsafe {
+            sys::protect(start as usize, size, writable)?;
+            for patch in now {
+                let bytes = patch
+                    .bytes
+                    .get(..usize::from(patch.length))
+                    .unwrap_or_default();
+                ptr::with_exposed_provenance_mut::<u8>(patch.address as usize)
+                    .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+            sys::protect(start as usize, size, i32::from(first.protection))?;
+        }
+        patches = later;
+    }
+    Ok(())
+}
+
+/// The number in decimal digits.
+fn write_number(place: &mut [u8], mut number: u32) {
+    let mut digits = [0; 10];
+    let mut count = 0;
+    loop {
+        digits[count] = b'0' + (number % 10) as u8;
+        count += 1;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    for (place, digit) in place.iter_mut().zip(digits[..count].iter().rev()) {
+        *place = *digit;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal() {
+        for (number, text) in [(0, "0"), (7, "7"), (120, "120"), (u32::MAX, "4294967295")] {
+            let mut place = [0; 12];
+            write_number(&mut place, number);
+            assert_eq!(CStr::from_bytes_until_nul(&place).unwrap().to_str(), Ok(text));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
+
+use crate::sys;
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+
+/// The environment of the process, as it was when the runtime was loaded, is where these point into.
+static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+static RUNTIME_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Looks for a variable in an environment; the whole `NAME=VALUE`.
+///
+/// # Safety
+/// A null-terminated array of C strings.
+pub unsafe fn find(mut environment: *const *const c_char, name: &str) -> Option<&'static CStr> {
+    // SAFETY: the caller's promise; strings of the environment are not freed here.
+    unsafe {
+        while !environment.is_null() && !(*environment).is_null() {
+            let text = CStr::from_ptr(*environment);
+            if value(text, name).is_some() {
+                return Some(text);
+            }
+            environment = environment.add(1);
+        }
+    }
+    None
+}
+
+/// The value, if a `NAME=VALUE` has that name.
+pub fn value<'a>(text: &'a CStr, name: &str) -> Option<&'a [u8]> {
+    text.to_bytes()
+        .strip_prefix(name.as_bytes())?
+        .strip_prefix(b"=")
+}
+
+/// Keeps what executed programs are to find in their environment.
+pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
+    SOCKET_TEXT.store(socket.as_ptr().cast_mut(), Ordering::Relaxed);
+    RUNTIME_TEXT.store(runtime.as_ptr().cast_mut(), Ordering::Relaxed);
+}
+
+/// Executes a program, with our variables in its environment.
+///
+/// It may be called in the child of a `vfork`, which shares its parent's memory: no state is changed.
+///
+/// # Safety
+/// That of `execve`.
+pub unsafe extern "C" fn execve(
+    path: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise; memory that was mapped here is given back if nothing was executed.
+    unsafe {
+        let (changed, size) = with_ours(environment);
+        let result = crate::arch::syscall(
+            libc::SYS_execve,
+            [path.addr(), arguments.addr(), changed.addr(), 0, 0, 0],
+        );
+        if size > 0 {
+            sys::unmap(changed.cast_mut().cast(), size);
+        }
+        *libc::__errno_location() = -result as c_int;
+    }
+    -1
+}
+
+/// An environment with our variables, and the size of its memory; the same one and 0 if nothing is to be changed or
+/// there is no memory.
+unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char, usize) {
+    let socket = SOCKET_TEXT.load(Ordering::Relaxed);
+    let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
+    if socket.is_null() || runtime.is_null() {
+        return (environment, 0);
+    }
+    // SAFETY: null-terminated strings that were remembered; the environment is the caller's.
+    unsafe {
+        let path = value(CStr::from_ptr(runtime), RUNTIME).unwrap_or_default();
+        let theirs = find(environment, PRELOAD)
+            .and_then(|text| value(text, PRELOAD))
+            .unwrap_or_default();
+        let has_path = theirs
+            .split(|&byte| byte == b':' || byte == b' ')
+            .any(|word| word == path);
+        let mut count = 0;
+        while !environment.is_null() && !(*environment.add(count)).is_null() {
+            count += 1;
+        }
+        let text_size = PRELOAD.len() + path.len() + theirs.len() + 3;
+        let pointers = (count + 4) * size_of::<*const c_char>();
+        let size = pointers + text_size;
+        let Ok(memory) = sys::map_private(size) else {
+            return (environment, 0);
+        };
+        let array = memory.cast::<*const c_char>();
+        let mut used = 0;
+        let mut put = |text: *const c_char| {
+            array.add(used).write(text);
+            used += 1;
+        };
+        for at in 0..count {
+            let text = CStr::from_ptr(*environment.add(at));
+            let ours = value(text, SOCKET).is_some()
+                || value(text, RUNTIME).is_some()
+                || value(text, PRELOAD).is_some() && !has_path;
+            if !ours {
+                put(text.as_ptr());
+            }
+        }
+        put(socket);
+        put(runtime);
+        if !has_path {
+            let text = memory.add(pointers);
+            let separator: &[u8] = if theirs.is_empty() { b"" } else { b":" };
+            let mut at = 0;
+            for part in [PRELOAD.as_bytes(), b"=", path, separator, theirs] {
+                text.add(at).copy_from_nonoverlapping(part.as_ptr(), part.len());
+                at += part.len();
+            }
+            put(text.cast());
+        }
+        (array, size)
+    }
+}

@@ -1,0 +1,80 @@
+//! What is called of the C library.
+
+use crate::session;
+use crate::shadow::Record;
+use crate::sys::Errno;
+use core::ffi::CStr;
+
+/// Lets [`crate::thread::ending`] be called when this thread ends.
+pub fn watch_end(record: *mut Record) {
+    if let Some(key) = session::key() {
+        // SAFETY: the key exists. The first 32 keys take no memory; of a later one the first use in a thread allocates.
+        unsafe { libc::pthread_setspecific(key, record.cast()) };
+    }
+}
+
+/// Makes the key for [`watch_end`].
+pub fn create_key() {
+    let mut key = 0;
+    // SAFETY: the destructor has the right type and is never unloaded.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(crate::thread::ending)) } == 0 {
+        session::set_key(key);
+    }
+}
+
+/// Loads a module and returns whether that worked.
+pub fn load(path: &CStr) -> bool {
+    // SAFETY: a pool has no initialisers; the path outlives the call.
+    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    !handle.is_null()
+}
+
+/// Waits for a connected socket's peer's descriptors along with a message; see `recvmsg(2)`.
+///
+/// # Errors
+/// `recvmsg`'s, or `EPIPE` at the end.
+pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Result<usize, Errno> {
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: zero is a valid value of all its fields.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = 64;
+    *descriptors = [-1; 2];
+    // SAFETY: all buffers outlive the call and have the sizes that are said.
+    let got = unsafe {
+        crate::arch::syscall(
+            libc::SYS_recvmsg,
+            [
+                socket as usize,
+                (&raw mut message).expose_provenance(),
+                libc::MSG_CMSG_CLOEXEC as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    if got <= 0 {
+        return Err(Errno(if got == 0 { libc::EPIPE } else { -got as i32 }));
+    }
+    // SAFETY: the kernel has filled the control buffer; the macros stay inside it.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
+            let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+            let data = libc::CMSG_DATA(header).cast::<i32>();
+            for (at, place) in descriptors.iter_mut().enumerate().take(bytes / 4) {
+                *place = data.add(at).read_unaligned();
+            }
+        }
+    }
+    Ok(got as usize)
+}

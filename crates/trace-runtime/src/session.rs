@@ -1,0 +1,72 @@
+//! What a process knows of its recording: the arena, and the key with which threads' ends are noticed.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
+
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static KEY: AtomicUsize = AtomicUsize::new(0);
+
+/// The arena, as it is mapped here.
+#[derive(Clone, Copy, Debug)]
+pub struct MappedArena {
+    base: *mut u8,
+}
+
+/// The arena, once the process is connected.
+pub fn arena() -> Option<MappedArena> {
+    let base = ARENA.load(Ordering::Acquire);
+    (!base.is_null()).then_some(MappedArena { base })
+}
+
+/// Makes memory of `size` bytes the arena, if it is one.
+///
+/// # Safety
+/// It is mapped, shared, and stays so.
+pub unsafe fn set_arena(base: *mut u8, size: usize) -> bool {
+    // SAFETY: the mapping is at least a page; the header holds integers only.
+    let valid = size >= STATES_OFFSET && unsafe { (*base.cast::<Arena>()).is_valid(size) };
+    if valid {
+        ARENA.store(base, Ordering::Release);
+    }
+    valid
+}
+
+impl MappedArena {
+    /// Its header.
+    pub fn header(&self) -> &'static Arena {
+        // SAFETY: checked when it was mapped, and never unmapped.
+        unsafe { &*self.base.cast() }
+    }
+
+    /// Its chunks' states.
+    pub fn states(&self) -> &'static [AtomicU32] {
+        // SAFETY: as above; is_valid has checked that they fit.
+        unsafe {
+            core::slice::from_raw_parts(
+                self.base.add(STATES_OFFSET).cast(),
+                self.header().chunk_count as usize,
+            )
+        }
+    }
+
+    /// The memory of a chunk.
+    pub fn chunk(&self, index: usize) -> *mut u8 {
+        let header = self.header();
+        let offset = Arena::chunks_offset(header.chunk_count as usize)
+            + (index % header.chunk_count as usize) * header.chunk_size as usize;
+        self.base.wrapping_add(offset)
+    }
+}
+
+/// The key of the threads' destructors, if there is one.
+pub fn key() -> Option<libc::pthread_key_t> {
+    KEY.load(Ordering::Relaxed)
+        .checked_sub(1)
+        .map(|key| key as libc::pthread_key_t)
+}
+
+/// Sets the key.
+pub fn set_key(key: libc::pthread_key_t) {
+    KEY.store(key as usize + 1, Ordering::Relaxed);
+}

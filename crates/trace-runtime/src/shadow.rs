@@ -1,0 +1,194 @@
+//! A thread's memory: its cursor, its record and its shadow stack.
+//!
+//! One mapping for each thread: a page with the cursor, which a forked child finds zeroed, then the record, then the
+//! shadow stack's entries. Generated code reads and writes the fields whose offsets
+//! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
+
+use core::sync::atomic::AtomicPtr;
+use dioptra_tracelayout::message::thread as layout;
+
+/// The size of a page.
+pub const PAGE: usize = 4096;
+
+/// A thread's thread-local block.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Block {
+    /// Its record; the dummy's before its first traced call.
+    pub record: *mut Record,
+    /// The stack pointer of the hook that is at work, or 0.
+    pub busy: u64,
+}
+
+/// Where a thread writes. All zero in a forked child.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Cursor {
+    /// Where the next record goes.
+    pub next: u64,
+    /// Here the hooks stop: a little before the chunk's end.
+    pub end: u64,
+    /// The tick of the last record.
+    pub time: u64,
+    /// Not 0: this page belongs to the process that wrote it.
+    pub alive: u64,
+    /// The number of the chunk plus one; 0: none.
+    pub chunk: u64,
+    /// Records that could not be written since the last chunk.
+    pub lost: u64,
+}
+
+/// A thread, as the tracer knows it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Record {
+    /// The shadow stack's innermost entry.
+    pub top: *mut Entry,
+    /// The last entry that another one may follow.
+    pub limit: *mut Entry,
+    /// The next record of the list.
+    pub next: *mut Record,
+    /// Not 0: the thread has ended, and the record can be used again.
+    pub ended: u64,
+    /// Its stream.
+    pub stream: u32,
+    /// The number of its next chunk.
+    pub sequence: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// The stream that it continues, until its first chunk has said so.
+    pub parent: u32,
+    /// How often the thread's destructors have been run.
+    pub destructors: u32,
+    /// The size of the mapping.
+    pub size: usize,
+}
+
+/// An open call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Where it returns to.
+    pub return_address: u64,
+    /// Where that lay on the stack.
+    pub slot: u64,
+    /// The function, as thunks have it ([`layout::function_id`]).
+    pub function: u32,
+    /// Flags.
+    pub flags: u32,
+    /// For whoever decides what is recorded.
+    pub spare: u64,
+}
+
+impl Entry {
+    /// Below all others.
+    pub const BOTTOM: Entry = Entry {
+        return_address: 0,
+        slot: layout::NO_SLOT,
+        function: 0,
+        flags: 0,
+        spare: 0,
+    };
+
+    /// The function's id.
+    pub fn id(&self) -> u32 {
+        layout::function_id(self.function)
+    }
+}
+
+/// How much of the mapping the cursor and the record take.
+pub const HEAD: usize = PAGE + 256;
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(PAGE as i64 == -layout::CURSOR_NEXT);
+    assert!(offset_of!(Block, record) as i64 == layout::BLOCK_RECORD);
+    assert!(offset_of!(Block, busy) as i64 == layout::BLOCK_BUSY);
+    assert!(offset_of!(Cursor, next) as i64 == layout::CURSOR_NEXT + PAGE as i64);
+    assert!(offset_of!(Cursor, end) as i64 == layout::CURSOR_END + PAGE as i64);
+    assert!(offset_of!(Cursor, time) as i64 == layout::CURSOR_TIME + PAGE as i64);
+    assert!(offset_of!(Record, top) as i64 == layout::RECORD_TOP);
+    assert!(offset_of!(Record, limit) as i64 == layout::RECORD_LIMIT);
+    assert!(offset_of!(Record, next) as i64 == layout::RECORD_NEXT);
+    assert!(offset_of!(Entry, return_address) as i64 == layout::ENTRY_RETURN);
+    assert!(offset_of!(Entry, slot) as i64 == layout::ENTRY_SLOT);
+    assert!(offset_of!(Entry, function) as i64 == layout::ENTRY_FUNCTION);
+    assert!(offset_of!(Entry, flags) as i64 == layout::ENTRY_FLAGS);
+    assert!(offset_of!(Entry, spare) as i64 == layout::ENTRY_SPARE);
+    assert!(size_of::<Entry>() as i64 == layout::ENTRY_SIZE);
+    assert!(size_of::<Record>() <= HEAD - PAGE);
+};
+
+/// What threads point to before their first traced call: a cursor without room, so that hooks give up.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Dummy {
+    cursor: Cursor,
+    fill: [u8; PAGE - size_of::<Cursor>()],
+    record: Record,
+    bottom: Entry,
+}
+
+// SAFETY: nobody writes it, except that hooks read it.
+unsafe impl Sync for Dummy {}
+
+/// The only one.
+pub static DUMMY: Dummy = Dummy {
+    cursor: Cursor {
+        next: 0,
+        end: 0,
+        time: 0,
+        alive: 1,
+        chunk: 0,
+        lost: 0,
+    },
+    fill: [0; PAGE - size_of::<Cursor>()],
+    record: Record {
+        top: (&raw const DUMMY.bottom).cast_mut(),
+        limit: (&raw const DUMMY.bottom).cast_mut(),
+        next: core::ptr::null_mut(),
+        ended: 0,
+        stream: 0,
+        sequence: 0,
+        pid: 0,
+        tid: 0,
+        parent: 0,
+        destructors: 0,
+        size: 0,
+    },
+    bottom: Entry::BOTTOM,
+};
+
+/// Where the record is in the dummy.
+pub const DUMMY_RECORD_OFFSET: usize = core::mem::offset_of!(Dummy, record);
+
+const _: () = assert!(DUMMY_RECORD_OFFSET == PAGE);
+
+/// The list of all records. Only ever grows.
+pub static THREADS: AtomicPtr<Record> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Whether a record is the dummy.
+pub fn is_dummy(record: *const Record) -> bool {
+    core::ptr::eq(record, &raw const DUMMY.record)
+}
+
+/// The cursor of a record.
+///
+/// # Safety
+/// The record is in its place, a page after its cursor.
+pub unsafe fn cursor(record: *mut Record) -> *mut Cursor {
+    // SAFETY: the caller's promise.
+    unsafe { record.byte_sub(PAGE).cast() }
+}
+
+/// The entry below all others.
+pub fn bottom(record: *mut Record) -> *mut Entry {
+    record.wrapping_byte_add(HEAD - PAGE).cast()
+}
+
+/// What threads point to before their first traced call, and after their end.
+pub fn dummy() -> *mut Record {
+    (&raw const DUMMY.record).cast_mut()
+}

@@ -1,0 +1,183 @@
+//! What hooks do not do by themselves.
+
+use crate::arch::{self, EnterFrame, ExitFrame};
+use crate::chunks::{Writer, now, stopped};
+use crate::session;
+use crate::shadow::{self, Block, Entry};
+use crate::{sys, thread};
+use core::ptr;
+use core::sync::atomic::Ordering;
+use dioptra_tracelayout::message::thread as layout;
+use dioptra_tracelayout::record::UnwindCause;
+
+/// From where a hook returns into its thunk to the operand of the thunk's call of the body: `lea` of 5 bytes, and the
+/// call's first.
+const BODY_OPERAND: u64 = 6;
+
+/// Goes on for the hook of an entry: 0, the call is on the shadow stack; 1, it runs as if there had been no hook, and
+/// the body's address is where the function id was.
+pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    let slot = (&raw const frame.return_address).addr() as u64;
+    if block.busy != 0 && slot > block.busy && !sys::on_alternate_stack() {
+        // A handler left a hook behind with a jump: what it was about to do is not done any more.
+        block.busy = 0;
+    }
+    if block.busy != 0 {
+        if let Some(arena) = session::arena() {
+            arena.header().missed_in_handlers.fetch_add(1, Ordering::Relaxed);
+        }
+        return bypass(frame);
+    }
+    let _signals = sys::BlockedSignals::new();
+    block.busy = slot;
+    let recorded = enter_here(block, frame, slot);
+    block.busy = 0;
+    if recorded { 0 } else { bypass(frame) }
+}
+
+fn bypass(frame: &mut EnterFrame) -> u32 {
+    let operand = ptr::with_exposed_provenance::<i32>((frame.thunk + BODY_OPERAND) as usize);
+    // SAFETY: the thunk's code, of which the hook has told where it is.
+    let distance = unsafe { operand.read_unaligned() };
+    frame.function = (frame.thunk + BODY_OPERAND + 4).wrapping_add_signed(i64::from(distance));
+    1
+}
+
+fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
+    let Some(arena) = session::arena() else {
+        return false;
+    };
+    if stopped() {
+        return false;
+    }
+    let Some(record) = thread::record(block, arena) else {
+        arena.header().missed_no_memory.fetch_add(1, Ordering::Relaxed);
+        return false;
+    };
+    // SAFETY: this thread's record; busy keeps hooks away.
+    let mut writer = unsafe { Writer::new(record, arena) };
+    let tail = drop_stale(&mut writer, slot, frame.return_address);
+    let record = writer.record();
+    if record.top >= record.limit {
+        arena.header().missed_no_memory.fetch_add(1, Ordering::Relaxed);
+        return false;
+    }
+    let function = frame.function as u32;
+    let entry = Entry {
+        return_address: frame.return_address,
+        slot,
+        function,
+        flags: if tail { layout::ENTRY_TAIL } else { 0 },
+        spare: 0,
+    };
+    let id = entry.id();
+    // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
+    if !writer.has_room() {
+        writer.next_chunk();
+    }
+    let time = now(&arena);
+    writer.write(1, |to| to.entry(time, id));
+    let record = writer.record();
+    // SAFETY: below the limit there is room for another entry.
+    unsafe {
+        record.top = record.top.add(1);
+        record.top.write(entry);
+    }
+    true
+}
+
+/// Drops calls that can't be open any more if a call is entered at `slot`; whether it is a tail call.
+fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
+    let entries = writer.entries();
+    let mut keep = entries.len();
+    let mut tail = false;
+    while let Some(entry) = keep.checked_sub(1).and_then(|at| entries.get(at)) {
+        if entry.slot > slot {
+            break;
+        }
+        if entry.slot == slot && is_thunk(return_address) {
+            tail = true;
+            break;
+        }
+        keep -= 1;
+    }
+    let dropped = entries.len() - keep;
+    drop_entries(writer, dropped, UnwindCause::Jump);
+    tail
+}
+
+/// Drops the innermost entries and says so.
+pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
+    if count == 0 {
+        return;
+    }
+    let Some(arena) = session::arena() else { return };
+    if !writer.has_room() {
+        writer.next_chunk();
+    }
+    let time = now(&arena);
+    writer.write(1, |to| to.unwound(time, cause, count as u32));
+    let record = writer.record();
+    // SAFETY: there were that many.
+    record.top = unsafe { record.top.sub(count) };
+}
+
+/// Whether an address is where a thunk's body returns to.
+fn is_thunk(address: u64) -> bool {
+    // The bytes before and behind it: `call rel32`, `lea rsp, [rsp - 8]`. Addresses on stacks may be anything.
+    let Some(word) = sys::peek(sys::pid(), address) else {
+        return false;
+    };
+    word & 0xff_ffff_ffff == 0xf8_24_64_8d_48 && word >> 40 & 0xff == 0xe8
+}
+
+/// Goes on for the hook of an exit.
+pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    let slot = (&raw const frame.return_address).addr() as u64;
+    let _signals = sys::BlockedSignals::new();
+    block.busy = slot;
+    let found = exit_here(block, slot);
+    block.busy = 0;
+    match found {
+        Some(address) => frame.return_address = address,
+        None => {
+            sys::complain(&[
+                "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
+            ]);
+            sys::abort();
+        }
+    }
+    0
+}
+
+fn exit_here(block: &mut Block, slot: u64) -> Option<u64> {
+    let arena = session::arena()?;
+    if shadow::is_dummy(block.record) {
+        return None;
+    }
+    let record = thread::record(block, arena)?;
+    // SAFETY: this thread's record; busy keeps hooks away.
+    let mut writer = unsafe { Writer::new(record, arena) };
+    let entries = writer.entries();
+    let at = entries.iter().rposition(|entry| entry.slot == slot)?;
+    let address = entries.get(at)?.return_address;
+    let above = entries.len() - at - 1;
+    drop_entries(&mut writer, above, UnwindCause::Jump);
+    if stopped() {
+        writer.close();
+    } else {
+        if !writer.has_room() {
+            writer.next_chunk();
+        }
+        let time = now(&arena);
+        writer.write(1, |to| to.exit(time));
+    }
+    let record = writer.record();
+    // SAFETY: the entry that was found.
+    record.top = unsafe { record.top.sub(1) };
+    Some(address)
+}

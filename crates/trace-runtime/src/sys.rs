@@ -1,0 +1,238 @@
+//! The system calls that are needed, without `errno`.
+
+use crate::arch::syscall;
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+
+/// An error number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+fn check(result: isize) -> Result<usize, Errno> {
+    usize::try_from(result).map_err(|_| Errno(i32::try_from(-result).unwrap_or(libc::EINVAL)))
+}
+
+/// Private memory of `size` bytes that reads as zero and is not charged before it is touched.
+///
+/// # Errors
+/// `mmap`'s.
+pub fn map_private(size: usize) -> Result<*mut u8, Errno> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+    // SAFETY: new memory at a place that the kernel chooses.
+    let address = unsafe { syscall(libc::SYS_mmap, [0, size, protection, flags, usize::MAX, 0]) };
+    check(address).map(ptr::with_exposed_provenance_mut)
+}
+
+/// Maps `size` bytes of a file, shared if `write`, else private and read-only.
+///
+/// # Errors
+/// `mmap`'s.
+pub fn map_file(fd: i32, size: usize, write: bool) -> Result<*mut u8, Errno> {
+    let (protection, flags) = if write {
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)
+    } else {
+        (libc::PROT_READ, libc::MAP_PRIVATE)
+    };
+    // SAFETY: new memory at a place that the kernel chooses.
+    let address = unsafe {
+        syscall(
+            libc::SYS_mmap,
+            [0, size, protection as usize, flags as usize, fd as usize, 0],
+        )
+    };
+    check(address).map(ptr::with_exposed_provenance_mut)
+}
+
+/// Gives memory back.
+///
+/// # Safety
+/// It is a mapping of ours, and nothing refers to it.
+pub unsafe fn unmap(address: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_munmap, [address.addr(), size, 0, 0, 0, 0]) };
+}
+
+/// Lets a forked child find a page zeroed.
+pub fn wipe_on_fork(page: *mut u8) -> bool {
+    // SAFETY: changes only what a child sees, of a page of ours.
+    unsafe {
+        syscall(
+            libc::SYS_madvise,
+            [page.addr(), 4096, libc::MADV_WIPEONFORK as usize, 0, 0, 0],
+        ) == 0
+    }
+}
+
+/// Changes the protection of pages.
+///
+/// # Safety
+/// That the memory can be used as before is the caller's care.
+pub unsafe fn protect(start: usize, size: usize, protection: i32) -> Result<(), Errno> {
+    // SAFETY: the caller's promise.
+    check(unsafe { syscall(libc::SYS_mprotect, [start, size, protection as usize, 0, 0, 0]) })
+        .map(|_| ())
+}
+
+/// This process's id.
+pub fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// This thread's id.
+pub fn tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// Whether a thread of this process exists.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 is none.
+    unsafe { syscall(libc::SYS_tgkill, [pid as usize, tid as usize, 0, 0, 0, 0]) == 0 }
+}
+
+/// Whether a process exists.
+pub fn process_exists(pid: u32) -> bool {
+    // SAFETY: signal 0 is none.
+    unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) != -(libc::ESRCH as isize) }
+}
+
+/// Waits until the word changes from `value`, somebody wakes us, or some milliseconds passed.
+pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
+    let timeout = [
+        (milliseconds / 1000) as i64,
+        (milliseconds % 1000 * 1_000_000) as i64,
+    ];
+    // SAFETY: the word and the time outlive the call.
+    unsafe {
+        syscall(
+            libc::SYS_futex,
+            [
+                word.as_ptr().addr(),
+                libc::FUTEX_WAIT as usize,
+                value as usize,
+                timeout.as_ptr().expose_provenance(),
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// Wakes one who waits for a word.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the kernel only looks up who waits there.
+    unsafe {
+        syscall(
+            libc::SYS_futex,
+            [word.as_ptr().addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0],
+        )
+    };
+}
+
+/// Blocks all signals while it lives.
+#[derive(Debug)]
+pub struct BlockedSignals {
+    before: u64,
+}
+
+impl BlockedSignals {
+    /// From now on.
+    pub fn new() -> BlockedSignals {
+        let mut before = 0;
+        set_mask(&u64::MAX, &mut before);
+        BlockedSignals { before }
+    }
+}
+
+impl Default for BlockedSignals {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        set_mask(&self.before, &mut 0);
+    }
+}
+
+fn set_mask(mask: &u64, before: &mut u64) {
+    // SAFETY: both sets outlive the call; the kernel's sets have 64 bits.
+    unsafe {
+        syscall(
+            libc::SYS_rt_sigprocmask,
+            [
+                libc::SIG_SETMASK as usize,
+                ptr::from_ref(mask).expose_provenance(),
+                ptr::from_mut(before).expose_provenance(),
+                8,
+                0,
+                0,
+            ],
+        )
+    };
+}
+
+/// The word at an address that may not be mapped.
+pub fn peek(pid: u32, address: u64) -> Option<u64> {
+    let mut word = 0_u64;
+    let local = [ptr::from_mut(&mut word).expose_provenance(), 8];
+    let remote = [address as usize, 8];
+    // SAFETY: the kernel checks the remote address, the local one is a live variable's.
+    let read = unsafe {
+        syscall(
+            libc::SYS_process_vm_readv,
+            [
+                pid as usize,
+                local.as_ptr().expose_provenance(),
+                1,
+                remote.as_ptr().expose_provenance(),
+                1,
+                0,
+            ],
+        )
+    };
+    (read == 8).then_some(word)
+}
+
+/// Whether a signal handler runs on a stack of its own.
+pub fn on_alternate_stack() -> bool {
+    // SAFETY: zero is a valid value; the kernel fills it.
+    unsafe {
+        let mut stack: libc::stack_t = core::mem::zeroed();
+        let place = (&raw mut stack).expose_provenance();
+        syscall(libc::SYS_sigaltstack, [0, place, 0, 0, 0, 0]) == 0
+            && stack.ss_flags & libc::SS_ONSTACK != 0
+    }
+}
+
+/// Writes to standard error.
+pub fn complain(parts: &[&str]) {
+    for part in parts {
+        // SAFETY: the text outlives the call.
+        unsafe {
+            syscall(
+                libc::SYS_write,
+                [2, part.as_ptr().expose_provenance(), part.len(), 0, 0, 0],
+            )
+        };
+    }
+}
+
+/// Ends the process at once, as a failed assertion would.
+pub fn abort() -> ! {
+    loop {
+        // SAFETY: the signal is the point.
+        unsafe {
+            let default = [0_u64; 4];
+            syscall(
+                libc::SYS_rt_sigaction,
+                [libc::SIGABRT as usize, default.as_ptr().expose_provenance(), 0, 8, 0, 0],
+            );
+            syscall(libc::SYS_tgkill, [pid() as usize, tid() as usize, libc::SIGABRT as usize, 0, 0, 0]);
+            syscall(libc::SYS_exit_group, [134, 0, 0, 0, 0, 0]);
+        }
+    }
+}

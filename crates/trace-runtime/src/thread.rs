@@ -1,0 +1,172 @@
+//! The beginning and the end of a thread, and of a forked child.
+
+use crate::chunks::{Writer, now};
+use crate::session::{self, MappedArena};
+use crate::shadow::{self, Block, Entry, HEAD, PAGE, Record, THREADS};
+use crate::{arch, libc_calls, sys};
+
+use core::sync::atomic::Ordering;
+use dioptra_tracelayout::message::thread::ENTRY_SIZE;
+use dioptra_tracelayout::record::UnwindCause;
+
+/// How many open calls a shadow stack holds, as far as memory can be had: no 8 MiB stack has as many.
+const DEPTHS: [usize; 3] = [1 << 20, 1 << 15, 1 << 10];
+/// How often the C library runs destructors of a thread's values, at most (`PTHREAD_DESTRUCTOR_ITERATIONS`).
+const DESTRUCTOR_ROUNDS: u32 = 4;
+
+/// This thread's record, made now if this is its first traced call. `None` if there is no memory for it.
+pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
+    if !shadow::is_dummy(block.record) {
+        // SAFETY: no dummy, so mapped with a cursor in front.
+        let alive = unsafe { (*shadow::cursor(block.record)).alive != 0 };
+        if !alive {
+            forked(block.record, arena);
+        }
+        return Some(block.record);
+    }
+    let record = reuse().or_else(create)?;
+    // SAFETY: ours alone from now on.
+    unsafe {
+        (*record).stream = arena.header().next_stream.fetch_add(1, Ordering::Relaxed);
+        (*record).sequence = 0;
+        (*record).parent = 0;
+        (*record).destructors = 0;
+        (*record).pid = sys::pid();
+        (*record).tid = sys::tid();
+        (*record).top = shadow::bottom(record);
+        let cursor = &mut *shadow::cursor(record);
+        (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
+        cursor.alive = 1;
+    }
+    block.record = record;
+    libc_calls::watch_end(record);
+    Some(record)
+}
+
+/// A record whose thread has ended.
+fn reuse() -> Option<*mut Record> {
+    let mut record = THREADS.load(Ordering::Acquire);
+    while !record.is_null() {
+        // SAFETY: records are never unmapped. `ended` is the owner's until it is not 0, then who exchanges it for 0.
+        unsafe {
+            let ended = core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended);
+            if ended.load(Ordering::Relaxed) != 0
+                && ended
+                    .compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Some(record);
+            }
+            record = (*record).next;
+        }
+    }
+    None
+}
+
+fn create() -> Option<*mut Record> {
+    let (memory, depth) = DEPTHS.iter().find_map(|&depth| {
+        let memory = sys::map_private(HEAD + (depth + 2) * ENTRY_SIZE as usize).ok()?;
+        Some((memory, depth))
+    })?;
+    // A child of a kernel older than 4.14 would go on in its parent's chunk.
+    if !sys::wipe_on_fork(memory) {
+        // SAFETY: nobody knows of it yet.
+        unsafe { sys::unmap(memory, HEAD + (depth + 2) * ENTRY_SIZE as usize) };
+        return None;
+    }
+    let record = memory.wrapping_add(PAGE).cast::<Record>();
+    let bottom = shadow::bottom(record);
+    // SAFETY: new memory, large enough for the head and `depth` + 2 entries.
+    unsafe {
+        bottom.write(Entry::BOTTOM);
+        (*record).top = bottom;
+        (*record).limit = bottom.add(depth);
+        (*record).size = HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        let mut head = THREADS.load(Ordering::Relaxed);
+        loop {
+            (*record).next = head;
+            match THREADS.compare_exchange_weak(head, record, Ordering::Release, Ordering::Relaxed)
+            {
+                Ok(_) => break,
+                Err(other) => head = other,
+            }
+        }
+    }
+    Some(record)
+}
+
+/// Begins a stream of the only thread of a forked child. Its open calls stay open.
+fn forked(record: *mut Record, arena: MappedArena) {
+    // SAFETY: the record is this thread's; of the other records the threads do not exist here.
+    unsafe {
+        let mut other = THREADS.load(Ordering::Acquire);
+        while !other.is_null() {
+            if other != record {
+                (*other).top = shadow::bottom(other);
+                (*shadow::cursor(other)).alive = 1;
+                (*other).ended = 1;
+            }
+            other = (*other).next;
+        }
+        (*record).parent = (*record).stream;
+        (*record).stream = arena.header().next_stream.fetch_add(1, Ordering::Relaxed);
+        (*record).sequence = 0;
+        (*record).pid = sys::pid();
+        (*record).tid = sys::tid();
+        (*shadow::cursor(record)).alive = 1;
+    }
+}
+
+/// Called when the thread's values are destroyed: again and again, and then closes its stream.
+pub extern "C" fn ending(record: *mut libc::c_void) {
+    let record: *mut Record = record.cast();
+    let Some(arena) = session::arena() else { return };
+    let _signals = sys::BlockedSignals::new();
+    // SAFETY: the value was set by this thread, whose record and block they are.
+    unsafe {
+        let block = &mut *arch::block();
+        if block.record != record {
+            return;
+        }
+        (*record).destructors += 1;
+        if (*record).destructors < DESTRUCTOR_ROUNDS {
+            // Other destructors may still call traced functions.
+            libc_calls::watch_end(record);
+            return;
+        }
+        let busy = block.busy;
+        block.busy = 1;
+        end(record, arena);
+        // Calls that are still open (of the C library, if that is traced) will return through us.
+        if (*record).top == shadow::bottom(record) {
+            block.record = shadow::dummy();
+            core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
+                .store(1, Ordering::Release);
+        }
+        block.busy = busy;
+    }
+}
+
+/// # Safety
+/// The record is this thread's, and hooks are kept away.
+unsafe fn end(record: *mut Record, arena: MappedArena) {
+    // SAFETY: the caller's promise.
+    let mut writer = unsafe { Writer::new(record, arena) };
+    let open = writer.entries().len() as u32;
+    if writer.cursor().chunk == 0 && writer.cursor().lost == 0 {
+        return;
+    }
+    if open > 0 {
+        let time = now(&arena);
+        writer.write(1, |to| to.unwound(time, UnwindCause::ThreadEnd, open));
+    }
+    if writer.cursor().lost > 0 {
+        let lost = writer.cursor().lost;
+        if writer.next_chunk() {
+            // Its header tells of the loss.
+        } else {
+            arena.header().lost.fetch_add(lost, Ordering::Relaxed);
+        }
+    }
+    writer.close();
+}

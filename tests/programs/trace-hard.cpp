@@ -1,0 +1,290 @@
+// Hard control flow. Every function that is to be traced says so in a log of its own, so that a trace can be compared with
+// what has really happened: "+name" when it begins, "-name" when it returns, and nothing when it is left otherwise.
+//
+// Usage: trace-hard CASE [FILE for the log]
+#include <csetjmp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define HIDDEN __attribute__((no_instrument_function))
+#define TRACED __attribute__((noinline))
+
+// The log is memory that a forked child has a copy of.
+static char log_text[1 << 22];
+static volatile size_t log_size;
+
+static inline __attribute__((always_inline, no_instrument_function)) void say(char what, const char *name) {
+    size_t at = log_size;
+    log_text[at++] = what;
+    while (*name) log_text[at++] = *name++;
+    log_text[at++] = '\n';
+    log_size = at;
+}
+#define BEGIN say('+', __func__)
+#define END say('-', __func__)
+
+static volatile int sink;
+
+TRACED int leaf(int n) {
+    BEGIN;
+    sink += n;
+    END;
+    return n + 1;
+}
+
+// --- exceptions, with destructors that call traced functions while the stack is unwound
+struct Guard {
+    int n;
+    ~Guard() { leaf(n); }
+};
+TRACED void thrower(int n) {
+    BEGIN;
+    leaf(n);
+    throw std::runtime_error("thrown");
+}
+TRACED void between(int n) {
+    BEGIN;
+    Guard guard{n};
+    thrower(n);
+    END;
+}
+TRACED int catcher(int n) {
+    BEGIN;
+    int result = 0;
+    try {
+        Guard guard{n};
+        between(n);
+    } catch (const std::exception &) {
+        result = leaf(n);
+    }
+    END;
+    return result;
+}
+TRACED int rethrower(int n) {
+    BEGIN;
+    try {
+        between(n);
+    } catch (...) {
+        leaf(n);
+        throw;
+    }
+    END;
+    return 0;
+}
+TRACED int exceptions(int n) {
+    BEGIN;
+    for (int i = 0; i < n; i++) {
+        catcher(i);
+        try {
+            rethrower(i);
+        } catch (const std::runtime_error &) {
+            leaf(i);
+        }
+    }
+    END;
+    return 0;
+}
+
+// --- longjmp
+static thread_local jmp_buf target;
+TRACED void jumper(int n) {
+    BEGIN;
+    if (n == 0) longjmp(target, 1);
+    jumper(n - 1);
+    leaf(n);
+    END;
+}
+TRACED int jumps(int n) {
+    BEGIN;
+    for (volatile int i = 0; i < n; i++) {
+        if (setjmp(target) == 0) jumper(i % 5);
+        leaf(i);
+    }
+    END;
+    return 0;
+}
+
+// --- deep recursion
+TRACED int deep(int n) {
+    int result = n == 0 ? 0 : deep(n - 1) + 1;
+    sink = result;
+    return result;
+}
+
+// --- coroutines
+static ucontext_t main_context, other_context;
+static char coroutine_stack[256 * 1024];
+TRACED void coroutine_step(int n) {
+    BEGIN;
+    leaf(n);
+    swapcontext(&other_context, &main_context);
+    leaf(n);
+    END;
+}
+TRACED void coroutine() {
+    BEGIN;
+    for (int i = 0; i < 5; i++) coroutine_step(i);
+    END;
+}
+TRACED void resume(int n) {
+    BEGIN;
+    leaf(n);
+    swapcontext(&main_context, &other_context);
+    leaf(n);
+    END;
+}
+TRACED int coroutines(int n) {
+    BEGIN;
+    for (int round = 0; round < n; round++) {
+        getcontext(&other_context);
+        other_context.uc_stack.ss_sp = coroutine_stack;
+        other_context.uc_stack.ss_size = sizeof coroutine_stack;
+        other_context.uc_link = &main_context;
+        makecontext(&other_context, coroutine, 0);
+        for (int i = 0; i < 6; i++) resume(i);
+    }
+    END;
+    return 0;
+}
+
+// --- signals
+TRACED void handler(int) {
+    BEGIN;
+    leaf(1);
+    END;
+}
+TRACED int signals(int n) {
+    BEGIN;
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    static char stack[65536];
+    stack_t alternate = {};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, nullptr);
+    for (int i = 0; i < n; i++) {
+        action.sa_flags = i % 2 ? SA_ONSTACK : 0;
+        sigaction(SIGUSR1, &action, nullptr);
+        raise(SIGUSR1);
+        leaf(i);
+    }
+    END;
+    return 0;
+}
+
+// --- fork
+TRACED int child_work(int n) {
+    BEGIN;
+    leaf(n);
+    END;
+    return 0;
+}
+TRACED int forks(int n) {
+    BEGIN;
+    for (int i = 0; i < n; i++) {
+        leaf(i);
+        pid_t child = fork();
+        if (child == 0) {
+            child_work(i);
+            _exit(0);
+        }
+        int status;
+        waitpid(child, &status, 0);
+    }
+    END;
+    return 0;
+}
+
+// --- threads that end in all ways
+static void *returns(void *);
+static void *exits(void *);
+static void *is_cancelled(void *);
+TRACED static void *returns(void *) {
+    return (void *)(long)leaf(1);
+}
+TRACED void inner_exit(int n) {
+    leaf(n);
+    pthread_exit(nullptr);
+}
+TRACED static void *exits(void *) {
+    inner_exit(2);
+    return nullptr;
+}
+TRACED void wait_for_cancel() {
+    for (;;) {
+        usleep(1000);
+        pthread_testcancel();
+    }
+}
+TRACED static void *is_cancelled(void *) {
+    wait_for_cancel();
+    return nullptr;
+}
+TRACED int threads(int n) {
+    for (int i = 0; i < n; i++) {
+        void *(*kinds[])(void *) = {returns, exits, is_cancelled};
+        pthread_t thread[3];
+        for (int k = 0; k < 3; k++) pthread_create(&thread[k], nullptr, kinds[k], nullptr);
+        pthread_cancel(thread[2]);
+        for (int k = 0; k < 3; k++) pthread_join(thread[k], nullptr);
+    }
+    return 0;
+}
+static pthread_barrier_t all_here;
+TRACED static void *meets(void *) {
+    leaf(1);
+    pthread_barrier_wait(&all_here);
+    leaf(2);
+    return nullptr;
+}
+TRACED int crowd(int n) {
+    pthread_t *thread = new pthread_t[n];
+    pthread_barrier_init(&all_here, nullptr, n);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 128 * 1024);
+    for (int i = 0; i < n; i++) pthread_create(&thread[i], &attributes, meets, nullptr);
+    for (int i = 0; i < n; i++) pthread_join(thread[i], nullptr);
+    delete[] thread;
+    return 0;
+}
+
+// --- for SIGKILL from outside, and SIGSEGV from inside
+TRACED int endless(int n) {
+    for (;;) leaf(n);
+}
+TRACED int crash(int n) {
+    BEGIN;
+    leaf(n);
+    *(volatile int *)nullptr = 1;
+    END;
+    return 0;
+}
+
+HIDDEN int main(int count, char **arguments) {
+    const char *which = count > 1 ? arguments[1] : "";
+    int n = count > 2 ? atoi(arguments[2]) : 3;
+    struct {
+        const char *name;
+        int (*run)(int);
+    } cases[] = {
+        {"exceptions", exceptions}, {"jumps", jumps},     {"deep", deep},       {"coroutines", coroutines},
+        {"signals", signals},       {"forks", forks},     {"threads", threads}, {"crowd", crowd},
+        {"endless", endless},       {"crash", crash},
+    };
+    for (auto &one : cases) {
+        if (strcmp(one.name, which) == 0) {
+            one.run(n);
+            fwrite(log_text, 1, log_size, stdout);
+            return 0;
+        }
+    }
+    return 2;
+}
