@@ -25,7 +25,10 @@ fn main() {
         // An empty file: tracing says that it is not supported here.
         write(&object, &[]);
     }
-    println!("cargo::rustc-env=DIOPTRA_TRACE_RUNTIME_FILE={}", object.display());
+    println!(
+        "cargo::rustc-env=DIOPTRA_TRACE_RUNTIME_FILE={}",
+        object.display()
+    );
 }
 
 fn build(crates: &Path, out: &Path, object: &Path) {
@@ -34,7 +37,14 @@ fn build(crates: &Path, out: &Path, object: &Path) {
     let mut command = Command::new(variable("CARGO"));
     command
         .args(["rustc", "--quiet", "--lib", "--crate-type", "cdylib"])
-        .args(["--profile", "preload", "--features", "preload", "--target", &triple])
+        .args([
+            "--profile",
+            "preload",
+            "--features",
+            "preload",
+            "--target",
+            &triple,
+        ])
         .arg("--manifest-path")
         .arg(crates.join("trace-runtime/Cargo.toml"))
         .arg("--target-dir")

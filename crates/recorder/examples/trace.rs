@@ -8,13 +8,18 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1).peekable();
-    let mut spec = TraceSpec::new(Vec::new(), PathBuf::from(dioptra_tracelayout::directory::DEFAULT));
+    let mut spec = TraceSpec::new(
+        Vec::new(),
+        PathBuf::from(dioptra_tracelayout::directory::DEFAULT),
+    );
     let mut choice = Everything {
         plain: false,
         plain_libraries: false,
         library_calls: true,
     };
-    while let Some(argument) = arguments.next_if(|argument| argument.to_string_lossy().starts_with('-')) {
+    while let Some(argument) =
+        arguments.next_if(|argument| argument.to_string_lossy().starts_with('-'))
+    {
         match argument.to_string_lossy().as_ref() {
             "-P" => choice.plain = true,
             "--libraries" => choice.plain_libraries = true,
@@ -47,5 +52,6 @@ fn main() -> ExitCode {
 }
 
 fn number(word: Option<OsString>) -> f64 {
-    word.and_then(|word| word.to_str()?.parse().ok()).unwrap_or(0.0)
+    word.and_then(|word| word.to_str()?.parse().ok())
+        .unwrap_or(0.0)
 }

@@ -118,10 +118,10 @@ impl Writer {
         let time = now(&self.arena);
         let shift = self.arena.header().shift as u8;
         let entries = self.entries();
-        let depth = entries.len();
-        let most = MAX_OPEN.min(size / 16);
-        let listed = entries.get(depth.saturating_sub(most)..).unwrap_or_default();
-        for (at, entry) in listed.iter().enumerate() {
+        let open_entries = entries.iter().filter(|entry| entry.is_open());
+        let depth = open_entries.clone().count();
+        let open = depth.min(MAX_OPEN).min(size / 16);
+        for (at, entry) in open_entries.skip(depth - open).enumerate() {
             // SAFETY: at most a quarter of the chunk is listed.
             unsafe {
                 memory
@@ -130,7 +130,6 @@ impl Writer {
                     .write(entry.id().to_le());
             }
         }
-        let open = listed.len();
         let lost = core::mem::take(&mut self.cursor().lost);
         let record = self.record();
         let header = ChunkHeader {
@@ -164,6 +163,10 @@ impl Writer {
         cursor.end = start + (size - MARGIN) as u64;
         cursor.chunk = index as u64 + 1;
         cursor.alive = 1;
+        let stack = self.record().stack;
+        if stack != 0 {
+            self.encode(&mut |to: &mut Encoder<'_>| to.stack(time, stack));
+        }
         true
     }
 

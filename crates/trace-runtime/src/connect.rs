@@ -7,6 +7,7 @@ use crate::shadow::THREADS;
 use crate::sys::{self, Errno};
 use crate::unwind;
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
@@ -141,7 +142,7 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
         cyg_enter: arch::cyg_enter_address(),
         cyg_exit: arch::cyg_exit_address(),
         execve: crate::exec::execve as *const () as u64,
-        modules_changed: 0,
+        observe: arch::observe_address(),
     };
     socket.send(&Hello {
         version: u32::from(VERSION),
@@ -187,10 +188,30 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
     }
 }
 
+/// How many pools were loaded.
+static POOLS: AtomicU32 = AtomicU32::new(0);
+
+/// Room for a pool's path.
+const PATH_SIZE: usize = 64;
+
+/// A path of a descriptor: a new one each time, since the dynamic linker knows modules by the paths they were loaded
+/// with. The bits of `number` are written with what means nothing in a path.
+fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
+    const START: &[u8] = b"/proc/self/fd/";
+    let mut used = START.len();
+    path[..used].copy_from_slice(START);
+    for bit in 0..16 {
+        let word: &[u8] = if number >> bit & 1 == 1 { b"./" } else { b"/" };
+        path[used..used + word.len()].copy_from_slice(word);
+        used += word.len();
+    }
+    write_number(&mut path[used..PATH_SIZE - 1], descriptor.unsigned_abs());
+}
+
 fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
     if step.pool_size > 0 {
-        let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-        write_number(&mut path[14..25], pool.unsigned_abs());
+        let mut path = [0; PATH_SIZE];
+        pool_path(&mut path, POOLS.fetch_add(1, Ordering::Relaxed), pool);
         let path = CStr::from_bytes_until_nul(&path).unwrap_or_default();
         if !libc_calls::load(path) {
             return (Applied::NoPool, 0);
@@ -210,7 +231,10 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
     };
     // SAFETY: the recorder has written that many; the bytes are integers.
     let result = unsafe {
-        let result = patch(slice::from_raw_parts(list.cast::<Patch>(), step.patches as usize));
+        let result = patch(slice::from_raw_parts(
+            list.cast::<Patch>(),
+            step.patches as usize,
+        ));
         sys::unmap(list, size);
         result
     };
@@ -292,7 +316,10 @@ mod tests {
         for (number, text) in [(0, "0"), (7, "7"), (120, "120"), (u32::MAX, "4294967295")] {
             let mut place = [0; 12];
             write_number(&mut place, number);
-            assert_eq!(CStr::from_bytes_until_nul(&place).unwrap().to_str(), Ok(text));
+            assert_eq!(
+                CStr::from_bytes_until_nul(&place).unwrap().to_str(),
+                Ok(text)
+            );
         }
     }
 }

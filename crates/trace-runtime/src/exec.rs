@@ -118,7 +118,8 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             let separator: &[u8] = if theirs.is_empty() { b"" } else { b":" };
             let mut at = 0;
             for part in [PRELOAD.as_bytes(), b"=", path, separator, theirs] {
-                text.add(at).copy_from_nonoverlapping(part.as_ptr(), part.len());
+                text.add(at)
+                    .copy_from_nonoverlapping(part.as_ptr(), part.len());
                 at += part.len();
             }
             put(text.cast());

@@ -26,6 +26,8 @@ pub mod chunks;
 pub mod connect;
 pub mod exec;
 pub mod libc_calls;
+pub mod observe;
+pub mod parked;
 pub mod session;
 pub mod shadow;
 pub mod slow;

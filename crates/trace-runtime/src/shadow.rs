@@ -64,6 +64,8 @@ pub struct Record {
     pub destructors: u32,
     /// The size of the mapping.
     pub size: usize,
+    /// Which of the thread's call stacks it is on.
+    pub stack: u32,
 }
 
 /// An open call.
@@ -91,6 +93,11 @@ impl Entry {
         flags: 0,
         spare: 0,
     };
+
+    /// Whether its end has not been recorded.
+    pub fn is_open(&self) -> bool {
+        self.flags & layout::ENTRY_UNWOUND == 0
+    }
 
     /// The function's id.
     pub fn id(&self) -> u32 {
@@ -157,6 +164,7 @@ pub static DUMMY: Dummy = Dummy {
         parent: 0,
         destructors: 0,
         size: 0,
+        stack: 0,
     },
     bottom: Entry::BOTTOM,
 };

@@ -4,7 +4,7 @@ use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
 use crate::session;
 use crate::shadow::{self, Block, Entry};
-use crate::{sys, thread};
+use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread as layout;
@@ -26,7 +26,10 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
     }
     if block.busy != 0 {
         if let Some(arena) = session::arena() {
-            arena.header().missed_in_handlers.fetch_add(1, Ordering::Relaxed);
+            arena
+                .header()
+                .missed_in_handlers
+                .fetch_add(1, Ordering::Relaxed);
         }
         return bypass(frame);
     }
@@ -53,7 +56,10 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
         return false;
     }
     let Some(record) = thread::record(block, arena) else {
-        arena.header().missed_no_memory.fetch_add(1, Ordering::Relaxed);
+        arena
+            .header()
+            .missed_no_memory
+            .fetch_add(1, Ordering::Relaxed);
         return false;
     };
     // SAFETY: this thread's record; busy keeps hooks away.
@@ -61,7 +67,10 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
     let tail = drop_stale(&mut writer, slot, frame.return_address);
     let record = writer.record();
     if record.top >= record.limit {
-        arena.header().missed_no_memory.fetch_add(1, Ordering::Relaxed);
+        arena
+            .header()
+            .missed_no_memory
+            .fetch_add(1, Ordering::Relaxed);
         return false;
     }
     let function = frame.function as u32;
@@ -113,24 +122,37 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     if count == 0 {
         return;
     }
-    let Some(arena) = session::arena() else { return };
-    if !writer.has_room() {
-        writer.next_chunk();
-    }
-    let time = now(&arena);
-    writer.write(1, |to| to.unwound(time, cause, count as u32));
+    let entries = writer.entries();
+    let from = entries.len().saturating_sub(count);
+    let left = entries.get(from..).unwrap_or_default();
+    let open = left.iter().filter(|entry| entry.is_open()).count();
+    left.iter().for_each(parked::bury);
+    record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
     record.top = unsafe { record.top.sub(count) };
 }
 
-/// Whether an address is where a thunk's body returns to.
-fn is_thunk(address: u64) -> bool {
-    // The bytes before and behind it: `call rel32`, `lea rsp, [rsp - 8]`. Addresses on stacks may be anything.
-    let Some(word) = sys::peek(sys::pid(), address) else {
-        return false;
+/// Says that the innermost open calls have ended without returning.
+pub fn record_unwound(writer: &mut Writer, open: usize, cause: UnwindCause) {
+    let Some(arena) = session::arena() else {
+        return;
     };
-    word & 0xff_ffff_ffff == 0xf8_24_64_8d_48 && word >> 40 & 0xff == 0xe8
+    if open == 0 {
+        return;
+    }
+    if !writer.has_room() {
+        writer.next_chunk();
+    }
+    let time = now(&arena);
+    writer.write(1, |to| to.unwound(time, cause, open as u32));
+}
+
+/// Whether an address is where a thunk's body returns to.
+pub fn is_thunk(address: u64) -> bool {
+    // The bytes there: `lea rsp, [rsp - 8]`, `call`. What lies on stacks may be any number.
+    sys::peek(sys::pid(), address)
+        .is_some_and(|word| word & 0xffff_ffff_ffff == 0xe8_f8_24_64_8d_48)
 }
 
 /// Goes on for the hook of an exit.
@@ -163,7 +185,10 @@ fn exit_here(block: &mut Block, slot: u64) -> Option<u64> {
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
     let entries = writer.entries();
-    let at = entries.iter().rposition(|entry| entry.slot == slot)?;
+    let Some(at) = entries.iter().rposition(|entry| entry.slot == slot) else {
+        // It was recorded as left before.
+        return parked::exhume(slot);
+    };
     let address = entries.get(at)?.return_address;
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);

@@ -70,8 +70,13 @@ pub fn wipe_on_fork(page: *mut u8) -> bool {
 /// That the memory can be used as before is the caller's care.
 pub unsafe fn protect(start: usize, size: usize, protection: i32) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
-    check(unsafe { syscall(libc::SYS_mprotect, [start, size, protection as usize, 0, 0, 0]) })
-        .map(|_| ())
+    check(unsafe {
+        syscall(
+            libc::SYS_mprotect,
+            [start, size, protection as usize, 0, 0, 0],
+        )
+    })
+    .map(|_| ())
 }
 
 /// This process's id.
@@ -229,9 +234,26 @@ pub fn abort() -> ! {
             let default = [0_u64; 4];
             syscall(
                 libc::SYS_rt_sigaction,
-                [libc::SIGABRT as usize, default.as_ptr().expose_provenance(), 0, 8, 0, 0],
+                [
+                    libc::SIGABRT as usize,
+                    default.as_ptr().expose_provenance(),
+                    0,
+                    8,
+                    0,
+                    0,
+                ],
             );
-            syscall(libc::SYS_tgkill, [pid() as usize, tid() as usize, libc::SIGABRT as usize, 0, 0, 0]);
+            syscall(
+                libc::SYS_tgkill,
+                [
+                    pid() as usize,
+                    tid() as usize,
+                    libc::SIGABRT as usize,
+                    0,
+                    0,
+                    0,
+                ],
+            );
             syscall(libc::SYS_exit_group, [134, 0, 0, 0, 0, 0]);
         }
     }

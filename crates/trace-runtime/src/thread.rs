@@ -30,6 +30,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         (*record).stream = arena.header().next_stream.fetch_add(1, Ordering::Relaxed);
         (*record).sequence = 0;
         (*record).parent = 0;
+        (*record).stack = 0;
         (*record).destructors = 0;
         (*record).pid = sys::pid();
         (*record).tid = sys::tid();
@@ -120,7 +121,9 @@ fn forked(record: *mut Record, arena: MappedArena) {
 /// Called when the thread's values are destroyed: again and again, and then closes its stream.
 pub extern "C" fn ending(record: *mut libc::c_void) {
     let record: *mut Record = record.cast();
-    let Some(arena) = session::arena() else { return };
+    let Some(arena) = session::arena() else {
+        return;
+    };
     let _signals = sys::BlockedSignals::new();
     // SAFETY: the value was set by this thread, whose record and block they are.
     unsafe {
@@ -152,7 +155,11 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
 unsafe fn end(record: *mut Record, arena: MappedArena) {
     // SAFETY: the caller's promise.
     let mut writer = unsafe { Writer::new(record, arena) };
-    let open = writer.entries().len() as u32;
+    let open = writer
+        .entries()
+        .iter()
+        .filter(|entry| entry.is_open())
+        .count() as u32;
     if writer.cursor().chunk == 0 && writer.cursor().lost == 0 {
         return;
     }

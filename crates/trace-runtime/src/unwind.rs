@@ -3,9 +3,10 @@
 use crate::arch;
 use crate::chunks::Writer;
 use crate::session;
-use crate::shadow;
-use crate::slow::drop_entries;
+use crate::shadow::{self, Entry};
+use crate::slow::record_unwound;
 use crate::sys;
+use dioptra_tracelayout::message::thread::ENTRY_UNWOUND;
 use dioptra_tracelayout::record::UnwindCause;
 
 /// `_UA_CLEANUP_PHASE` of the unwinding ABI: frames are left now.
@@ -46,18 +47,33 @@ pub unsafe extern "C" fn personality(
         let entries = writer.entries();
         // The frame's address, which no function of the unwinder's tells if it is linked statically: a number in the
         // context that only thunks' frames have, one more than the stack pointer above the slot.
-        let context = core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
+        let context =
+            core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
         let is_here = |slot: u64| context.contains(&slot.wrapping_add(9));
         let slot = match entries.iter().rev().find(|entry| is_here(entry.slot)) {
             Some(entry) => entry.slot,
-            None => entries.last().map_or(0, |entry| entry.slot),
+            None => entries
+                .iter()
+                .rev()
+                .find(|entry| entry.is_open())
+                .map_or(0, |entry| entry.slot),
         };
+        let here = |entry: &&Entry| entry.slot <= slot;
         let left = entries
             .iter()
             .rev()
-            .take_while(|entry| entry.slot <= slot)
+            .take_while(here)
+            .filter(|entry| entry.is_open())
             .count();
-        drop_entries(&mut writer, left, UnwindCause::Exception);
+        record_unwound(&mut writer, left, UnwindCause::Exception);
+        for entry in writer
+            .entries()
+            .iter_mut()
+            .rev()
+            .take_while(|entry| entry.slot <= slot)
+        {
+            entry.flags |= ENTRY_UNWOUND;
+        }
         block.busy = busy;
     }
     CONTINUE

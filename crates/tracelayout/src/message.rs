@@ -82,10 +82,20 @@ pub struct RuntimeAddresses {
     pub cyg_enter: u64,
     /// The same.
     pub cyg_exit: u64,
-    /// What takes the place of the C library's `execve`; 0 if there is none.
+    /// What takes the place of the C library's `execve`.
     pub execve: u64,
-    /// What is called when modules were loaded or unloaded; 0 if there is none.
-    pub modules_changed: u64,
+    /// Called before [observed functions](Observed) do their work.
+    pub observe: u64,
+}
+
+/// A function of the C library that the runtime has to know of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Observed {
+    /// `swapcontext`: the thread goes on with another stack.
+    SwapContext = 1,
+    /// `setcontext`: the same, and does not come back.
+    SetContext = 2,
 }
 
 /// Why a process connects.
@@ -238,6 +248,9 @@ pub mod thread {
 
     /// A flag: entered by a tail call; the entry below has the same slot, and this one's return address is its thunk.
     pub const ENTRY_TAIL: u32 = 1;
+    /// A flag: an exception has gone through, and the end is recorded. The entry stays until something else takes its
+    /// place: unwinders still ask for its return address.
+    pub const ENTRY_UNWOUND: u32 = 2;
     /// A flag: entered by a hook that does not replace return addresses (`-finstrument-functions`).
     pub const ENTRY_NO_RETURN: u32 = 4;
 

@@ -20,7 +20,7 @@
 //! | 3 unwound | 4 | u16 delta, u16 [cause](UnwindCause), u32 n: the n innermost calls ended without returning |
 //! | 4 lost | 4 | u64 n: n records of this thread are missing here |
 //! | 5 arguments | n | reserved: values of the entry or exit before |
-//! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0) |
+//! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0). Numbers are unique in a process: another thread may go on with a stack. First in each chunk that begins on another stack than 0; the calls that it lists are that stack's |
 //!
 //! A delta is never added twice: the clock after a record is that of the record before plus delta, ticks are truncated
 //! readings of the clock, so errors do not add up.

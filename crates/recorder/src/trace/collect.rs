@@ -71,6 +71,8 @@ pub struct Collector {
     discarded: u64,
     lost: u64,
     streams: HashSet<u32>,
+    /// The number of the next chunk of each stream.
+    next: HashMap<u32, u32>,
     /// Threads that were seen to exist: only they can be seen to be gone.
     seen: HashMap<(u32, u32), bool>,
     last_reap: Instant,
@@ -87,6 +89,7 @@ impl Collector {
             discarded: 0,
             lost: 0,
             streams: HashSet::new(),
+            next: HashMap::new(),
             seen: HashMap::new(),
             last_reap: Instant::now(),
             last_clock: Instant::now(),
@@ -125,11 +128,25 @@ impl Collector {
     /// Takes all full chunks; how many there were.
     fn pass(&mut self, shared: &Shared) -> usize {
         let arena = &shared.arena;
-        let mut taken = 0;
+        let mut found: Vec<(u32, u32, usize)> = Vec::new();
         for (index, state) in arena.states().iter().enumerate() {
             if state.load(Ordering::Acquire) != FULL || self.held.contains(&index) {
                 continue;
             }
+            // What a program has overwritten comes first, and is reported.
+            let (stream, sequence) =
+                header(arena, index).map_or((0, 0), |header| (header.stream, header.sequence));
+            found.push((stream, sequence, index));
+        }
+        found.sort_unstable();
+        let mut taken = 0;
+        for (stream, sequence, index) in found {
+            // A chunk may have become full while we looked, and the one before it just behind our back.
+            let next = self.next.entry(stream).or_default();
+            if stream != 0 && sequence > *next {
+                continue;
+            }
+            *next = sequence + 1;
             taken += 1;
             if self.ring.is_some() {
                 self.keep(shared, index);
@@ -184,12 +201,15 @@ impl Collector {
         };
         let start = chunk::records_offset(header.open as usize);
         let mut size = header.size as usize;
+        let mut used = size;
         if size < start || size > bytes.len() {
             // Its thread is gone and has not closed it.
             let mut decoder = Decoder::new(bytes.get(start..).unwrap_or_default(), header.base);
             decoder.by_ref().take_while(Result::is_ok).for_each(drop);
             size = (start + decoder.offset()).next_multiple_of(8);
             header.last = decoder.time();
+            // Behind an escape that it did not finish there may be more.
+            used = usize::MAX;
         }
         let body = bytes.get(chunk::HEADER_SIZE..size).unwrap_or_default();
         self.lost += header.lost;
@@ -198,7 +218,7 @@ impl Collector {
         if let Err(error) = state.writer.chunk(header, body) {
             state.failure.get_or_insert(error);
         }
-        size
+        used
     }
 
     fn announce(&mut self, state: &mut State, header: &ChunkHeader) {
@@ -240,7 +260,7 @@ impl Collector {
     }
 
     /// Treats a chunk whose thread is gone as full.
-    fn take_busy(&mut self, shared: &Shared, index: usize) {
+    fn take_busy(&self, shared: &Shared, index: usize) {
         let arena = &shared.arena;
         let Some(state) = arena.states().get(index) else {
             return;
@@ -250,17 +270,11 @@ impl Collector {
             return;
         }
         arena.header().full.fetch_add(1, Ordering::Relaxed);
-        if self.ring.is_some() {
-            self.keep(shared, index);
-        } else {
-            self.write(shared, index);
-            self.free(arena, index, usize::MAX, true);
-        }
     }
 
     /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
-        self.pass(shared);
+        while self.pass(shared) > 0 {}
         let newest = ticks() >> shared.shift;
         for (index, last) in std::mem::take(&mut self.kept) {
             let oldest = self
@@ -273,10 +287,25 @@ impl Collector {
                 self.discarded += 1;
             }
         }
-        for (index, state) in shared.arena.states().iter().enumerate() {
-            if state.load(Ordering::Acquire) == BUSY && header(&shared.arena, index).is_some() {
-                self.write(shared, index);
-            }
+        let mut rest: Vec<(u32, u32, usize)> = shared
+            .arena
+            .states()
+            .iter()
+            .enumerate()
+            .filter(|(index, state)| {
+                state.load(Ordering::Acquire) == BUSY
+                    || (state.load(Ordering::Acquire) == FULL
+                        && self.ring.is_none()
+                        && !self.held.contains(index))
+            })
+            .filter_map(|(index, _)| {
+                let header = header(&shared.arena, index)?;
+                Some((header.stream, header.sequence, index))
+            })
+            .collect();
+        rest.sort_unstable();
+        for (_, _, index) in rest {
+            self.write(shared, index);
         }
     }
 }

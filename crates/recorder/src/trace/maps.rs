@@ -48,7 +48,10 @@ impl Maps {
     /// If they can't be read.
     pub fn read(pid: u32) -> io::Result<Maps> {
         let text = fs::read(format!("/proc/{pid}/maps"))?;
-        let areas = text.split(|&byte| byte == b'\n').filter_map(parse).collect();
+        let areas = text
+            .split(|&byte| byte == b'\n')
+            .filter_map(parse)
+            .collect();
         Ok(Maps { areas })
     }
 
@@ -62,7 +65,9 @@ impl Maps {
             }
             // A module's segments follow each other; a second mapping of the file begins with its head again.
             match last {
-                Some((first, before)) if before.file == area.file && area.offset >= before.offset => {
+                Some((first, before))
+                    if before.file == area.file && area.offset >= before.offset =>
+                {
                     if let Some(module) = modules.get_mut(&first) {
                         module.areas.push(area.clone());
                     }
@@ -213,13 +218,20 @@ mod tests {
         assert!(maps.protection(here).unwrap() & libc::PROT_EXEC as u8 != 0);
         let (start, end) = module.range();
         let place = maps.room_near(start, end, 1 << 20).unwrap();
-        assert!(maps.areas.iter().all(|area| area.end <= place || area.start >= place + (1 << 20)));
+        assert!(
+            maps.areas
+                .iter()
+                .all(|area| area.end <= place || area.start >= place + (1 << 20))
+        );
     }
 
     #[test]
     fn a_line_is_taken_apart() {
         let area = parse(b"7f00-8000 r-xp 00001000 fe:00 42                 /a b/c d").unwrap();
-        assert_eq!((area.start, area.end, area.offset), (0x7f00, 0x8000, 0x1000));
+        assert_eq!(
+            (area.start, area.end, area.offset),
+            (0x7f00, 0x8000, 0x1000)
+        );
         assert_eq!(area.path, b"/a b/c d");
         assert_eq!(area.protection, 5);
         assert!(parse(b"").is_none());

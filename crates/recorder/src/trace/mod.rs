@@ -123,10 +123,14 @@ pub enum TraceError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// This machine is not supported.
-    #[error("tracing functions is not supported on this processor or C library; it needs x86-64 Linux with glibc")]
+    #[error(
+        "tracing functions is not supported on this processor or C library; it needs x86-64 Linux with glibc"
+    )]
     Unsupported,
     /// The clock is not usable.
-    #[error("the time stamp counter of this machine does not run evenly, and no other clock is supported for tracing")]
+    #[error(
+        "the time stamp counter of this machine does not run evenly, and no other clock is supported for tracing"
+    )]
     Clock,
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]
@@ -203,12 +207,8 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         (OsString::from(SOCKET), OsString::from(&listener.name)),
         (OsString::from(RUNTIME), runtime.clone().into_os_string()),
     ];
-    let mut command = HeldCommand::hold_with(
-        &spec.command,
-        &environment,
-        signals.mask_before(),
-        false,
-    )?;
+    let mut command =
+        HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
     let shared = Arc::new(Shared {
         arena,
         shift: SHIFT,
@@ -330,7 +330,14 @@ fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
     };
     let cpu = read("/proc/cpuinfo")
         .lines()
-        .find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()))
+        .find_map(|line| {
+            Some(
+                line.strip_prefix("model name")?
+                    .split_once(": ")?
+                    .1
+                    .to_owned(),
+            )
+        })
         .unwrap_or_default();
     Info {
         schema: 1,

@@ -2,8 +2,10 @@
 
 use super::maps::{MappedModule, Maps};
 use super::select::{FunctionPlace, ModuleIdentity, Selector, SiteVariant};
-use super::x86_64::pool::{Body, PoolError, Wanted, pool, upper_bound};
-use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
+use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
+use super::x86_64::scan::{
+    CandidateBody, FunctionHook, HookWork, ModuleCode, ScanOptions, hooks, scan, segments,
+};
 use super::x86_64::thunk::jump;
 use crate::procfs;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
@@ -24,6 +26,8 @@ pub struct Prepared {
     /// Its number in the journal.
     pub number: Option<u32>,
     code: ModuleCode,
+    /// Functions that the runtime has to know of.
+    hooks: Vec<FunctionHook>,
     /// For each candidate: what happens there, and its function id.
     chosen: Vec<(SiteVariant, u32)>,
 }
@@ -47,7 +51,9 @@ pub struct Planner {
 
 impl std::fmt::Debug for Planner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Planner").field("modules", &self.modules.len()).finish_non_exhaustive()
+        f.debug_struct("Planner")
+            .field("modules", &self.modules.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -118,6 +124,7 @@ impl Planner {
         let nothing = Prepared {
             number: None,
             code: ModuleCode::default(),
+            hooks: Vec::new(),
             chosen: Vec::new(),
         };
         let Ok(file) = object::File::parse(data) else {
@@ -129,12 +136,20 @@ impl Planner {
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             is_program,
         };
+        let hooks = hooks(data);
         let options = ScanOptions {
             plain: self.selector.plain(&identity),
             library_calls: self.selector.library_calls(&identity),
         };
         if !options.plain && !options.library_calls && !is_instrumented(&file) {
-            return Ok(nothing);
+            return Ok(Prepared {
+                code: ModuleCode {
+                    segments: segments(data).unwrap_or_default(),
+                    ..ModuleCode::default()
+                },
+                hooks,
+                ..nothing
+            });
         }
         let Ok(code) = scan(data, options) else {
             return Ok(nothing);
@@ -176,7 +191,11 @@ impl Planner {
         writer.journal(&JournalEntry::Module(Module {
             module: number,
             path: module.path.to_string_lossy().into_owned(),
-            build_id: identity.build_id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            build_id: identity
+                .build_id
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
             first,
             count: entries.len() as u32,
             methods: methods
@@ -188,6 +207,7 @@ impl Planner {
         Ok(Prepared {
             number: Some(number),
             code,
+            hooks,
             chosen,
         })
     }
@@ -241,14 +261,18 @@ fn is_instrumented(file: &object::File<'_>) -> bool {
         b"__cyg_profile_func_enter",
         b"__cyg_profile_func_exit",
     ];
-    ["__patchable_function_entries", "__mcount_loc", "xray_instr_map"]
-        .iter()
-        .any(|name| file.section_by_name(name).is_some())
-        || file
-            .imports()
-            .is_ok_and(|imports| imports.flatten().any(|import| {
+    [
+        "__patchable_function_entries",
+        "__mcount_loc",
+        "xray_instr_map",
+    ]
+    .iter()
+    .any(|name| file.section_by_name(name).is_some())
+        || file.imports().is_ok_and(|imports| {
+            imports.flatten().any(|import| {
                 matches!(import.name(), object::NameOrOrdinal::Name(name) if HOOKS.contains(&name))
-            }))
+            })
+        })
 }
 
 /// The path by which a mapped file can be read, if it is still there.
@@ -294,9 +318,26 @@ pub fn plan(
     );
     let bias = bias.ok_or(PlanError::Mapping)?;
     let mut wanted = Vec::new();
-    let mut sites: Vec<&Candidate> = Vec::new();
+    let mut sites: Vec<u64> = Vec::new();
     let mut patches = Vec::new();
+    for hook in &prepared.hooks {
+        wanted.push(Wanted {
+            work: match hook.work {
+                HookWork::Observe(function) => Work::Observe(function),
+                HookWork::Execve => Work::Replace(runtime.execve),
+            },
+            body: Body::Displaced(hook.prologue.rebase(bias)),
+        });
+        sites.push(hook.site);
+    }
     for (candidate, (variant, id)) in code.candidates.iter().zip(&prepared.chosen) {
+        if prepared
+            .hooks
+            .iter()
+            .any(|hook| hook.site == candidate.site)
+        {
+            continue;
+        }
         match variant {
             SiteVariant::Skip => {
                 if let Some(bytes) = candidate.neutral {
@@ -305,7 +346,7 @@ pub fn plan(
             }
             SiteVariant::Record => {
                 wanted.push(Wanted {
-                    function: *id,
+                    work: Work::Trace(*id),
                     body: match &candidate.body {
                         CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),
                         CandidateBody::Displaced(prologue) => {
@@ -313,7 +354,7 @@ pub fn plan(
                         }
                     },
                 });
-                sites.push(candidate);
+                sites.push(candidate.site);
             }
         }
     }
@@ -329,8 +370,8 @@ pub fn plan(
             .room_near(start, end, upper_bound(&wanted))
             .ok_or(PlanError::Far)?;
         let pool = pool(made.pool_address, &wanted, runtime, shift)?;
-        for (candidate, thunk) in sites.iter().zip(&pool.thunks) {
-            let site = candidate.site.wrapping_add(bias);
+        for (site, thunk) in sites.iter().zip(&pool.thunks) {
+            let site = site.wrapping_add(bias);
             if let Some(bytes) = thunk.and_then(|thunk| jump(site, thunk)) {
                 patches.extend(patch(site, &bytes, maps));
             }
@@ -351,9 +392,6 @@ fn patch(address: u64, bytes: &[u8], maps: &Maps) -> Option<Patch> {
         reserved: [0; 6],
         bytes: [0; PATCH_SIZE],
     };
-    patch
-        .bytes
-        .get_mut(..bytes.len())?
-        .copy_from_slice(bytes);
+    patch.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(patch)
 }

@@ -67,7 +67,11 @@ pub struct Everything {
 
 impl Selector for Everything {
     fn plain(&mut self, module: &ModuleIdentity) -> bool {
-        if module.is_program { self.plain } else { self.plain_libraries }
+        if module.is_program {
+            self.plain
+        } else {
+            self.plain_libraries
+        }
     }
 
     fn library_calls(&mut self, module: &ModuleIdentity) -> bool {

@@ -1,14 +1,12 @@
 //! Answers traced processes.
 
-use super::memory::ArenaMemory;
 use super::maps::Maps;
+use super::memory::ArenaMemory;
 use super::plan::{ModulePlan, Planner, plan};
 use crate::procfs;
 use dioptra_tracedata::{JournalEntry, Mapping, ProcessCause, WriteError, Writer};
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::message::{
-    Applied, Hello, Next, Reason, Step, StepKind, Welcome,
-};
+use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -137,15 +135,21 @@ impl Listener {
     /// Answers, each process in a thread of its own, until the end is announced by [`Listener::end`].
     pub fn serve(&self, shared: &Arc<Shared>) {
         while let Ok((stream, _)) = self.listener.accept() {
-            if shared.arena.header().stop.load(std::sync::atomic::Ordering::Relaxed) != 0 {
+            if shared
+                .arena
+                .header()
+                .stop
+                .load(std::sync::atomic::Ordering::Relaxed)
+                != 0
+            {
                 return;
             }
             let shared = Arc::clone(shared);
             std::thread::spawn(move || {
                 if let Err(error) = answer(&stream, &shared) {
-                    shared
-                        .state()
-                        .note(format!("a process that was to be traced broke off: {error}"));
+                    shared.state().note(format!(
+                        "a process that was to be traced broke off: {error}"
+                    ));
                 }
             });
         }
@@ -201,7 +205,9 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         } else {
             "it runs in a pid namespace of its own"
         };
-        shared.state().note(format!("process {pid} is not traced: {why}"));
+        shared
+            .state()
+            .note(format!("process {pid} is not traced: {why}"));
     }
     let welcome = Welcome {
         version: u32::from(VERSION),
@@ -218,9 +224,10 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     if refused {
         return Ok(());
     }
+    // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
+    let _: Next = receive(stream)?;
     let plans = plans(pid, &hello, shared)?;
     for (path, plan) in &plans {
-        let _: Next = receive(stream)?;
         let pool = memory_file(&plan.pool)?;
         let patches = memory_file(bytes_of_slice(&plan.patches))?;
         let step = Step {
@@ -230,7 +237,7 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             pool_size: plan.pool_size,
         };
         send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
-        let next: Next = peek(stream)?;
+        let next: Next = receive(stream)?;
         if next.applied != Applied::Done as u32 {
             let why = match next.applied {
                 n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
@@ -249,7 +256,6 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
             ));
         }
     }
-    let _: Next = receive(stream)?;
     let done = Step {
         kind: StepKind::Done as u32,
         patches: 0,
@@ -305,7 +311,7 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
                 }));
             }
         }
-        let Some(prepared) = prepared.filter(|prepared| prepared.number.is_some()) else {
+        let Some(prepared) = prepared else {
             continue;
         };
         match plan(&prepared, &module, &maps, hello.addresses, shared.shift) {
@@ -363,27 +369,6 @@ fn from_bytes<T: Copy>(read: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Re
 
 fn receive<T: Copy>(mut stream: &UnixStream) -> io::Result<T> {
     from_bytes(|bytes| stream.read_exact(bytes))
-}
-
-/// The next message, which stays in the socket.
-fn peek<T: Copy>(stream: &UnixStream) -> io::Result<T> {
-    from_bytes(|bytes| {
-        let flags = libc::MSG_PEEK | libc::MSG_WAITALL;
-        // SAFETY: the buffer has the size that is said.
-        let got = unsafe {
-            libc::recv(
-                stream.as_raw_fd(),
-                bytes.as_mut_ptr().cast(),
-                bytes.len(),
-                flags,
-            )
-        };
-        match got {
-            -1 => Err(io::Error::last_os_error()),
-            n if n as usize == bytes.len() => Ok(()),
-            _ => Err(io::ErrorKind::UnexpectedEof.into()),
-        }
-    })
 }
 
 /// Sends a message, and descriptors with its first byte.

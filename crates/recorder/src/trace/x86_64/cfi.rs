@@ -8,15 +8,15 @@
 //! Unwinders tell frames apart by their addresses (CFA). The function's own is `S + 8`, so the thunk's, which takes no
 //! room on the stack, has to be another: `S + 9`, and the stack pointer is restored as one less.
 
+use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     ENTRY_FLAGS, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_NEXT, RECORD_TOP,
 };
-use dioptra_tracelayout::message::RuntimeAddresses;
 
 const ADVANCE: u8 = 0x40;
 const OFFSET_RA: u8 = 0x80 | 16;
-const RESTORE_RA: u8 = 0xc0 | 16;
-const RESTORE_RSP: u8 = 0xc0 | 7;
+const REMEMBER_STATE: u8 = 0x0a;
+const RESTORE_STATE: u8 = 0x0b;
 const DEF_CFA: u8 = 0x0c;
 const DEF_CFA_OFFSET: u8 = 0x0e;
 const VAL_OFFSET: u8 = 0x14;
@@ -78,7 +78,9 @@ impl Expression {
 fn return_address(threads: u64) -> Vec<u8> {
     let mut e = Expression::default();
     // libgcc's `pick` does not reach the lowest element: the slot is there twice.
-    e.op(&[LIT0 + 9, MINUS, DUP, ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
+    e.op(&[LIT0 + 9, MINUS, DUP, ADDR])
+        .op(&threads.to_le_bytes())
+        .op(&[DEREF]);
     // slot slot thread
     let thread = e.bytes.len();
     e.op(&[DUP]);
@@ -99,7 +101,9 @@ fn return_address(threads: u64) -> Vec<u8> {
     e.back(SKIP, entry);
     e.land(found);
     // The flags are the upper half of the function's word.
-    e.op(&[DUP]).load(ENTRY_FLAGS).op(&[LIT0 + ENTRY_TAIL as u8, AND]);
+    e.op(&[DUP])
+        .load(ENTRY_FLAGS)
+        .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
     e.back(BRA, other);
     e.load(ENTRY_RETURN);
     let done = e.forward(SKIP);
@@ -190,13 +194,18 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     // Version 1, pointers relative to their place, code in bytes, data in -8, return address in column 16.
     let plain = frames.entry(
         None,
-        &[1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, DEF_CFA, RSP, 8, OFFSET_RA, 1],
+        &[
+            1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, DEF_CFA, RSP, 8, OFFSET_RA, 1,
+        ],
     );
     let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, 16, 10, 0];
     thunk.extend(layout.runtime.personality.to_le_bytes());
     let expression = return_address(layout.runtime.threads);
     thunk.extend([0x1b, DEF_CFA, RSP, 1, VAL_EXPRESSION, RA]);
-    thunk.extend([expression.len() as u8 & 0x7f | 0x80, (expression.len() >> 7) as u8]);
+    thunk.extend([
+        expression.len() as u8 & 0x7f | 0x80,
+        (expression.len() >> 7) as u8,
+    ]);
     thunk.extend(&expression);
     thunk.extend([VAL_EXPRESSION, RSP, 2, LIT0 + 1, MINUS]);
     let thunk = frames.entry(None, &thunk);
@@ -204,17 +213,31 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     for hook in layout.hooks {
         let pops = (hook.pops - hook.start - 4) as u32;
         let mut instructions = vec![
-            ADVANCE | 1, DEF_CFA_OFFSET, 16,
-            ADVANCE | 1, DEF_CFA_OFFSET, 24,
-            ADVANCE | 2, DEF_CFA_OFFSET, 32,
+            ADVANCE | 1,
+            DEF_CFA_OFFSET,
+            16,
+            ADVANCE | 1,
+            DEF_CFA_OFFSET,
+            24,
+            ADVANCE | 2,
+            DEF_CFA_OFFSET,
+            32,
             0x04,
         ];
         instructions.extend(pops.to_le_bytes());
         instructions.extend([
-            ADVANCE | 2, DEF_CFA_OFFSET, 24,
-            ADVANCE | 1, DEF_CFA_OFFSET, 16,
-            ADVANCE | 1, DEF_CFA_OFFSET, 8,
-            ADVANCE | 1, DEF_CFA_OFFSET, 32,
+            ADVANCE | 2,
+            DEF_CFA_OFFSET,
+            24,
+            ADVANCE | 1,
+            DEF_CFA_OFFSET,
+            16,
+            ADVANCE | 1,
+            DEF_CFA_OFFSET,
+            8,
+            ADVANCE | 1,
+            DEF_CFA_OFFSET,
+            32,
         ]);
         frames.function(plain, hook.start, hook.end - hook.start, &instructions);
     }
@@ -225,15 +248,41 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             start,
             super::thunk::THUNK_SIZE,
             &[
-                // Before the call of the body the return address is on the stack.
-                DEF_CFA, RSP, 8, OFFSET_RA, 1, VAL_OFFSET, RSP, 0,
-                ADVANCE | 5, DEF_CFA_OFFSET, 16,
-                ADVANCE | 10, DEF_CFA_OFFSET, 0,
+                // Before the call of the body the return address is on the stack. (libgcc's `restore` does not restore
+                // what the common entry says.)
+                REMEMBER_STATE,
+                DEF_CFA,
+                RSP,
+                8,
+                OFFSET_RA,
+                1,
+                VAL_OFFSET,
+                RSP,
+                0,
+                ADVANCE | 5,
+                DEF_CFA_OFFSET,
+                16,
+                ADVANCE | 10,
+                DEF_CFA_OFFSET,
+                0,
                 // In it, as the common entry says.
-                ADVANCE | 1, DEF_CFA_OFFSET, 1, RESTORE_RA, RESTORE_RSP,
+                ADVANCE | 1,
+                RESTORE_STATE,
+                DEF_CFA,
+                RSP,
+                1,
                 // In the hook of the exit the return address moves back, but the shadow stack knows it until then.
-                ADVANCE | 9, DEF_CFA_OFFSET, 9,
-                ADVANCE | 5, DEF_CFA_OFFSET, 8, OFFSET_RA, 1, VAL_OFFSET, RSP, 0,
+                ADVANCE | 9,
+                DEF_CFA_OFFSET,
+                9,
+                ADVANCE | 5,
+                DEF_CFA_OFFSET,
+                8,
+                OFFSET_RA,
+                1,
+                VAL_OFFSET,
+                RSP,
+                0,
             ],
         );
     }

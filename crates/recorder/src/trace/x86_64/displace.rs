@@ -93,7 +93,9 @@ pub fn prologue(
             FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::Call => {
                 instructions.push(instruction);
             }
-            FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::IndirectBranch => {
+            FlowControl::Return
+            | FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch => {
                 instructions.push(instruction);
                 // Nothing but padding may be overwritten behind it.
                 let fits = size >= JUMP || (padded && size == bytes.len());
@@ -146,19 +148,17 @@ impl Prologue {
                 let place = MemoryOperand::with_base_displ(Register::RIP, constant as i64);
                 let push =
                     Instruction::with1(Code::Push_rm64, place).map_err(|_| Refused::Unknown)?;
-                let jump = Instruction::with_branch(
-                    Code::Jmp_rel32_64,
-                    instruction.near_branch_target(),
-                )
-                .map_err(|_| Refused::Unknown)?;
+                let jump =
+                    Instruction::with_branch(Code::Jmp_rel32_64, instruction.near_branch_target())
+                        .map_err(|_| Refused::Unknown)?;
                 moved.extend([push, jump]);
             } else {
                 moved.push(*instruction);
             }
         }
         if let Some(rest) = self.rest {
-            let jump = Instruction::with_branch(Code::Jmp_rel32_64, rest)
-                .map_err(|_| Refused::Unknown)?;
+            let jump =
+                Instruction::with_branch(Code::Jmp_rel32_64, rest).map_err(|_| Refused::Unknown)?;
             moved.push(jump);
         }
         // Made-up instructions share an address, which must not be taken for a target of branches.

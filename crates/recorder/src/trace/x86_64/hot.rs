@@ -15,12 +15,13 @@
 
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    BLOCK_BUSY, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FUNCTION, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP,
+    BLOCK_BUSY, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FUNCTION, ENTRY_RETURN,
+    ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 use iced_x86::code_asm::{
-    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr,
-    r11, rax, rdx, rsp, word_ptr,
+    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rdx,
+    rsp, word_ptr,
 };
 use iced_x86::{BlockEncoderOptions, IcedError};
 
@@ -90,8 +91,10 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     a.set_label(&mut slow_exit)?;
     a.dq(&[parameters.runtime.exit_slow])?;
 
-    let result =
-        a.assemble_options(parameters.address, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
+    let result = a.assemble_options(
+        parameters.address,
+        BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
+    )?;
     Ok(HotCode {
         enter: result.label_ip(&enter)?,
         enter_large: result.label_ip(&enter_large)?,

@@ -6,8 +6,8 @@
 use super::cfi::{self, Hook, Layout};
 use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HotCode, Parameters, hot_code};
-use super::thunk::{THUNK_SIZE, thunk};
-use dioptra_tracelayout::message::RuntimeAddresses;
+use super::thunk::{THUNK_SIZE, far_jump, observer, thunk};
+use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
 use thiserror::Error;
 
@@ -26,11 +26,22 @@ pub enum Body {
     Displaced(Prologue),
 }
 
+/// What a thunk does.
+#[derive(Clone, Copy, Debug)]
+pub enum Work {
+    /// It traces the function with this id.
+    Trace(u32),
+    /// It tells the runtime of a call.
+    Observe(Observed),
+    /// It leads to another function, and the body is not called.
+    Replace(u64),
+}
+
 /// A thunk that is wanted.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The function's id.
-    pub function: u32,
+    /// What it does.
+    pub work: Work,
     /// What it calls.
     pub body: Body,
 }
@@ -110,7 +121,12 @@ pub fn pool(
                 })
             }
         };
-        match body.and_then(|body| thunk(at, wanted.function, body, &hot)) {
+        let bytes = body.and_then(|body| match wanted.work {
+            Work::Trace(function) => thunk(at, function, body, &hot),
+            Work::Observe(function) => observer(at, function as u32, runtime.observe, body),
+            Work::Replace(target) => Some(far_jump(target)),
+        });
+        match bytes {
             Some(bytes) => {
                 code.extend(bytes);
                 thunks.push(Some(at));
@@ -150,7 +166,18 @@ pub fn pool(
         let at = (at - address) as usize;
         file[at..at + bytes.len()].copy_from_slice(bytes);
     };
-    put(address, &headers(address, code_start, code.len() as u64, data_start, frames_start, header_start, end));
+    put(
+        address,
+        &headers(
+            address,
+            code_start,
+            code.len() as u64,
+            data_start,
+            frames_start,
+            header_start,
+            end,
+        ),
+    );
     put(code_start, &code);
     put(data_start, &dynamic(data_start));
     put(frames_start, &tables.frames);

@@ -3,12 +3,18 @@
 //! Addresses here are those of the ELF file (virtual addresses), before it is loaded.
 
 use super::displace::{JUMP, Prologue, Refused, prologue};
-use dioptra_tracelayout::message::Method;
-use gimli::{BaseAddresses, CfaRule, EhFrame, LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection};
+use dioptra_tracelayout::message::{Method, Observed};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, LittleEndian, Register, RegisterRule, UnwindContext,
+    UnwindSection,
+};
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use object::elf::{FileHeader64, PT_LOAD, R_X86_64_RELATIVE};
 use object::read::elf::{ElfFile, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, SymbolKind};
+use object::{
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
+    RelocationTarget, SymbolKind,
+};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
@@ -84,12 +90,44 @@ impl ModuleCode {
 
 /// Functions that return twice, or do what their caller's address says, or are entered in no ordinary way.
 const SPECIAL: &[&str] = &[
-    "setjmp", "_setjmp", "sigsetjmp", "__sigsetjmp", "savectx", "vfork", "__vfork", "getcontext",
-    "setcontext", "swapcontext", "__getcontext", "__setcontext", "__swapcontext",
-    "__start_context", "clone", "__clone", "clone3", "__clone3", "dlopen", "dlmopen", "dlsym", "dlvsym",
-    "__libc_start_main", "__tls_get_addr", "__gmon_start__", "mcount", "_mcount", "__fentry__",
-    "__cyg_profile_func_enter", "__cyg_profile_func_exit", "__xray_CustomEvent", "_start", "_init", "_fini",
-    "__libc_csu_init", "__restore_rt", "rust_eh_personality", "_dl_runtime_resolve",
+    "setjmp",
+    "_setjmp",
+    "sigsetjmp",
+    "__sigsetjmp",
+    "savectx",
+    "vfork",
+    "__vfork",
+    "getcontext",
+    "setcontext",
+    "swapcontext",
+    "__getcontext",
+    "__setcontext",
+    "__swapcontext",
+    "__start_context",
+    "clone",
+    "__clone",
+    "clone3",
+    "__clone3",
+    "dlopen",
+    "dlmopen",
+    "dlsym",
+    "dlvsym",
+    "__libc_start_main",
+    "__tls_get_addr",
+    "__gmon_start__",
+    "mcount",
+    "_mcount",
+    "__fentry__",
+    "__cyg_profile_func_enter",
+    "__cyg_profile_func_exit",
+    "__xray_CustomEvent",
+    "_start",
+    "_init",
+    "_fini",
+    "__libc_csu_init",
+    "__restore_rt",
+    "rust_eh_personality",
+    "_dl_runtime_resolve",
 ];
 
 /// Whether a function's name says that it must be left alone.
@@ -130,15 +168,85 @@ struct Stub {
     jump: Instruction,
 }
 
-/// Finds the functions of an ELF file.
-///
-/// # Errors
-/// If the bytes are no ELF file for this machine.
-pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Error> {
-    let elf = Elf::parse(data)?;
+/// A function of the C library that the runtime has to know of.
+#[derive(Clone, Debug)]
+pub struct FunctionHook {
+    /// Where the jump goes.
+    pub site: u64,
+    /// What is moved away for it.
+    pub prologue: Prologue,
+    /// What happens there.
+    pub work: HookWork,
+}
+
+/// What happens at a [`FunctionHook`].
+#[derive(Clone, Copy, Debug)]
+pub enum HookWork {
+    /// The runtime is told.
+    Observe(Observed),
+    /// The runtime does it instead.
+    Execve,
+}
+
+/// The C library's functions that the runtime has to know of, if this is the C library.
+pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
+    let Ok(elf) = Elf::parse(data) else {
+        return Vec::new();
+    };
+    let is_libc = elf
+        .dynamic_symbols()
+        .any(|symbol| symbol.name() == Ok("__libc_start_main") && !symbol.is_undefined());
+    if !is_libc {
+        return Vec::new();
+    }
+    let scanner = Scanner {
+        segments: segments_of(&elf),
+        elf,
+        data,
+        slots: HashMap::new(),
+        relative: BTreeMap::new(),
+        stubs: BTreeMap::new(),
+    };
+    let hook = |name: &str, work| {
+        let symbol = scanner
+            .elf
+            .dynamic_symbols()
+            .find(|symbol| symbol.name() == Ok(name) && !symbol.is_undefined())?;
+        let bytes = scanner.bytes(symbol.address(), symbol.size().max(16))?;
+        let skip = if bytes.starts_with(ENDBR) {
+            ENDBR.len()
+        } else {
+            0
+        };
+        let site = symbol.address() + skip as u64;
+        let prologue = prologue(bytes.get(skip..)?, site, 0, false, |_| false).ok()?;
+        Some(FunctionHook {
+            site,
+            prologue,
+            work,
+        })
+    };
+    [
+        ("swapcontext", HookWork::Observe(Observed::SwapContext)),
+        ("setcontext", HookWork::Observe(Observed::SetContext)),
+        ("execve", HookWork::Execve),
+    ]
+    .into_iter()
+    .filter_map(|(name, work)| hook(name, work))
+    .collect()
+}
+
+/// What marks the targets of indirect branches.
+const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+
+/// The loadable segments of an ELF file, if it is one.
+pub fn segments(data: &[u8]) -> Option<Vec<Segment>> {
+    Some(segments_of(&Elf::parse(data).ok()?))
+}
+
+fn segments_of(elf: &Elf<'_>) -> Vec<Segment> {
     let endian = elf.endian();
-    let segments: Vec<Segment> = elf
-        .elf_program_headers()
+    elf.elf_program_headers()
         .iter()
         .filter(|header| header.p_type(endian) == PT_LOAD)
         .map(|header| Segment {
@@ -146,7 +254,16 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
             address: header.p_vaddr(endian),
             file_size: header.p_filesz(endian),
         })
-        .collect();
+        .collect()
+}
+
+/// Finds the functions of an ELF file.
+///
+/// # Errors
+/// If the bytes are no ELF file for this machine.
+pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Error> {
+    let elf = Elf::parse(data)?;
+    let segments = segments_of(&elf);
     let mut scanner = Scanner {
         elf,
         segments,
@@ -212,15 +329,15 @@ impl<'a> Scanner<'a> {
                     start = instruction.ip();
                     continue;
                 }
-                if instruction.code() == Code::Jmp_rm64 && instruction.is_ip_rel_memory_operand() {
-                    if let Some(name) = self.slots.get(&instruction.ip_rel_memory_address()) {
-                        let stub = Stub {
-                            name: name.clone(),
-                            jump: instruction,
-                        };
-                        let begin = if start < instruction.ip() { start } else { instruction.ip() };
-                        self.stubs.insert(begin, stub);
-                    }
+                if instruction.code() == Code::Jmp_rm64
+                    && instruction.is_ip_rel_memory_operand()
+                    && let Some(name) = self.slots.get(&instruction.ip_rel_memory_address())
+                {
+                    let stub = Stub {
+                        name: name.clone(),
+                        jump: instruction,
+                    };
+                    self.stubs.insert(start.min(instruction.ip()), stub);
                 }
                 start = instruction.next_ip();
             }
@@ -266,7 +383,14 @@ impl<'a> Scanner<'a> {
                 }
                 continue;
             }
-            match self.candidate(function, next, &patchable, &nop_sites, options, &mut branches) {
+            match self.candidate(
+                function,
+                next,
+                &patchable,
+                &nop_sites,
+                options,
+                &mut branches,
+            ) {
                 Some(Ok(candidate)) => code.candidates.push(candidate),
                 Some(Err(refused)) => code.refused.push((function.start, refused)),
                 None => {}
@@ -278,7 +402,9 @@ impl<'a> Scanner<'a> {
                     continue;
                 }
                 let site = stub.jump.ip();
-                let Some(bytes) = self.bytes(site, 16) else { continue };
+                let Some(bytes) = self.bytes(site, 16) else {
+                    continue;
+                };
                 if let Ok(prologue) = prologue(bytes, site, 0, false, |_| false) {
                     code.candidates.push(Candidate {
                         start: *start,
@@ -334,12 +460,17 @@ impl<'a> Scanner<'a> {
                 while let Ok(Some(row)) = rows.next_row() {
                     if first {
                         first = false;
-                        let cfa = matches!(row.cfa(), CfaRule::RegisterAndOffset { register: Register(7), offset: 8 });
-                        entry = cfa
-                            && row.registers().all(|(register, rule)| {
+                        let cfa = matches!(
+                            row.cfa(),
+                            CfaRule::RegisterAndOffset {
+                                register: Register(7),
+                                offset: 8
+                            }
+                        );
+                        entry =
+                            cfa && row.registers().all(|(register, rule)| {
                                 *register == Register(16) && *rule == RegisterRule::Offset(-8)
-                            })
-                            && row.register(Register(16)) == Some(RegisterRule::Offset(-8));
+                            }) && row.register(Register(16)) == Some(RegisterRule::Offset(-8));
                     }
                     // Only functions that resume after exceptions save the registers that results are returned in.
                     special |= row
@@ -402,7 +533,7 @@ impl<'a> Scanner<'a> {
         branches: &mut Lazy<'_, 'a>,
     ) -> Option<Result<Candidate, Refused>> {
         let bytes = self.bytes(function.start, function.size)?;
-        let skip = if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) { 4 } else { 0 };
+        let skip = if bytes.starts_with(ENDBR) { 4 } else { 0 };
         let site = function.start + skip as u64;
         let code = bytes.get(skip..)?;
         let made = |method, site, body, neutral| {
@@ -426,9 +557,16 @@ impl<'a> Scanner<'a> {
             .take_while(|&&address| address <= site)
             .any(|&address| address <= site);
         if is_listed && let Some(nops) = nops(code) {
-            return made(Method::Patchable, site, CandidateBody::At(site + nops), None);
+            return made(
+                Method::Patchable,
+                site,
+                CandidateBody::At(site + nops),
+                None,
+            );
         }
-        if nop_sites.contains(&site) && let Some(nops) = nops(code) {
+        if nop_sites.contains(&site)
+            && let Some(nops) = nops(code)
+        {
             return made(Method::Fentry, site, CandidateBody::At(site + nops), None);
         }
 
@@ -436,7 +574,10 @@ impl<'a> Scanner<'a> {
         let mut decoder = Decoder::with_ip(64, code, site, DecoderOptions::NONE);
         let first = decoder.decode();
         let is_call = |instruction: &Instruction| {
-            matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
+            matches!(
+                instruction.flow_control(),
+                FlowControl::Call | FlowControl::IndirectCall
+            )
         };
         if is_call(&first) && self.called(&first) == Some("__fentry__") {
             let neutral: &'static [u8] = if first.len() == 5 {
@@ -469,7 +610,11 @@ impl<'a> Scanner<'a> {
             if !options.plain && mcount.is_none() {
                 return None;
             }
-            let why = if function.special { Refused::Special } else { Refused::NoEntry };
+            let why = if function.special {
+                Refused::Special
+            } else {
+                Refused::NoEntry
+            };
             // Parts of functions that were split off are no functions.
             return (function.special || mcount.is_some()).then_some(Err(why));
         }
@@ -484,15 +629,22 @@ impl<'a> Scanner<'a> {
             return Some(Err(Refused::Loop));
         }
         let end = function.start + function.size;
-        let padding = self
-            .bytes(end, 16)
-            .map_or(0, |bytes| padding(bytes, next.map_or(u64::MAX, |next| next.saturating_sub(end))));
+        let padding = self.bytes(end, 16).map_or(0, |bytes| {
+            padding(
+                bytes,
+                next.map_or(u64::MAX, |next| next.saturating_sub(end)),
+            )
+        });
         let padded = code.len() + padding >= JUMP;
         let until = mcount
             .map(|call| (call.next_ip() - site) as usize)
             .filter(|&until| until <= 48)
             .unwrap_or(0);
-        let method = if mcount.is_some() { Method::Mcount } else { Method::Plain };
+        let method = if mcount.is_some() {
+            Method::Mcount
+        } else {
+            Method::Plain
+        };
         Some(
             prologue(code, site, until, padded, is_mcount).map(|prologue| Candidate {
                 start: function.start,
@@ -535,7 +687,13 @@ fn padding(bytes: &[u8], most: u64) -> usize {
         let instruction = decoder.decode();
         let is_padding = matches!(
             instruction.code(),
-            Code::Nopw | Code::Nopd | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64 | Code::Int3
+            Code::Nopw
+                | Code::Nopd
+                | Code::Nopq
+                | Code::Nop_rm16
+                | Code::Nop_rm32
+                | Code::Nop_rm64
+                | Code::Int3
         );
         if !is_padding {
             break;
@@ -584,7 +742,7 @@ impl Lazy<'_, '_> {
             let Some(bytes) = self.scanner.bytes(function.start, function.size) else {
                 continue;
             };
-            let first = if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+            let first = if bytes.starts_with(ENDBR) {
                 function.start + 4
             } else {
                 function.start

@@ -36,7 +36,11 @@ pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
 pub fn thunk(at: u64, id: u32, body: u64, hot: &HotCode) -> Option<[u8; THUNK_SIZE as usize]> {
     let mut bytes = [0xcc; THUNK_SIZE as usize];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-    let enter = if id <= 0xffff { hot.enter } else { hot.enter_large };
+    let enter = if id <= 0xffff {
+        hot.enter
+    } else {
+        hot.enter_large
+    };
     put(0, &[0x68]);
     put(1, &operand(id).to_le_bytes());
     put(5, &[0xe8]);
@@ -49,4 +53,31 @@ pub fn thunk(at: u64, id: u32, body: u64, hot: &HotCode) -> Option<[u8; THUNK_SI
     put(26, &distance(at + 30, hot.exit)?);
     put(30, &[0xc3]);
     Some(bytes)
+}
+
+/// The thunk at `at` that tells the runtime at `observer` of a call of `function` before it goes on with `body`.
+pub fn observer(
+    at: u64,
+    function: u32,
+    observer: u64,
+    body: u64,
+) -> Option<[u8; THUNK_SIZE as usize]> {
+    let mut bytes = [0xcc; THUNK_SIZE as usize];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    put(0, &[0x68]);
+    put(1, &function.to_le_bytes());
+    // call [rip + 13]; lea rsp, [rsp + 8]; jmp BODY; and the address.
+    put(5, &[0xff, 0x15, 13, 0, 0, 0]);
+    put(11, &[0x48, 0x8d, 0x64, 0x24, 0x08]);
+    put(16, &jump(at + 16, body)?);
+    put(24, &observer.to_le_bytes());
+    Some(bytes)
+}
+
+/// A thunk that goes to `target`, wherever that is.
+pub fn far_jump(target: u64) -> [u8; THUNK_SIZE as usize] {
+    let mut bytes = [0xcc; THUNK_SIZE as usize];
+    bytes[..6].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]);
+    bytes[6..14].copy_from_slice(&target.to_le_bytes());
+    bytes
 }

@@ -4,7 +4,7 @@
 //! interrupted anything, the routine saves all registers that Rust's code may change, the vector and floating point
 //! ones too (`xsave`), and calls Rust.
 
-use crate::{shadow, slow};
+use crate::{observe, shadow, slow};
 use core::arch::{asm, global_asm, x86_64};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +31,37 @@ pub struct ExitFrame {
     pub thunk: u64,
     /// Where the return address is to be put.
     pub return_address: u64,
+}
+
+/// What the stack holds when an observed function is called.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ObserveFrame {
+    saved: [u64; 11],
+    /// Where the hook returns to, in the thunk.
+    pub thunk: u64,
+    /// Which function it is.
+    pub function: u64,
+    /// The return address of the call.
+    pub return_address: u64,
+}
+
+impl ObserveFrame {
+    /// The first two arguments.
+    pub fn arguments(&self) -> [u64; 2] {
+        // As they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, ...
+        [self.saved[5], self.saved[6]]
+    }
+}
+
+/// The stack pointer with which a context (`ucontext_t`) will be resumed.
+///
+/// # Safety
+/// It is one.
+pub unsafe fn resumed_with(context: u64) -> u64 {
+    let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
+    // SAFETY: the caller's promise.
+    unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as u64 }
 }
 
 /// The components of the processor's state that are saved: x87, SSE, AVX and AVX-512.
@@ -103,17 +134,31 @@ global_asm!(
     "pop r11", "pop rdx", "pop rax",
     "ret",
     ".size dioptra_exit_slow, . - dioptra_exit_slow",
+    //
+    ".hidden dioptra_observe",
+    ".globl dioptra_observe",
+    ".type dioptra_observe, @function",
+    "dioptra_observe:",
+    "push rax", "push rdx", "push r11",
+    "dioptra_save",
+    "call {observe}",
+    "dioptra_restore",
+    "pop r11", "pop rdx", "pop rax",
+    "ret",
+    ".size dioptra_observe, . - dioptra_observe",
     dummy = sym shadow::DUMMY,
     dummy_record = const shadow::DUMMY_RECORD_OFFSET,
     state_size = sym STATE_SIZE,
     saved_state = const SAVED_STATE,
     enter = sym slow::enter,
     exit = sym slow::exit,
+    observe = sym observe::observe,
 );
 
 unsafe extern "C" {
     fn dioptra_enter_slow();
     fn dioptra_exit_slow();
+    fn dioptra_observe();
 }
 
 /// Where hooks of entries jump to.
@@ -124,6 +169,11 @@ pub fn enter_slow_address() -> u64 {
 /// Where hooks of exits jump to.
 pub fn exit_slow_address() -> u64 {
     dioptra_exit_slow as *const () as u64
+}
+
+/// What thunks of observed functions call.
+pub fn observe_address() -> u64 {
+    dioptra_observe as *const () as u64
 }
 
 /// The hook that `-finstrument-functions` calls at entries.

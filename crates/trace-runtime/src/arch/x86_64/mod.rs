@@ -3,6 +3,7 @@
 mod entry;
 
 pub use entry::{
-    EnterFrame, ExitFrame, block, block_offset, clock, cyg_enter_address, cyg_exit_address,
-    enter_slow_address, exit_slow_address, prepare, syscall,
+    EnterFrame, ExitFrame, ObserveFrame, block, block_offset, clock, cyg_enter_address,
+    cyg_exit_address, enter_slow_address, exit_slow_address, observe_address, prepare,
+    resumed_with, syscall,
 };

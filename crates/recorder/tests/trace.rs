@@ -1,0 +1,287 @@
+//! Traces of programs whose calls are known.
+
+#![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+
+mod traces;
+
+use dioptra_recorder::trace::Everything;
+use dioptra_recorder::trace::{OnFull, TraceOutcome, TraceSpec};
+use dioptra_testprograms::{Language, Program, Skip, or_skip};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+use traces::{Event, Trace, alone, as_log, read, trace};
+
+/// A way to make functions traceable: a name, flags, and whether functions are patched that no compiler prepared.
+const METHODS: [(&str, &[&str], bool); 4] = [
+    ("patchable", &["-fpatchable-function-entry=5"], false),
+    ("fentry", &["-pg", "-mfentry"], false),
+    ("mcount", &["-pg"], false),
+    ("plain", &[], true),
+];
+
+fn choice(plain: bool) -> Everything {
+    Everything {
+        plain,
+        plain_libraries: false,
+        library_calls: false,
+    }
+}
+
+fn hard(compiler: &str, level: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
+    Program::new(Language::Cpp, "trace-hard")
+        .no_flags()
+        .compiler(compiler)
+        .flags([level, "-g", "-pthread", "-fno-optimize-sibling-calls"])
+        .flags(flags.iter().copied())
+        .build()
+}
+
+/// Runs a case with every compiler, level and method, and compares the trace with the program's own log.
+fn same_as_log(case: &str, count: &str) {
+    let _turn = alone();
+    for compiler in ["g++", "clang++"] {
+        for level in ["-O0", "-O1", "-O2", "-O3"] {
+            for (method, flags, plain) in METHODS {
+                let program = or_skip!(hard(compiler, level, flags));
+                let folder = tempfile::tempdir().unwrap();
+                let what = format!("{case} by {compiler} {level} {method}");
+                let command = [program.to_str().unwrap(), case, count];
+                let (outcome, output) = trace(folder.path(), &command, choice(plain), |_| {});
+                assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0), "{what}");
+                let expected: Vec<&str> = output.lines().collect();
+                assert!(expected.len() > 10, "{what}");
+                let functions: BTreeSet<&str> = expected.iter().map(|line| &line[1..]).collect();
+                let functions: Vec<&str> = functions.into_iter().collect();
+                let trace = read(folder.path());
+                let stream = &trace
+                    .streams
+                    .values()
+                    .find(|stream| stream.events.contains(&Event::Entry(case.to_owned())))
+                    .unwrap_or_else(|| panic!("{what}: {:?}", outcome.notes));
+                let found = as_log(&stream.events, &functions);
+                assert_eq!(found, expected, "{what}");
+                assert!(!stream.events.iter().any(|e| matches!(e, Event::Lost(_))));
+                assert!(
+                    stream.open.is_empty() || stream.open == ["main"],
+                    "{what}: {:?}",
+                    stream.open
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn exceptions_leave_calls() {
+    same_as_log("exceptions", "20");
+}
+
+#[test]
+fn jumps_leave_calls() {
+    same_as_log("jumps", "50");
+}
+
+#[test]
+fn signal_handlers_call() {
+    same_as_log("signals", "40");
+}
+
+#[test]
+fn coroutines_have_stacks_of_their_own() {
+    same_as_log("coroutines", "20");
+}
+
+/// One way to build, one case.
+fn one(
+    case: &str,
+    count: &str,
+    change: impl FnOnce(&mut TraceSpec),
+) -> Result<(TraceOutcome, String, Trace), Skip> {
+    let program = hard("g++", "-O1", METHODS[0].1)?;
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap(), case, count];
+    let (outcome, output) = trace(folder.path(), &command, choice(false), change);
+    Ok((outcome, output, read(folder.path())))
+}
+
+fn count(events: &[Event], is_it: impl Fn(&Event) -> bool) -> usize {
+    events.iter().filter(|event| is_it(event)).count()
+}
+
+#[test]
+fn children_have_streams_of_their_own() {
+    let _turn = alone();
+    let (_, output, trace) = or_skip!(one("forks", "10", |_| {}));
+    let functions = ["forks", "leaf", "child_work"];
+    let log: Vec<&str> = output.lines().collect();
+    let streams: Vec<_> = trace.streams.iter().collect();
+    let (parent, parents) = streams
+        .iter()
+        .find(|(_, stream)| as_log(&stream.events, &functions) == log)
+        .expect("the parent's own stream");
+    let children: Vec<_> = streams
+        .iter()
+        .filter(|(_, stream)| stream.parent == **parent)
+        .collect();
+    assert_eq!(children.len(), 10);
+    for (_, child) in children {
+        assert_ne!(child.pid, parents.pid);
+        let expected = ["+child_work", "+leaf", "-leaf", "-child_work"];
+        assert_eq!(as_log(&child.events, &functions), expected);
+        // What was open in the parent when it forked still is.
+        assert_eq!(child.open.last().map(String::as_str), Some("forks"));
+    }
+}
+
+#[test]
+fn recursion_is_as_deep_as_the_stack() {
+    let _turn = alone();
+    let (outcome, _, trace) = or_skip!(one("deep", "100000", |_| {}));
+    assert_eq!(outcome.ending.missed_no_memory, 0);
+    let stream = trace.streams.values().next().unwrap();
+    let deep = |event: &Event| *event == Event::Entry("deep".to_owned());
+    assert_eq!(count(&stream.events, deep), 100_001);
+    let exits = |event: &Event| *event == Event::Exit("deep".to_owned());
+    assert_eq!(count(&stream.events, exits), 100_001);
+}
+
+#[test]
+fn threads_end_in_all_ways() {
+    let _turn = alone();
+    let (outcome, _, trace) = or_skip!(one("threads", "20", |_| {}));
+    assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0));
+    let with = |name: &str| {
+        let entry = Event::Entry(name.to_owned());
+        trace
+            .streams
+            .values()
+            .filter(move |stream| stream.events.first() == Some(&entry))
+            .collect::<Vec<_>>()
+    };
+    let (returned, left) = (with("returns"), with("exits"));
+    assert_eq!((returned.len(), left.len()), (20, 20));
+    for stream in returned {
+        assert_eq!(
+            stream.events.last(),
+            Some(&Event::Exit("returns".to_owned()))
+        );
+        assert!(stream.open.is_empty());
+    }
+    for stream in left {
+        let unwound = ["inner_exit", "exits"].map(|name| Event::Unwound(name.to_owned()));
+        assert!(stream.events.ends_with(&unwound), "{:?}", stream.events);
+        assert!(stream.open.is_empty());
+    }
+    // Cancelled ones may not have begun.
+    for stream in with("is_cancelled") {
+        assert!(stream.open.is_empty(), "{:?}", stream.open);
+    }
+}
+
+#[test]
+fn a_thousand_threads_at_once() {
+    let _turn = alone();
+    let (outcome, _, trace) = or_skip!(one("crowd", "1000", |_| {}));
+    assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0));
+    let expected = ["+meets", "+leaf", "-leaf", "+leaf", "-leaf", "-meets"];
+    let complete = trace
+        .streams
+        .values()
+        .filter(|stream| as_log(&stream.events, &["meets", "leaf"]) == expected)
+        .count();
+    assert_eq!(complete, 1000);
+}
+
+#[test]
+fn a_crash_loses_nothing() {
+    let _turn = alone();
+    let (outcome, _, trace) = or_skip!(one("crash", "1", |_| {}));
+    assert_eq!(outcome.ending.signal, Some(libc::SIGSEGV));
+    let stream = trace.streams.values().next().unwrap();
+    assert_eq!(stream.open, ["main", "crash"]);
+    assert_eq!(as_log(&stream.events, &["leaf"]), ["+leaf", "-leaf"]);
+}
+
+#[test]
+fn what_a_killed_program_did_is_a_prefix() {
+    let _turn = alone();
+    let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
+    for milliseconds in [30, 70, 110] {
+        let folder = tempfile::tempdir().unwrap();
+        let seconds = format!("0.{milliseconds:03}");
+        let command = [
+            "timeout",
+            "-s",
+            "KILL",
+            &seconds,
+            program.to_str().unwrap(),
+            "endless",
+        ];
+        trace(folder.path(), &command, choice(false), |_| {});
+        let trace = read(folder.path());
+        let Some(stream) = trace.streams.values().next() else {
+            continue;
+        };
+        assert_eq!(stream.open[..2], ["main", "endless"]);
+        assert!(stream.open.len() <= 3);
+        let mut events = stream.events[2..].iter();
+        while let Some(event) = events.next() {
+            assert_eq!(*event, Event::Entry("leaf".to_owned()));
+            if let Some(event) = events.next() {
+                assert_eq!(*event, Event::Exit("leaf".to_owned()));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    let _turn = alone();
+    let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap(), "deep", "200000"];
+    let (outcome, _) = trace(folder.path(), &command, choice(false), |spec| {
+        spec.on_full = OnFull::Drop;
+        spec.memory = 4 * 4096;
+        spec.chunk_size = 4096;
+    });
+    let trace = read(folder.path());
+    let stream = trace.streams.values().next().unwrap();
+    let lost: u64 = stream
+        .events
+        .iter()
+        .map(|event| match event {
+            Event::Lost(records) => *records,
+            _ => 0,
+        })
+        .sum();
+    let records = count(&stream.events, |event| !matches!(event, Event::Lost(_)));
+    assert_eq!(
+        outcome.ending.lost,
+        lost + (2 * 200_001 + 2 - records as u64 - lost)
+    );
+    assert_eq!(records as u64 + outcome.ending.lost, 2 * 200_001 + 2);
+}
+
+#[test]
+fn the_last_part_can_be_kept_alone() {
+    let _turn = alone();
+    let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
+    let folder = tempfile::tempdir().unwrap();
+    let command = [
+        "timeout",
+        "-s",
+        "KILL",
+        "0.3",
+        program.to_str().unwrap(),
+        "endless",
+    ];
+    let (outcome, _) = trace(folder.path(), &command, choice(false), |spec| {
+        spec.last = Some(Duration::from_secs(10));
+        spec.memory = 1 << 20;
+    });
+    assert!(outcome.ending.discarded_chunks > 0, "{outcome:?}");
+    // Its own chunk comes on top of what waits.
+    assert!(outcome.ending.bytes <= (1 << 20) + (1 << 16), "{outcome:?}");
+}

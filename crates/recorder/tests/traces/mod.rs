@@ -1,0 +1,244 @@
+//! Records traces of test programs and reads them, simply and slowly.
+
+use dioptra_recorder::trace::{Everything, TraceOutcome, TraceSpec, record};
+use dioptra_tracelayout::chunk::Chunk;
+use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
+use dioptra_tracelayout::{Decoder, FunctionEntry, FunctionKind, Record};
+use object::{Object, ObjectSegment, ObjectSymbol};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, io};
+
+/// Signals and the like belong to the process: one recording at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Waits for the turn.
+pub fn alone() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What happened in a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Entry(String),
+    Exit(String),
+    Unwound(String),
+    Lost(u64),
+}
+
+/// A trace that was read.
+#[derive(Debug, Default)]
+pub struct Trace {
+    /// By stream.
+    pub streams: BTreeMap<u32, Stream>,
+}
+
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub pid: u32,
+    pub parent: u32,
+    pub events: Vec<Event>,
+    /// Calls that are open at the end.
+    pub open: Vec<String>,
+    next: u32,
+    /// Which call stack it is on, and the open calls of the others.
+    stack: u32,
+    others: HashMap<u32, Vec<String>>,
+}
+
+/// Records a command whose output goes to a file.
+pub fn trace(
+    folder: &Path,
+    command: &[&str],
+    choice: Everything,
+    change: impl FnOnce(&mut TraceSpec),
+) -> (TraceOutcome, String) {
+    let output = folder.join("output");
+    // The program's standard output is the test's: a shell sends it elsewhere.
+    let mut words = vec![
+        "/bin/sh".into(),
+        "-c".into(),
+        "out=$1; shift; exec \"$@\" > \"$out\"".into(),
+        "sh".into(),
+        output.clone().into_os_string(),
+    ];
+    words.extend(command.iter().map(Into::into));
+    let mut spec = TraceSpec::new(words, folder.join("trace"));
+    spec.selector = Box::new(choice);
+    change(&mut spec);
+    let outcome = record(spec).unwrap();
+    let output = fs::read(&output).unwrap_or_default();
+    (outcome, String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Reads a trace.
+pub fn read(folder: &Path) -> Trace {
+    let folder = folder.join("trace");
+    let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
+    let names = function_names(&folder, &journal).unwrap();
+    let records = fs::read(folder.join(RECORDS)).unwrap();
+    let mut rest = &records[..];
+    let mut trace = Trace::default();
+    while !rest.is_empty() {
+        let chunk = Chunk::parse(rest).unwrap();
+        rest = &rest[chunk.header.size as usize..];
+        let header = chunk.header;
+        let stream = trace.streams.entry(header.stream).or_default();
+        assert_eq!(
+            header.sequence, stream.next,
+            "chunks of a stream are in order"
+        );
+        stream.next += 1;
+        let open: Vec<String> = chunk.open().map(|id| names[id as usize].clone()).collect();
+        // Another stack is named first in each chunk.
+        let first = Decoder::new(chunk.records, header.base).next();
+        let stack = match first {
+            Some(Ok(Record::Stack { stack, .. })) => stack,
+            _ => 0,
+        };
+        let listed = stack == stream.stack || header.sequence == 0;
+        if header.sequence == 0 {
+            stream.pid = header.pid;
+            stream.parent = header.parent;
+            stream.open.clone_from(&open);
+        }
+        if !listed {
+            // The switch itself comes first, and the list is that of the stack that is left.
+        } else if header.lost > 0 {
+            stream.events.push(Event::Lost(header.lost));
+            // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
+            let unlisted = header.depth as usize - open.len();
+            stream.open.resize(unlisted, "?".to_owned());
+            stream.open.extend(open);
+        } else {
+            assert_eq!(
+                stream.open.len(),
+                header.depth as usize,
+                "depth of chunk {header:?}"
+            );
+            let from = stream.open.len() - open.len();
+            for (known, listed) in stream.open[from..].iter_mut().zip(&open) {
+                assert!(known == listed || known == "?", "open calls of {header:?}");
+                known.clone_from(listed);
+            }
+        }
+        let mut time = header.base;
+        let mut decoder = Decoder::new(chunk.records, header.base);
+        for record in decoder.by_ref() {
+            match record.unwrap() {
+                Record::Entry {
+                    time: now,
+                    function,
+                } => {
+                    assert!(now >= time, "time goes on");
+                    time = now;
+                    let name = names[function as usize].clone();
+                    stream.open.push(name.clone());
+                    stream.events.push(Event::Entry(name));
+                }
+                Record::Exit { time: now } => {
+                    assert!(now >= time, "time goes on");
+                    time = now;
+                    let name = stream.open.pop().expect("an exit without a call");
+                    stream.events.push(Event::Exit(name));
+                }
+                Record::Unwound { calls, .. } => {
+                    for _ in 0..calls {
+                        let name = stream.open.pop().expect("unwound without a call");
+                        stream.events.push(Event::Unwound(name));
+                    }
+                }
+                Record::Stack { stack, .. } => {
+                    let before = std::mem::replace(&mut stream.stack, stack);
+                    let open = std::mem::take(&mut stream.open);
+                    stream.others.insert(before, open);
+                    stream.open = stream.others.remove(&stack).unwrap_or_default();
+                }
+                Record::Lost { records } => stream.events.push(Event::Lost(records)),
+                other => panic!("{other:?}"),
+            }
+        }
+        if header.last != 0 {
+            assert_eq!(header.last, decoder.time(), "the last record's time");
+        }
+    }
+    trace
+}
+
+/// The names of all ids.
+fn function_names(folder: &Path, journal: &str) -> io::Result<Vec<String>> {
+    let texts = fs::read(folder.join(NAMES))?;
+    let mut modules = HashMap::new();
+    for line in journal.lines() {
+        let value: serde_json::Value = serde_json::from_str(line)?;
+        if let Some(module) = value.get("module") {
+            let path = module["path"].as_str().unwrap_or_default().to_owned();
+            modules.insert(
+                module["module"].as_u64().unwrap_or(0) as u32,
+                symbols(&path)?,
+            );
+        }
+    }
+    Ok(fs::read(folder.join(FUNCTIONS))?
+        .chunks_exact(FUNCTION_ENTRY_SIZE)
+        .map(|bytes| {
+            let entry = FunctionEntry::from_bytes(bytes.try_into().unwrap());
+            match entry.kind {
+                FunctionKind::Function => modules[&entry.module]
+                    .get(&entry.place)
+                    .cloned()
+                    .unwrap_or_else(|| format!("{:#x}", entry.place)),
+                FunctionKind::LibraryCall => {
+                    let start = entry.place as usize;
+                    String::from_utf8_lossy(&texts[start..start + entry.size as usize]).into_owned()
+                }
+                _ => String::new(),
+            }
+        })
+        .collect())
+}
+
+/// Names of functions by file offset, without C++'s decoration.
+fn symbols(path: &str) -> io::Result<HashMap<u64, String>> {
+    let data = fs::read(path)?;
+    let file = object::File::parse(&*data).map_err(io::Error::other)?;
+    let offset = |address: u64| {
+        file.segments()
+            .find(|segment| {
+                (segment.address()..segment.address() + segment.size()).contains(&address)
+            })
+            .map(|segment| address - segment.address() + segment.file_range().0)
+    };
+    Ok(file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.kind() == object::SymbolKind::Text)
+        .filter_map(|symbol| Some((offset(symbol.address())?, plain_name(symbol.name().ok()?))))
+        .collect())
+}
+
+/// `leaf` for `_Z4leafi`.
+fn plain_name(symbol: &str) -> String {
+    let plain = || {
+        let rest = symbol
+            .strip_prefix("_ZL")
+            .or_else(|| symbol.strip_prefix("_Z"))?;
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let length: usize = rest[..digits].parse().ok()?;
+        Some(rest.get(digits..digits + length)?.to_owned())
+    };
+    plain().unwrap_or_else(|| symbol.to_owned())
+}
+
+/// The events of functions that say when they begin and end, as they say it.
+pub fn as_log(events: &[Event], functions: &[&str]) -> Vec<String> {
+    events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Entry(name) if functions.contains(&name.as_str()) => Some(format!("+{name}")),
+            Event::Exit(name) if functions.contains(&name.as_str()) => Some(format!("-{name}")),
+            _ => None,
+        })
+        .collect()
+}

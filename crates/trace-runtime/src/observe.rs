@@ -1,0 +1,51 @@
+//! Functions of the C library that exchange stacks.
+
+use crate::arch::{self, ObserveFrame};
+use crate::chunks::Writer;
+use crate::{parked, session, sys, thread};
+use core::ptr;
+use dioptra_tracelayout::message::Observed;
+
+/// An observed function has been called, and will do its work when this returns.
+pub extern "C" fn observe(frame: &mut ObserveFrame) {
+    let Some(arena) = session::arena() else {
+        return;
+    };
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    if block.busy != 0 {
+        return;
+    }
+    let _signals = sys::BlockedSignals::new();
+    let slot = (&raw const frame.return_address).addr() as u64;
+    let [first, second] = frame.arguments();
+    let (key, context) = if frame.function == Observed::SwapContext as u64 {
+        (slot + 8, second)
+    } else {
+        (0, first)
+    };
+    block.busy = slot;
+    if let Some(record) = thread::record(block, arena) {
+        // SAFETY: the function's own argument; what is not a context crashes there as well as here.
+        let (target, is_new) = unsafe {
+            let target = arch::resumed_with(context);
+            (target, is_in_own_stack(context, target))
+        };
+        // SAFETY: this thread's record; busy keeps hooks away.
+        let mut writer = unsafe { Writer::new(record, arena) };
+        parked::switch(&mut writer, key, target, is_new);
+    }
+    block.busy = 0;
+}
+
+/// Whether a context was made for a stack of its own (`makecontext`), and the stack pointer is in it.
+///
+/// # Safety
+/// It is a context.
+unsafe fn is_in_own_stack(context: u64, target: u64) -> bool {
+    let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
+    // SAFETY: the caller's promise.
+    let stack = unsafe { (*context).uc_stack };
+    let start = stack.ss_sp.addr() as u64;
+    start != 0 && target.wrapping_sub(start) <= stack.ss_size as u64
+}
