@@ -118,6 +118,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
-    arguments.shown.write(table, 1, false, &loaded)?;
+    // A value without its interval says nothing.
+    arguments.shown.write(table, 1, true, &loaded)?;
     Ok(ExitCode::SUCCESS)
 }
