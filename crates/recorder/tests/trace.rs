@@ -13,11 +13,12 @@ use std::time::Duration;
 use traces::{Event, Trace, alone, as_log, read, trace};
 
 /// A way to make functions traceable: a name, flags, and whether functions are patched that no compiler prepared.
-const METHODS: [(&str, &[&str], bool); 4] = [
+const METHODS: [(&str, &[&str], bool); 5] = [
     ("patchable", &["-fpatchable-function-entry=5"], false),
     ("fentry", &["-pg", "-mfentry"], false),
     ("mcount", &["-pg"], false),
     ("plain", &[], true),
+    ("cygprof", &["-finstrument-functions"], false),
 ];
 
 fn choice(plain: bool) -> Everything {
@@ -59,7 +60,13 @@ fn same_as_log(case: &str, count: &str) {
                     .values()
                     .find(|stream| stream.events.contains(&Event::Entry(case.to_owned())))
                     .unwrap_or_else(|| panic!("{what}: {:?}", outcome.notes));
-                let found = as_log(&stream.events, &functions);
+                let mut found = as_log(&stream.events, &functions);
+                let mut expected = expected;
+                if method == "cygprof" && case == "exceptions" {
+                    // gcc's functions say that they end, too, when an exception leaves them; clang's do not.
+                    found.retain(|line| line.starts_with('+'));
+                    expected.retain(|line| line.starts_with('+'));
+                }
                 assert_eq!(found, expected, "{what}");
                 assert!(!stream.events.iter().any(|e| matches!(e, Event::Lost(_))));
                 assert!(

@@ -1,6 +1,7 @@
 //! Talks to the recorder, and does what it says.
 
 use crate::arch;
+use crate::cyg;
 use crate::libc_calls::{self, receive};
 use crate::session;
 use crate::shadow::THREADS;
@@ -11,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
-    Applied, Hello, Next, Patch, Reason, RuntimeAddresses, Step, StepKind, Welcome,
+    Applied, FunctionId, Hello, Next, Patch, Reason, RuntimeAddresses, Step, StepKind, Welcome,
 };
 
 /// Why a process is not traced.
@@ -139,8 +140,6 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
         personality: unwind::personality as *const () as u64,
         enter_slow: arch::enter_slow_address(),
         exit_slow: arch::exit_slow_address(),
-        cyg_enter: arch::cyg_enter_address(),
-        cyg_exit: arch::cyg_exit_address(),
         execve: crate::exec::execve as *const () as u64,
         observe: arch::observe_address(),
     };
@@ -188,6 +187,19 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
     }
 }
 
+fn learn(step: &Step, functions: i32) -> (Applied, i32) {
+    let size = step.patches as usize * mem::size_of::<FunctionId>();
+    match sys::map_file(functions, size, false) {
+        // SAFETY: the recorder has written that many; the bytes are integers.
+        Ok(list) => unsafe {
+            cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
+            sys::unmap(list, size);
+            (Applied::Done, 0)
+        },
+        Err(errno) => (Applied::NoPatch, errno.0),
+    }
+}
+
 /// How many pools were loaded.
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
@@ -209,6 +221,9 @@ fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
 }
 
 fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
+    if step.kind == StepKind::Functions as u32 {
+        return learn(step, patches);
+    }
     if step.pool_size > 0 {
         let mut path = [0; PATH_SIZE];
         pool_path(&mut path, POOLS.fetch_add(1, Ordering::Relaxed), pool);

@@ -24,6 +24,7 @@ extern crate std;
 pub mod arch;
 pub mod chunks;
 pub mod connect;
+pub mod cyg;
 pub mod exec;
 pub mod libc_calls;
 pub mod observe;

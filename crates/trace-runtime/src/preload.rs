@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, libc_calls, sys};
+use crate::{arch, cyg, libc_calls, sys};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
@@ -54,6 +54,20 @@ extern "C" fn start(
         };
         sys::complain(&["dioptra: this program is not traced: ", what, "\n"]);
     }
+}
+
+/// Called by functions compiled with `-finstrument-functions`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn __cyg_profile_func_enter() {
+    naked_asm!("mov rdx, rsp", "jmp {}", sym cyg::enter)
+}
+
+/// The same, at their ends.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn __cyg_profile_func_exit() {
+    naked_asm!("mov rdx, rsp", "jmp {}", sym cyg::exit)
 }
 
 /// Called by functions compiled with `-pg -mfentry` that are not patched.

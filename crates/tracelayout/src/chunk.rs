@@ -122,7 +122,9 @@ impl<'a> Chunk<'a> {
     }
 
     /// The function ids of the innermost calls that were open at the start, the outermost first.
-    pub fn open(&self) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + Clone + use<'a> {
+    pub fn open(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + Clone + use<'a> {
         self.open
             .chunks_exact(4)
             .map(|id| id.try_into().map_or(0, u32::from_le_bytes))

@@ -78,10 +78,6 @@ pub struct RuntimeAddresses {
     pub enter_slow: u64,
     /// Jumped to by a hook of an exit that can't go on by itself.
     pub exit_slow: u64,
-    /// The functions for `-finstrument-functions`.
-    pub cyg_enter: u64,
-    /// The same.
-    pub cyg_exit: u64,
     /// What takes the place of the C library's `execve`.
     pub execve: u64,
     /// Called before [observed functions](Observed) do their work.
@@ -174,6 +170,20 @@ pub enum StepKind {
     Done = 0,
     /// Load the pool of the first descriptor, apply the patches of the second.
     Module = 1,
+    /// Learn the [`FunctionId`]s of the second descriptor; `patches` is their number.
+    Functions = 2,
+}
+
+/// The id of a function that says itself when it begins and ends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionId {
+    /// Its address.
+    pub address: u64,
+    /// Its id; 0: its calls are not wanted.
+    pub id: u32,
+    /// Always 0.
+    pub reserved: u32,
 }
 
 /// A step.

@@ -9,7 +9,7 @@ use super::x86_64::scan::{
 use super::x86_64::thunk::jump;
 use crate::procfs;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
-use dioptra_tracelayout::message::{Method, PATCH_SIZE, Patch, RuntimeAddresses};
+use dioptra_tracelayout::message::{FunctionId, Method, PATCH_SIZE, Patch, RuntimeAddresses};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::Object;
 use std::collections::{BTreeMap, HashMap};
@@ -68,6 +68,8 @@ pub struct ModulePlan {
     pub pool_size: u64,
     /// What is to be written, by address.
     pub patches: Vec<Patch>,
+    /// Functions that call the runtime themselves.
+    pub functions: Vec<FunctionId>,
 }
 
 impl Planner {
@@ -320,6 +322,7 @@ pub fn plan(
     let mut wanted = Vec::new();
     let mut sites: Vec<u64> = Vec::new();
     let mut patches = Vec::new();
+    let mut functions = Vec::new();
     for hook in &prepared.hooks {
         wanted.push(Wanted {
             work: match hook.work {
@@ -344,6 +347,13 @@ pub fn plan(
                     patches.extend(patch(candidate.site.wrapping_add(bias), bytes, maps));
                 }
             }
+            SiteVariant::Record if matches!(candidate.body, CandidateBody::Itself) => {
+                functions.push(FunctionId {
+                    address: candidate.start.wrapping_add(bias),
+                    id: *id,
+                    reserved: 0,
+                });
+            }
             SiteVariant::Record => {
                 wanted.push(Wanted {
                     work: Work::Trace(*id),
@@ -352,6 +362,7 @@ pub fn plan(
                         CandidateBody::Displaced(prologue) => {
                             Body::Displaced(prologue.rebase(bias))
                         }
+                        CandidateBody::Itself => continue,
                     },
                 });
                 sites.push(candidate.site);
@@ -363,6 +374,7 @@ pub fn plan(
         pool_address: 0,
         pool_size: 0,
         patches: Vec::new(),
+        functions: Vec::new(),
     };
     if !wanted.is_empty() {
         let (start, end) = module.range();
@@ -381,7 +393,9 @@ pub fn plan(
     }
     patches.sort_by_key(|patch| patch.address);
     made.patches = patches;
-    Ok((!made.patches.is_empty()).then_some(made))
+    made.functions = functions;
+    let is_empty = made.patches.is_empty() && made.functions.is_empty();
+    Ok((!is_empty).then_some(made))
 }
 
 fn patch(address: u64, bytes: &[u8], maps: &Maps) -> Option<Patch> {

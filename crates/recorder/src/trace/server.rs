@@ -228,32 +228,32 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     let _: Next = receive(stream)?;
     let plans = plans(pid, &hello, shared)?;
     for (path, plan) in &plans {
-        let pool = memory_file(&plan.pool)?;
-        let patches = memory_file(bytes_of_slice(&plan.patches))?;
-        let step = Step {
-            kind: StepKind::Module as u32,
-            patches: plan.patches.len() as u32,
-            pool_address: plan.pool_address,
-            pool_size: plan.pool_size,
-        };
-        send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
-        let next: Next = receive(stream)?;
-        if next.applied != Applied::Done as u32 {
-            let why = match next.applied {
-                n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
-                n if n == Applied::Misplaced as u32 => {
-                    "the tracer's code was not loaded where it has to be"
-                }
-                _ => "its code could not be made writable",
+        if !plan.patches.is_empty() {
+            let pool = memory_file(&plan.pool)?;
+            let patches = memory_file(bytes_of_slice(&plan.patches))?;
+            let step = Step {
+                kind: StepKind::Module as u32,
+                patches: plan.patches.len() as u32,
+                pool_address: plan.pool_address,
+                pool_size: plan.pool_size,
             };
-            let error = match next.error {
-                0 => String::new(),
-                errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
+            send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
+            applied(&receive(stream)?, pid, path, shared);
+        }
+        if !plan.functions.is_empty() {
+            let functions = memory_file(bytes_of_slice(&plan.functions))?;
+            let step = Step {
+                kind: StepKind::Functions as u32,
+                patches: plan.functions.len() as u32,
+                pool_address: 0,
+                pool_size: 0,
             };
-            shared.state().note(format!(
-                "process {pid}: {} is not traced: {why}{error}",
-                path.display()
-            ));
+            send(
+                stream,
+                &step,
+                &[functions.as_raw_fd(), functions.as_raw_fd()],
+            )?;
+            applied(&receive(stream)?, pid, path, shared);
         }
     }
     let done = Step {
@@ -263,6 +263,28 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         pool_size: 0,
     };
     send(stream, &done, &[])
+}
+
+/// Says so if a step went wrong.
+fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
+    if next.applied == Applied::Done as u32 {
+        return;
+    }
+    let why = match next.applied {
+        n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
+        n if n == Applied::Misplaced as u32 => {
+            "the tracer's code was not loaded where it has to be"
+        }
+        _ => "its code could not be made writable",
+    };
+    let error = match next.error {
+        0 => String::new(),
+        errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
+    };
+    shared.state().note(format!(
+        "process {pid}: {} is not traced: {why}{error}",
+        path.display()
+    ));
 }
 
 fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, ModulePlan)>> {

@@ -54,6 +54,8 @@ pub enum CandidateBody {
     At(u64),
     /// These instructions.
     Displaced(Prologue),
+    /// Nothing: the function calls the runtime itself.
+    Itself,
 }
 
 /// What was found in a module.
@@ -160,6 +162,8 @@ struct Scanner<'a> {
     relative: BTreeMap<u64, u64>,
     /// Stubs that jump through slots.
     stubs: BTreeMap<u64, Stub>,
+    /// Whether functions may say themselves when they begin.
+    cyg: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -206,6 +210,7 @@ pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
         slots: HashMap::new(),
         relative: BTreeMap::new(),
         stubs: BTreeMap::new(),
+        cyg: false,
     };
     let hook = |name: &str, work| {
         let symbol = scanner
@@ -271,8 +276,13 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
         slots: HashMap::new(),
         relative: BTreeMap::new(),
         stubs: BTreeMap::new(),
+        cyg: false,
     };
     scanner.relocations();
+    scanner.cyg = scanner
+        .slots
+        .values()
+        .any(|name| name == "__cyg_profile_func_enter");
     scanner.stubs();
     Ok(scanner.functions(options))
 }
@@ -501,6 +511,14 @@ impl<'a> Scanner<'a> {
             .collect()
     }
 
+    /// Whether a function says that it begins. The call is behind its prologue, not far from its start.
+    fn calls_cyg(&self, code: &[u8], site: u64) -> bool {
+        Decoder::with_ip(64, code, site, DecoderOptions::NONE)
+            .into_iter()
+            .take(200)
+            .any(|instruction| self.called(&instruction) == Some("__cyg_profile_func_enter"))
+    }
+
     /// The addresses that a section lists.
     fn listed(&self, name: &str) -> Vec<u64> {
         let mut all = Vec::new();
@@ -591,6 +609,9 @@ impl<'a> Scanner<'a> {
         let is_mcount = |instruction: &Instruction| {
             is_call(instruction) && matches!(self.called(instruction), Some("mcount" | "_mcount"))
         };
+        if self.cyg && self.calls_cyg(code, site) {
+            return made(Method::Cygprof, site, CandidateBody::Itself, None);
+        }
         let mut instruction = first;
         let mut mcount = None;
         for _ in 0..24 {

@@ -176,16 +176,6 @@ pub fn observe_address() -> u64 {
     dioptra_observe as *const () as u64
 }
 
-/// The hook that `-finstrument-functions` calls at entries.
-pub fn cyg_enter_address() -> u64 {
-    0
-}
-
-/// The hook that `-finstrument-functions` calls at exits.
-pub fn cyg_exit_address() -> u64 {
-    0
-}
-
 /// Finds out how large the processor's state is. Before the first hook.
 ///
 /// # Errors

@@ -1,0 +1,315 @@
+//! Hooks for programs compiled with `-finstrument-functions`: their functions say themselves when they begin and end.
+//!
+//! Return addresses stay where they are. The calls are on the shadow stack all the same, so that what is left by a jump is
+//! noticed, and other traced calls nest right. Functions that the compiler has inlined call hooks, too: several calls may
+//! share a frame.
+
+use crate::arch;
+use crate::chunks::{Writer, now, stopped};
+use crate::parked;
+use crate::session;
+use crate::shadow::{self, Block, Entry};
+use crate::slow::drop_entries;
+use crate::{sys, thread};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use dioptra_tracelayout::message::FunctionId;
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, operand};
+use dioptra_tracelayout::record::{MAX_DELTA, UnwindCause};
+
+/// Function ids by address; a hash table that is only ever replaced by a larger one.
+#[repr(C)]
+struct Table {
+    mask: u64,
+}
+
+#[repr(C)]
+struct Place {
+    address: AtomicU64,
+    id: AtomicU32,
+}
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+/// Learns the ids of functions.
+pub fn learn(functions: &[FunctionId]) {
+    let old = TABLE.load(Ordering::Acquire);
+    let known = match old.is_null() {
+        true => 0,
+        // SAFETY: a table is never unmapped, and as large as its mask says.
+        false => unsafe { (*old).mask + 1 },
+    };
+    let wanted = (known + functions.len() as u64).next_power_of_two() * 2;
+    let size = size_of::<Table>() + wanted as usize * size_of::<Place>();
+    let Ok(memory) = sys::map_private(size) else {
+        return;
+    };
+    let table: *mut Table = memory.cast();
+    // SAFETY: new memory, zeroes.
+    unsafe { (*table).mask = wanted - 1 };
+    for at in 0..known {
+        // SAFETY: as above.
+        let place = unsafe { place(old, at) };
+        put(
+            table,
+            place.address.load(Ordering::Relaxed),
+            place.id.load(Ordering::Relaxed),
+        );
+    }
+    for function in functions {
+        put(table, function.address, function.id);
+    }
+    TABLE.store(table, Ordering::Release);
+}
+
+/// # Safety
+/// The table is one.
+unsafe fn place<'a>(table: *mut Table, hash: u64) -> &'a Place {
+    // SAFETY: the mask keeps it inside; tables are never unmapped.
+    unsafe {
+        &*table
+            .add(1)
+            .cast::<Place>()
+            .add((hash & (*table).mask) as usize)
+    }
+}
+
+fn hash(address: u64) -> u64 {
+    address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+}
+
+fn put(table: *mut Table, address: u64, id: u32) {
+    if address == 0 {
+        return;
+    }
+    let mut at = hash(address);
+    loop {
+        // SAFETY: a table of ours; it is at most half full.
+        let place = unsafe { place(table, at) };
+        let there = place.address.load(Ordering::Relaxed);
+        if there == 0 || there == address {
+            place.id.store(id, Ordering::Relaxed);
+            place.address.store(address, Ordering::Relaxed);
+            return;
+        }
+        at += 1;
+    }
+}
+
+/// The id of the function at an address; 0 if its calls are not wanted, `None` if it is not known.
+#[inline]
+fn find(address: u64) -> Option<u32> {
+    let table = TABLE.load(Ordering::Acquire);
+    if table.is_null() {
+        return None;
+    }
+    let mut at = hash(address);
+    loop {
+        // SAFETY: a table; it is at most half full, so there is an end.
+        let place = unsafe { place(table, at) };
+        match place.address.load(Ordering::Relaxed) {
+            0 => return None,
+            there if there == address => return Some(place.id.load(Ordering::Relaxed)),
+            _ => at += 1,
+        }
+    }
+}
+
+/// A function begins. `stack` is the stack pointer in the hook.
+pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
+    // Functions that are not known were loaded later, or are not wanted.
+    let Some(id) = find(function).filter(|id| *id != 0) else {
+        return;
+    };
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    // Above all calls from this frame.
+    let slot = stack + 8;
+    // Else a jump has left a hook behind.
+    if block.busy != 0 && (block.busy >= stack || sys::on_alternate_stack()) {
+        if let Some(arena) = session::arena() {
+            arena
+                .header()
+                .missed_in_handlers
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        return;
+    }
+    block.busy = stack;
+    compiler_fence(Ordering::SeqCst);
+    if !enter_fast(block, id, slot) {
+        enter_slow(block, id, slot);
+    }
+    compiler_fence(Ordering::SeqCst);
+    block.busy = 0;
+}
+
+#[inline]
+fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
+    let Some(arena) = session::arena() else {
+        return true;
+    };
+    // SAFETY: a record, of this thread or the dummy, which has no room; each in its place behind its cursor.
+    unsafe {
+        let record = block.record;
+        let cursor = shadow::cursor(record);
+        let top = (*record).top;
+        let has_room =
+            (*cursor).next < (*cursor).end && top < (*record).limit && (*top).slot >= slot;
+        if !has_room || id > 0xffff {
+            return false;
+        }
+        let time = now(&arena);
+        let delta = time.wrapping_sub((*cursor).time);
+        if delta > MAX_DELTA {
+            return false;
+        }
+        top.add(1).write(Entry {
+            return_address: 0,
+            slot,
+            function: operand(id),
+            flags: ENTRY_NO_RETURN,
+            spare: 0,
+        });
+        (*record).top = top.add(1);
+        (*cursor).time = time;
+        let next = ptr::with_exposed_provenance_mut::<u32>((*cursor).next as usize);
+        next.write_unaligned((delta as u32) << 1 | id << 16);
+        (*cursor).next += 4;
+    }
+    true
+}
+
+#[cold]
+fn enter_slow(block: &mut Block, id: u32, slot: u64) {
+    let Some(arena) = session::arena() else {
+        return;
+    };
+    let _signals = sys::BlockedSignals::new();
+    if stopped() {
+        return;
+    }
+    let Some(record) = thread::record(block, arena) else {
+        arena
+            .header()
+            .missed_no_memory
+            .fetch_add(1, Ordering::Relaxed);
+        return;
+    };
+    // SAFETY: this thread's record; busy keeps hooks away.
+    let mut writer = unsafe { Writer::new(record, arena) };
+    let stale = writer
+        .entries()
+        .iter()
+        .rev()
+        .take_while(|entry| entry.slot < slot)
+        .count();
+    drop_entries(&mut writer, stale, UnwindCause::Jump);
+    let record = writer.record();
+    if record.top >= record.limit {
+        arena
+            .header()
+            .missed_no_memory
+            .fetch_add(1, Ordering::Relaxed);
+        return;
+    }
+    if !writer.has_room() {
+        writer.next_chunk();
+    }
+    let time = now(&arena);
+    writer.write(1, |to| to.entry(time, id));
+    let record = writer.record();
+    // SAFETY: below the limit there is room for another entry.
+    unsafe {
+        record.top = record.top.add(1);
+        record.top.write(Entry {
+            return_address: 0,
+            slot,
+            function: operand(id),
+            flags: ENTRY_NO_RETURN,
+            spare: 0,
+        });
+    }
+}
+
+/// A function ends.
+pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
+    let Some(id) = find(function).filter(|id| *id != 0) else {
+        return;
+    };
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    if shadow::is_dummy(block.record) || (block.busy != 0 && block.busy >= stack) {
+        return;
+    }
+    block.busy = stack;
+    compiler_fence(Ordering::SeqCst);
+    if !exit_fast(block, id) {
+        exit_slow(block, id);
+    }
+    compiler_fence(Ordering::SeqCst);
+    block.busy = 0;
+}
+
+#[inline]
+fn exit_fast(block: &mut Block, id: u32) -> bool {
+    let Some(arena) = session::arena() else {
+        return true;
+    };
+    // SAFETY: as for entries; the top is never below the bottom, which no id fits.
+    unsafe {
+        let record = block.record;
+        let cursor = shadow::cursor(record);
+        let top = (*record).top;
+        if (*cursor).next >= (*cursor).end
+            || (*top).function != operand(id)
+            || (*top).flags != ENTRY_NO_RETURN
+        {
+            return false;
+        }
+        let time = now(&arena);
+        let delta = time.wrapping_sub((*cursor).time);
+        if delta > MAX_DELTA {
+            return false;
+        }
+        (*record).top = top.sub(1);
+        (*cursor).time = time;
+        let next = ptr::with_exposed_provenance_mut::<u16>((*cursor).next as usize);
+        next.write_unaligned((delta as u16) << 1 | 1);
+        (*cursor).next += 2;
+    }
+    true
+}
+
+#[cold]
+fn exit_slow(block: &mut Block, id: u32) {
+    let Some(arena) = session::arena() else {
+        return;
+    };
+    let _signals = sys::BlockedSignals::new();
+    let Some(record) = thread::record(block, arena) else {
+        return;
+    };
+    // SAFETY: this thread's record; busy keeps hooks away.
+    let mut writer = unsafe { Writer::new(record, arena) };
+    let entries = writer.entries();
+    // What was entered before tracing began, or bypassed, is not there.
+    let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == id;
+    let Some(at) = entries.iter().rposition(is_it) else {
+        return;
+    };
+    let is_open = entries.get(at).is_some_and(Entry::is_open);
+    let above = entries.len() - at - 1;
+    entries.iter().skip(at + 1).for_each(parked::bury);
+    drop_entries(&mut writer, above, UnwindCause::Jump);
+    if is_open && !stopped() {
+        if !writer.has_room() {
+            writer.next_chunk();
+        }
+        let time = now(&arena);
+        writer.write(1, |to| to.exit(time));
+    }
+    let record = writer.record();
+    // SAFETY: the entry that was found.
+    record.top = unsafe { record.top.sub(1) };
+}
