@@ -229,6 +229,12 @@ impl Counts {
         Cell { id, part, place }
     }
 
+    /// What a cell counts.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> Count {
+        self.counts.get(id)
+    }
+
     /// All cells that count anything.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Cell, Count)> + '_ {
         self.counts.iter().map(|(id, count)| (self.cell(id), count))

@@ -3,48 +3,20 @@
 use super::build::build_with_places;
 use super::keys::Keys;
 use super::{Group, Growing, Hierarchy, HierarchyOptions, Scratch};
-use crate::counts::Count;
+use crate::counts::{Count, Counts};
 use crate::profile::Profile;
 use crate::spread::Estimate;
 
-/// What is kept of a cell beside its count: its estimate, or nothing.
-pub(super) trait Extra: Copy + Default {
-    fn of(estimate: impl FnOnce() -> Estimate) -> Self;
-    fn add(&mut self, other: Self);
-    fn put(self, list: &mut Vec<Estimate>);
-}
-
-impl Extra for () {
-    fn of(_estimate: impl FnOnce() -> Estimate) -> Self {}
-    fn add(&mut self, _other: Self) {}
-    fn put(self, _list: &mut Vec<Estimate>) {}
-}
-
-impl Extra for Estimate {
-    fn of(estimate: impl FnOnce() -> Estimate) -> Self {
-        estimate()
-    }
-
-    fn add(&mut self, other: Self) {
-        Estimate::add(self, other);
-    }
-
-    fn put(self, list: &mut Vec<Estimate>) {
-        list.push(self);
-    }
-}
-
-/// What a row on the last level counts, or a part of it.
+/// A cell of a row on the last level. What it counts stays where it is.
 #[derive(Clone, Copy, Default)]
-struct Leaf<E> {
+struct Leaf {
     key: u32,
     /// Its place among those asked for.
     event: u32,
-    count: Count,
-    extra: E,
+    cell: u32,
 }
 
-impl<E: Extra> Leaf<E> {
+impl Leaf {
     /// Whether both are of one row and event.
     fn is_same(&self, other: &Self) -> bool {
         (self.key, self.event) == (other.key, other.event)
@@ -52,7 +24,7 @@ impl<E: Extra> Leaf<E> {
 }
 
 /// Self counts along levels of which the last one, not the only one, is of places, and none of time.
-pub(super) fn count<E: Extra>(
+pub(super) fn count(
     profile: &Profile,
     events: &[usize],
     keys: Keys,
@@ -95,33 +67,41 @@ pub(super) fn count<E: Extra>(
     for row in 1..next.len() {
         next[row] += next[row - 1];
     }
-    let mut leaves = vec![Leaf::<E>::default(); above.len()];
+    let mut leaves = vec![Leaf::default(); above.len()];
     let mut rows = above.iter();
     for (place, event) in (0..).zip(events.iter().map(event_of)) {
         let Some(event) = event else {
             continue;
         };
-        for ((cell, count), row) in event.counts.iter().zip(&mut rows) {
+        for ((cell, _), row) in event.counts.iter().zip(&mut rows) {
             let branch = keys.innermost(profile.leaf(cell.place));
             let to = &mut next[*row as usize];
             leaves[*to] = Leaf {
                 key: keys.branches[branch as usize].key,
                 event: place,
-                count,
-                extra: E::of(|| event.counts.estimate(cell.id)),
+                cell: cell.id,
             };
             *to += 1;
         }
     }
     drop((above, keys));
-    append(upper, &next, leaves)
+    let counts: Vec<Option<&Counts>> = events
+        .iter()
+        .map(|event| event_of(event).map(|event| &event.counts))
+        .collect();
+    append(upper, &next, leaves, &counts)
 }
 
 /// Puts rows below those of `upper`: the first row's `leaves` end at the first of `ends`, and so on.
-fn append<E: Extra>(upper: Hierarchy, ends: &[usize], mut leaves: Vec<Leaf<E>>) -> Hierarchy {
+fn append(
+    upper: Hierarchy,
+    ends: &[usize],
+    mut leaves: Vec<Leaf>,
+    counts: &[Option<&Counts>],
+) -> Hierarchy {
     let mut start = 0;
     for end in ends {
-        leaves[start..*end].sort_unstable_by_key(|leaf| (leaf.key, leaf.event));
+        leaves[start..*end].sort_unstable_by_key(|leaf| (leaf.key, leaf.event, leaf.cell));
         start = *end;
     }
     let of_row = |row: usize| row.checked_sub(1).map_or(0, |before| ends[before])..ends[row];
@@ -177,16 +157,23 @@ fn append<E: Extra>(upper: Hierarchy, ends: &[usize], mut leaves: Vec<Leaf<E>>) 
                 all.firsts.push(all.own.len());
             }
             for of_event in leaf.chunk_by(Leaf::is_same) {
-                let mut sum = of_event[0];
-                for part in &of_event[1..] {
-                    sum.count.add(part.count);
-                    sum.extra.add(part.extra);
+                let event = of_event[0].event;
+                let (mut count, mut estimate) = (Count::default(), Estimate::default());
+                if let Some(counts) = counts[event as usize] {
+                    for leaf in of_event {
+                        count.add(counts.get(leaf.cell));
+                        if estimated {
+                            estimate.add(counts.estimate(leaf.cell));
+                        }
+                    }
                 }
-                all.own.push(sum.count);
+                all.own.push(count);
                 if is_sparse {
-                    all.events.push(sum.event);
+                    all.events.push(event);
                 }
-                sum.extra.put(&mut all.estimates);
+                if estimated {
+                    all.estimates.push(estimate);
+                }
             }
         }
     }

@@ -65,10 +65,7 @@ pub fn hierarchy(
     let totals = options.children && keys.places() > 0 && (has_stacks || keys.of_context());
     let order = (totals && has_stacks).then(|| profile.stack_order());
     if levels.len() > 1 && levels.ends_with(&[Dimension::Address]) && !totals && !keys.of_time() {
-        return Ok(match options.estimates {
-            true => leaves::count::<Estimate>(profile, events, keys, growing, options),
-            false => leaves::count::<()>(profile, events, keys, growing, options),
-        });
+        return Ok(leaves::count(profile, events, keys, growing, options));
     }
     let mut columns = Vec::new();
     for index in events {
