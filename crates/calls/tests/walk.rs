@@ -56,6 +56,7 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
             start: pair(0),
         },
         host: Host::default(),
+        pending: None,
         ending: None,
     };
     let mut writer = Writer::create(folder, &info).unwrap();

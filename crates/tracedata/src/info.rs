@@ -18,6 +18,10 @@ pub struct Info {
     pub folder: String,
     /// The options that decided what was recorded, as they were given.
     pub options: Vec<String>,
+    /// Filters that were asked for and that the records do not follow: readers apply them, so that what they show is
+    /// what was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingRules>,
     /// The wall clock at the start, in nanoseconds since 1970.
     pub started_realtime: u64,
     /// The clock of the records.
@@ -27,6 +31,24 @@ pub struct Info {
     /// How it ended; missing while it is recorded, or if the recorder was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
+}
+
+/// Filters that readers apply; the words are those of the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRules {
+    /// How names are matched: `regex`, `glob` or `simple`.
+    pub style: String,
+    /// The rules, in the order in which they were given.
+    pub rules: Vec<PendingRule>,
+}
+
+/// An option with its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingRule {
+    /// Its letter: `-F`, `-N`, `-T`, `-C`, `-H`, `-D`, `-t`, `-Z` or `-L`.
+    pub option: String,
+    /// What it was given.
+    pub text: String,
 }
 
 /// The clock of the records.

@@ -10,7 +10,7 @@ mod reader;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
-pub use info::{Clock, Ending, Host, Info};
+pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules};
 pub use journal::{ClockPair, JournalEntry, Mapping, Module, ProcessCause, Refusal};
 pub use reader::{Damage, OpenError, Process, Stream, Trace};
 pub use writer::{WriteError, Writer};

@@ -529,6 +529,7 @@ mod tests {
                 },
             },
             host: Host::default(),
+            pending: None,
             ending: None,
         }
     }

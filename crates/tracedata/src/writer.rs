@@ -233,6 +233,7 @@ mod tests {
                 },
             },
             host: Host::default(),
+            pending: None,
             ending: None,
         }
     }

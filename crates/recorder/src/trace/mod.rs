@@ -10,17 +10,21 @@ mod collect;
 mod embedded;
 mod maps;
 mod memory;
+mod patterns;
 mod plan;
+mod rules;
 mod select;
 mod server;
 mod x86_64;
 
+pub use patterns::{PatchError, PatchPatterns};
+pub use rules::{Choice, LibraryCalls, RuleSelector};
 pub use select::{Everything, FunctionPlace, ModuleIdentity, Selector, SiteVariant};
 
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
 use collect::{Collector, Ring, clock_pair, process_exists};
-use dioptra_tracedata::{Clock, Ending, Host, Info, JournalEntry, WriteError, Writer};
+use dioptra_tracedata::{Clock, Ending, Host, Info, JournalEntry, PendingRules, WriteError, Writer};
 use dioptra_tracelayout::arena::{BLOCK, DROP};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
@@ -68,6 +72,8 @@ pub struct TraceSpec {
     pub last: Option<Duration>,
     /// The options as the user gave them, for `info.json`.
     pub options: Vec<String>,
+    /// Rules that the selector does not carry out, for readers.
+    pub pending: Option<PendingRules>,
 }
 
 impl TraceSpec {
@@ -86,6 +92,7 @@ impl TraceSpec {
             chunk_size: 64 << 10,
             last: None,
             options: Vec::new(),
+            pending: None,
         }
     }
 }
@@ -110,6 +117,8 @@ pub struct TraceOutcome {
     pub processes: u64,
     /// What the user should know: sentences.
     pub notes: Vec<String>,
+    /// What the selector said at the end: patterns that match nothing and the like.
+    pub warnings: Vec<String>,
 }
 
 /// Why nothing was traced.
@@ -265,11 +274,19 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     if let Some(error) = state.failure.take() {
         return Err(error.into());
     }
+    let warnings = state.planner.warnings();
+    for text in &warnings {
+        state.journal(&JournalEntry::Note {
+            time: monotonic(),
+            text: text.clone(),
+        });
+    }
     Ok(TraceOutcome {
         status,
         ending,
         processes: state.connected,
         notes: state.notes(),
+        warnings,
     })
 }
 
@@ -367,6 +384,7 @@ fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
             cpu,
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         },
+        pending: spec.pending.clone(),
         ending: None,
     }
 }

@@ -82,6 +82,16 @@ impl Planner {
         }
     }
 
+    /// What the selector says of the modules that were analysed since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.selector.take_notes()
+    }
+
+    /// What the selector says at the end.
+    pub fn warnings(&mut self) -> Vec<String> {
+        self.selector.warnings()
+    }
+
     /// Analyses a module of a process, unless that was done before. `None` if its file can't be read, or is not what was
     /// mapped.
     ///
@@ -137,13 +147,14 @@ impl Planner {
             readable,
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             is_program,
+            is_instrumented: is_instrumented(&file),
         };
         let hooks = hooks(data);
         let options = ScanOptions {
             plain: self.selector.plain(&identity),
             library_calls: self.selector.library_calls(&identity),
         };
-        if !options.plain && !options.library_calls && !is_instrumented(&file) {
+        if !options.plain && !options.library_calls && !identity.is_instrumented {
             return Ok(Prepared {
                 code: ModuleCode {
                     segments: segments(data).unwrap_or_default(),

@@ -14,6 +14,8 @@ pub struct ModuleIdentity {
     pub build_id: Vec<u8>,
     /// Whether it is the program itself, not a library.
     pub is_program: bool,
+    /// Whether a compiler has prepared it for tracing.
+    pub is_instrumented: bool,
 }
 
 /// A function that can be traced.
@@ -52,6 +54,16 @@ pub trait Selector: Send {
         module: &ModuleIdentity,
         functions: &[FunctionPlace<'_>],
     ) -> Vec<SiteVariant>;
+
+    /// What the user should know of the modules that were seen since this was last asked: sentences.
+    fn take_notes(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What the user should know at the end: sentences.
+    fn warnings(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// Chooses everything, of modules that are wanted.

@@ -320,6 +320,9 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
             .planner
             .prepare(pid, &module, is_program, &mut state.writer)
             .map_err(io::Error::other)?;
+        for note in state.planner.take_notes() {
+            state.note(note);
+        }
         for area in &module.areas {
             if area.protection & libc::PROT_EXEC as u8 != 0 {
                 state.journal(&JournalEntry::Mapping(Mapping {
