@@ -2,19 +2,21 @@
 
 use crate::error::{Damage, OpenError, note};
 use crate::events::{EventDescription, EventTable, name_events};
-use crate::features::{DescribedEvent, Feature, Features, SectionDamage, read_feature};
+use crate::features::{DescribedEvent, Feature, Features, SectionDamage, Windows, read_feature};
 use crate::header::{FileHeader, Header, SECTION_SIZE, Section};
 use crate::pipe::{PipeHeader, scan};
 use crate::read::{FileRecord, Input, read};
 use crate::source::Source;
 use crate::summary::ReadSummary;
 use dioptra_perfevents::record::RecordLayout;
-use dioptra_perfevents::{Attr, ByteOrder, Cursor};
+use dioptra_perfevents::{Attr, ByteOrder, Cursor, SampleType};
 use std::fs;
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
+/// What the name of the file with the bursts of windows has after that of the recording, until that is complete.
+const SIDE_FILE: &str = ".windows";
 /// The smallest attr that perf ever wrote, in bytes.
 const LEAST_ATTR: u64 = 64;
 /// Bytes of a name in the section of event types, and of an entry.
@@ -81,7 +83,32 @@ impl PerfData {
             return PerfData::open_directory(path);
         }
         let source = Source::open(path)?;
-        PerfData::new(source, &path.display().to_string())
+        let mut recording = PerfData::new(source, &path.display().to_string())?;
+        if recording.salvaged && recording.features.windows.is_none() {
+            recording.read_side_file(path);
+        }
+        Ok(recording)
+    }
+
+    /// Reads the bursts of windows that a recorder which was killed left in a file beside the recording.
+    fn read_side_file(&mut self, path: &Path) {
+        let mut name = path.as_os_str().to_owned();
+        name.push(SIDE_FILE);
+        let Ok(bytes) = fs::read(Path::new(&name)) else {
+            return;
+        };
+        let mut windows = Windows::default();
+        // It ends where the recorder was killed.
+        let _ = windows.decode(&bytes);
+        let reads_group = |leader: u32| {
+            let event = self.events().get(leader as usize);
+            event.is_some_and(|event| event.attr.sample_type.contains(SampleType::READ))
+        };
+        // One that an older recording of this name left is none of this one's.
+        let leaders = windows.groups.iter().map(|group| group.leader);
+        if !windows.groups.is_empty() && leaders.clone().all(reads_group) {
+            self.features.windows = Some(windows);
+        }
     }
 
     /// Reads a recording from a stream, to its end. Long ones are kept in a temporary file.

@@ -160,6 +160,30 @@ fn damage_is_told_with_its_place_in_the_file() {
     assert!(damage.why.contains("newer version"), "{}", damage.why);
 }
 
+/// A recorder that was killed leaves its bursts in a file beside the recording.
+#[test]
+fn bursts_beside_an_unfinished_recording_are_found() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("killed.data");
+    let windows = windows(30);
+    let mut reading = event();
+    reading.attr.sample_type |= SampleType::READ;
+    for (event, finds) in [(reading, true), (event(), false)] {
+        let file = std::fs::File::create(&path).expect("a file");
+        let writer = Writer::create(file, &[event], WriteOptions::default());
+        drop(writer.expect("a writer"));
+        let side = folder.path().join("killed.data.windows");
+        let section = windows.encode();
+        // The last part is that of the bursts.
+        std::fs::write(side, &section[..section.len() - 3]).expect("a file");
+        let recording = PerfData::open(&path).expect("a recording");
+        let found = &recording.features().windows;
+        assert!(recording.salvaged());
+        let bursts = found.as_ref().map(|found| &found.bursts[..]);
+        assert_eq!(bursts, finds.then_some(&windows.bursts[..29]));
+    }
+}
+
 #[test]
 fn unknown_parts_and_padding_are_skipped() {
     let windows = windows(3);

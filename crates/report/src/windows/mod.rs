@@ -20,6 +20,7 @@ pub use rows::WindowRows;
 pub(crate) use facts::events_of_windows;
 
 use crate::diff::test::adjusted;
+use crate::profile_facts::profile_facts;
 use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
 use dioptra_metrics::windows::Trust;
 use measure::{Known, Measured, MeasuredRow};
@@ -102,6 +103,10 @@ pub fn window_metrics(
     table.sort_by(0, Direction::Descending)?;
     left_out(&mut table.facts, small, untrusted, options);
     columns::tell_few(&mut table);
+    let ranking = options.ranking.or_else(|| measure::ranking(input.profile));
+    let shown: Vec<usize> = ranking.into_iter().collect();
+    let of_profile = profile_facts(input.profile, input.names, &shown);
+    table.facts.append(of_profile);
     tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
     Ok(table)

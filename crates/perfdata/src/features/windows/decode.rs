@@ -105,7 +105,16 @@ pub(super) fn decode(windows: &mut Windows, bytes: &[u8]) -> Result<(), WindowsE
             continue;
         }
         let length = at.number()?;
-        read_part(windows, tag, at.take(length)?)?;
+        match at.take(length) {
+            Ok(content) => read_part(windows, tag, content)?,
+            Err(error) => {
+                if tag == part::BURSTS {
+                    // Those before the end are whole.
+                    let _ = bursts(&mut at, &mut windows.bursts);
+                }
+                return Err(error);
+            }
+        }
     }
     Ok(())
 }
