@@ -264,10 +264,7 @@ fn what_is_dropped_is_counted() {
         })
         .sum();
     let records = count(&stream.events, |event| !matches!(event, Event::Lost(_)));
-    assert_eq!(
-        outcome.ending.lost,
-        lost + (2 * 200_001 + 2 - records as u64 - lost)
-    );
+    assert!(lost > 0 && lost <= outcome.ending.lost);
     assert_eq!(records as u64 + outcome.ending.lost, 2 * 200_001 + 2);
 }
 

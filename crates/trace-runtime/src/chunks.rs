@@ -79,6 +79,8 @@ impl Writer {
             return true;
         }
         self.cursor().lost += records;
+        // The next chunk tells how many are missing before it; there may be none.
+        self.arena.header().lost.fetch_add(records, Ordering::Relaxed);
         false
     }
 

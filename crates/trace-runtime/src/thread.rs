@@ -168,12 +168,8 @@ unsafe fn end(record: *mut Record, arena: MappedArena) {
         writer.write(1, |to| to.unwound(time, UnwindCause::ThreadEnd, open));
     }
     if writer.cursor().lost > 0 {
-        let lost = writer.cursor().lost;
-        if writer.next_chunk() {
-            // Its header tells of the loss.
-        } else {
-            arena.header().lost.fetch_add(lost, Ordering::Relaxed);
-        }
+        // Its header tells of the loss.
+        writer.next_chunk();
     }
     writer.close();
 }

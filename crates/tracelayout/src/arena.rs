@@ -63,7 +63,7 @@ pub struct Arena {
     pub freed: AtomicU32,
     /// How many threads wait for a free chunk.
     pub waiting: AtomicU32,
-    /// Records that were lost at the ends of streams, where no later chunk tells.
+    /// Records that were lost. Chunks tell where; of those that were lost at the end of a stream only this does.
     pub lost: AtomicU64,
     /// Calls in signal handlers that interrupted the tracer itself and so were not recorded.
     pub missed_in_handlers: AtomicU64,

@@ -69,7 +69,6 @@ pub struct Collector {
     kept: VecDeque<(usize, u64)>,
     held: HashSet<usize>,
     discarded: u64,
-    lost: u64,
     streams: HashSet<u32>,
     /// The number of the next chunk of each stream.
     next: HashMap<u32, u32>,
@@ -87,7 +86,6 @@ impl Collector {
             kept: VecDeque::new(),
             held: HashSet::new(),
             discarded: 0,
-            lost: 0,
             streams: HashSet::new(),
             next: HashMap::new(),
             seen: HashMap::new(),
@@ -99,11 +97,6 @@ impl Collector {
     /// Chunks that a ring threw away.
     pub fn discarded(&self) -> u64 {
         self.discarded
-    }
-
-    /// Records that chunks' headers say are missing.
-    pub fn lost(&self) -> u64 {
-        self.lost
     }
 
     /// Collects until `stop` is set in the arena.
@@ -212,7 +205,6 @@ impl Collector {
             used = usize::MAX;
         }
         let body = bytes.get(chunk::HEADER_SIZE..size).unwrap_or_default();
-        self.lost += header.lost;
         let mut state = shared.state();
         self.announce(&mut state, &header);
         if let Err(error) = state.writer.chunk(header, body) {
@@ -253,7 +245,10 @@ impl Collector {
             }
             let exists = exists(thread);
             let gone = !exists && *self.seen.entry(thread).or_insert(exists);
-            if gone || executed.contains(&header.pid) {
+            let replaced = executed
+                .iter()
+                .any(|(pid, first)| *pid == header.pid && header.stream < *first);
+            if gone || replaced {
                 self.take_busy(shared, index);
             }
         }

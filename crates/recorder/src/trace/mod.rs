@@ -263,7 +263,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         },
         chunks: state.writer.chunks(),
         bytes: state.writer.records_size(),
-        lost: collector.lost() + header.lost.load(Ordering::Relaxed),
+        lost: header.lost.load(Ordering::Relaxed),
         missed_in_handlers: header.missed_in_handlers.load(Ordering::Relaxed),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),

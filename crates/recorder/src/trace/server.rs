@@ -42,8 +42,9 @@ pub struct State {
     pub planner: Planner,
     /// Processes that have connected.
     pub processes: HashSet<u32>,
-    /// Processes that have executed another program, whose chunks nobody fills any more.
-    pub executed: Vec<u32>,
+    /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
+    /// chunks of earlier ones any more.
+    pub executed: Vec<(u32, u32)>,
     /// How many have connected at all.
     pub connected: u64,
     /// The first thing that went wrong.
@@ -295,7 +296,12 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
     state.connected += 1;
     let time = monotonic();
     if !state.processes.insert(pid) {
-        state.executed.push(pid);
+        let first = shared
+            .arena
+            .header()
+            .next_stream
+            .load(std::sync::atomic::Ordering::Relaxed);
+        state.executed.push((pid, first));
     }
     let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     state.journal(&JournalEntry::Process {
