@@ -10,6 +10,7 @@ pub mod counters;
 mod error;
 pub mod existing;
 mod features;
+mod file_events;
 pub mod kernel;
 pub mod machine;
 pub mod modules;

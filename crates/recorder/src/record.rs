@@ -8,6 +8,7 @@ use crate::command::{CommandStatus, HeldCommand};
 use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
 use crate::features;
+use crate::file_events::{file_indices, is_counting, passes_with_time, recorded};
 use crate::machine::Machine;
 use crate::modules::Modules;
 use crate::outcome::{Ending, EventOutcome, Outcome, Progress, WindowsOutcome};
@@ -20,7 +21,7 @@ use crate::windows::{self, Counted, Windowed};
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{
-    AttachSummary, AttachedEvent, Attr, AttrFlags, ByteOrder, Running, Session, Start, event_type,
+    AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Running, Session, Start,
 };
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -586,33 +587,6 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Whether an event of the session only counts, for the windows' totals: the file does not have it.
-fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
-    let sampling: usize = spec.groups.iter().map(|group| group.events.len()).sum();
-    event.spec.is_some_and(|index| index >= sampling)
-}
-
-/// The session's events that the file has.
-fn recorded(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<AttachedEvent> {
-    let has = |event: &&AttachedEvent| !is_counting(spec, event);
-    events.iter().filter(has).cloned().collect()
-}
-
-/// Where each of the session's events stands in the file.
-fn file_indices(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<Option<usize>> {
-    let mut next = 0..;
-    events
-        .iter()
-        .map(|event| {
-            if is_counting(spec, event) {
-                None
-            } else {
-                next.next()
-            }
-        })
-        .collect()
-}
-
 /// Descriptions of tracepoints; the observer is told where there are none for some.
 fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> Option<Vec<u8>> {
     match features::tracing_data(events)? {
@@ -624,13 +598,6 @@ fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> O
             None
         }
     }
-}
-
-/// Whether an event occurs whenever its target runs.
-fn passes_with_time(attr: &Attr) -> bool {
-    // PERF_COUNT_HW_CPU_CYCLES; PERF_COUNT_SW_CPU_CLOCK and _TASK_CLOCK.
-    (attr.kind == event_type::HARDWARE && attr.config == 0)
-        || (attr.kind == event_type::SOFTWARE && attr.config <= 1)
 }
 
 /// Passes a signal on to the command, unless the terminal has sent it to the whole process group.

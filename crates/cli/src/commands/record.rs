@@ -1,6 +1,7 @@
 //! `dioptra record`.
 
 mod arguments;
+mod groups;
 pub mod metrics;
 mod progress;
 mod summary;

@@ -136,7 +136,7 @@ fn perf_reads(path: &Path) {
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         let text = String::from_utf8_lossy(&output.stdout);
         let lines = text.lines().filter(|line| !line.starts_with('#'));
-        assert!(lines.count() > 2, "{arguments:?}: {text}");
+        assert!(lines.count() > 2, "{arguments:?}: {output:?}");
     }
 }
 

@@ -1,13 +1,7 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
-use super::metrics::events_for;
 use super::windows;
-use crate::metric_sets::{ChosenColumns, MetricSets};
-use dioptra_perfevents::{CpuSet, EventGroup, limits, parse_events};
-use dioptra_recorder::WindowOptions;
-use dioptra_recorder::counters::{
-    MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
-};
+use dioptra_perfevents::{CpuSet, limits};
 use dioptra_recorder::sample_options::{
     BranchFilter, CallGraph, DEFAULT_FREQUENCY, Rate, SampleOptions,
 };
@@ -16,9 +10,6 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// What is recorded unless events are given.
-const DEFAULT_EVENTS: &str = "cycles";
 
 /// zstd's own default level.
 const DEFAULT_LEVEL: &str = "1";
@@ -63,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub pmu_data: Option<PathBuf>,
 
-    /// Samples a second, or `max` for what the kernel allows [default: 4000]
+    /// Samples a second, or `max` for what the kernel allows [default: 4000, beside --windows 1000]
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count", value_parser = frequency)]
     pub frequency: Option<u64>,
 
@@ -219,7 +210,7 @@ impl Arguments {
         Ok(spec)
     }
 
-    fn target(&self) -> Result<RecordTarget, ArgumentError> {
+    pub(super) fn target(&self) -> Result<RecordTarget, ArgumentError> {
         if let Some(path) = &self.cgroup {
             return Ok(RecordTarget::Cgroup {
                 path: path.clone(),
@@ -242,133 +233,14 @@ impl Arguments {
         Ok(RecordTarget::Command)
     }
 
-    fn groups(&self, say: &mut dyn FnMut(&str)) -> Result<Vec<EventGroup>, ArgumentError> {
-        if self.event.is_empty() && self.metrics.is_empty() {
-            return default_events();
-        }
-        let mut groups = Vec::new();
-        for text in &self.event {
-            groups.extend(parse(text)?);
-        }
-        if !self.metrics.is_empty() && self.windows.is_none() {
-            self.add_metrics(&mut groups, say)?;
-        }
-        Ok(groups)
-    }
-
-    /// What is to be counted over windows: groups are taken out of those to be sampled.
-    fn windows(
-        &self,
-        groups: &mut Vec<EventGroup>,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Option<WindowOptions>, ArgumentError> {
-        let Some(text) = &self.windows else {
-            return Ok(None);
-        };
-        let (request, source) = windows::request(text)?;
-        if matches!(
-            self.samples().call_graph,
-            Some(CallGraph::Dwarf { .. } | CallGraph::Lbr)
-        ) {
-            say("windows have no call paths, which take frame pointers: --call-graph fp");
-        }
-        let mut counted = windows::take_groups(groups);
-        let (mut counters, _) = self.counters()?;
-        if !self.metrics.is_empty() {
-            let found = self.metric_events(&mut counters, say)?;
-            counted.extend(windows::led(found, &mut counters));
-        }
-        if groups.is_empty() {
-            // The ranking's.
-            groups.extend(default_events()?);
-        }
-        windows::options(&request, source, counted, &mut counters, say).map(Some)
-    }
-
-    /// The counters that the target's events take, and whether they count for whole CPUs.
-    fn counters(&self) -> Result<(MachineCounters, bool), ArgumentError> {
-        let wide = matches!(
-            self.target()?,
-            RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
-        );
-        let counters = if wide {
-            let first = self.cpu.as_ref().and_then(|cpus| cpus.iter().next());
-            MachineCounters::of_cpu(first.unwrap_or(0))
-        } else {
-            MachineCounters::of_threads()
-        };
-        Ok((counters, wide))
-    }
-
-    /// The groups of events that the metrics need.
-    fn metric_events(
-        &self,
-        counters: &mut MachineCounters,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<Vec<EventGroup>, ArgumentError> {
-        let sets = MetricSets::for_this_machine(self.pmu_data.as_deref());
-        let sets = sets.map_err(ArgumentError::Metrics)?;
-        if let Some(published) = sets.published() {
-            for skipped in published.skipped() {
-                say(skipped);
-            }
-        }
-        let chosen: anyhow::Result<Vec<ChosenColumns>> =
-            self.metrics.iter().map(|name| sets.choose(name)).collect();
-        let found = events_for(&chosen.map_err(ArgumentError::Metrics)?, counters)
-            .map_err(ArgumentError::NothingToCount)?;
-        for note in &found.notes {
-            say(note);
-        }
-        Ok(found.groups)
-    }
-
-    /// Adds the groups of events that the metrics need.
-    fn add_metrics(
-        &self,
-        groups: &mut Vec<EventGroup>,
-        say: &mut dyn FnMut(&str),
-    ) -> Result<(), ArgumentError> {
-        let (mut counters, wide) = self.counters()?;
-        groups.extend(self.metric_events(&mut counters, say)?);
-        let takes_turns = |group: &&EventGroup| {
-            group
-                .events
-                .iter()
-                .any(|event| takes_a_counter(&event.attr))
-        };
-        let turns = groups.iter().filter(takes_turns).count();
-        let watched = if wide {
-            Watched::Cpus
-        } else {
-            Watched::Threads {
-                inherit: !self.no_inherit,
-            }
-        };
-        let then = match tell_turns(groups, watched) {
-            Turns::None => return Ok(()),
-            Turns::Told => "and its counts are scaled",
-            Turns::Untold(WhyUntold::Kernel) => {
-                "and its counts are not scaled, since this kernel (before Linux 6.13) cannot tell for how long it \
-                 counted in threads that inherit it; ask for fewer metrics, or record with -a"
-            }
-            Turns::Untold(WhyUntold::NotInherited) => {
-                "and its counts are not scaled, since that needs events that threads inherit; leave --no-inherit out, \
-                 or record with -a"
-            }
-        };
-        say(&format!(
-            "{turns} groups of events take turns on the counters: each is counted for about 1/{turns} of the time, \
-             {then}"
-        ));
-        Ok(())
-    }
-
-    fn samples(&self) -> SampleOptions {
+    pub(super) fn samples(&self) -> SampleOptions {
         SampleOptions {
             rate: match (self.count, self.frequency) {
                 (Some(period), _) => Rate::Period(period),
-                (None, frequency) => Rate::Frequency(frequency.unwrap_or(DEFAULT_FREQUENCY)),
+                (None, Some(frequency)) => Rate::Frequency(frequency),
+                // Four times as many would slow a program as much again as its windows do.
+                (None, None) if self.windows.is_some() => Rate::Frequency(windows::RANKING),
+                (None, None) => Rate::Frequency(DEFAULT_FREQUENCY),
             },
             call_graph: self
                 .call_graph
@@ -378,17 +250,6 @@ impl Arguments {
                 .or(self.branch_any.then_some(BranchFilter::ANY)),
         }
     }
-}
-
-fn parse(text: &str) -> Result<Vec<EventGroup>, ArgumentError> {
-    parse_events(text).map_err(|error| ArgumentError::Events {
-        text: text.to_owned(),
-        error,
-    })
-}
-
-fn default_events() -> Result<Vec<EventGroup>, ArgumentError> {
-    parse(DEFAULT_EVENTS)
 }
 
 fn frequency(text: &str) -> Result<u64, String> {
@@ -526,6 +387,7 @@ mod tests {
     fn rates_and_sizes() {
         assert_eq!(spec(&["-F", "99", "ls"]).samples.rate, Rate::Frequency(99));
         assert_eq!(spec(&["-c", "1000", "ls"]).samples.rate, Rate::Period(1000));
+        assert_eq!(spec(&["ls"]).samples.rate, Rate::Frequency(4000));
         assert!(parse(&["-F", "99", "-c", "1"]).is_err());
         assert!(parse(&["-F", "0", "ls"]).is_err() && parse(&["-c", "0", "ls"]).is_err());
         assert_eq!(ring_pages("128"), Ok(128));

@@ -1,0 +1,38 @@
+//! Which of a session's events the file has: all that sample, not those that only count for the windows' totals.
+
+use crate::spec::RecordSpec;
+use dioptra_perfevents::{AttachedEvent, Attr, event_type};
+
+/// Whether an event of the session only counts, for the windows' totals: the file does not have it.
+pub(crate) fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
+    let sampling: usize = spec.groups.iter().map(|group| group.events.len()).sum();
+    event.spec.is_some_and(|index| index >= sampling)
+}
+
+/// The session's events that the file has.
+pub(crate) fn recorded(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<AttachedEvent> {
+    let has = |event: &&AttachedEvent| !is_counting(spec, event);
+    events.iter().filter(has).cloned().collect()
+}
+
+/// Where each of the session's events stands in the file.
+pub(crate) fn file_indices(spec: &RecordSpec, events: &[AttachedEvent]) -> Vec<Option<usize>> {
+    let mut next = 0..;
+    events
+        .iter()
+        .map(|event| {
+            if is_counting(spec, event) {
+                None
+            } else {
+                next.next()
+            }
+        })
+        .collect()
+}
+
+/// Whether an event occurs whenever its target runs.
+pub(crate) fn passes_with_time(attr: &Attr) -> bool {
+    // PERF_COUNT_HW_CPU_CYCLES; PERF_COUNT_SW_CPU_CLOCK and _TASK_CLOCK.
+    (attr.kind == event_type::HARDWARE && attr.config == 0)
+        || (attr.kind == event_type::SOFTWARE && attr.config <= 1)
+}
