@@ -1,7 +1,8 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask pmu-test`.
 
 mod bench;
 mod fuzz;
+mod pmu_test;
 mod test;
 mod tools;
 
@@ -39,6 +40,8 @@ enum Chore {
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },
+    /// Check what needs hardware counters, in a virtual machine that emulates them exactly
+    PmuTest(pmu_test::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Chore::Fuzz { target, seconds } => {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
+        Chore::PmuTest(arguments) => pmu_test::run(&arguments),
     };
     result.unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

@@ -20,7 +20,12 @@ const TOOLS: &[(&str, &[&str])] = &[
 /// Installs the missing tools with apt-get, or lists them. Tests that need one skip without it, so failing here is
 /// worth a warning and no more.
 pub fn provide(install: bool) {
-    let missing: Vec<_> = TOOLS
+    provide_these(TOOLS, install);
+}
+
+/// The same for other tools than the tests'.
+pub fn provide_these(tools: &[(&str, &[&str])], install: bool) {
+    let missing: Vec<_> = tools
         .iter()
         .filter(|(name, _)| tool(name).is_none())
         .collect();
@@ -55,6 +60,9 @@ pub fn provide(install: bool) {
     // A compiler installed without recommendations lacks the C library's headers.
     if names.contains(&"gcc") {
         packages.push(&"libc6-dev");
+    }
+    if names.contains(&"aarch64-linux-gnu-gcc") {
+        packages.push(&"libc6-dev-arm64-cross");
     }
     // One by one: a package that this release lacks must not keep the others out.
     for package in packages {

@@ -49,6 +49,9 @@ impl OpenRequest<'_> {
             && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
         {
             "the frequency is above kernel.perf_event_max_sample_rate"
+        } else if self.group.is_some() {
+            // The leader, which has the same options, did open.
+            "a group holds as many events as the PMU has counters, of one PMU besides software events"
         } else if has(AttrFlags::INHERIT) && attr.read_format.contains(ReadFormat::GROUP) {
             "counter groups cannot be inherited before Linux 6.13; use --no-inherit"
         } else if has(AttrFlags::INHERIT)

@@ -1,0 +1,2 @@
+// The functions of rates.inc for pair.c.
+        .include "rates.inc"

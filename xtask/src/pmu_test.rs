@@ -1,0 +1,222 @@
+//! `cargo xtask pmu-test`: what needs hardware counters, checked on a machine without them.
+//!
+//! QEMU emulates the counters of 64-bit Arm exactly where it counts instructions (`-icount`): one instruction is one
+//! cycle, an overflow of the cycle counter is reported at the very instruction. So a Debian kernel for Arm runs there with
+//! dioptra and programs whose every instruction is known from their disassembly, and each number that dioptra shows can be
+//! held against one that was known before.
+
+mod checks;
+mod cross;
+mod debian;
+mod initramfs;
+mod listing;
+mod machine;
+mod programs;
+mod table;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::{root, tools};
+use checks::{Guest, Results};
+use machine::{Machine, Script};
+use table::Table;
+
+/// The exit status if the machine or the network lacks what it takes: neither passed nor failed.
+const CANNOT: u8 = 3;
+/// The suite that the guest's kernel and busybox come from: its 6.12 reads groups of counters that threads inherit.
+const SUITE: &str = "trixie";
+/// Where a guest has hung rather than been slow.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// The tools that it takes, as `tools` has them.
+const TOOLS: &[(&str, &[&str])] = &[
+    ("qemu-system-aarch64", &["qemu-system-arm"]),
+    ("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
+    ("aarch64-linux-gnu-objdump", &["binutils-aarch64-linux-gnu"]),
+    ("tar", &["tar"]),
+];
+
+/// What to run, and with what.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only the steps whose name contains this; may be given several times
+    #[arg(long)]
+    only: Vec<String>,
+    /// Evaluate the results of the last run again, without a guest
+    #[arg(long)]
+    again: bool,
+    /// Install no tools
+    #[arg(long)]
+    no_install: bool,
+    /// Look for newer versions of what was downloaded
+    #[arg(long)]
+    refresh: bool,
+    /// A kernel image for 64-bit Arm instead of Debian's
+    #[arg(long, value_name = "FILE")]
+    kernel: Option<PathBuf>,
+    /// Where Rust's standard library for Arm comes from
+    #[arg(long, value_enum, default_value = "auto")]
+    std: cross::StandardLibrary,
+}
+
+/// Why the chore cannot run here, which is no failure of what it checks.
+#[derive(Debug)]
+struct Unavailable(String);
+
+impl Unavailable {
+    fn because(reason: impl Into<String>) -> anyhow::Error {
+        anyhow::Error::new(Unavailable(reason.into()))
+    }
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// Runs the chore: 0 if all checks passed, 1 if one failed, 3 if it cannot run here.
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    match check(arguments) {
+        Ok(true) => Ok(ExitCode::SUCCESS),
+        Ok(false) => Ok(ExitCode::FAILURE),
+        Err(error) if error.is::<Unavailable>() => {
+            eprintln!("xtask: pmu-test cannot run here: {error:#}");
+            Ok(ExitCode::from(CANNOT))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn check(arguments: &Arguments) -> Result<bool> {
+    let start = Instant::now();
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    let folder = root().join(target).join("pmu");
+    let built = folder.join("programs");
+    std::fs::create_dir_all(&built).with_context(|| built.display().to_string())?;
+
+    tools::provide_these(TOOLS, !arguments.no_install);
+    for (tool, packages) in TOOLS {
+        if dioptra_testprograms::tool(tool).is_none() {
+            return Err(Unavailable::because(format!(
+                "{tool} is missing: apt-get install {}",
+                packages[0]
+            )));
+        }
+    }
+    let guest = Guest::build(&built)?;
+    let steps: Vec<_> = checks::steps(&guest)?
+        .into_iter()
+        .filter(|step| {
+            arguments.only.is_empty() || arguments.only.iter().any(|only| step.name.contains(only))
+        })
+        .collect();
+    let results = folder.join("results");
+    let mut table = Table::default();
+    if !arguments.again {
+        let scripts: Vec<_> = steps
+            .iter()
+            .map(|step| Script {
+                name: step.name.to_string(),
+                lines: step.lines.clone(),
+            })
+            .collect();
+        if let Err(error) = boot(arguments, &guest, &scripts, &results) {
+            if error.is::<Unavailable>() {
+                return Err(error);
+            }
+            table.failure("the guest runs to its end", &format!("{error:#}"));
+        }
+    }
+    for step in &steps {
+        let results = Results::new(&results, step.name);
+        if let Err(error) = (step.check)(&guest, &results, &mut table) {
+            table.failure(step.name, &format!("{error:#}"));
+        }
+    }
+    table.print();
+    println!(
+        "{} in {:.0} s; the guest's files and console: {}",
+        table.summary(),
+        start.elapsed().as_secs_f64(),
+        results.display()
+    );
+    Ok(table.passed())
+}
+
+fn boot(
+    arguments: &Arguments,
+    guest: &Guest,
+    scripts: &[Script],
+    results: &std::path::Path,
+) -> Result<()> {
+    let cache = cache()?;
+    let archive = debian::Archive::new(SUITE, &cache);
+    let busybox = archive
+        .package("busybox-static:arm64", arguments.refresh, |_| {
+            Ok("busybox-static:arm64".into())
+        })?
+        .join("usr/bin/busybox");
+    let kernel = match &arguments.kernel {
+        Some(kernel) => kernel.clone(),
+        None => kernel(&archive, arguments.refresh)?,
+    };
+    println!("building dioptra for the guest");
+    let dioptra = cross::build(arguments.std, &cache)?;
+    let stripped = results.with_file_name("dioptra");
+    cross::strip(&dioptra, &stripped)?;
+    let mut files = vec![("bin/dioptra".to_string(), stripped)];
+    files.extend(guest.files());
+    println!("booting {}", kernel.display());
+    Machine {
+        kernel: &kernel,
+        busybox: &busybox,
+        files,
+        results: results.to_path_buf(),
+        limit: LIMIT,
+    }
+    .run(scripts)
+}
+
+/// The image of Debian's kernel for virtual machines: small, and the drivers needed here are built in.
+fn kernel(archive: &debian::Archive, refresh: bool) -> Result<PathBuf> {
+    let folder = archive
+        .package("linux-image-cloud-arm64:arm64", refresh, |archive| {
+            Ok(format!(
+                "{}:arm64",
+                archive
+                    .depends("linux-image-cloud-arm64:arm64")?
+                    .trim_end_matches(":arm64")
+            ))
+        })?
+        .join("boot");
+    std::fs::read_dir(&folder)
+        .with_context(|| folder.display().to_string())?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| {
+            path.file_name()
+                .is_some_and(|name| name.as_encoded_bytes().starts_with(b"vmlinuz"))
+        })
+        .with_context(|| format!("no kernel in {}", folder.display()))
+}
+
+/// Downloads outlive the target folder.
+fn cache() -> Result<PathBuf> {
+    let home = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .ok_or_else(|| {
+            Unavailable::because("neither HOME nor XDG_CACHE_HOME says where downloads are kept")
+        })?;
+    let folder = home.join("dioptra/pmu");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
