@@ -33,14 +33,14 @@ pub fn steps() -> Vec<Step> {
         Step {
             name: "throttled",
             lines: format!(
-                "run record dioptra record -e cycles:u -c {SHORT} -o a.data steps\n{report}"
+                "max_rate 100000 25\nrun record dioptra record -e cycles:u -c {SHORT} -o a.data steps\n{report}"
             ),
             check: throttled,
         },
         Step {
             name: "short",
             lines: format!(
-                "max_rate 100000000 0\nrun record dioptra record -e cycles:u -c {SHORT} -o a.data steps\n{report}"
+                "run record dioptra record -e cycles:u -c {SHORT} -o a.data steps\n{report}"
             ),
             check: short,
         },
