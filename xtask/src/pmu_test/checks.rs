@@ -5,6 +5,7 @@ mod groups;
 mod sampling;
 mod stacks;
 mod whole;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +16,20 @@ use serde_json::Value;
 
 use super::programs::{self, Program};
 use super::table::Table;
+use crate::root;
 
 /// The programs that the guest has, with what is known of them.
 pub struct Guest {
     /// `steps`: three functions with 60, 30 and 10 % of the instructions.
     pub steps: Program,
-    /// The same for longer.
+    /// The same for longer, and for much longer.
+    medium: Program,
+    /// See `medium`.
     pub long: Program,
     /// `rates`: three functions with known rates of faults and calls.
     pub rates: Program,
+    /// The same with fewer faults for the time, for windows.
+    pub windows: Program,
     /// `pair`: the same functions in two threads.
     pub pair: Program,
     /// `frames`: callers that only unwinding finds.
@@ -34,6 +40,15 @@ pub struct Guest {
 
 /// Rounds of `long`: enough for counters that take turns of 4 ms.
 const LONG: u64 = 1500;
+/// Rounds of `medium`: some ten bursts, and 100,000 short periods.
+const MEDIUM: u64 = 500;
+/// How often the loops of `windows` turn: half of the time is the kernel's, which serves the faults.
+const WINDOWS: [(&str, u64); 4] = [
+    ("QUIET", 20_000),
+    ("FAULTING", 1),
+    ("CALLING", 500),
+    ("ROUNDS", 600),
+];
 /// How long one call of each function of `rates` is; the rounds make the program.
 const RATES: [(&str, u64); 4] = [
     ("QUIET", 20_000),
@@ -45,16 +60,19 @@ const RATES: [(&str, u64); 4] = [
 impl Guest {
     /// Builds the programs.
     pub fn build(folder: &Path) -> Result<Guest> {
-        let turns: Vec<_> = RATES
+        // Its threads do together what `windows` does.
+        let turns: Vec<_> = WINDOWS
             .iter()
             .map(|(name, value)| format!("-Wa,--defsym,{name}={value}"))
             .collect();
-        let mut pair = vec!["-O2", "-DROUNDS=100"];
+        let mut pair = vec!["-O2", "-DROUNDS=600"];
         pair.extend(turns.iter().map(String::as_str));
         Ok(Guest {
             steps: programs::assemble(folder, "steps", "steps.S", &[("ROUNDS", 100)])?,
+            medium: programs::assemble(folder, "medium", "steps.S", &[("ROUNDS", MEDIUM)])?,
             long: programs::assemble(folder, "long", "steps.S", &[("ROUNDS", LONG)])?,
             rates: programs::assemble(folder, "rates", "rates.S", &RATES)?,
+            windows: programs::assemble(folder, "windows", "rates.S", &WINDOWS)?,
             pair: programs::build(folder, "pair", &["pair.c", "pair.S"], &pair)?,
             frames: programs::build(
                 folder,
@@ -68,24 +86,29 @@ impl Guest {
 
     /// The programs as files for the guest's `/bin`.
     pub fn files(&self) -> Vec<(String, PathBuf)> {
-        [
+        let programs = [
             &self.steps,
+            &self.medium,
             &self.long,
             &self.rates,
+            &self.windows,
             &self.pair,
             &self.frames,
             &self.counts,
-        ]
-        .iter()
-        .map(|program| {
-            let name = program
-                .path
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy();
-            (format!("bin/{name}"), program.path.clone())
-        })
-        .collect()
+        ];
+        let file = |program: &&Program| {
+            let name = program.path.file_name().unwrap_or_default();
+            (
+                format!("bin/{}", name.to_string_lossy()),
+                program.path.clone(),
+            )
+        };
+        let mut files: Vec<_> = programs.iter().map(file).collect();
+        files.push((
+            "rates.toml".to_string(),
+            root().join("tests/pmu/rates.toml"),
+        ));
+        files
     }
 }
 
@@ -109,6 +132,7 @@ pub fn steps(guest: &Guest) -> Result<Vec<Step>> {
     steps.extend(stacks::steps());
     steps.extend(whole::steps(guest)?);
     steps.extend(errors::steps());
+    steps.extend(windows::steps(guest)?);
     Ok(steps)
 }
 

@@ -106,11 +106,11 @@ fn threads(guest: &Guest, results: &Results, table: &mut Table) -> Result<()> {
             .filter_map(|row| row["cells"][weight].as_u64())
             .sum::<u64>() as f64
     };
-    // The same functions, as often as in `rates`.
+    // The same functions, as often as in `windows`.
     let mut expected = std::collections::BTreeMap::<&str, u64>::new();
-    guest.rates.listing.step(|place| {
+    guest.windows.listing.step(|place| {
         *expected
-            .entry(guest.rates.listing.function(place))
+            .entry(guest.windows.listing.function(place))
             .or_default() += 1
     })?;
     for function in ["quiet", "faulting", "calling"] {
