@@ -25,11 +25,13 @@ pub struct Guest {
     /// The same for longer, and for much longer.
     medium: Program,
     /// See `medium`.
-    pub long: Program,
+    long: Program,
     /// `rates`: three functions with known rates of faults and calls.
     pub rates: Program,
     /// The same with fewer faults for the time, for windows.
     pub windows: Program,
+    /// One round of `windows`, for its truth.
+    pub round: Program,
     /// `pair`: the same functions in two threads.
     pub pair: Program,
     /// `frames`: callers that only unwinding finds.
@@ -39,7 +41,7 @@ pub struct Guest {
 }
 
 /// Rounds of `long`: enough for counters that take turns of 4 ms.
-const LONG: u64 = 1500;
+pub const LONG: u64 = 1500;
 /// Rounds of `medium`: some ten bursts, and 100,000 short periods.
 const MEDIUM: u64 = 500;
 /// How often the loops of `windows` turn: half of the time is the kernel's, which serves the faults.
@@ -47,8 +49,10 @@ const WINDOWS: [(&str, u64); 4] = [
     ("QUIET", 20_000),
     ("FAULTING", 1),
     ("CALLING", 500),
-    ("ROUNDS", 600),
+    ("ROUNDS", ROUNDS),
 ];
+/// Rounds of `windows`.
+pub const ROUNDS: u64 = 600;
 /// How long one call of each function of `rates` is; the rounds make the program.
 const RATES: [(&str, u64); 4] = [
     ("QUIET", 20_000),
@@ -65,7 +69,9 @@ impl Guest {
             .iter()
             .map(|(name, value)| format!("-Wa,--defsym,{name}={value}"))
             .collect();
-        let mut pair = vec!["-O2", "-DROUNDS=600"];
+        let mut pair = vec!["-O2"];
+        let rounds = format!("-DROUNDS={ROUNDS}");
+        pair.push(&rounds);
         pair.extend(turns.iter().map(String::as_str));
         Ok(Guest {
             steps: programs::assemble(folder, "steps", "steps.S", &[("ROUNDS", 100)])?,
@@ -73,6 +79,12 @@ impl Guest {
             long: programs::assemble(folder, "long", "steps.S", &[("ROUNDS", LONG)])?,
             rates: programs::assemble(folder, "rates", "rates.S", &RATES)?,
             windows: programs::assemble(folder, "windows", "rates.S", &WINDOWS)?,
+            round: programs::assemble(
+                folder,
+                "round",
+                "rates.S",
+                &WINDOWS.map(|(name, turns)| (name, if name == "ROUNDS" { 1 } else { turns })),
+            )?,
             pair: programs::build(folder, "pair", &["pair.c", "pair.S"], &pair)?,
             frames: programs::build(
                 folder,

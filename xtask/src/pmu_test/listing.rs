@@ -14,7 +14,9 @@ const TOO_LONG: u64 = 1_000_000_000;
 pub struct Listing {
     /// Beginnings of functions.
     functions: BTreeMap<u64, String>,
-    code: HashMap<u64, Instruction>,
+    /// One for every four bytes from the first instruction on.
+    code: Vec<Instruction>,
+    first: u64,
     /// Constants between the functions, four bytes each.
     words: HashMap<u64, u64>,
 }
@@ -41,18 +43,16 @@ enum Instruction {
 impl Listing {
     /// Reads `objdump -d --no-show-raw-insn`.
     pub fn parse(text: &str) -> Listing {
-        let mut listing = Listing {
-            functions: BTreeMap::new(),
-            code: HashMap::new(),
-            words: HashMap::new(),
-        };
+        let mut functions = BTreeMap::new();
+        let mut words = HashMap::new();
+        let mut instructions = Vec::new();
         for line in text.lines() {
             if let Some((address, name)) = line
                 .strip_suffix(">:")
                 .and_then(|line| line.split_once(" <"))
             {
                 if let Ok(address) = u64::from_str_radix(address, 16) {
-                    listing.functions.insert(address, name.to_string());
+                    functions.insert(address, name.to_string());
                 }
             } else if let Some((address, instruction)) = line.trim_start().split_once(":\t") {
                 let Ok(address) = u64::from_str_radix(address, 16) else {
@@ -60,17 +60,31 @@ impl Listing {
                 };
                 let instruction = instruction.split("//").next().unwrap_or_default().trim();
                 if let Some(word) = instruction.strip_prefix(".word\t0x") {
-                    listing
-                        .words
-                        .insert(address, u64::from_str_radix(word, 16).unwrap_or_default());
+                    words.insert(address, u64::from_str_radix(word, 16).unwrap_or_default());
                 } else {
-                    listing
-                        .code
-                        .insert(address, Instruction::parse(instruction));
+                    instructions.push((address, Instruction::parse(instruction)));
                 }
             }
         }
-        listing
+        let first = instructions
+            .iter()
+            .map(|(address, _)| *address)
+            .min()
+            .unwrap_or(0);
+        let mut code = Vec::new();
+        for (address, instruction) in instructions {
+            let place = index(first, address);
+            if place >= code.len() {
+                code.resize(place + 1, Instruction::Unknown);
+            }
+            code[place] = instruction;
+        }
+        Listing {
+            functions,
+            code,
+            first,
+            words,
+        }
     }
 
     /// The address of a function.
@@ -107,7 +121,7 @@ impl Listing {
             at(address);
             let instruction = self
                 .code
-                .get(&address)
+                .get(index(self.first, address))
                 .with_context(|| format!("there is no code at {address:#x}"))?;
             address += 4;
             match *instruction {
@@ -143,6 +157,11 @@ impl Listing {
         }
         bail!("the program does not end")
     }
+}
+
+/// Which instruction lies at an address; one before the first is none of them.
+fn index(first: u64, address: u64) -> usize {
+    usize::try_from(address.wrapping_sub(first) / 4).unwrap_or(usize::MAX)
 }
 
 impl Instruction {

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::sampling::predicted;
-use super::{Guest, Results, Step, by_name, column, facts};
+use super::{Guest, LONG, Results, Step, by_name, column, facts};
 use crate::pmu_test::table::Table;
 
 const PERIOD: u64 = 100_003;
@@ -73,9 +73,23 @@ fn group(guest: &Guest, results: &Results, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
+/// Instructions of `long`, which differs from `steps` by its number of rounds only.
+fn of_long(guest: &Guest) -> Result<u64> {
+    let round = guest.steps.listing.address("round")?;
+    let (mut executed, mut begins) = (0_u64, Vec::new());
+    let total = guest.steps.listing.step(|place| {
+        if place == round {
+            begins.push(executed);
+        }
+        executed += 1;
+    })?;
+    let one = begins.get(1).context("steps has two rounds")? - begins[0];
+    Ok(total + (LONG - begins.len() as u64) * one)
+}
+
 fn turns(guest: &Guest, results: &Results, table: &mut Table) -> Result<()> {
     table.step("turns");
-    let total = guest.long.listing.step(|_| ())?;
+    let total = of_long(guest)?;
     results.output("record")?;
     let samples = results.lines("dump")?;
     let mut leaders: Vec<_> = samples

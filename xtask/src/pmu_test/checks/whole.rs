@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::sampling::predicted;
-use super::{Guest, Results, Step, by_name, column};
+use super::{Guest, ROUNDS, Results, Step, by_name, column};
 use crate::pmu_test::table::Table;
 
 const PERIOD: u64 = 20_011;
@@ -106,21 +106,21 @@ fn threads(guest: &Guest, results: &Results, table: &mut Table) -> Result<()> {
             .filter_map(|row| row["cells"][weight].as_u64())
             .sum::<u64>() as f64
     };
-    // The same functions, as often as in `windows`.
-    let mut expected = std::collections::BTreeMap::<&str, u64>::new();
-    guest.windows.listing.step(|place| {
-        *expected
-            .entry(guest.windows.listing.function(place))
-            .or_default() += 1
+    let mut in_round = std::collections::BTreeMap::<&str, u64>::new();
+    guest.round.listing.step(|place| {
+        *in_round
+            .entry(guest.round.listing.function(place))
+            .or_default() += 1;
     })?;
+    let expected = |function: &str| (ROUNDS * in_round.get(function).copied().unwrap_or(0)) as f64;
     for function in ["quiet", "faulting", "calling"] {
-        let cycles = expected.get(function).copied().unwrap_or(0) as f64;
+        let cycles = expected(function);
         table.near(&format!("cycles of {function}"), cycles, 0.02, of(function));
     }
     let comms = by_name::<u64>(&report, "comm", weight)?;
     table.near(
         "cycles of the thread `still`",
-        expected.get("quiet").copied().unwrap_or(0) as f64,
+        expected("quiet"),
         0.02,
         comms.get("still").copied().unwrap_or(0) as f64,
     );

@@ -158,7 +158,7 @@ impl Windows {
 
 /// Faults and calls for 1000 cycles, from the instructions between them.
 fn truth(guest: &Guest) -> Result<(f64, f64)> {
-    let listing = &guest.windows.listing;
+    let listing = &guest.round.listing;
     let leaf = listing.address("leaf")?;
     // The store of the inner loop is the seventh instruction.
     let store = listing.address("faulting")? + 6 * 4;
