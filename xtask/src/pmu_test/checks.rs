@@ -30,6 +30,8 @@ pub struct Guest {
     pub rates: Program,
     /// The same with fewer faults for the time, for windows.
     pub windows: Program,
+    /// The same with a tenth of the faults, so that what the kernel does for them hardly shows in the program's time.
+    seldom: Program,
     /// One round of `windows`, for its truth.
     pub round: Program,
     /// `pair`: the same functions in two threads.
@@ -79,6 +81,12 @@ impl Guest {
             long: programs::assemble(folder, "long", "steps.S", &[("ROUNDS", LONG)])?,
             rates: programs::assemble(folder, "rates", "rates.S", &RATES)?,
             windows: programs::assemble(folder, "windows", "rates.S", &WINDOWS)?,
+            seldom: programs::assemble(
+                folder,
+                "seldom",
+                "rates.S",
+                &[WINDOWS.as_slice(), &[("WORK", 1552)]].concat(),
+            )?,
             round: programs::assemble(
                 folder,
                 "round",
@@ -104,6 +112,7 @@ impl Guest {
             &self.long,
             &self.rates,
             &self.windows,
+            &self.seldom,
             &self.pair,
             &self.frames,
             &self.counts,

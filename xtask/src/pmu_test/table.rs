@@ -48,6 +48,16 @@ impl Table {
         );
     }
 
+    /// The number must be at least that.
+    pub fn at_least(&mut self, check: &str, low: f64, got: f64) {
+        self.push(
+            check,
+            format!("at least {}", short(low)),
+            short(got),
+            low <= got,
+        );
+    }
+
     /// The text must have all these parts.
     pub fn tells(&mut self, check: &str, parts: &[&str], text: &str) {
         let passed = parts.iter().all(|part| text.contains(part));
