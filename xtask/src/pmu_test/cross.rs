@@ -84,7 +84,8 @@ pub fn strip(executable: &Path, to: &Path) -> Result<()> {
 
 /// `cargo build` for the guest, with the toolchain of that folder.
 fn cargo_for(toolchain: Option<&Path>) -> Command {
-    let mut command = Command::new(cargo());
+    let own = toolchain.map_or_else(cargo, |folder| folder.join("bin/cargo").into_os_string());
+    let mut command = Command::new(own);
     command
         .args(["build", "--target", TARGET])
         .env(
@@ -105,7 +106,10 @@ fn cargo_for(toolchain: Option<&Path>) -> Command {
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .stdin(Stdio::null());
     if let Some(folder) = toolchain {
-        command.env("RUSTC", folder.join("bin/rustc"));
+        // With the libraries of who called us rustc would take itself for the one that lies beside them.
+        command
+            .env("RUSTC", folder.join("bin/rustc"))
+            .env_remove("LD_LIBRARY_PATH");
     }
     command
 }
@@ -161,6 +165,8 @@ fn toolchain_with_library(version: &str, cache: &Path) -> Result<PathBuf> {
         fs::create_dir_all(cache)?;
         let fresh = cache.join(format!("rust-{version}.{}", std::process::id()));
         copy_tree(&original, &fresh)?;
+        // What the toolchain has is not what was asked for.
+        let _ = fs::remove_dir_all(fresh.join("lib/rustlib").join(TARGET));
         let place = fresh.join("lib/rustlib/src/rust");
         if !place.exists() {
             fs::create_dir_all(place.parent().unwrap_or(&fresh))?;

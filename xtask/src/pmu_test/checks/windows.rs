@@ -355,12 +355,7 @@ fn closure(_: &Guest, results: &Results, table: &mut Table) -> Result<()> {
         let number = |name: &str| closure[name].as_f64().context("a closure has no number");
         let (low, high) = (number("error_low")?, number("error_high")?);
         let doubled = (high - low) / 2.0;
-        table.between(
-            &format!("{event}: error, against 0 and twice the interval"),
-            -0.25,
-            0.25,
-            number("error")?,
-        );
+        table.between(&format!("{event}: error"), -0.25, 0.25, number("error")?);
         table.between(
             &format!("{event}: 0 in twice the interval"),
             low - doubled,
