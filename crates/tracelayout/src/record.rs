@@ -376,9 +376,11 @@ impl<'a> Encoder<'a> {
         (self.buffer.len().checked_sub(self.used)? >= bytes).then_some(())
     }
 
-    /// The delta to `time` for a record of `bytes` bytes, after a time escape if it is too large or negative.
+    /// The delta to `time` for a record of `bytes` bytes, after a time escape if it is too large. Time does not go back: a
+    /// clock that was read before the last record counts as read with it.
     fn delta(&mut self, time: u64, bytes: usize) -> Option<u16> {
-        let delta = time.wrapping_sub(self.time);
+        let time = time.max(self.time);
+        let delta = time - self.time;
         let short = delta <= MAX_DELTA;
         self.room(if short { bytes } else { bytes + 12 })?;
         if !short {
@@ -443,7 +445,7 @@ mod tests {
             let mut expected = Vec::new();
             let mut time = base;
             for (delta, step) in steps {
-                time = time.wrapping_add(delta);
+                time = time.saturating_add(delta);
                 let (done, record) = match step {
                     Step::Entry(function) => (encoder.entry(time, function), Record::Entry { time, function }),
                     Step::Exit => (encoder.exit(time), Record::Exit { time }),
