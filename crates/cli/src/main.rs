@@ -34,6 +34,8 @@ enum Command {
     Info(commands::info::Arguments),
     /// Show every record of a profile in full, in time order
     Dump(commands::dump::Arguments),
+    /// Trace the functions that a command calls, and show the calls
+    Trace(commands::trace::Arguments),
     /// Check what works on this machine, what does not, and how to mend it
     Doctor(commands::doctor::Arguments),
     /// List what this machine can count and sample
@@ -50,6 +52,10 @@ fn main() -> ExitCode {
         Command::Metrics(arguments) => (1, commands::metrics::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
         Command::Dump(arguments) => (1, commands::dump::run(arguments)),
+        Command::Trace(arguments) => (
+            arguments.failure_status(),
+            commands::trace::run(arguments),
+        ),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),
         Command::List(arguments) => (1, commands::list::run(arguments)),
     };

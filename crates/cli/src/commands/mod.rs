@@ -13,3 +13,4 @@ pub mod record;
 pub mod report;
 mod shown;
 pub mod sum;
+pub mod trace;

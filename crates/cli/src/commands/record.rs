@@ -8,6 +8,7 @@ mod summary;
 mod windows;
 
 pub use arguments::Arguments;
+pub use progress::bytes;
 
 use crate::commands::record::progress::Terminal;
 use dioptra_recorder::record;

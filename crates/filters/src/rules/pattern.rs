@@ -29,6 +29,16 @@ impl MatchStyle {
             _ => None,
         }
     }
+
+    /// The word for it; the inverse of [`MatchStyle::parse`].
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Regex => "regex",
+            Self::Glob => "glob",
+            Self::Simple => "simple",
+        }
+    }
 }
 
 /// The characters that make a text a pattern.

@@ -1,0 +1,177 @@
+//! `dioptra trace record`.
+
+use super::patches::PatchTexts;
+use super::rules::RuleTexts;
+use super::{summary, usage};
+use dioptra_filters::{MatchStyle, parse_size, parse_time};
+use dioptra_recorder::trace::{
+    Choice, LibraryCalls, OnFull, RuleSelector, TraceOutcome, TraceSpec, record,
+};
+use dioptra_tracedata::{PendingRule, PendingRules};
+use dioptra_tracelayout::directory;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Arguments of `dioptra trace record`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra trace record ./program --its-option    functions that a compiler has prepared (-pg, -mfentry,
+                                                 -fpatchable-function-entry, ...), else all functions
+  dioptra trace record -P 'parse_.*' ./program   some functions of a program as it is
+  dioptra trace record -F main -F a@sample=100 ./program
+                                                 every hundredth execution of a, and what it calls
+
+Exit status: the command's (128 + signal if one killed it), 125 if tracing failed, 126 if the command
+cannot be executed, 127 if there is none.")]
+pub struct Arguments {
+    /// The trace's directory; a trace that is there becomes DIR.old
+    #[arg(short, long, value_name = "DIR", default_value = directory::DEFAULT)]
+    data: PathBuf,
+    #[command(flatten)]
+    pub tracing: Tracing,
+    /// Say nothing but warnings at the end
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    pub command: TracedCommand,
+}
+
+/// What is to be run.
+#[derive(clap::Args)]
+pub struct TracedCommand {
+    /// The command and its arguments
+    #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+          value_parser = clap::value_parser!(OsString))]
+    pub command: Vec<OsString>,
+}
+
+/// What is traced of a command, and how.
+#[derive(clap::Args)]
+pub struct Tracing {
+    #[command(flatten)]
+    patches: PatchTexts,
+    #[command(flatten)]
+    rules: RuleTexts,
+    /// What patterns are: regular expressions, a shell's patterns, or names as they are
+    #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
+    style: MatchStyle,
+    /// Leave out calls of libraries
+    #[arg(long, conflicts_with = "nest_libcall")]
+    no_libcall: bool,
+    /// Calls that libraries make of each other, too
+    #[arg(short = 'l', long)]
+    nest_libcall: bool,
+    /// When memory is full: wait until it is written, or go on, and count what is lost
+    #[arg(long, value_name = "block|drop", default_value = "block", value_parser = on_full)]
+    on_full: OnFull,
+    /// Keep only what happened in the last stretch of time, as far as memory reaches
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    last: Option<Duration>,
+    /// Memory for records that are not written yet, beyond a chunk of 64 KiB for each thread
+    #[arg(long, value_name = "SIZE", default_value = "32m", value_parser = size)]
+    memory: usize,
+    // What these ask for is so here; scripts may ask for it nevertheless.
+    #[arg(long, hide = true)]
+    force: bool,
+    #[arg(long, hide = true)]
+    no_event: bool,
+    #[arg(long, hide = true)]
+    no_sched: bool,
+}
+
+fn style(word: &str) -> Result<MatchStyle, String> {
+    MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
+}
+
+fn on_full(word: &str) -> Result<OnFull, String> {
+    match word {
+        "block" => Ok(OnFull::Block),
+        "drop" => Ok(OnFull::Drop),
+        _ => Err("use block or drop".to_owned()),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match parse_time(text) {
+        Ok(0) => Err("give a time above 0, such as 10s".to_owned()),
+        Ok(nanoseconds) => Ok(Duration::from_nanos(nanoseconds)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let size = parse_size(text).map_err(|error| error.to_string())?;
+    usize::try_from(size).map_err(|_| "is more than there can be".to_owned())
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let start = Instant::now();
+    let spec = arguments
+        .tracing
+        .spec(arguments.command.command, arguments.data.clone())?;
+    let outcome = match trace(spec) {
+        Ok(outcome) => outcome,
+        Err(status) => return Ok(status),
+    };
+    summary::warnings(&outcome);
+    if !arguments.quiet {
+        summary::write(&outcome, &arguments.data, start.elapsed());
+    }
+    Ok(exit_status(&outcome))
+}
+
+/// Traces, and tells why if that is not possible.
+pub fn trace(spec: TraceSpec) -> Result<TraceOutcome, ExitCode> {
+    record(spec).map_err(|error| {
+        eprintln!("dioptra: {error}");
+        ExitCode::from(error.exit_code())
+    })
+}
+
+/// The status that passes the command's on.
+pub fn exit_status(outcome: &TraceOutcome) -> ExitCode {
+    ExitCode::from(outcome.status.map_or(0, |status| status.exit_code()))
+}
+
+impl Tracing {
+    /// The recording that is asked for.
+    pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
+        let rules = self.rules.parse(self.style).map_err(usage)?;
+        let selector = RuleSelector::new(Choice {
+            patches: self.patches.parse(self.style).map_err(usage)?,
+            with_sources: self.rules.have_locations(),
+            library_calls: match (self.no_libcall, self.nest_libcall) {
+                (true, _) => LibraryCalls::None,
+                (_, true) => LibraryCalls::OfAll,
+                _ => LibraryCalls::OfProgram,
+            },
+            rules,
+        })
+        .map_err(usage)?;
+        let pending = PendingRules {
+            style: self.style.word().to_owned(),
+            rules: self
+                .rules
+                .texts()
+                .iter()
+                .map(|(option, text)| PendingRule {
+                    option: option.letter().to_owned(),
+                    text: text.clone(),
+                })
+                .collect(),
+        };
+        let options = std::env::args().skip(1);
+        let options = options.take(std::env::args_os().len().saturating_sub(1 + command.len()));
+        let mut spec = TraceSpec::new(command, folder);
+        spec.options = options.collect();
+        spec.selector = Box::new(selector);
+        spec.on_full = self.on_full;
+        spec.last = self.last;
+        spec.memory = self.memory;
+        spec.pending = Some(pending).filter(|pending| !pending.rules.is_empty());
+        Ok(spec)
+    }
+}
