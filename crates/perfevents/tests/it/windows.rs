@@ -8,7 +8,9 @@ use dioptra_perfevents::windows::{
     Burst, BurstOutcome, FoundSource, Length, Schedule, SourceKind, WindowError, WindowListener,
     WindowsSpec, find_source,
 };
-use dioptra_perfevents::{ByteOrder, EventGroup, EventSpec, Target, limits};
+use dioptra_perfevents::{
+    ByteOrder, Event, EventGroup, EventSpec, Place, SampleType, Target, limits,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,6 +60,7 @@ type Sampled = (u64, u32, Vec<u64>);
 struct Kept {
     layout: Option<RecordLayout>,
     samples: Vec<Sampled>,
+    ids: BTreeSet<u64>,
     bursts: Vec<Burst>,
 }
 
@@ -68,7 +71,10 @@ impl WindowListener for Kept {
             return;
         }
         let layout = self.layout.as_ref().expect("the layout is known");
-        let sample = layout.sample(record).expect("a whole sample");
+        // As it was handed over: the record's parts are those that the kernel wrote.
+        let (record, _) = RawRecord::split(bytes, ByteOrder::NATIVE).expect("a record");
+        let sample = layout.sample(&record).expect("a whole sample");
+        self.ids.extend(sample.id);
         let values = sample.read.map(|read| read.iter().map(|v| v.value));
         self.samples.push((
             sample.time.expect("a time"),
@@ -330,4 +336,41 @@ fn threads_for_which_there_is_no_room_take_turns() {
     assert_eq!(seen(&kept), tids);
     let stats = found.source.stats();
     assert_eq!((stats.watched, stats.unwatched), (4, 0), "{stats:?}");
+}
+
+/// T9: the kernel writes another profiler's id into samples of the same software event.
+#[test]
+fn t9_samples_have_their_own_ids_beside_another_profiler() {
+    let thread = Faulting::start();
+    let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+    let spec = of_thread(
+        thread.tid,
+        group,
+        schedule(Length::Count(5), Length::Count(0)),
+    );
+    let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
+        skip!("page faults cannot be armed here");
+    };
+    // Opened after ours, so that it comes first and its id is there when ours is written.
+    let mut other = EventSpec::page_faults().with_period(1).user_only();
+    other.attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::IDENTIFIER;
+    let place = Place::Thread(thread.tid, None);
+    let other = Event::open("page-faults", &other.attr, place, None).expect("another event");
+    let _ring = other.mmap(8).expect("a ring");
+    let mut kept = Kept {
+        layout: Some(RecordLayout::new(
+            &found.source.events()[0].attr,
+            ByteOrder::NATIVE,
+        )),
+        ..Kept::default()
+    };
+    found.source.start().expect("start");
+    let end = Instant::now() + PATIENCE;
+    while kept.bursts.len() < 50 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+        found.source.round(&mut kept).expect("round");
+    }
+    assert!(kept.samples.len() > 50);
+    let leader = &found.source.events()[0];
+    assert_eq!(kept.ids.into_iter().collect::<Vec<_>>(), leader.ids);
 }
