@@ -32,6 +32,8 @@ pub struct Guest {
     pub windows: Program,
     /// The same with a tenth of the faults, so that what the kernel does for them hardly shows in the program's time.
     seldom: Program,
+    /// One round of it.
+    seldom_round: Program,
     /// One round of `windows`, for its truth.
     pub round: Program,
     /// `pair`: the same functions in two threads.
@@ -47,12 +49,9 @@ pub const LONG: u64 = 1500;
 /// Rounds of `medium`: some ten bursts, and 100,000 short periods.
 const MEDIUM: u64 = 500;
 /// How often the loops of `windows` turn: half of the time is the kernel's, which serves the faults.
-const WINDOWS: [(&str, u64); 4] = [
-    ("QUIET", 20_000),
-    ("FAULTING", 1),
-    ("CALLING", 500),
-    ("ROUNDS", ROUNDS),
-];
+const WINDOWS: [(&str, u64); 3] = [("QUIET", 20_000), ("FAULTING", 1), ("CALLING", 500)];
+/// What sets faults of `seldom` apart.
+const SELDOM: (&str, u64) = ("WORK", 1552);
 /// Rounds of `windows`.
 pub const ROUNDS: u64 = 600;
 /// How long one call of each function of `rates` is; the rounds make the program.
@@ -62,6 +61,12 @@ const RATES: [(&str, u64); 4] = [
     ("CALLING", 500),
     ("ROUNDS", 100),
 ];
+
+/// `rates.S` with the loops of `windows`.
+fn rates(folder: &Path, name: &str, rounds: u64, more: &[(&str, u64)]) -> Result<Program> {
+    let turns = [WINDOWS.as_slice(), &[("ROUNDS", rounds)], more].concat();
+    programs::assemble(folder, name, "rates.S", &turns)
+}
 
 impl Guest {
     /// Builds the programs.
@@ -80,19 +85,10 @@ impl Guest {
             medium: programs::assemble(folder, "medium", "steps.S", &[("ROUNDS", MEDIUM)])?,
             long: programs::assemble(folder, "long", "steps.S", &[("ROUNDS", LONG)])?,
             rates: programs::assemble(folder, "rates", "rates.S", &RATES)?,
-            windows: programs::assemble(folder, "windows", "rates.S", &WINDOWS)?,
-            seldom: programs::assemble(
-                folder,
-                "seldom",
-                "rates.S",
-                &[WINDOWS.as_slice(), &[("WORK", 1552)]].concat(),
-            )?,
-            round: programs::assemble(
-                folder,
-                "round",
-                "rates.S",
-                &WINDOWS.map(|(name, turns)| (name, if name == "ROUNDS" { 1 } else { turns })),
-            )?,
+            windows: rates(folder, "windows", ROUNDS, &[])?,
+            seldom: rates(folder, "seldom", ROUNDS, &[SELDOM])?,
+            seldom_round: rates(folder, "seldom-round", 1, &[SELDOM])?,
+            round: rates(folder, "round", 1, &[])?,
             pair: programs::build(folder, "pair", &["pair.c", "pair.S"], &pair)?,
             frames: programs::build(
                 folder,
