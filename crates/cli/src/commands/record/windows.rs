@@ -189,6 +189,15 @@ fn names(events: &[EventSpec]) -> String {
 
 /// Groups for windows of those that metrics need: cycles lead, and what software counts goes along.
 pub(super) fn led(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<EventGroup> {
+    let mut led = with_leaders(groups, counters);
+    for leader in led.iter_mut().filter_map(|group| group.events.first_mut()) {
+        // A set's period is one for sampling the event throughout, not a window's.
+        leader.explicit_period = false;
+    }
+    led
+}
+
+fn with_leaders(groups: Vec<EventGroup>, counters: &mut dyn Counters) -> Vec<EventGroup> {
     let takes_one = |group: &EventGroup| {
         group
             .events
@@ -340,5 +349,13 @@ mod tests {
         );
         let soft = super::led(groups("page-faults,context-switches"), &mut Machine(0));
         assert_eq!(shown(&soft), ["task-clock, page-faults, context-switches"]);
+        let of_set = groups("task-clock/period=1000003/,page-faults/period=1/");
+        let of_set = super::led(of_set, &mut Machine(0));
+        let (request, kind) = request("").unwrap();
+        let options = options(&request, kind, of_set, &mut Machine(0), &mut |_| {}).unwrap();
+        assert!(
+            options.schedule.short.number() <= 100_000,
+            "a set's period is no window's"
+        );
     }
 }

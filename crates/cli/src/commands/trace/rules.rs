@@ -9,15 +9,63 @@ use dioptra_filters::{MatchStyle, RuleOption, Rules, SyntaxError};
 pub struct RuleTexts(Vec<(RuleOption, String)>);
 
 const OPTIONS: [(RuleOption, &str, char, &str, &str); 9] = [
-    (RuleOption::Filter, "filter", 'F', "FUNC", "Show these functions with what they call, and nothing else: NAME or a pattern, with @MODULE and @ACTION,…"),
-    (RuleOption::Notrace, "notrace", 'N', "FUNC", "Hide these functions with what they call"),
-    (RuleOption::Caller, "caller-filter", 'C', "FUNC", "Show only calls that lead to these functions"),
-    (RuleOption::Hide, "hide", 'H', "FUNC", "Hide these functions alone; what they call moves up"),
-    (RuleOption::Trigger, "trigger", 'T', "FUNC@ACTION", "Do something at these functions: depth=N, time=T, size=N, trace, trace_on, trace_off, finish, backtrace, color=C, sample=S, filter, notrace, hide, caller"),
+    (
+        RuleOption::Filter,
+        "filter",
+        'F',
+        "FUNC",
+        "Show these functions with what they call, and nothing else: NAME or a pattern, with @MODULE and @ACTION,…",
+    ),
+    (
+        RuleOption::Notrace,
+        "notrace",
+        'N',
+        "FUNC",
+        "Hide these functions with what they call",
+    ),
+    (
+        RuleOption::Caller,
+        "caller-filter",
+        'C',
+        "FUNC",
+        "Show only calls that lead to these functions",
+    ),
+    (
+        RuleOption::Hide,
+        "hide",
+        'H',
+        "FUNC",
+        "Hide these functions alone; what they call moves up",
+    ),
+    (
+        RuleOption::Trigger,
+        "trigger",
+        'T',
+        "FUNC@ACTION",
+        "Do something at these functions: depth=N, time=T, size=N, trace, trace_on, trace_off, finish, backtrace, color=C, sample=S, filter, notrace, hide, caller",
+    ),
     (RuleOption::Depth, "depth", 'D', "N", "Show so many levels"),
-    (RuleOption::Time, "time-filter", 't', "TIME", "Hide calls that are shorter, such as 10us"),
-    (RuleOption::Size, "size-filter", 'Z', "BYTES", "Hide functions that are smaller"),
-    (RuleOption::Location, "loc-filter", 'L', "SOURCE", "Show functions of these source files or folders; with @hide, hide them"),
+    (
+        RuleOption::Time,
+        "time-filter",
+        't',
+        "TIME",
+        "Hide calls that are shorter, such as 10us",
+    ),
+    (
+        RuleOption::Size,
+        "size-filter",
+        'Z',
+        "BYTES",
+        "Hide functions that are smaller",
+    ),
+    (
+        RuleOption::Location,
+        "loc-filter",
+        'L',
+        "SOURCE",
+        "Show functions of these source files or folders; with @hide, hide them",
+    ),
 ];
 
 impl RuleTexts {
@@ -37,7 +85,9 @@ impl RuleTexts {
 
     /// Whether any rule is about source files.
     pub fn have_locations(&self) -> bool {
-        self.0.iter().any(|(option, _)| *option == RuleOption::Location)
+        self.0
+            .iter()
+            .any(|(option, _)| *option == RuleOption::Location)
     }
 }
 
@@ -60,7 +110,8 @@ impl clap::FromArgMatches for RuleTexts {
         }
         found.sort_by_key(|(place, ..)| *place);
         let texts = found.into_iter();
-        self.0.extend(texts.map(|(_, option, text)| (option, text.clone())));
+        self.0
+            .extend(texts.map(|(_, option, text)| (option, text.clone())));
         Ok(())
     }
 }

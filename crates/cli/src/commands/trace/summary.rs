@@ -85,7 +85,10 @@ fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> String {
         }
     }
     let list = |counts: &BTreeMap<&str, u64>| {
-        let parts: Vec<String> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        let parts: Vec<String> = counts
+            .iter()
+            .map(|(what, n)| format!("{n} {what}"))
+            .collect();
         parts.join(", ")
     };
     if methods.is_empty() {
