@@ -10,6 +10,7 @@ mod compare;
 mod input;
 mod measure;
 mod report;
+mod trace;
 mod windows;
 mod windows_cost;
 
@@ -31,6 +32,8 @@ pub enum Bench {
     Analyze(analyze::Arguments),
     /// `dioptra record -p` beside `perf record -p` on the same program
     Attach(attach::Arguments),
+    /// Traced calls beside uftrace's
+    Trace(trace::Arguments),
     /// Intervals, bias and trust of the metrics of windows, on simulated programs whose rates are known
     Windows(windows::Arguments),
 }
@@ -41,6 +44,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Report(arguments) => report::run(arguments),
         Bench::Analyze(arguments) => analyze::run(arguments),
         Bench::Attach(arguments) => attach::run(arguments),
+        Bench::Trace(arguments) => trace::run(arguments),
         Bench::Windows(arguments) => windows::run(arguments),
     }
 }

@@ -289,3 +289,178 @@ fn the_last_part_can_be_kept_alone() {
     // Its own chunk comes on top of what waits.
     assert!(outcome.ending.bytes <= (1 << 20) + (1 << 16), "{outcome:?}");
 }
+
+#[test]
+fn executed_programs_are_traced_whatever_their_environment() {
+    let _turn = alone();
+    let program = or_skip!(
+        Program::new(Language::C, "trace-execs")
+            .no_flags()
+            .flags(["-O1", "-fpatchable-function-entry=5"])
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap()];
+    let (outcome, output) = trace(folder.path(), &command, choice(false), |_| {});
+    assert_eq!(
+        (output.as_str(), outcome.ending.status),
+        ("done\n", Some(0)),
+        "{:?}",
+        outcome.notes
+    );
+    let trace = read(folder.path());
+    for name in [
+        "with_execve_and_no_environment",
+        "with_execv_after_clearenv",
+        "with_execl",
+        "with_execle",
+        "with_spawn",
+        "with_vfork",
+        "with_system",
+    ] {
+        let entry = Event::Entry(name.to_owned());
+        let calls: usize = trace
+            .streams
+            .values()
+            .map(|stream| count(&stream.events, |event| *event == entry))
+            .sum();
+        assert_eq!(calls, 1, "{name}: {:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn library_calls_are_named() {
+    let _turn = alone();
+    for flags in [
+        &["-Wl,-z,lazy"][..],
+        &["-Wl,-z,now"],
+        &["-Wl,-z,now", "-no-pie"],
+    ] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-execs")
+                .no_flags()
+                .flags(["-O1"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let command = [program.to_str().unwrap()];
+        let library_calls = Everything {
+            library_calls: true,
+            ..choice(false)
+        };
+        let (outcome, output) = trace(folder.path(), &command, library_calls, |_| {});
+        assert_eq!(
+            (output.as_str(), outcome.ending.status),
+            ("done\n", Some(0))
+        );
+        let trace = read(folder.path());
+        let calls = |name: &str| -> usize {
+            let entry = Event::Entry(name.to_owned());
+            trace
+                .streams
+                .values()
+                .map(|stream| count(&stream.events, |event| *event == entry))
+                .sum()
+        };
+        let found = [
+            "fork",
+            "waitpid",
+            "posix_spawn",
+            "system",
+            "puts",
+            "clearenv",
+        ]
+        .map(calls);
+        assert_eq!(found, [4, 6, 1, 1, 1, 1], "{flags:?}");
+    }
+}
+
+#[test]
+fn plain_programs_do_what_they_did() {
+    let _turn = alone();
+    let python = "import json,re
+print(json.dumps({str(i): i * i for i in range(50)}))
+print(len(re.findall('a+b', 'aab' * 500)))
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    print(error)";
+    let sql = "create table t(a, b); with recursive c(x) as (select 1 union all select x + 1 from c where x < 500) \
+        insert into t select x, x * x from c; select sum(a), sum(b) from t; select count(*) from t where b % 7 = 1;";
+    let shell = "f() { local a=$1; [ $a -gt 0 ] && f $((a - 1)) || echo end; }; f 40; for i in $(seq 50); do x=$((x + i)); done; echo $x";
+    let cases: [&[&str]; 3] = [
+        &["python3", "-c", python],
+        &["sqlite3", ":memory:", sql],
+        &["bash", "-c", shell],
+    ];
+    for command in cases {
+        or_skip!(dioptra_testprograms::need_tool(command[0]));
+        let plain = std::process::Command::new(command[0])
+            .args(&command[1..])
+            .output()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (outcome, output) = trace(folder.path(), command, choice(true), |_| {});
+        assert_eq!(
+            output,
+            String::from_utf8_lossy(&plain.stdout),
+            "{command:?}"
+        );
+        assert_eq!(outcome.ending.status, Some(0));
+        let trace = read(folder.path());
+        let entries: usize = trace
+            .streams
+            .values()
+            .map(|stream| count(&stream.events, |event| matches!(event, Event::Entry(_))))
+            .sum();
+        assert!(
+            entries > 100,
+            "{command:?}: {entries} calls; {:?}",
+            outcome.notes
+        );
+    }
+}
+
+#[test]
+fn libraries_that_are_loaded_later_are_traced() {
+    let _turn = alone();
+    for flags in [
+        &["-fpatchable-function-entry=5"][..],
+        &["-pg", "-mfentry"],
+        &["-finstrument-functions"],
+    ] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-loads")
+                .no_flags()
+                .flags(["-O1"])
+                .build()
+        );
+        let library = or_skip!(
+            Program::new(Language::C, "trace-loads")
+                .no_flags()
+                .shared_library()
+                .flags(["-O1", "-DPLUGIN"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let command = [program.to_str().unwrap(), library.to_str().unwrap(), "5"];
+        let (outcome, output) = trace(folder.path(), &command, choice(false), |_| {});
+        assert_eq!(
+            (output.as_str(), outcome.ending.status),
+            ("5\n", Some(0)),
+            "{:?}",
+            outcome.notes
+        );
+        let trace = read(folder.path());
+        let stream = trace.streams.values().next().expect("a stream");
+        let functions = ["at_load", "plugged", "inner"];
+        let once = [
+            "+at_load", "+inner", "-inner", "-at_load", "+plugged", "+inner", "-inner", "+inner",
+            "-inner", "-plugged",
+        ];
+        let log = as_log(&stream.events, &functions);
+        assert_eq!(log, once.repeat(5), "{flags:?}; {:?}", outcome.notes);
+    }
+}

@@ -80,7 +80,10 @@ impl Writer {
         }
         self.cursor().lost += records;
         // The next chunk tells how many are missing before it; there may be none.
-        self.arena.header().lost.fetch_add(records, Ordering::Relaxed);
+        self.arena
+            .header()
+            .lost
+            .fetch_add(records, Ordering::Relaxed);
         false
     }
 

@@ -4,7 +4,7 @@ use crate::arch;
 use crate::cyg;
 use crate::libc_calls::{self, receive};
 use crate::session;
-use crate::shadow::THREADS;
+use crate::shadow::{self, THREADS};
 use crate::sys::{self, Errno};
 use crate::unwind;
 use core::ffi::CStr;
@@ -133,6 +133,15 @@ impl Socket {
 /// # Errors
 /// [`Failure`]
 pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    let before = core::mem::replace(&mut block.busy, shadow::OWN_WORK);
+    let result = talk(name, reason);
+    block.busy = before;
+    result
+}
+
+fn talk(name: &[u8], reason: Reason) -> Result<(), Failure> {
     let socket = Socket::connect(name)?;
     let addresses = RuntimeAddresses {
         thread_block: arch::block_offset(),

@@ -4,7 +4,7 @@ use crate::sys;
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
@@ -41,6 +41,20 @@ pub fn value<'a>(text: &'a CStr, name: &str) -> Option<&'a [u8]> {
 pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
     SOCKET_TEXT.store(socket.as_ptr().cast_mut(), Ordering::Relaxed);
     RUNTIME_TEXT.store(runtime.as_ptr().cast_mut(), Ordering::Relaxed);
+}
+
+/// Tells the recorder that modules were loaded or unloaded, and does what it says.
+pub fn reconnect() {
+    let socket = SOCKET_TEXT.load(Ordering::Relaxed);
+    if socket.is_null() {
+        return;
+    }
+    // SAFETY: a string that was remembered.
+    let text = unsafe { CStr::from_ptr(socket) };
+    if let Some(name) = value(text, SOCKET) {
+        // A recorder that is gone has set `stop`, or will be missed when the next chunk is full.
+        let _ = crate::connect::connect(name, Reason::Modules);
+    }
 }
 
 /// Executes a program, with our variables in its environment.

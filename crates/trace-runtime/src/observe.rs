@@ -2,8 +2,9 @@
 
 use crate::arch::{self, ObserveFrame};
 use crate::chunks::Writer;
-use crate::{parked, session, sys, thread};
+use crate::{exec, parked, session, sys, thread};
 use core::ptr;
+use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::Observed;
 
 /// An observed function has been called, and will do its work when this returns.
@@ -14,6 +15,13 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     if block.busy != 0 {
+        return;
+    }
+    if frame.function == Observed::ModulesChange as u64 {
+        if !arena_stopped(&arena) {
+            let _signals = sys::BlockedSignals::new();
+            exec::reconnect();
+        }
         return;
     }
     let _signals = sys::BlockedSignals::new();
@@ -36,6 +44,10 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         parked::switch(&mut writer, key, target, is_new);
     }
     block.busy = 0;
+}
+
+fn arena_stopped(arena: &session::MappedArena) -> bool {
+    arena.header().stop.load(Ordering::Relaxed) != 0
 }
 
 /// Whether a context was made for a stack of its own (`makecontext`), and the stack pointer is in it.

@@ -20,6 +20,9 @@ pub struct Block {
     pub busy: u64,
 }
 
+/// [`Block::busy`] while the thread does the tracer's own work, which is not traced.
+pub const OWN_WORK: u64 = u64::MAX;
+
 /// Where a thread writes. All zero in a forked child.
 #[repr(C)]
 #[derive(Debug)]

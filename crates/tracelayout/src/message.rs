@@ -84,7 +84,7 @@ pub struct RuntimeAddresses {
     pub observe: u64,
 }
 
-/// A function of the C library that the runtime has to know of.
+/// A function of the C library or the dynamic linker that the runtime has to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Observed {
@@ -92,6 +92,8 @@ pub enum Observed {
     SwapContext = 1,
     /// `setcontext`: the same, and does not come back.
     SetContext = 2,
+    /// `_dl_debug_state` of the dynamic linker, which it calls before and after it changes the list of modules.
+    ModulesChange = 3,
 }
 
 /// Why a process connects.

@@ -24,7 +24,9 @@ pub use select::{Everything, FunctionPlace, ModuleIdentity, Selector, SiteVarian
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
 use collect::{Collector, Ring, clock_pair, process_exists};
-use dioptra_tracedata::{Clock, Ending, Host, Info, JournalEntry, PendingRules, WriteError, Writer};
+use dioptra_tracedata::{
+    Clock, Ending, Host, Info, JournalEntry, PendingRules, WriteError, Writer,
+};
 use dioptra_tracelayout::arena::{BLOCK, DROP};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -150,11 +150,13 @@ impl Planner {
             is_instrumented: is_instrumented(&file),
         };
         let hooks = hooks(data);
+        let is_linker = is_linker(&module.path);
         let options = ScanOptions {
             plain: self.selector.plain(&identity),
             library_calls: self.selector.library_calls(&identity),
         };
-        if !options.plain && !options.library_calls && !identity.is_instrumented {
+        let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
+        if is_linker || !is_wanted {
             return Ok(Prepared {
                 code: ModuleCode {
                     segments: segments(data).unwrap_or_default(),
@@ -263,6 +265,12 @@ fn refusals(code: &ModuleCode) -> Vec<Refusal> {
         }
     }
     all.into_values().collect()
+}
+
+/// Whether it is the dynamic linker, which is never traced: it loads the tracer.
+pub fn is_linker(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
 }
 
 /// Whether a compiler has put hooks in the module, as far as a glance tells.

@@ -7,11 +7,12 @@ use crate::procfs;
 use dioptra_tracedata::{JournalEntry, Mapping, ProcessCause, WriteError, Writer};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,9 @@ pub struct Shared {
     pub state: Mutex<State>,
 }
 
+/// A module in a process: where it begins, and its file.
+pub type Planned = (u64, (String, u64));
+
 /// What changes.
 #[derive(Debug)]
 pub struct State {
@@ -45,6 +49,8 @@ pub struct State {
     /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
     /// chunks of earlier ones any more.
     pub executed: Vec<(u32, u32)>,
+    /// What has been done in each process.
+    pub planned: HashMap<u32, HashSet<Planned>>,
     /// How many have connected at all.
     pub connected: u64,
     /// The first thing that went wrong.
@@ -60,6 +66,7 @@ impl State {
             planner,
             processes: HashSet::new(),
             executed: Vec::new(),
+            planned: HashMap::new(),
             connected: 0,
             failure: None,
             told: HashSet::new(),
@@ -266,6 +273,33 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     send(stream, &done, &[])
 }
 
+/// A process image begins.
+fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared) {
+    state.connected += 1;
+    state.planned.remove(&pid);
+    if !state.processes.insert(pid) {
+        let first = shared
+            .arena
+            .header()
+            .next_stream
+            .load(std::sync::atomic::Ordering::Relaxed);
+        state.executed.push((pid, first));
+    }
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    state.journal(&JournalEntry::Process {
+        time,
+        pid,
+        parent: procfs::parents(pid).map_or(0, |parents| parents.parent),
+        cause: ProcessCause::Exec,
+        executable: program.to_string_lossy().into_owned(),
+        arguments: arguments
+            .split(|&byte| byte == 0)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .filter(|word| !word.is_empty())
+            .collect(),
+    });
+}
+
 /// Says so if a step went wrong.
 fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
     if next.applied == Applied::Done as u32 {
@@ -293,32 +327,38 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let mut guard = shared.state();
     let state = &mut *guard;
-    state.connected += 1;
     let time = monotonic();
-    if !state.processes.insert(pid) {
-        let first = shared
-            .arena
-            .header()
-            .next_stream
-            .load(std::sync::atomic::Ordering::Relaxed);
-        state.executed.push((pid, first));
+    let is_start = hello.reason == Reason::Start as u32;
+    if is_start {
+        begin(state, pid, time, &program, shared);
+    } else if !state.planned.contains_key(&pid) {
+        // A forked child has what its parent had.
+        let parent = procfs::parents(pid).map_or(0, |parents| parents.parent);
+        let inherited = state.planned.get(&parent).cloned().unwrap_or_default();
+        state.planned.insert(pid, inherited);
     }
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    state.journal(&JournalEntry::Process {
-        time,
-        pid,
-        parent: procfs::parents(pid).map_or(0, |parents| parents.parent),
-        cause: ProcessCause::Exec,
-        executable: program.to_string_lossy().into_owned(),
-        arguments: arguments
-            .split(|&byte| byte == 0)
-            .map(|word| String::from_utf8_lossy(word).into_owned())
-            .filter(|word| !word.is_empty())
-            .collect(),
-    });
+    let modules = maps.modules();
+    let planned = state.planned.entry(pid).or_default();
+    let present: HashSet<Planned> = modules
+        .iter()
+        .map(|module| (module.range().0, module.file.clone()))
+        .collect();
+    let gone: Vec<u64> = planned
+        .iter()
+        .filter(|known| !present.contains(known))
+        .map(|(start, _)| *start)
+        .collect();
+    planned.retain(|known| present.contains(known));
+    for start in gone {
+        state.journal(&JournalEntry::Unmapping { time, pid, start });
+    }
     let mut plans = Vec::new();
-    for module in maps.modules() {
+    for module in modules {
         if is_ours(&module.path, &shared.runtime) {
+            continue;
+        }
+        let key = (module.range().0, module.file.clone());
+        if !state.planned.entry(pid).or_default().insert(key) {
             continue;
         }
         let is_program = module.path == program;
@@ -360,10 +400,9 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
     Ok(plans)
 }
 
-/// The runtime itself, the dynamic linker that loads it, and pools.
+/// The runtime itself, and pools.
 fn is_ours(path: &Path, runtime: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path == runtime || name.starts_with("ld-linux") || path.starts_with("/memfd:")
+    path == runtime || path.as_os_str().as_bytes().starts_with(b"/memfd:")
 }
 
 fn memory_file(bytes: &[u8]) -> io::Result<File> {

@@ -172,7 +172,7 @@ struct Stub {
     jump: Instruction,
 }
 
-/// A function of the C library that the runtime has to know of.
+/// A function of the C library or the dynamic linker that the runtime has to know of.
 #[derive(Clone, Debug)]
 pub struct FunctionHook {
     /// Where the jump goes.
@@ -192,15 +192,16 @@ pub enum HookWork {
     Execve,
 }
 
-/// The C library's functions that the runtime has to know of, if this is the C library.
+/// The functions that the runtime has to know of, if this is the C library or the dynamic linker.
 pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
     let Ok(elf) = Elf::parse(data) else {
         return Vec::new();
     };
-    let is_libc = elf
-        .dynamic_symbols()
-        .any(|symbol| symbol.name() == Ok("__libc_start_main") && !symbol.is_undefined());
-    if !is_libc {
+    let is_theirs = elf.dynamic_symbols().any(|symbol| {
+        matches!(symbol.name(), Ok("__libc_start_main" | "_dl_debug_state"))
+            && !symbol.is_undefined()
+    });
+    if !is_theirs {
         return Vec::new();
     }
     let scanner = Scanner {
@@ -224,7 +225,15 @@ pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
             0
         };
         let site = symbol.address() + skip as u64;
-        let prologue = prologue(bytes.get(skip..)?, site, 0, false, |_| false).ok()?;
+        let size = (symbol.size() as usize).saturating_sub(skip);
+        // A function that does nothing is shorter than a jump.
+        let room = size + padding(bytes.get(skip + size..)?, u64::MAX);
+        let code = bytes.get(skip..)?;
+        let code = code
+            .get(..size.max(1))
+            .filter(|_| size < JUMP)
+            .unwrap_or(code);
+        let prologue = prologue(code, site, 0, room >= JUMP, |_| false).ok()?;
         Some(FunctionHook {
             site,
             prologue,
@@ -235,6 +244,10 @@ pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
         ("swapcontext", HookWork::Observe(Observed::SwapContext)),
         ("setcontext", HookWork::Observe(Observed::SetContext)),
         ("execve", HookWork::Execve),
+        (
+            "_dl_debug_state",
+            HookWork::Observe(Observed::ModulesChange),
+        ),
     ]
     .into_iter()
     .filter_map(|(name, work)| hook(name, work))

@@ -1,0 +1,253 @@
+//! `cargo xtask bench trace`: what a traced call takes, beside uftrace and beside no tracing at all.
+//!
+//! Three workloads: `fib`, a loop around a tiny function, and `big`, a thousand functions that call each other, where
+//! branches and caches are what they are in real programs. The program measures the CPU time of its own thread, so that
+//! what other programs do to the machine matters little; runs take turns.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use dioptra_testprograms::{Language, Program};
+use serde_json::{Value, json};
+
+use super::{build, save, scratch, version};
+
+/// What to measure.
+#[derive(Args)]
+pub struct Arguments {
+    /// How often each is measured
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
+    /// Calls of a run, about
+    #[arg(long, default_value_t = 3_000_000)]
+    calls: u64,
+    /// Not uftrace
+    #[arg(long)]
+    without_peer: bool,
+}
+
+/// A way to make functions traceable.
+struct Method {
+    name: &'static str,
+    flags: &'static [&'static str],
+    ours: &'static [&'static str],
+    peers: &'static [&'static str],
+    /// The most that a call may take beside the peer's.
+    target: f64,
+}
+
+const METHODS: [Method; 5] = [
+    Method {
+        name: "fentry",
+        flags: &["-pg", "-mfentry"],
+        ours: &[],
+        peers: &[],
+        target: 0.33,
+    },
+    Method {
+        name: "patchable",
+        flags: &["-fpatchable-function-entry=5"],
+        ours: &[],
+        peers: &["-P", "."],
+        target: 0.33,
+    },
+    Method {
+        name: "plain",
+        flags: &[],
+        ours: &["-P"],
+        peers: &["-P", "."],
+        target: 0.33,
+    },
+    Method {
+        name: "mcount",
+        flags: &["-pg"],
+        ours: &[],
+        peers: &[],
+        target: 0.5,
+    },
+    Method {
+        name: "cygprof",
+        flags: &["-finstrument-functions"],
+        ours: &[],
+        peers: &[],
+        target: 0.5,
+    },
+];
+
+#[derive(Default)]
+struct Measured {
+    plain: Vec<f64>,
+    ours: Vec<f64>,
+    peers: Vec<f64>,
+    bytes: f64,
+}
+
+/// Runs the bench.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let tracer = build(&["--package", "dioptra-recorder", "--example", "trace"])?;
+    let uftrace = if arguments.without_peer {
+        None
+    } else {
+        Some(dioptra_testprograms::need_tool("uftrace").map_err(|skip| {
+            anyhow::anyhow!("{skip}; it is the peer to compare with (--without-peer does without)")
+        })?)
+    };
+    let folder = scratch()?.join("trace");
+    std::fs::create_dir_all(&folder)?;
+    let workloads = [
+        ("fib", fib_argument(arguments.calls)),
+        ("loop", arguments.calls),
+        ("big", arguments.calls / 15),
+    ];
+    let mut results: BTreeMap<(usize, usize), Measured> = BTreeMap::new();
+    for round in 0..arguments.rounds {
+        for (at, method) in METHODS.iter().enumerate() {
+            let program = program(method)?;
+            for (number, (workload, count)) in workloads.iter().enumerate() {
+                let count = count.to_string();
+                let words = [*workload, &count];
+                let measured = results.entry((number, at)).or_default();
+                measured
+                    .plain
+                    .push(nanoseconds(Command::new(&program).args(words))?.0);
+                let ours = |measured: &mut Measured| {
+                    let trace = folder.join("ours");
+                    let mut command = Command::new(&tracer);
+                    command
+                        .args(method.ours)
+                        .args(["--no-libcall", "-d"])
+                        .arg(&trace);
+                    let (time, calls) = nanoseconds(command.arg(&program).args(words))?;
+                    measured.ours.push(time);
+                    let size = std::fs::metadata(trace.join("records"))?.len();
+                    measured.bytes = size as f64 / calls;
+                    anyhow::Ok(())
+                };
+                let theirs = |measured: &mut Measured| {
+                    let Some(uftrace) = &uftrace else {
+                        return Ok(());
+                    };
+                    let mut command = Command::new(uftrace);
+                    command
+                        .args(["record", "--no-libcall", "--no-event"])
+                        .args(method.peers);
+                    command
+                        .arg("-d")
+                        .arg(folder.join("theirs"))
+                        .arg(&program)
+                        .args(words);
+                    measured.peers.push(nanoseconds(&mut command)?.0);
+                    anyhow::Ok(())
+                };
+                if round % 2 == 0 {
+                    ours(measured)?;
+                    theirs(measured)?;
+                } else {
+                    theirs(measured)?;
+                    ours(measured)?;
+                }
+            }
+        }
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    print(&workloads, &results, uftrace.as_deref(), arguments)
+}
+
+/// The number whose computation makes about so many calls.
+fn fib_argument(calls: u64) -> u64 {
+    let (mut before, mut now, mut n) = (1, 1, 1);
+    while now < calls {
+        (before, now) = (now, now + before + 1);
+        n += 1;
+    }
+    n
+}
+
+fn program(method: &Method) -> Result<PathBuf> {
+    Program::new(Language::C, "trace-calls")
+        .no_flags()
+        .flags(["-O1", "-fno-inline", "-fno-optimize-sibling-calls"])
+        .flags(method.flags.iter().copied())
+        .build()
+        .map_err(|skip| anyhow::anyhow!("{skip}"))
+}
+
+/// Nanoseconds of a call, and the number of calls, as the program says.
+fn nanoseconds(command: &mut Command) -> Result<(f64, f64)> {
+    let output = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .with_context(|| format!("{command:?}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let words = text
+        .lines()
+        .find_map(|line| line.strip_prefix("calls ")?.split_once(" ns "));
+    let Some((calls, time)) = words else {
+        bail!("{command:?} failed: {text}");
+    };
+    let (calls, time): (f64, f64) = (calls.parse()?, time.trim().parse()?);
+    Ok((time / calls, calls))
+}
+
+fn minimum(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn print(
+    workloads: &[(&str, u64)],
+    results: &BTreeMap<(usize, usize), Measured>,
+    uftrace: Option<&Path>,
+    arguments: &Arguments,
+) -> Result<()> {
+    println!(
+        "ns of CPU time for a call, less an untraced one: minimum (median) of {} runs",
+        arguments.rounds
+    );
+    println!(
+        "{:8} {:10} {:>8} {:>16} {:>16} {:>7} {:>7} {:>7}",
+        "workload", "method", "untraced", "dioptra", "uftrace", "ratio", "target", "bytes"
+    );
+    let mut rows = Vec::new();
+    for ((number, at), measured) in results {
+        let (workload, _) = workloads[*number];
+        let method = &METHODS[*at];
+        let plain = (minimum(&measured.plain), median(&measured.plain));
+        let net = |values: &[f64]| (minimum(values) - plain.0, median(values) - plain.1);
+        let ours = net(&measured.ours);
+        let peers = net(&measured.peers);
+        let ratio = ours.1 / peers.1;
+        let pair = |(minimum, median): (f64, f64)| format!("{minimum:.1} ({median:.1})");
+        println!(
+            "{:8} {:10} {:8.1} {:>16} {:>16} {:7.2} {:7.2} {:7.2}",
+            workload,
+            method.name,
+            plain.0,
+            pair(ours),
+            pair(peers),
+            ratio,
+            method.target,
+            measured.bytes,
+        );
+        rows.push(json!({
+            "workload": workload, "method": method.name, "untraced": plain.0,
+            "dioptra": {"minimum": ours.0, "median": ours.1},
+            "uftrace": {"minimum": peers.0, "median": peers.1},
+            "ratio": ratio, "target": method.target, "bytes": measured.bytes,
+        }));
+    }
+    let peer = uftrace.map_or(Value::Null, |path| json!(version(path)));
+    save(
+        "trace",
+        json!({"rounds": arguments.rounds, "uftrace": peer, "rows": rows}),
+    )
+}
