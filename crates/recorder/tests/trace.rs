@@ -464,3 +464,28 @@ fn libraries_that_are_loaded_later_are_traced() {
         assert_eq!(log, once.repeat(5), "{flags:?}; {:?}", outcome.notes);
     }
 }
+
+#[test]
+fn a_daemon_is_traced_to_its_end() {
+    let _turn = alone();
+    let program = or_skip!(
+        Program::new(Language::C, "trace-daemon")
+            .no_flags()
+            .flags(["-O1", "-fpatchable-function-entry=5"])
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap()];
+    trace(folder.path(), &command, choice(false), |_| {});
+    let trace = read(folder.path());
+    let calls = |name: &str| -> usize {
+        let entry = Event::Entry(name.to_owned());
+        trace
+            .streams
+            .values()
+            .map(|stream| count(&stream.events, |event| *event == entry))
+            .sum()
+    };
+    assert_eq!((calls("before"), calls("after")), (1, 1001));
+    assert_eq!(trace.streams.len(), 2);
+}

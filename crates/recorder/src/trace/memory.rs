@@ -1,8 +1,10 @@
 //! The arena, from the recorder's side.
 
+use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
-use std::fs::File;
+use std::ffi::CString;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
@@ -12,6 +14,7 @@ use std::sync::atomic::AtomicU32;
 #[derive(Debug)]
 pub struct ArenaMemory {
     file: File,
+    name: String,
     base: *mut u8,
     size: usize,
 }
@@ -43,9 +46,16 @@ impl ArenaMemory {
     /// Of the system calls.
     pub fn new(options: ArenaOptions) -> io::Result<ArenaMemory> {
         let size = Arena::size(options.chunk_size, options.chunks);
+        // Who maps it is found by its name; recordings may run side by side.
+        let name = format!(
+            "dioptra-arena-{}-{}",
+            std::process::id(),
+            super::server::monotonic()
+        );
+        let c_name = CString::new(name.as_str()).unwrap_or_default();
         // SAFETY: the name outlives the call, and the descriptor is checked and ours.
         let file = unsafe {
-            let fd = libc::memfd_create(c"dioptra-arena".as_ptr(), libc::MFD_CLOEXEC);
+            let fd = libc::memfd_create(c_name.as_ptr(), libc::MFD_CLOEXEC);
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -89,6 +99,7 @@ impl ArenaMemory {
         unsafe { base.cast::<Arena>().write(arena) };
         Ok(ArenaMemory {
             file,
+            name,
             base: base.cast(),
             size,
         })
@@ -97,6 +108,21 @@ impl ArenaMemory {
     /// The descriptor that traced processes map.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The processes that have it mapped, as far as we may know, without us.
+    pub fn users(&self) -> Vec<u32> {
+        let us = std::process::id();
+        let has_it = |pid: &u32| {
+            *pid != us
+                && fs::read(format!("/proc/{pid}/maps"))
+                    .is_ok_and(|maps| memmem(&maps, self.name.as_bytes()))
+        };
+        procfs::processes()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(has_it)
+            .collect()
     }
 
     /// Its size in bytes.
@@ -167,6 +193,10 @@ impl ArenaMemory {
         // SAFETY: the kernel only looks up who waits there.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
     }
+}
+
+fn memmem(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
 }
 
 impl Drop for ArenaMemory {

@@ -315,7 +315,12 @@ fn supervise(
             // Copied, so that nobody waits for /proc.
             let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
             if !processes.into_iter().any(process_exists) {
-                return Ok(status);
+                // A daemon's first child has ended, too: who goes on is known by the memory that it has inherited.
+                let users = shared.arena.users();
+                if users.is_empty() {
+                    return Ok(status);
+                }
+                shared.state().processes.extend(users);
             }
         }
         let mut ends = false;
