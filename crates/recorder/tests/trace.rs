@@ -13,12 +13,17 @@ use std::time::Duration;
 use traces::{Event, Trace, alone, as_log, read, trace};
 
 /// A way to make functions traceable: a name, flags, and whether functions are patched that no compiler prepared.
-const METHODS: [(&str, &[&str], bool); 5] = [
+const METHODS: [(&str, &[&str], bool); 6] = [
     ("patchable", &["-fpatchable-function-entry=5"], false),
     ("fentry", &["-pg", "-mfentry"], false),
     ("mcount", &["-pg"], false),
     ("plain", &[], true),
     ("cygprof", &["-finstrument-functions"], false),
+    (
+        "xray",
+        &["-fxray-instrument", "-fxray-instruction-threshold=1"],
+        false,
+    ),
 ];
 
 fn choice(plain: bool) -> Everything {
@@ -44,6 +49,9 @@ fn same_as_log(case: &str, count: &str) {
     for compiler in ["g++", "clang++"] {
         for level in ["-O0", "-O1", "-O2", "-O3"] {
             for (method, flags, plain) in METHODS {
+                if method == "xray" && compiler == "g++" {
+                    continue;
+                }
                 let program = or_skip!(hard(compiler, level, flags));
                 let folder = tempfile::tempdir().unwrap();
                 let what = format!("{case} by {compiler} {level} {method}");

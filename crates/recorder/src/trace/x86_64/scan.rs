@@ -254,6 +254,10 @@ pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
     .collect()
 }
 
+/// How a sled of XRay's begins: `jmp` over nine bytes, which are a `nop`.
+const XRAY_SLED: &[u8] = &[0xeb, 0x09, 0x66, 0x0f, 0x1f, 0x84];
+const XRAY_SLED_SIZE: u64 = 11;
+
 /// What marks the targets of indirect branches.
 const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
@@ -599,6 +603,12 @@ impl<'a> Scanner<'a> {
             && let Some(nops) = nops(code)
         {
             return made(Method::Fentry, site, CandidateBody::At(site + nops), None);
+        }
+
+        // A sled of XRay's: a jump over nine bytes. Those at returns are left alone.
+        if code.starts_with(XRAY_SLED) {
+            let body = CandidateBody::At(site + XRAY_SLED_SIZE);
+            return made(Method::Xray, site, body, None);
         }
 
         // A call of a hook: the first instruction, or behind the prologue.
