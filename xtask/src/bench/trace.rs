@@ -83,6 +83,8 @@ struct Measured {
     ours: Vec<f64>,
     peers: Vec<f64>,
     bytes: f64,
+    /// The share of calls that the peer has traced.
+    share: f64,
 }
 
 /// Runs the bench.
@@ -139,7 +141,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                         .arg(folder.join("theirs"))
                         .arg(&program)
                         .args(words);
-                    measured.peers.push(nanoseconds(&mut command)?.0);
+                    let (time, calls) = nanoseconds(&mut command)?;
+                    measured.peers.push(time);
+                    measured.share = records(&folder.join("theirs"))? / PEERS_BYTES / calls;
                     anyhow::Ok(())
                 };
                 if round % 2 == 0 {
@@ -154,6 +158,25 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let _ = std::fs::remove_dir_all(&folder);
     print(&workloads, &results, uftrace.as_deref(), arguments)
+}
+
+/// Bytes that uftrace writes for a call.
+const PEERS_BYTES: f64 = 32.0;
+
+/// Bytes of the records in uftrace's directory.
+fn records(folder: &Path) -> Result<f64> {
+    let mut size = 0;
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_records = name
+            .strip_suffix(".dat")
+            .is_some_and(|tid| tid.bytes().all(|byte| byte.is_ascii_digit()));
+        if is_records {
+            size += entry.metadata()?.len();
+        }
+    }
+    Ok(size as f64)
 }
 
 /// The number whose computation makes about so many calls.
@@ -210,7 +233,7 @@ fn print(
     arguments: &Arguments,
 ) -> Result<()> {
     println!(
-        "ns of CPU time for a call, less an untraced one: minimum (median) of {} runs",
+        "ns of CPU time for a call, less one of the uninstrumented program: minimum (median) of {} runs",
         arguments.rounds
     );
     println!(
@@ -221,28 +244,46 @@ fn print(
     for ((number, at), measured) in results {
         let (workload, _) = workloads[*number];
         let method = &METHODS[*at];
-        let plain = (minimum(&measured.plain), median(&measured.plain));
+        // What an uninstrumented program takes: hooks that do nothing are part of a method's price.
+        let uninstrumented = METHODS.iter().position(|method| method.flags.is_empty());
+        let plain = uninstrumented
+            .and_then(|plain| results.get(&(*number, plain)))
+            .map_or((0.0, 0.0), |m| (minimum(&m.plain), median(&m.plain)));
         let net = |values: &[f64]| (minimum(values) - plain.0, median(values) - plain.1);
         let ours = net(&measured.ours);
+        // Functions that it can't patch cost it nothing: what counts is a call that is traced.
+        let share = if measured.share < 0.1 {
+            f64::NAN
+        } else {
+            measured.share
+        };
         let peers = net(&measured.peers);
+        let peers = (peers.0 / share, peers.1 / share);
         let ratio = ours.1 / peers.1;
         let pair = |(minimum, median): (f64, f64)| format!("{minimum:.1} ({median:.1})");
         println!(
             "{:8} {:10} {:8.1} {:>16} {:>16} {:7.2} {:7.2} {:7.2}",
             workload,
             method.name,
-            plain.0,
+            minimum(&measured.plain),
             pair(ours),
             pair(peers),
             ratio,
             method.target,
             measured.bytes,
         );
+        if (measured.share - 1.0).abs() > 0.01 && !measured.peers.is_empty() {
+            println!(
+                "{:19} (uftrace traced {:.0} % of the calls)",
+                "",
+                100.0 * measured.share
+            );
+        }
         rows.push(json!({
-            "workload": workload, "method": method.name, "untraced": plain.0,
+            "workload": workload, "method": method.name, "untraced": minimum(&measured.plain),
             "dioptra": {"minimum": ours.0, "median": ours.1},
             "uftrace": {"minimum": peers.0, "median": peers.1},
-            "ratio": ratio, "target": method.target, "bytes": measured.bytes,
+            "uftrace_share": measured.share, "ratio": ratio, "target": method.target, "bytes": measured.bytes,
         }));
     }
     let peer = uftrace.map_or(Value::Null, |path| json!(version(path)));
