@@ -22,11 +22,25 @@ pub fn create_key() {
     }
 }
 
-/// Loads a module and returns whether that worked.
+/// The part of the dynamic linker's description of a module that is public (`link.h`).
+#[repr(C)]
+struct LinkMap {
+    address: usize,
+    name: *const core::ffi::c_char,
+}
+
+/// Loads a pool and returns whether that worked.
 pub fn load(path: &CStr) -> bool {
-    // SAFETY: a pool has no initialisers; the path outlives the call.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    !handle.is_null()
+    // SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's description. Its name is
+    // changed: debuggers would open the path, which in their processes is something else, a pipe perhaps.
+    unsafe {
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        if handle.is_null() {
+            return false;
+        }
+        (*handle.cast::<LinkMap>()).name = c"[dioptra-pool]".as_ptr();
+    }
+    true
 }
 
 /// Waits for a connected socket's peer's descriptors along with a message; see `recvmsg(2)`.
