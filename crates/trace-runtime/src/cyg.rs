@@ -14,7 +14,7 @@ use crate::{sys, thread};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use dioptra_tracelayout::message::FunctionId;
-use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, operand};
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_SAVED, operand};
 use dioptra_tracelayout::record::{MAX_DELTA, UnwindCause};
 
 /// Function ids by address; a hash table that is only ever replaced by a larger one.
@@ -27,6 +27,7 @@ struct Table {
 struct Place {
     address: AtomicU64,
     id: AtomicU32,
+    filter: AtomicU32,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
@@ -54,10 +55,11 @@ pub fn learn(functions: &[FunctionId]) {
             table,
             place.address.load(Ordering::Relaxed),
             place.id.load(Ordering::Relaxed),
+            place.filter.load(Ordering::Relaxed),
         );
     }
     for function in functions {
-        put(table, function.address, function.id);
+        put(table, function.address, function.id, function.filter);
     }
     TABLE.store(table, Ordering::Release);
 }
@@ -78,7 +80,7 @@ fn hash(address: u64) -> u64 {
     address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-fn put(table: *mut Table, address: u64, id: u32) {
+fn put(table: *mut Table, address: u64, id: u32, filter: u32) {
     if address == 0 {
         return;
     }
@@ -89,6 +91,7 @@ fn put(table: *mut Table, address: u64, id: u32) {
         let there = place.address.load(Ordering::Relaxed);
         if there == 0 || there == address {
             place.id.store(id, Ordering::Relaxed);
+            place.filter.store(filter, Ordering::Relaxed);
             place.address.store(address, Ordering::Relaxed);
             return;
         }
@@ -98,7 +101,7 @@ fn put(table: *mut Table, address: u64, id: u32) {
 
 /// The id of the function at an address; 0 if its calls are not wanted, `None` if it is not known.
 #[inline]
-fn find(address: u64) -> Option<u32> {
+fn find(address: u64) -> Option<(u32, bool)> {
     let table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
         return None;
@@ -109,7 +112,10 @@ fn find(address: u64) -> Option<u32> {
         let place = unsafe { place(table, at) };
         match place.address.load(Ordering::Relaxed) {
             0 => return None,
-            there if there == address => return Some(place.id.load(Ordering::Relaxed)),
+            there if there == address => {
+                let is_filter = place.filter.load(Ordering::Relaxed) != 0;
+                return Some((place.id.load(Ordering::Relaxed), is_filter));
+            }
             _ => at += 1,
         }
     }
@@ -118,7 +124,7 @@ fn find(address: u64) -> Option<u32> {
 /// A function begins. `stack` is the stack pointer in the hook.
 pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
     // Functions that are not known were loaded later, or are not wanted.
-    let Some(id) = find(function).filter(|id| *id != 0) else {
+    let Some((id, is_filter)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
     // SAFETY: the block of this thread.
@@ -137,8 +143,8 @@ pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    if !enter_fast(block, id, slot) {
-        enter_slow(block, id, slot);
+    if is_filter || !enter_fast(block, id, slot) {
+        enter_slow(block, id, slot, is_filter);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
@@ -181,7 +187,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
 }
 
 #[cold]
-fn enter_slow(block: &mut Block, id: u32, slot: u64) {
+fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -218,6 +224,14 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64) {
     }
     let time = now(&arena);
     writer.write(1, |to| to.entry(time, id));
+    let spare = block.gate.saved();
+    let mut flags = ENTRY_NO_RETURN;
+    // Other rules are left to readers: these calls are all recorded, and are no reason to hide what they call.
+    if is_filter && block.gate.muted <= slot {
+        flags |= ENTRY_SAVED;
+        block.gate.hidden = 0;
+        block.gate.level = 0;
+    }
     let record = writer.record();
     // SAFETY: below the limit there is room for another entry.
     unsafe {
@@ -226,15 +240,15 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64) {
             return_address: 0,
             slot,
             function: operand(id),
-            flags: ENTRY_NO_RETURN,
-            spare: 0,
+            flags,
+            spare,
         });
     }
 }
 
 /// A function ends.
 pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
-    let Some(id) = find(function).filter(|id| *id != 0) else {
+    let Some((id, _)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
     // SAFETY: the block of this thread.
@@ -298,10 +312,14 @@ fn exit_slow(block: &mut Block, id: u32) {
     let Some(at) = entries.iter().rposition(is_it) else {
         return;
     };
-    let is_open = entries.get(at).is_some_and(Entry::is_open);
+    let Some(entry) = entries.get(at).copied() else {
+        return;
+    };
+    let is_open = entry.is_open();
     let above = entries.len() - at - 1;
     entries.iter().skip(at + 1).for_each(parked::bury);
     drop_entries(&mut writer, above, UnwindCause::Jump);
+    block.gate.leave(&[entry]);
     if is_open && !stopped() {
         if !writer.has_room() {
             writer.next_chunk();

@@ -5,9 +5,10 @@
 //! not fit any more; then calls are recorded as left, but their return addresses are kept ([`bury`], [`exhume`]), since
 //! the stack may come back and the program must go on.
 
+use crate::arch;
 use crate::chunks::{Writer, now};
 use crate::session;
-use crate::shadow::{self, Entry};
+use crate::shadow::{self, Entry, Gate};
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::hint;
@@ -24,6 +25,7 @@ struct Parked {
     key: u64,
     stack: u32,
     count: usize,
+    gate: Gate,
 }
 
 /// How many calls are kept that may come back: sets of [`WAYS`].
@@ -85,8 +87,10 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
     }
     let stack = writer.record().stack;
     let entries = writer.entries();
+    // SAFETY: the block of this thread.
+    let gate = unsafe { &mut (*arch::block()).gate };
     if key != 0 {
-        let parked = locked(|lists| park(lists, key, stack, entries));
+        let parked = locked(|lists| park(lists, key, stack, entries, *gate));
         if !parked {
             // No memory: the return addresses at least are kept as far as possible.
             entries.iter().for_each(bury);
@@ -97,6 +101,9 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
     if found.is_null() {
         record.top = bottom;
         record.stack = NEXT_STACK.fetch_add(1, Ordering::Relaxed);
+        if let Some(arena) = session::arena() {
+            *gate = Gate::at_start(arena.header());
+        }
     } else {
         // SAFETY: `find` has taken it off the list; its entries follow it. They were a shadow stack's, so they fit.
         unsafe {
@@ -105,6 +112,7 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
             bottom.add(1).copy_from_nonoverlapping(entries, count);
             record.top = bottom.add(count);
             record.stack = (*found).stack;
+            *gate = (*found).gate;
             locked(|lists| {
                 (*found).key = 0;
                 (*found).next = lists.parked;
@@ -140,7 +148,7 @@ fn take(lists: &mut Lists, is_it: impl Fn(&Parked) -> bool) -> *mut Parked {
     ptr::null_mut()
 }
 
-fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry]) -> bool {
+fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry], gate: Gate) -> bool {
     let size = size_of::<Parked>() + size_of_val(entries);
     let mut parked = take(lists, |parked| parked.key == 0 && parked.size >= size);
     if parked.is_null() {
@@ -157,6 +165,7 @@ fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry]) -> bool {
         (*parked).key = key;
         (*parked).stack = stack;
         (*parked).count = entries.len();
+        (*parked).gate = gate;
         parked
             .add(1)
             .cast::<Entry>()

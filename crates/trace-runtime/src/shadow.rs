@@ -5,6 +5,7 @@
 //! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
 
 use core::sync::atomic::AtomicPtr;
+use dioptra_tracelayout::arena::Arena;
 use dioptra_tracelayout::message::thread as layout;
 
 /// The size of a page.
@@ -18,6 +19,52 @@ pub struct Block {
     pub record: *mut Record,
     /// The stack pointer of the hook that is at work, or 0.
     pub busy: u64,
+    /// What is hidden by its place.
+    pub gate: Gate,
+}
+
+/// Which calls are hidden by their place on the stack; see [`layout::kind`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// Calls with a slot below are not recorded.
+    pub hidden: u64,
+    /// Calls with a slot below are not even looked at.
+    pub muted: u64,
+    /// How many recorded calls are around.
+    pub level: u64,
+}
+
+impl Gate {
+    /// That of a stack without calls.
+    pub fn at_start(arena: &Arena) -> Gate {
+        Gate {
+            hidden: arena.hidden,
+            ..Gate::default()
+        }
+    }
+
+    /// As an entry keeps it. Calls that keep it are not muted.
+    pub fn saved(&self) -> u64 {
+        self.hidden | self.level << 48
+    }
+
+    /// Goes back to what the outermost of these calls, which have ended, found.
+    pub fn leave(&mut self, left: &[Entry]) {
+        if left
+            .iter()
+            .any(|entry| entry.flags & layout::ENTRY_MUTE != 0)
+        {
+            self.muted = 0;
+        }
+        let outermost = left
+            .iter()
+            .find(|entry| entry.flags & layout::ENTRY_SAVED != 0);
+        if let Some(entry) = outermost {
+            self.hidden = entry.spare & layout::OUTSIDE;
+            self.level = entry.spare >> 48;
+        }
+    }
 }
 
 /// [`Block::busy`] while the thread does the tracer's own work, which is not traced.
@@ -83,7 +130,7 @@ pub struct Entry {
     pub function: u32,
     /// Flags.
     pub flags: u32,
-    /// For whoever decides what is recorded.
+    /// With [`layout::ENTRY_SAVED`]: the gate before.
     pub spare: u64,
 }
 
@@ -97,9 +144,9 @@ impl Entry {
         spare: 0,
     };
 
-    /// Whether its end has not been recorded.
+    /// Whether its beginning has been recorded, and its end has not.
     pub fn is_open(&self) -> bool {
-        self.flags & layout::ENTRY_UNWOUND == 0
+        self.flags & (layout::ENTRY_UNWOUND | layout::ENTRY_MUTE) == 0
     }
 
     /// The function's id.
@@ -116,6 +163,10 @@ const _: () = {
     assert!(PAGE as i64 == -layout::CURSOR_NEXT);
     assert!(offset_of!(Block, record) as i64 == layout::BLOCK_RECORD);
     assert!(offset_of!(Block, busy) as i64 == layout::BLOCK_BUSY);
+    assert!(offset_of!(Block, gate.hidden) as i64 == layout::BLOCK_HIDDEN);
+    assert!(offset_of!(Block, gate.muted) as i64 == layout::BLOCK_MUTED);
+    assert!(offset_of!(Block, gate.level) as i64 == layout::BLOCK_LEVEL);
+    assert!(size_of::<Block>() <= 64);
     assert!(offset_of!(Cursor, next) as i64 == layout::CURSOR_NEXT + PAGE as i64);
     assert!(offset_of!(Cursor, end) as i64 == layout::CURSOR_END + PAGE as i64);
     assert!(offset_of!(Cursor, time) as i64 == layout::CURSOR_TIME + PAGE as i64);

@@ -3,11 +3,11 @@
 use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
 use crate::session;
-use crate::shadow::{self, Block, Entry};
+use crate::shadow::{self, Block, Entry, Gate};
 use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
-use dioptra_tracelayout::message::thread as layout;
+use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
 /// From where a hook returns into its thunk to the operand of the thunk's call of the body: `lea` of 5 bytes, and the
@@ -68,6 +68,10 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
     let tail = drop_stale(&mut writer, slot, frame.return_address);
+    let kind = hook_kind(frame);
+    if is_hidden(&block.gate, kind, slot, tail) {
+        return false;
+    }
     let record = writer.record();
     if record.top >= record.limit {
         arena
@@ -81,16 +85,19 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
         return_address: frame.return_address,
         slot,
         function,
-        flags: if tail { layout::ENTRY_TAIL } else { 0 },
-        spare: 0,
+        flags: flags(kind, arena.header().levels) | if tail { layout::ENTRY_TAIL } else { 0 },
+        spare: block.gate.saved(),
     };
     let id = entry.id();
-    // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
-    if !writer.has_room() {
-        writer.next_chunk();
+    change_gate(&mut block.gate, kind, slot, arena.header().levels);
+    if kind & kind::MUTE == 0 {
+        // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
+        if !writer.has_room() {
+            writer.next_chunk();
+        }
+        let time = now(&arena);
+        writer.write(1, |to| to.entry(time, id));
     }
-    let time = now(&arena);
-    writer.write(1, |to| to.entry(time, id));
     let record = writer.record();
     // SAFETY: below the limit there is room for another entry.
     unsafe {
@@ -98,6 +105,58 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
         record.top.write(entry);
     }
     true
+}
+
+/// What the hook does that gave up: the word in front of it, which the thunk has called.
+fn hook_kind(frame: &EnterFrame) -> u64 {
+    let operand = ptr::with_exposed_provenance::<i32>((frame.thunk - 4) as usize);
+    // SAFETY: the thunk's code, of which the hook has told where it is, and the word in front of the hook.
+    unsafe {
+        let distance = operand.read_unaligned();
+        let hook = frame.thunk.wrapping_add_signed(i64::from(distance));
+        ptr::with_exposed_provenance::<u64>((hook - 8) as usize).read_unaligned()
+    }
+}
+
+/// Whether a call at `slot` is hidden by its place.
+fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
+    let below = match kind & (kind::MUTE | kind::FILTER) {
+        0 => gate.hidden,
+        _ => gate.muted,
+    };
+    // What is entered by a tail call has its caller's slot.
+    kind & kind::GATED != 0 && (slot < below || tail && slot == below)
+}
+
+/// The flags of an entry made by a hook of this kind.
+pub fn flags(kind: u64, levels: u32) -> u32 {
+    let mut flags = layout::ENTRY_POSITION;
+    if kind & (kind::MUTE | kind::FILTER) != 0 || levels > 0 {
+        flags |= layout::ENTRY_SAVED;
+    }
+    if kind & kind::MUTE != 0 {
+        flags |= layout::ENTRY_MUTE;
+    }
+    flags
+}
+
+/// What a call at `slot` does to what it calls.
+pub fn change_gate(gate: &mut Gate, kind: u64, slot: u64, levels: u32) {
+    if kind & kind::MUTE != 0 {
+        gate.hidden = slot;
+        gate.muted = slot;
+        return;
+    }
+    if kind & kind::FILTER != 0 {
+        gate.hidden = 0;
+        gate.level = 0;
+    }
+    if levels > 0 {
+        gate.level += 1;
+        if gate.level >= u64::from(levels) {
+            gate.hidden = slot;
+        }
+    }
 }
 
 /// Drops calls that can't be open any more if a call is entered at `slot`; whether it is a tail call.
@@ -130,6 +189,8 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     let left = entries.get(from..).unwrap_or_default();
     let open = left.iter().filter(|entry| entry.is_open()).count();
     left.iter().for_each(parked::bury);
+    // SAFETY: the block of this thread.
+    unsafe { (*arch::block()).gate.leave(left) };
     record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
@@ -193,9 +254,13 @@ fn exit_here(block: &mut Block, slot: u64) -> Option<u64> {
         return parked::exhume(slot);
     };
     let address = entries.get(at)?.return_address;
+    let entry = *entries.get(at)?;
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
-    if stopped() {
+    block.gate.leave(&[entry]);
+    if entry.flags & layout::ENTRY_MUTE != 0 {
+        // Nothing was recorded.
+    } else if stopped() {
         writer.close();
     } else {
         if !writer.has_room() {

@@ -2,7 +2,7 @@
 
 use crate::chunks::{Writer, now};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, HEAD, PAGE, Record, THREADS};
+use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
 use crate::{arch, libc_calls, sys};
 
 use core::sync::atomic::Ordering;
@@ -40,6 +40,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         cursor.alive = 1;
     }
     block.record = record;
+    block.gate = Gate::at_start(arena.header());
     libc_calls::watch_end(record);
     Some(record)
 }
@@ -143,6 +144,7 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
         // Calls that are still open (of the C library, if that is traced) will return through us.
         if (*record).top == shadow::bottom(record) {
             block.record = shadow::dummy();
+            block.gate = Gate::default();
             core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
                 .store(1, Ordering::Release);
         }

@@ -66,6 +66,14 @@ pub unsafe extern "C" fn personality(
             .filter(|entry| entry.is_open())
             .count();
         record_unwound(&mut writer, left, UnwindCause::Exception);
+        let entries = writer.entries();
+        let all_left = entries
+            .iter()
+            .rposition(|entry| entry.slot > slot)
+            .map_or(0, |at| at + 1);
+        block
+            .gate
+            .leave(entries.get(all_left..).unwrap_or_default());
         for entry in writer
             .entries()
             .iter_mut()

@@ -49,6 +49,11 @@ pub struct Arena {
     pub on_full: u32,
     /// How many bits of the clock's readings records leave out.
     pub shift: u32,
+    /// A thread's [`BLOCK_HIDDEN`](crate::message::thread::BLOCK_HIDDEN) at its start: 0, or
+    /// [`OUTSIDE`](crate::message::thread::OUTSIDE).
+    pub hidden: u64,
+    /// How many recorded calls may be around each other; 0: any number.
+    pub levels: u32,
     /// The recorder, which a waiting thread checks to be alive.
     pub recorder: u32,
     /// Not 0: record no more.

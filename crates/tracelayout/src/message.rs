@@ -184,8 +184,8 @@ pub struct FunctionId {
     pub address: u64,
     /// Its id; 0: its calls are not wanted.
     pub id: u32,
-    /// Always 0.
-    pub reserved: u32,
+    /// Not 0: a filter lets it in, see [`thread::kind::FILTER`].
+    pub filter: u32,
 }
 
 /// A step.
@@ -230,6 +230,12 @@ pub mod thread {
     pub const BLOCK_RECORD: i64 = 0;
     /// In the block: the stack pointer of the hook that is at work, or 0.
     pub const BLOCK_BUSY: i64 = 8;
+    /// In the block: calls whose slot lies below this address are not recorded; see [`kind`].
+    pub const BLOCK_HIDDEN: i64 = 16;
+    /// In the block: calls whose slot lies below this address are not even looked at. Never above the former.
+    pub const BLOCK_MUTED: i64 = 24;
+    /// In the block: how many recorded calls are around, as far as levels are limited.
+    pub const BLOCK_LEVEL: i64 = 32;
 
     /// In the cursor: where the next record goes.
     pub const CURSOR_NEXT: i64 = -4096;
@@ -265,6 +271,35 @@ pub mod thread {
     pub const ENTRY_UNWOUND: u32 = 2;
     /// A flag: entered by a hook that does not replace return addresses (`-finstrument-functions`).
     pub const ENTRY_NO_RETURN: u32 = 4;
+
+    /// A flag: the call is not recorded, and nothing below it is.
+    pub const ENTRY_MUTE: u32 = 8;
+    /// A flag: the spare word holds what was in the block before: [`BLOCK_HIDDEN`], and [`BLOCK_LEVEL`] from bit 48 on.
+    pub const ENTRY_SAVED: u32 = 16;
+    /// The upper bits of the flags: the lower 24 bits of the place behind the call's entry record, or all ones if it is not
+    /// known. Only for calls that may be taken back.
+    pub const ENTRY_POSITION: u32 = 0xffff_ff00;
+
+    /// [`BLOCK_HIDDEN`] where nothing is recorded until a filter lets it in: above all stacks.
+    pub const OUTSIDE: u64 = (1 << 48) - 1;
+
+    /// What a hook of an entry does: bits of the word of 8 bytes in front of its code.
+    ///
+    /// Calls are hidden by their place: a call that hides what it calls notes its own slot in the block, and calls with a
+    /// slot below pass without a hook. So nothing has to be undone for calls that pass, and what a jump leaves behind
+    /// is seen to be above.
+    pub mod kind {
+        /// The call may be hidden by its place.
+        pub const GATED: u64 = 1;
+        /// It and what it calls are not recorded.
+        pub const MUTE: u64 = 2;
+        /// It is recorded, and what it calls.
+        pub const FILTER: u64 = 4;
+        /// It takes a level, of which there are not more than a number.
+        pub const LEVELS: u64 = 8;
+        /// It is taken back if it was short.
+        pub const TIMED: u64 = 16;
+    }
 
     /// The slot of the entry below all others: larger than all addresses.
     pub const NO_SLOT: u64 = u64::MAX;

@@ -1,8 +1,10 @@
 //! The arena, from the recorder's side.
 
+use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::message::thread::OUTSIDE;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -37,6 +39,8 @@ pub struct ArenaOptions {
     pub on_full: u32,
     /// How many bits of the clock are left out.
     pub shift: u32,
+    /// What hides calls by their place.
+    pub gating: Gating,
 }
 
 impl ArenaMemory {
@@ -84,6 +88,8 @@ impl ArenaMemory {
             budget: options.budget as u32,
             on_full: options.on_full,
             shift: options.shift,
+            hidden: if options.gating.opt_in { OUTSIDE } else { 0 },
+            levels: options.gating.levels.map_or(0, u32::from),
             recorder: std::process::id(),
             stop: 0.into(),
             next_stream: 1.into(),

@@ -18,8 +18,8 @@ mod server;
 mod x86_64;
 
 pub use patterns::{PatchError, PatchPatterns};
-pub use rules::{Choice, LibraryCalls, RuleSelector};
-pub use select::{Everything, FunctionPlace, ModuleIdentity, Selector, SiteVariant};
+pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
+pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
@@ -196,6 +196,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             OnFull::Drop => DROP,
         },
         shift: SHIFT,
+        gating: spec.selector.gating(),
     })
     .map_err(system("making shared memory for the trace"))?;
     let start = clock_pair();
@@ -223,6 +224,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let shared = Arc::new(Shared {
         arena,
         shift: SHIFT,
+        start,
         runtime,
         state: Mutex::new(State::new(writer, Planner::new(spec.selector))),
     });

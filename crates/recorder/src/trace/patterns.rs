@@ -23,7 +23,9 @@ pub enum PatchError {
         error: SyntaxError,
     },
     /// It has an action.
-    #[error("-{letter} {text}: takes FUNCTION or FUNCTION@MODULE, and no actions; use -F, -N or -T")]
+    #[error(
+        "-{letter} {text}: takes FUNCTION or FUNCTION@MODULE, and no actions; use -F, -N or -T"
+    )]
     Action {
         /// `P` or `U`.
         letter: char,
@@ -73,7 +75,11 @@ impl PatchPatterns {
     /// [`PatchError`]
     pub fn patch(&mut self, text: &str) -> Result<(), PatchError> {
         self.add('P', RuleOption::Filter, text)?;
-        for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        for part in text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
             let (name, module) = match part.split_once('@') {
                 Some((name, module)) => (name.trim(), Some(module.trim().to_owned())),
                 None => (part, None),
@@ -98,7 +104,10 @@ impl PatchPatterns {
 
     fn add(&mut self, letter: char, option: RuleOption, text: &str) -> Result<(), PatchError> {
         // What is a trigger has an action.
-        if Rules::new(self.style).add(RuleOption::Trigger, text).is_ok() {
+        if Rules::new(self.style)
+            .add(RuleOption::Trigger, text)
+            .is_ok()
+        {
             let text = text.to_owned();
             return Err(PatchError::Action { letter, text });
         }

@@ -1,7 +1,8 @@
 //! What is to be done in a process so that its calls are traced: pools and patches.
 
 use super::maps::{MappedModule, Maps};
-use super::select::{FunctionPlace, ModuleIdentity, Selector, SiteVariant};
+use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use super::x86_64::hot::{HookKind, HookOptions};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
 use super::x86_64::scan::{
     CandidateBody, FunctionHook, HookWork, ModuleCode, ScanOptions, hooks, scan, segments,
@@ -80,6 +81,11 @@ impl Planner {
             modules: HashMap::new(),
             next_module: 0,
         }
+    }
+
+    /// What hides calls.
+    pub fn gating(&self) -> Gating {
+        self.selector.gating()
     }
 
     /// What the selector says of the modules that were analysed since this was last asked.
@@ -329,7 +335,7 @@ pub fn plan(
     module: &MappedModule,
     maps: &Maps,
     runtime: RuntimeAddresses,
-    shift: u32,
+    options: &HookOptions,
 ) -> Result<Option<ModulePlan>, PlanError> {
     let code = &prepared.code;
     let bias = module.bias(
@@ -366,16 +372,22 @@ pub fn plan(
                     patches.extend(patch(candidate.site.wrapping_add(bias), bytes, maps));
                 }
             }
-            SiteVariant::Record if matches!(candidate.body, CandidateBody::Itself) => {
+            _ if matches!(candidate.body, CandidateBody::Itself) => {
                 functions.push(FunctionId {
                     address: candidate.start.wrapping_add(bias),
                     id: *id,
-                    reserved: 0,
+                    filter: u32::from(*variant == SiteVariant::Filter),
                 });
             }
-            SiteVariant::Record => {
+            traced => {
+                let kind = match traced {
+                    SiteVariant::Timed => HookKind::Timed,
+                    SiteVariant::Filter => HookKind::Filter,
+                    SiteVariant::Mute => HookKind::Mute,
+                    SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
+                };
                 wanted.push(Wanted {
-                    work: Work::Trace(*id),
+                    work: Work::Trace(*id, kind),
                     body: match &candidate.body {
                         CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),
                         CandidateBody::Displaced(prologue) => {
@@ -400,7 +412,7 @@ pub fn plan(
         made.pool_address = maps
             .room_near(start, end, upper_bound(&wanted))
             .ok_or(PlanError::Far)?;
-        let pool = pool(made.pool_address, &wanted, runtime, shift)?;
+        let pool = pool(made.pool_address, &wanted, runtime, *options)?;
         for (site, thunk) in sites.iter().zip(&pool.thunks) {
             let site = site.wrapping_add(bias);
             if let Some(bytes) = thunk.and_then(|thunk| jump(site, thunk)) {

@@ -1,13 +1,15 @@
 //! Chooses functions by name, size and source file: no function is patched that the user's rules can do without.
 
 use super::patterns::{PatchMatcher, PatchPatterns, Patching};
-use super::select::{FunctionPlace, ModuleIdentity, Selector, SiteVariant};
+use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind, Plan, PlanOptions, Rules, SiteNeed,
+    CompileError, Compiler, Function, FunctionKind, Gate, MatchStyle, Plan, PlanOptions,
+    RuleOption, Rules, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle};
 use dioptra_tracelayout::message::Method;
 use std::borrow::Cow;
+use thiserror::Error;
 
 /// Whose calls of other modules' functions are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,10 +29,10 @@ pub struct Choice {
     /// `-P` and `-U`. Without any `-P`, functions that a compiler has prepared are traced, and all functions of a
     /// program without such ones.
     pub patches: PatchPatterns,
-    /// Filters and triggers.
-    pub rules: Rules,
-    /// Whether the rules ask for source files.
-    pub with_sources: bool,
+    /// Filters and triggers: options and their texts.
+    pub rules: Vec<(RuleOption, String)>,
+    /// What the rules' patterns are.
+    pub style: MatchStyle,
     /// Whose calls of other modules' functions are traced.
     pub library_calls: LibraryCalls,
 }
@@ -42,12 +44,63 @@ pub struct Choice {
 #[derive(Debug)]
 pub struct RuleSelector {
     choice: Choice,
+    gating: Gating,
+    has_rules: bool,
+    with_sources: bool,
     matcher: PatchMatcher,
     compiler: Compiler,
     symbolizer: Symbolizer,
     /// Names that were seen, for the nearest ones to a misspelt one.
     names: Vec<String>,
     notes: Vec<String>,
+}
+
+/// Why there can be no selector.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// A text is not understood.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// The rules can't be followed.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// What can be left out while the program runs, so that readers, who apply the same rules to what was recorded, show the
+/// same as if everything had been recorded.
+fn gating(choice: &Choice, compiler: &Compiler) -> Gating {
+    let mut levels = None;
+    let mut at_least = None;
+    let mut any_action = false;
+    let mut any_hidden = false;
+    for (option, text) in &choice.rules {
+        match option {
+            RuleOption::Depth => levels = text.trim().parse().ok(),
+            RuleOption::Time => at_least = parse_time(text.trim()).ok(),
+            RuleOption::Hide | RuleOption::Size | RuleOption::Location => any_hidden = true,
+            RuleOption::Trigger => any_action = true,
+            RuleOption::Filter | RuleOption::Notrace | RuleOption::Caller => {
+                any_action |= text.split(';').any(|part| {
+                    // What is a trigger has an action; other words are modules.
+                    let part = part.trim().trim_start_matches('!');
+                    let mut rules = Rules::new(choice.style);
+                    rules.add(RuleOption::Trigger, part).is_ok()
+                });
+            }
+        }
+    }
+    // What an ordinary call would have to ask for tells what there is.
+    let words = compiler.plan();
+    let skip = Plan::from_words(&words).map_or(Gate::OPEN, |plan| plan.site_need(0).skip());
+    Gating {
+        opt_in: skip.meets(Gate::OUTSIDE),
+        mutes: skip.meets(Gate::MUTED),
+        // Levels are counted as readers count them only if each recorded call takes one.
+        levels: levels.filter(|levels| *levels < u16::MAX && !any_action && !any_hidden),
+        // Triggers may set other durations.
+        at_least: at_least.filter(|time| *time > 0 && !any_action),
+    }
 }
 
 /// A function as far as rules ask.
@@ -62,14 +115,25 @@ impl RuleSelector {
     /// Of a choice.
     ///
     /// # Errors
-    /// [`CompileError`] for rules that can't be followed.
-    pub fn new(choice: Choice) -> Result<RuleSelector, CompileError> {
+    /// [`RuleError`] for rules that are not understood or can't be followed.
+    pub fn new(choice: Choice) -> Result<RuleSelector, RuleError> {
+        let mut rules = Rules::new(choice.style);
+        for (option, text) in &choice.rules {
+            rules.add(*option, text)?;
+        }
+        let has_rules = !rules.is_empty();
+        let notes = rules.notes();
+        let compiler = Compiler::new(rules, PlanOptions::default())?;
+        let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
         Ok(RuleSelector {
+            gating: gating(&choice, &compiler),
+            has_rules,
+            with_sources: choice.rules.iter().any(is_place),
+            notes,
             matcher: choice.patches.matcher()?,
-            compiler: Compiler::new(choice.rules.clone(), PlanOptions::default())?,
+            compiler,
             symbolizer: Symbolizer::new(SymbolOptions::default()),
             names: Vec::new(),
-            notes: choice.rules.notes(),
             choice,
         })
     }
@@ -115,7 +179,7 @@ impl Selector for RuleSelector {
         functions: &[FunctionPlace<'_>],
     ) -> Vec<SiteVariant> {
         let all_plain = self.all_plain(module);
-        let by_name = !self.choice.rules.is_empty() || self.choice.patches.needs_names();
+        let by_name = self.has_rules || self.choice.patches.needs_names();
         if !by_name {
             // `-P .` of one module must not patch those of another that happen to be candidates.
             let patching = match self.choice.patches.may_want(module) {
@@ -124,10 +188,12 @@ impl Selector for RuleSelector {
             };
             return functions
                 .iter()
-                .map(|place| match self.is_wanted(patching, place.method, all_plain) {
-                    true => SiteVariant::Record,
-                    false => SiteVariant::Skip,
-                })
+                .map(
+                    |place| match self.is_wanted(patching, place.method, all_plain) {
+                        true => SiteVariant::Record,
+                        false => SiteVariant::Skip,
+                    },
+                )
                 .collect();
         }
 
@@ -138,10 +204,7 @@ impl Selector for RuleSelector {
         };
         let offsets: Vec<u64> = functions.iter().map(|place| place.offset).collect();
         let symbols = self.symbolizer.load_for(&request, &offsets);
-        let lines = self
-            .choice
-            .with_sources
-            .then(|| self.symbolizer.lines(&request));
+        let lines = self.with_sources.then(|| self.symbolizer.lines(&request));
         let reader = lines.as_ref().map(|lines| lines.reader());
         let named: Vec<Named<'_>> = functions
             .iter()
@@ -200,10 +263,33 @@ impl Selector for RuleSelector {
             .zip(functions)
             .zip(&actions)
             .map(|((patching, place), action)| {
-                let needed = plan
-                    .as_ref()
-                    .is_ok_and(|plan| plan.site_need(*action) != SiteNeed::Unneeded);
-                match needed && self.is_wanted(*patching, place.method, all_plain) {
+                let Ok(plan) = &plan else {
+                    return SiteVariant::Record;
+                };
+                if *patching == Patching::Unwanted {
+                    return SiteVariant::Skip;
+                }
+                let need = plan.site_need(*action);
+                // What hides or lets in is hooked even where it is not to be recorded itself.
+                match need {
+                    SiteNeed::Unneeded => return SiteVariant::Skip,
+                    SiteNeed::Mute { .. } if self.gating.mutes => return SiteVariant::Mute,
+                    SiteNeed::Evaluate { skip }
+                        if !skip.meets(Gate::OUTSIDE) && self.gating.opt_in =>
+                    {
+                        return SiteVariant::Filter;
+                    }
+                    _ => {}
+                }
+                let timed = self.gating.at_least.is_some()
+                    && match need {
+                        SiteNeed::Timed { .. } => true,
+                        // With levels all calls are to be evaluated; these are no others.
+                        SiteNeed::Evaluate { .. } => self.gating.levels.is_some(),
+                        _ => false,
+                    };
+                match self.is_wanted(*patching, place.method, all_plain) {
+                    true if timed => SiteVariant::Timed,
                     true => SiteVariant::Record,
                     false => SiteVariant::Skip,
                 }
@@ -214,6 +300,10 @@ impl Selector for RuleSelector {
         variants
     }
 
+    fn gating(&self) -> Gating {
+        self.gating
+    }
+
     fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
@@ -221,7 +311,7 @@ impl Selector for RuleSelector {
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = Vec::new();
         // Without names nothing was matched.
-        if self.choice.patches.needs_names() || !self.choice.rules.is_empty() {
+        if self.choice.patches.needs_names() || self.has_rules {
             warnings = self.matcher.warnings(&self.names);
         }
         let names = self.names.iter().map(String::as_str);

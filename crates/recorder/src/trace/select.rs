@@ -36,8 +36,34 @@ pub struct FunctionPlace<'a> {
 pub enum SiteVariant {
     /// Nothing: it is not patched, and costs nothing.
     Skip,
-    /// Each call is recorded.
+    /// Each call is recorded, unless it is hidden by what is around it.
     Record,
+    /// The same; a call that was too short ([`Gating::at_least`]) and recorded nothing below it is taken back.
+    Timed,
+    /// Neither the call nor anything that it calls is recorded.
+    Mute,
+    /// The call is recorded, also outside of other such calls and at any level, and what it calls.
+    Filter,
+}
+
+/// What hides calls of [`SiteVariant::Record`] and [`SiteVariant::Timed`] while the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gating {
+    /// Only calls within a [`SiteVariant::Filter`] call are recorded.
+    pub opt_in: bool,
+    /// There are [`SiteVariant::Mute`] calls.
+    pub mutes: bool,
+    /// Only so many levels are recorded, counted from the outermost call or from the last filter's.
+    pub levels: Option<u16>,
+    /// The duration in nanoseconds from which on [`SiteVariant::Timed`] calls are kept.
+    pub at_least: Option<u64>,
+}
+
+impl Gating {
+    /// Whether calls may be hidden by their place.
+    pub fn hides(&self) -> bool {
+        self.opt_in || self.mutes || self.levels.is_some()
+    }
 }
 
 /// Chooses.
@@ -54,6 +80,11 @@ pub trait Selector: Send {
         module: &ModuleIdentity,
         functions: &[FunctionPlace<'_>],
     ) -> Vec<SiteVariant>;
+
+    /// What hides calls; the same at all times.
+    fn gating(&self) -> Gating {
+        Gating::default()
+    }
 
     /// What the user should know of the modules that were seen since this was last asked: sentences.
     fn take_notes(&mut self) -> Vec<String> {

@@ -1,10 +1,13 @@
 //! Answers traced processes.
 
+use super::collect::clock_pair;
 use super::maps::Maps;
 use super::memory::ArenaMemory;
 use super::plan::{ModulePlan, Planner, plan};
+use super::select::Gating;
+use super::x86_64::hot::HookOptions;
 use crate::procfs;
-use dioptra_tracedata::{JournalEntry, Mapping, ProcessCause, WriteError, Writer};
+use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, WriteError, Writer};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
 use std::collections::{HashMap, HashSet};
@@ -28,6 +31,8 @@ pub struct Shared {
     pub arena: ArenaMemory,
     /// How many bits of the clock are left out.
     pub shift: u32,
+    /// Both clocks at the start.
+    pub start: ClockPair,
     /// The runtime's path.
     pub runtime: PathBuf,
     /// The rest, one at a time.
@@ -352,6 +357,7 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
     for start in gone {
         state.journal(&JournalEntry::Unmapping { time, pid, start });
     }
+    let hooks = hook_options(state.planner.gating(), shared);
     let mut plans = Vec::new();
     for module in modules {
         if is_ours(&module.path, &shared.runtime) {
@@ -385,7 +391,7 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
         let Some(prepared) = prepared else {
             continue;
         };
-        match plan(&prepared, &module, &maps, hello.addresses, shared.shift) {
+        match plan(&prepared, &module, &maps, hello.addresses, &hooks) {
             Ok(Some(plan)) => {
                 maps.take(plan.pool_address, plan.pool_size);
                 plans.push((module.path.clone(), plan));
@@ -398,6 +404,30 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
         }
     }
     Ok(plans)
+}
+
+/// What hooks do, in units of the records' clock.
+fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
+    let mut now = clock_pair();
+    if gating.at_least.is_some() && now.monotonic - shared.start.monotonic < 1_000_000 {
+        std::thread::sleep(Duration::from_millis(1));
+        now = clock_pair();
+    }
+    let ticks = u128::from(now.ticks.saturating_sub(shared.start.ticks));
+    let time = u128::from(now.monotonic.saturating_sub(shared.start.monotonic)).max(1);
+    let at_least = gating.at_least.map(|nanoseconds| {
+        // A little less: readers, who know the clock better, decide about what is near.
+        let exact = (u128::from(nanoseconds) * ticks / time) >> shared.shift;
+        u64::try_from(exact - exact / 1000)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(2)
+    });
+    HookOptions {
+        shift: shared.shift,
+        hides: gating.hides(),
+        levels: gating.levels,
+        at_least,
+    }
 }
 
 /// The runtime itself, and pools.

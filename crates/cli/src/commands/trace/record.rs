@@ -139,16 +139,15 @@ pub fn exit_status(outcome: &TraceOutcome) -> ExitCode {
 impl Tracing {
     /// The recording that is asked for.
     pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
-        let rules = self.rules.parse(self.style).map_err(usage)?;
         let selector = RuleSelector::new(Choice {
             patches: self.patches.parse(self.style).map_err(usage)?,
-            with_sources: self.rules.have_locations(),
+            rules: self.rules.texts().to_vec(),
+            style: self.style,
             library_calls: match (self.no_libcall, self.nest_libcall) {
                 (true, _) => LibraryCalls::None,
                 (_, true) => LibraryCalls::OfAll,
                 _ => LibraryCalls::OfProgram,
             },
-            rules,
         })
         .map_err(usage)?;
         let pending = PendingRules {

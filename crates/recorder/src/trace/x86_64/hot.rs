@@ -15,8 +15,9 @@
 
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    BLOCK_BUSY, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FUNCTION, ENTRY_RETURN,
-    ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP,
+    BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT,
+    CURSOR_TIME, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN,
+    ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, kind,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 use iced_x86::code_asm::{
@@ -24,6 +25,19 @@ use iced_x86::code_asm::{
     rsp, word_ptr,
 };
 use iced_x86::{BlockEncoderOptions, IcedError};
+
+/// What hooks do for the rules of a recording.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HookOptions {
+    /// How many bits of the clock's readings are left out.
+    pub shift: u32,
+    /// Calls may be hidden by their place ([`kind`]).
+    pub hides: bool,
+    /// So many levels are recorded.
+    pub levels: Option<u16>,
+    /// Timed calls that took less, in shifted ticks, are taken back.
+    pub at_least: Option<u64>,
+}
 
 /// What the code has to know.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +48,57 @@ pub struct Parameters {
     pub runtime: RuntimeAddresses,
     /// Where the pool's thunks lie: from, to. A return address there is that of a traced function that ended in a jump.
     pub thunks: (u64, u64),
-    /// How many bits of the clock's readings are left out.
-    pub shift: u32,
+    /// What hooks do.
+    pub options: HookOptions,
+}
+
+/// Which hooks a call has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookKind {
+    /// It is recorded.
+    Record,
+    /// It is recorded if it was not too short.
+    Timed,
+    /// It is recorded, and what it calls.
+    Filter,
+    /// It is not recorded, and neither is what it calls.
+    Mute,
+}
+
+impl HookKind {
+    const ALL: [HookKind; 4] = [
+        HookKind::Record,
+        HookKind::Timed,
+        HookKind::Filter,
+        HookKind::Mute,
+    ];
+
+    /// The bits that tell the runtime.
+    fn bits(self, options: &HookOptions) -> u64 {
+        let gated = if options.hides { kind::GATED } else { 0 };
+        let levels = if options.levels.is_some() {
+            kind::LEVELS
+        } else {
+            0
+        };
+        match self {
+            HookKind::Record => gated | levels,
+            HookKind::Timed => gated | levels | kind::TIMED,
+            HookKind::Filter => gated | levels | kind::FILTER,
+            HookKind::Mute => gated | kind::MUTE,
+        }
+    }
+}
+
+/// The hooks of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HookSet {
+    /// Of an entry whose id fits 16 bits and comes shifted left by 16.
+    pub enter: u64,
+    /// Of an entry with a larger id, which comes as it is and whose lower 16 bits are not 0.
+    pub enter_large: u64,
+    /// Of an exit.
+    pub exit: u64,
 }
 
 /// The code, and where its parts begin.
@@ -43,18 +106,20 @@ pub struct Parameters {
 pub struct HotCode {
     /// To be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
-    /// The hook of an entry whose id fits 16 bits and comes shifted left by 16.
-    pub enter: u64,
-    /// The hook of an entry with a larger id, which comes as it is and whose lower 16 bits are not 0.
-    pub enter_large: u64,
-    /// The hook of an exit.
-    pub exit: u64,
-    /// The end of the code; pointers follow.
-    pub end: u64,
+    sets: [HookSet; 4],
+    /// Where each hook begins and ends.
+    pub hooks: Vec<(u64, u64)>,
+}
+
+impl HotCode {
+    /// The hooks of a kind.
+    pub fn set(&self, kind: HookKind) -> HookSet {
+        self.sets[kind as usize]
+    }
 }
 
 /// How large it is at most: the pool is laid out before it is known.
-pub const HOT_SIZE: u64 = 1024;
+pub const HOT_SIZE: u64 = 4096;
 
 /// Offsets in generated code are 32-bit numbers.
 fn offset(value: i64) -> i32 {
@@ -72,20 +137,30 @@ fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
 /// [`IcedError`] if the assembler refuses, which would be a defect.
 pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     let mut a = CodeAssembler::new(64)?;
-    let mut enter = a.create_label();
-    let mut enter_large = a.create_label();
-    let mut exit = a.create_label();
     let mut slow_enter = a.create_label();
     let mut slow_exit = a.create_label();
-
-    a.set_label(&mut enter)?;
-    entry_hook(&mut a, parameters, slow_enter, false)?;
-    a.nops_with_size(8)?;
-    a.set_label(&mut enter_large)?;
-    entry_hook(&mut a, parameters, slow_enter, true)?;
-    a.nops_with_size(8)?;
-    a.set_label(&mut exit)?;
-    exit_hook(&mut a, parameters, slow_exit)?;
+    let options = &parameters.options;
+    // Without rules there is one kind.
+    let kinds: &[HookKind] = match options.hides || options.at_least.is_some() {
+        true => &HookKind::ALL,
+        false => &HookKind::ALL[..1],
+    };
+    let mut labels = Vec::new();
+    for &kind in kinds {
+        for part in [Part::Enter, Part::EnterLarge, Part::Exit] {
+            let mut start = a.create_label();
+            let mut end = a.create_label();
+            a.dq(&[kind.bits(options)])?;
+            a.set_label(&mut start)?;
+            match part {
+                Part::Exit => exit_hook(&mut a, parameters, kind, slow_exit)?,
+                _ => entry_hook(&mut a, parameters, kind, part, slow_enter)?,
+            }
+            a.set_label(&mut end)?;
+            a.nops_with_size(8)?;
+            labels.push((start, end));
+        }
+    }
     a.set_label(&mut slow_enter)?;
     a.dq(&[parameters.runtime.enter_slow])?;
     a.set_label(&mut slow_exit)?;
@@ -95,13 +170,32 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
         parameters.address,
         BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
     )?;
+    let hooks = labels
+        .iter()
+        .map(|(start, end)| Ok((result.label_ip(start)?, result.label_ip(end)?)))
+        .collect::<Result<Vec<_>, IcedError>>()?;
+    let mut sets = [HookSet::default(); 4];
+    for (number, set) in sets.iter_mut().enumerate() {
+        let first = if number < kinds.len() { number * 3 } else { 0 };
+        *set = HookSet {
+            enter: hooks[first].0,
+            enter_large: hooks[first + 1].0,
+            exit: hooks[first + 2].0,
+        };
+    }
     Ok(HotCode {
-        enter: result.label_ip(&enter)?,
-        enter_large: result.label_ip(&enter_large)?,
-        exit: result.label_ip(&exit)?,
-        end: result.label_ip(&slow_enter)?,
+        sets,
+        hooks,
         bytes: result.inner.code_buffer,
     })
+}
+
+/// Which hook.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Enter,
+    EnterLarge,
+    Exit,
 }
 
 /// The common end of hooks: the code behind it is reached by jumps only.
@@ -118,7 +212,7 @@ fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), Iced
     a.rdtsc()?;
     a.shl(rdx, 32)?;
     a.or(rdx, rax)?;
-    a.shr(rdx, parameters.shift)?;
+    a.shr(rdx, parameters.options.shift)?;
     a.mov(rax, rdx)?;
     a.sub(rax, qword_ptr(r11 + offset(CURSOR_TIME)))?;
     a.cmp(rax, MAX_DELTA as i32)
@@ -134,11 +228,24 @@ fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), IcedError> 
     a.jmp(back)
 }
 
+/// What was in the block before, into the entry at `entry`; changes rdx.
+fn save_gate(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    entry: AsmMemoryOperand,
+) -> Result<(), IcedError> {
+    a.mov(rdx, block(parameters, BLOCK_LEVEL))?;
+    a.shl(rdx, 48)?;
+    a.or(rdx, block(parameters, BLOCK_HIDDEN))?;
+    a.mov(entry, rdx)
+}
+
 fn entry_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
+    kind: HookKind,
+    part: Part,
     slow_address: CodeLabel,
-    large: bool,
 ) -> Result<(), IcedError> {
     let mut slow = a.create_label();
     let mut give_up = a.create_label();
@@ -147,6 +254,16 @@ fn entry_hook(
     let mut long_pause = a.create_label();
     let mut write = a.create_label();
     let next = offset(ENTRY_SIZE);
+    let options = &parameters.options;
+    let mutes = kind == HookKind::Mute;
+    let saves = mutes || kind == HookKind::Filter || options.levels.is_some();
+    let mut flags = Vec::new();
+    if saves {
+        flags.push(ENTRY_SAVED);
+    }
+    if mutes {
+        flags.push(ENTRY_MUTE);
+    }
 
     a.push(rax)?;
     a.push(rdx)?;
@@ -169,38 +286,91 @@ fn entry_hook(
     a.mov(qword_ptr(rax + next + offset(ENTRY_SLOT)), rdx)?;
     a.mov(edx, dword_ptr(rsp + 32))?;
     a.set_label(&mut push)?;
+    for flag in &flags {
+        a.bts(rdx, 32 + flag.trailing_zeros())?;
+    }
     a.mov(qword_ptr(rax + next + offset(ENTRY_FUNCTION)), rdx)?;
+    if saves {
+        save_gate(a, parameters, qword_ptr(rax + next + offset(ENTRY_SPARE)))?;
+    }
     a.mov(rdx, qword_ptr(rsp + 40))?;
     a.mov(qword_ptr(rax + next + offset(ENTRY_RETURN)), rdx)?;
     a.add(rax, next)?;
     a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
-    read_clock(a, parameters)?;
-    a.ja(long_pause)?;
-    a.set_label(&mut write)?;
-    a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
-    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
-    if large {
-        // {escape, kind, delta, id}: the id and the delta first.
-        a.mov(word_ptr(rdx + 4), ax)?;
-        a.mov(eax, dword_ptr(rsp + 32))?;
-        a.mov(dword_ptr(rdx + 6), eax)?;
-        a.mov(dword_ptr(rdx), ENTRY_ESCAPE as i32)?;
-        a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 10)?;
-    } else {
-        a.add(eax, eax)?;
-        a.or(eax, dword_ptr(rsp + 32))?;
-        a.mov(dword_ptr(rdx), eax)?;
-        a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+    let hide_below = |a: &mut CodeAssembler| {
+        a.lea(rdx, qword_ptr(rsp + 40))?;
+        a.mov(block(parameters, BLOCK_HIDDEN), rdx)
+    };
+    match (kind, options.levels) {
+        (HookKind::Mute, _) => {
+            hide_below(a)?;
+            a.mov(block(parameters, BLOCK_MUTED), rdx)?;
+        }
+        (HookKind::Filter, levels) => {
+            a.mov(block(parameters, BLOCK_LEVEL), 1)?;
+            match levels {
+                Some(1) => hide_below(a)?,
+                _ => a.mov(block(parameters, BLOCK_HIDDEN), 0)?,
+            }
+        }
+        (_, Some(levels)) => {
+            let mut shallow = a.create_label();
+            a.inc(block(parameters, BLOCK_LEVEL))?;
+            a.cmp(block(parameters, BLOCK_LEVEL), i32::from(levels))?;
+            a.jb(shallow)?;
+            hide_below(a)?;
+            a.set_label(&mut shallow)?;
+            a.zero_bytes()?;
+        }
+        _ => {}
+    }
+    if !mutes {
+        read_clock(a, parameters)?;
+        a.ja(long_pause)?;
+        a.set_label(&mut write)?;
+        a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        if part == Part::EnterLarge {
+            // {escape, kind, delta, id}: the id and the delta first.
+            a.mov(word_ptr(rdx + 4), ax)?;
+            a.mov(eax, dword_ptr(rsp + 32))?;
+            a.mov(dword_ptr(rdx + 6), eax)?;
+            a.mov(dword_ptr(rdx), ENTRY_ESCAPE as i32)?;
+            a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 10)?;
+        } else {
+            a.add(eax, eax)?;
+            a.or(eax, dword_ptr(rsp + 32))?;
+            a.mov(dword_ptr(rdx), eax)?;
+            a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+        }
+        if kind == HookKind::Timed {
+            a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+            if part == Part::EnterLarge {
+                // Not worth the trouble: it is never taken back.
+                a.mov(edx, ENTRY_POSITION)?;
+            } else {
+                a.add(edx, 4)?;
+                a.shl(edx, 8)?;
+            }
+            a.or(dword_ptr(rax + offset(ENTRY_FLAGS)), edx)?;
+        }
     }
     finish(a, parameters)?;
 
-    a.set_label(&mut long_pause)?;
-    time_escape(a, write)?;
+    if !mutes {
+        a.set_label(&mut long_pause)?;
+        time_escape(a, write)?;
+    }
 
     // The innermost open call lies below or here. Here, with a return address in the pool: a function ended in a jump
     // to this one. Else the stack was cut.
     a.set_label(&mut not_above)?;
     a.jne(give_up)?;
+    if options.hides {
+        // That function may have hidden what it calls.
+        a.cmp(block(parameters, BLOCK_HIDDEN), rdx)?;
+        a.je(give_up)?;
+    }
     a.mov(qword_ptr(rax + next + offset(ENTRY_SLOT)), rdx)?;
     a.mov(rdx, parameters.thunks.0)?;
     a.neg(rdx)?;
@@ -223,11 +393,18 @@ fn entry_hook(
 fn exit_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
+    kind: HookKind,
     slow_address: CodeLabel,
 ) -> Result<(), IcedError> {
     let mut give_up = a.create_label();
     let mut long_pause = a.create_label();
     let mut write = a.create_label();
+    let mut keep = a.create_label();
+    let mut kept = a.create_label();
+    let mut done = a.create_label();
+    let options = &parameters.options;
+    let mutes = kind == HookKind::Mute;
+    let saves = mutes || kind == HookKind::Filter || options.levels.is_some();
 
     a.push(rax)?;
     a.push(rdx)?;
@@ -243,20 +420,69 @@ fn exit_hook(
     a.jne(give_up)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
+    if saves {
+        a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
+        a.shr(rdx, 48)?;
+        a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
+        a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
+        a.shl(rdx, 16)?;
+        a.shr(rdx, 16)?;
+        a.mov(block(parameters, BLOCK_HIDDEN), rdx)?;
+    }
+    if mutes {
+        a.mov(block(parameters, BLOCK_MUTED), 0)?;
+    }
+    let timed = options.at_least.filter(|_| kind == HookKind::Timed);
+    if timed.is_some() {
+        a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+        a.shr(edx, 8)?;
+    }
     a.sub(rax, offset(ENTRY_SIZE))?;
     a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
-    read_clock(a, parameters)?;
-    a.ja(long_pause)?;
-    a.set_label(&mut write)?;
-    a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
-    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
-    a.lea(eax, dword_ptr(rax + rax + 1))?;
-    a.mov(word_ptr(rdx), ax)?;
-    a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 2)?;
+    if let Some(at_least) = timed {
+        // Is the entry the last record?
+        a.xor(edx, dword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.and(edx, 0x00ff_ffff)?;
+        a.jne(keep)?;
+        // Then the time of the last record is the entry's.
+        read_clock(a, parameters)?;
+        a.cmp(rax, i32::try_from(at_least).unwrap_or(i32::MAX))?;
+        a.jae(kept)?;
+        a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.movzx(edx, word_ptr(rax - 4))?;
+        a.shr(edx, 1)?;
+        a.sub(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(dword_ptr(rax - 4), 0)?;
+        a.sub(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+        a.jmp(done)?;
+    }
+    if !mutes {
+        a.set_label(&mut keep)?;
+        read_clock(a, parameters)?;
+        if timed.is_some() {
+            let mut compared = a.create_label();
+            a.jmp(compared)?;
+            a.set_label(&mut kept)?;
+            a.cmp(rax, MAX_DELTA as i32)?;
+            a.set_label(&mut compared)?;
+        }
+        a.ja(long_pause)?;
+        a.set_label(&mut write)?;
+        a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.lea(eax, dword_ptr(rax + rax + 1))?;
+        a.mov(word_ptr(rdx), ax)?;
+        a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 2)?;
+    }
+    if timed.is_some() {
+        a.set_label(&mut done)?;
+    }
     finish(a, parameters)?;
 
-    a.set_label(&mut long_pause)?;
-    time_escape(a, write)?;
+    if !mutes {
+        a.set_label(&mut long_pause)?;
+        time_escape(a, write)?;
+    }
     a.set_label(&mut give_up)?;
     a.jmp(qword_ptr(slow_address))
 }

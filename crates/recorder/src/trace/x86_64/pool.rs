@@ -5,8 +5,8 @@
 
 use super::cfi::{self, Hook, Layout};
 use super::displace::Prologue;
-use super::hot::{HOT_SIZE, HotCode, Parameters, hot_code};
-use super::thunk::{THUNK_SIZE, far_jump, observer, thunk};
+use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
+use super::thunk::{GATE_SIZE, THUNK_SIZE, far_jump, gate, observer, thunk};
 use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
 use thiserror::Error;
@@ -29,8 +29,8 @@ pub enum Body {
 /// What a thunk does.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
-    /// It traces the function with this id.
-    Trace(u32),
+    /// It traces the function with this id, with hooks of this kind.
+    Trace(u32, HookKind),
     /// It tells the runtime of a call.
     Observe(Observed),
     /// It leads to another function, and the body is not called.
@@ -64,7 +64,7 @@ pub struct Pool {
     pub file: Vec<u8>,
     /// Its size in memory.
     pub size: u64,
-    /// The thunks' addresses; `None` where the body could not be reached.
+    /// Where the sites jump to: the thunks' addresses or those of gates in front of them; `None` where the body could not be reached.
     pub thunks: Vec<Option<u64>>,
 }
 
@@ -75,8 +75,13 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .filter(|wanted| matches!(wanted.body, Body::Displaced(_)))
         .count() as u64;
     let count = wanted.len() as u64;
-    let frames = 1024 + count * 80;
-    (PAGE + HOT_SIZE + count * THUNK_SIZE + displaced * MAX_DISPLACED + frames + 4 * PAGE)
+    let frames = 2048 + count * 80;
+    (PAGE
+        + HOT_SIZE
+        + count * (THUNK_SIZE + GATE_SIZE)
+        + displaced * MAX_DISPLACED
+        + frames
+        + 4 * PAGE)
         .next_multiple_of(PAGE)
 }
 
@@ -88,7 +93,7 @@ pub fn pool(
     address: u64,
     wanted: &[Wanted],
     runtime: RuntimeAddresses,
-    shift: u32,
+    options: HookOptions,
 ) -> Result<Pool, PoolError> {
     let code_start = address + PAGE;
     let first_thunk = code_start + HOT_SIZE;
@@ -98,7 +103,7 @@ pub fn pool(
         address: code_start,
         runtime,
         thunks: (first_thunk, displaced_start),
-        shift,
+        options,
     })?;
     if hot.bytes.len() as u64 > HOT_SIZE {
         return Err(PoolError::Size);
@@ -122,14 +127,22 @@ pub fn pool(
             }
         };
         let bytes = body.and_then(|body| match wanted.work {
-            Work::Trace(function) => thunk(at, function, body, &hot),
+            Work::Trace(function, kind) => thunk(at, function, kind, body, &hot),
             Work::Observe(function) => observer(at, function as u32, runtime.observe, body),
             Work::Replace(target) => Some(far_jump(target)),
         });
         match bytes {
             Some(bytes) => {
                 code.extend(bytes);
-                thunks.push(Some(at));
+                let place = displaced_start + displaced.len() as u64;
+                let gate = match (wanted.work, body) {
+                    (Work::Trace(_, kind), Some(body)) if options.hides => {
+                        gate(place, kind, at, body, &runtime)
+                    }
+                    _ => None,
+                };
+                displaced.extend(gate.into_iter().flatten());
+                thunks.push(Some(if gate.is_some() { place } else { at }));
             }
             None => {
                 code.extend([0xcc; THUNK_SIZE as usize]);
@@ -142,11 +155,11 @@ pub fn pool(
 
     let data_start = (code_start + code.len() as u64).next_multiple_of(PAGE);
     let frames_start = data_start + PAGE;
-    let hooks = [
-        hook(&hot, hot.enter, hot.enter_large),
-        hook(&hot, hot.enter_large, hot.exit),
-        hook(&hot, hot.exit, hot.end),
-    ];
+    let hooks: Vec<Hook> = hot
+        .hooks
+        .iter()
+        .map(|(start, end)| hook(&hot, code_start, *start, *end))
+        .collect();
     let layout = |header| Layout {
         frames: frames_start,
         header,
@@ -190,10 +203,10 @@ pub fn pool(
 }
 
 /// A hook's code, as far as unwinders have to know it.
-fn hook(hot: &HotCode, start: u64, end: u64) -> Hook {
+fn hook(hot: &HotCode, code: u64, start: u64, end: u64) -> Hook {
     const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, 0xc3];
-    let first = (start - hot_address(hot)) as usize;
-    let last = (end - hot_address(hot)) as usize;
+    let first = (start - code) as usize;
+    let last = (end - code) as usize;
     let code = hot.bytes.get(first..last).unwrap_or_default();
     let pops = code
         .windows(POPS.len())
@@ -204,11 +217,6 @@ fn hook(hot: &HotCode, start: u64, end: u64) -> Hook {
         end,
         pops: start + pops as u64,
     }
-}
-
-fn hot_address(hot: &HotCode) -> u64 {
-    // The first hook stands first.
-    hot.enter
 }
 
 fn dynamic(start: u64) -> Vec<u8> {

@@ -12,8 +12,9 @@
 //!
 //! All branches are direct: a thousand indirect ones would be predicted badly.
 
-use super::hot::HotCode;
-use dioptra_tracelayout::message::thread::operand;
+use super::hot::{HookKind, HotCode};
+use dioptra_tracelayout::message::RuntimeAddresses;
+use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, operand};
 
 /// The size of a thunk.
 pub const THUNK_SIZE: u64 = 32;
@@ -33,13 +34,20 @@ pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
 }
 
 /// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.
-pub fn thunk(at: u64, id: u32, body: u64, hot: &HotCode) -> Option<[u8; THUNK_SIZE as usize]> {
+pub fn thunk(
+    at: u64,
+    id: u32,
+    kind: HookKind,
+    body: u64,
+    hot: &HotCode,
+) -> Option<[u8; THUNK_SIZE as usize]> {
+    let hooks = hot.set(kind);
     let mut bytes = [0xcc; THUNK_SIZE as usize];
     let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
     let enter = if id <= 0xffff {
-        hot.enter
+        hooks.enter
     } else {
-        hot.enter_large
+        hooks.enter_large
     };
     put(0, &[0x68]);
     put(1, &operand(id).to_le_bytes());
@@ -50,8 +58,40 @@ pub fn thunk(at: u64, id: u32, body: u64, hot: &HotCode) -> Option<[u8; THUNK_SI
     put(16, &distance(at + BODY_RETURN, body)?);
     put(20, &[0x48, 0x8d, 0x64, 0x24, 0xf8]);
     put(25, &[0xe8]);
-    put(26, &distance(at + 30, hot.exit)?);
+    put(26, &distance(at + 30, hooks.exit)?);
     put(30, &[0xc3]);
+    Some(bytes)
+}
+
+/// The size of a gate.
+pub const GATE_SIZE: u64 = 24;
+
+/// The gate at `at`: a call that is hidden by its place goes on with `body`, others with the thunk.
+///
+/// ```text
+///  0  cmp rsp, fs:[CELL]
+///  9  jb BODY
+/// 15  jmp thunk
+/// ```
+pub fn gate(
+    at: u64,
+    kind: HookKind,
+    thunk: u64,
+    body: u64,
+    runtime: &RuntimeAddresses,
+) -> Option<[u8; GATE_SIZE as usize]> {
+    let cell = match kind {
+        HookKind::Record | HookKind::Timed => BLOCK_HIDDEN,
+        HookKind::Filter | HookKind::Mute => BLOCK_MUTED,
+    };
+    let cell = i32::try_from(runtime.thread_block + cell).ok()?;
+    let mut bytes = [0xcc; GATE_SIZE as usize];
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    put(0, &[0x64, 0x48, 0x3b, 0x24, 0x25]);
+    put(5, &cell.to_le_bytes());
+    put(9, &[0x0f, 0x82]);
+    put(11, &distance(at + 15, body)?);
+    put(15, &jump(at + 15, thunk)?);
     Some(bytes)
 }
 
