@@ -2,10 +2,30 @@
 //!
 //! A trace holds, for each thread, a [stream](dioptra_tracedata::Stream) of entries and exits. [`Walk`] goes through one
 //! stream and gives its [steps](Step): which call began or ended when, how deep, how long it took, and what is missing.
-//! [`Merge`] goes through many streams at once, in time order.
+//!
+//! A [`View`] is what is to be seen of a trace: chosen threads, filtered calls ([`Selection`]). Its [`Calls`] are the
+//! shown calls of one stream, [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
+//! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
 
+mod estimate;
+mod filtered;
+mod frames;
 mod merge;
+mod names;
+mod simple_name;
+mod statistics;
+mod tree;
+mod view;
 mod walk;
+mod workers;
 
-pub use merge::Merge;
+pub use filtered::{Calls, Shown};
+pub use merge::{Merge, Timed};
+pub use names::{Demangle, FunctionNames};
+pub use simple_name::simple_name;
+pub use statistics::{
+    Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
+};
+pub use tree::{CallNode, CallTree, call_tree};
+pub use view::{Selection, TimeRange, View, ViewError, ViewLosses};
 pub use walk::{Call, Ending, Step, Walk, WalkLosses};

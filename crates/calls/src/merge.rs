@@ -4,17 +4,29 @@ use crate::{Step, Walk};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// Something that happens at a time.
+pub trait Timed {
+    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    fn time(&self) -> u64;
+}
+
+impl Timed for Step {
+    fn time(&self) -> u64 {
+        Step::time(self)
+    }
+}
+
 /// Goes through many streams at once: an iterator over their steps with the stream's place in the list given, in time
 /// order; what happens at the same nanosecond comes in the streams' order.
 ///
 /// Streams that run long stretches alone cost a comparison a step.
-pub struct Merge<W: Iterator<Item = Step>> {
+pub struct Merge<W: Iterator> {
     walks: Vec<W>,
     /// The stream at work, its next step, and until when it may go on before another has to be looked at.
-    current: Option<(usize, Step)>,
+    current: Option<(usize, W::Item)>,
     /// The next steps of the others, by time.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    next: Vec<Option<Step>>,
+    next: Vec<Option<W::Item>>,
 }
 
 impl<'t> Merge<Walk<'t>> {
@@ -24,10 +36,13 @@ impl<'t> Merge<Walk<'t>> {
     }
 }
 
-impl<W: Iterator<Item = Step>> Merge<W> {
+impl<W: Iterator> Merge<W>
+where
+    W::Item: Timed,
+{
     /// Of anything that gives steps whose times do not decrease.
     pub fn of(mut walks: Vec<W>) -> Self {
-        let mut next: Vec<Option<Step>> = walks.iter_mut().map(Iterator::next).collect();
+        let mut next: Vec<Option<W::Item>> = walks.iter_mut().map(Iterator::next).collect();
         let mut waiting: BinaryHeap<Reverse<(u64, usize)>> = next
             .iter()
             .enumerate()
@@ -50,7 +65,7 @@ impl<W: Iterator<Item = Step>> Merge<W> {
     }
 
     /// The next step of the stream from which the last step came, without taking it.
-    pub fn peek_same(&self, place: usize) -> Option<&Step> {
+    pub fn peek_same(&self, place: usize) -> Option<&W::Item> {
         match &self.current {
             Some((current, step)) if *current == place => Some(step),
             _ => self.next[place].as_ref(),
@@ -58,11 +73,14 @@ impl<W: Iterator<Item = Step>> Merge<W> {
     }
 }
 
-impl<W: Iterator<Item = Step>> Iterator for Merge<W> {
-    type Item = (usize, Step);
+impl<W: Iterator> Iterator for Merge<W>
+where
+    W::Item: Timed,
+{
+    type Item = (usize, W::Item);
 
     #[inline]
-    fn next(&mut self) -> Option<(usize, Step)> {
+    fn next(&mut self) -> Option<(usize, W::Item)> {
         let (place, step) = self.current.take()?;
         let following = self.walks[place].next();
         let other = self.waiting.peek().map(|Reverse(first)| *first);

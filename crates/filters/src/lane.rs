@@ -121,6 +121,12 @@ impl<T: Copy> Lane<T> {
         self.open.len()
     }
 
+    /// The innermost open call, as [`Lane::enter`] was given it.
+    #[must_use]
+    pub fn innermost(&self) -> Option<T> {
+        self.open.last().map(|open| open.call)
+    }
+
     /// A call begins; see [`ThreadState::enter`]. Returns what it does, the process's
     /// [`Switch`] included.
     pub fn enter(

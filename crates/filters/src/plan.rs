@@ -309,6 +309,15 @@ impl<'a> Plan<'a> {
         self.actions.len()
     }
 
+    /// Whether any call switches tracing on or off, or ends it: then what one thread calls decides what is shown of others.
+    #[must_use]
+    pub fn has_switches(&self) -> bool {
+        let switching = flag::ON | flag::OFF | flag::FINISH;
+        self.actions
+            .iter()
+            .any(|words| Action::decode(words).flags & switching != 0)
+    }
+
     /// How many [`Sampler`](crate::Sampler)s each thread needs.
     #[must_use]
     pub fn sampler_count(&self) -> usize {

@@ -1,0 +1,70 @@
+//! Open calls of a stream, by call stack, for those who sum durations.
+
+use rustc_hash::FxHashMap;
+
+/// The open calls of the current call stack, and those of the others.
+#[derive(Debug)]
+pub(crate) struct Frames<F> {
+    current: Vec<F>,
+    elsewhere: FxHashMap<u32, Vec<F>>,
+    stack: u32,
+}
+
+impl<F> Default for Frames<F> {
+    fn default() -> Self {
+        Frames {
+            current: Vec::new(),
+            elsewhere: FxHashMap::default(),
+            stack: 0,
+        }
+    }
+}
+
+impl<F> Frames<F> {
+    #[inline]
+    pub fn push(&mut self, frame: F) {
+        self.current.push(frame);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<F> {
+        self.current.pop()
+    }
+
+    #[inline]
+    pub fn last(&self) -> Option<&F> {
+        self.current.last()
+    }
+
+    #[inline]
+    pub fn last_mut(&mut self) -> Option<&mut F> {
+        self.current.last_mut()
+    }
+
+    /// The open calls of the current stack, the outermost first.
+    pub fn current(&self) -> &[F] {
+        &self.current
+    }
+
+    /// Goes on with another stack.
+    pub fn switch(&mut self, stack: u32) {
+        if stack == self.stack {
+            return;
+        }
+        let next = self.elsewhere.remove(&stack).unwrap_or_default();
+        let left = std::mem::replace(&mut self.current, next);
+        // Of a stack without open calls there is nothing to know.
+        if !left.is_empty() {
+            self.elsewhere.insert(self.stack, left);
+        }
+        self.stack = stack;
+    }
+
+    /// The next stack that has open calls, when the stream has ended; none if there is none.
+    pub fn next_open(&mut self) -> Option<u32> {
+        if !self.current.is_empty() {
+            return Some(self.stack);
+        }
+        self.elsewhere.keys().min().copied()
+    }
+}

@@ -1,0 +1,316 @@
+//! What functions are called.
+
+use crate::simple_name;
+use dioptra_symbols::{
+    LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
+    Symbolizer,
+};
+use dioptra_tracedata::{Module, Trace};
+use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How C++ and Rust names are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Demangle {
+    /// As the programmer wrote them, with parameters and template arguments.
+    Full,
+    /// Without parameters and template arguments; see [`simple_name`].
+    #[default]
+    Simple,
+    /// As the symbol table has them.
+    No,
+}
+
+/// A module's symbols, read when the first of its functions is asked for.
+#[derive(Debug)]
+struct ModuleNames {
+    symbols: OnceLock<ModuleSymbols>,
+    lines: OnceLock<ModuleLines>,
+    unnamed: AtomicBool,
+}
+
+/// The names of a trace's functions, by their ids.
+///
+/// Modules are read when the first of their functions is asked for, names are made when they are. May be shared by
+/// threads.
+#[derive(Debug)]
+pub struct FunctionNames<'t> {
+    trace: &'t Trace,
+    symbolizer: Symbolizer,
+    style: Demangle,
+    modules: BTreeMap<u32, ModuleNames>,
+    names: Vec<OnceLock<Box<str>>>,
+}
+
+impl<'t> FunctionNames<'t> {
+    /// Of `trace`, with symbols from where `options` say.
+    pub fn new(trace: &'t Trace, options: SymbolOptions, style: Demangle) -> FunctionNames<'t> {
+        let modules = trace.modules().map(|module| {
+            let names = ModuleNames {
+                symbols: OnceLock::new(),
+                lines: OnceLock::new(),
+                unnamed: AtomicBool::new(false),
+            };
+            (module.module, names)
+        });
+        FunctionNames {
+            trace,
+            symbolizer: Symbolizer::new(SymbolOptions {
+                demangle: true,
+                ..options
+            }),
+            style,
+            modules: modules.collect(),
+            names: (0..trace.function_count())
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &'t Trace {
+        self.trace
+    }
+
+    /// How a function is shown: its name in the chosen style; without a name its place, such as `<libz.so.1+0x1234>`.
+    pub fn get(&self, function: u32) -> &str {
+        match self.names.get(function as usize) {
+            Some(name) => name.get_or_init(|| self.make(function).into()),
+            None => "<unknown>",
+        }
+    }
+
+    fn make(&self, function: u32) -> String {
+        let entry = self.trace.function(function);
+        if entry.kind == FunctionKind::LibraryCall {
+            let raw = self.library_call(&entry);
+            return self.styled(&dioptra_symbols::demangle(&raw), &raw);
+        }
+        if let Some((full, raw)) = self.symbol(&entry) {
+            return self.styled(&full, raw);
+        }
+        if entry.kind == FunctionKind::None {
+            return "<unknown>".to_owned();
+        }
+        let module = self.module_name(&entry);
+        match self.modules.get(&entry.module) {
+            Some(names) => {
+                names.unnamed.store(true, Ordering::Relaxed);
+                format!("<{module}+{:#x}>", entry.place)
+            }
+            None => format!("<{:x}>", entry.place),
+        }
+    }
+
+    fn styled(&self, full: &str, raw: &str) -> String {
+        match self.style {
+            Demangle::No => raw.to_owned(),
+            Demangle::Simple if is_cpp(raw) => simple_name(full),
+            Demangle::Simple | Demangle::Full => full.to_owned(),
+        }
+    }
+
+    fn library_call(&self, entry: &FunctionEntry) -> Cow<'t, str> {
+        let name = self.trace.library_call_name(entry);
+        String::from_utf8_lossy(name.unwrap_or(b"<unknown>"))
+    }
+
+    /// The demangled name and that of the symbol table.
+    fn symbol(&self, entry: &FunctionEntry) -> Option<(Cow<'_, str>, &str)> {
+        if entry.kind != FunctionKind::Function {
+            return None;
+        }
+        let function = self.symbols(entry.module)?.function(entry.place)?;
+        Some((function.name, function.raw_name))
+    }
+
+    /// The name to match rules with, and that of the symbol table.
+    pub(crate) fn linkage(&self, function: u32) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
+        let entry = self.trace.function(function);
+        match entry.kind {
+            FunctionKind::LibraryCall => {
+                let raw = self.library_call(&entry);
+                match dioptra_symbols::demangle(&raw).into_owned() {
+                    full if full == raw => (raw, None),
+                    full => (Cow::Owned(full), Some(raw)),
+                }
+            }
+            _ => match self.symbol(&entry) {
+                Some((full, raw)) if full == raw => (full, None),
+                Some((full, raw)) => (full, Some(Cow::Borrowed(raw))),
+                None => (Cow::Borrowed(self.get(function)), None),
+            },
+        }
+    }
+
+    fn symbols(&self, module: u32) -> Option<&ModuleSymbols> {
+        let names = self.modules.get(&module)?;
+        let module = self.trace.module(module)?;
+        Some(names.symbols.get_or_init(|| {
+            let places = self.places(module);
+            self.with_request(module, |request| self.symbolizer.load_for(request, &places))
+        }))
+    }
+
+    /// File offsets of the module's functions.
+    fn places(&self, module: &Module) -> Vec<u64> {
+        let count = self.trace.function_count() as u64;
+        let end = (u64::from(module.first) + u64::from(module.count)).min(count);
+        (u64::from(module.first)..end)
+            .map(|id| self.trace.function(id as u32))
+            .filter(|entry| entry.kind == FunctionKind::Function)
+            .map(|entry| entry.place)
+            .collect()
+    }
+
+    fn with_request<T>(&self, module: &Module, ask: impl FnOnce(&ModuleRequest<'_>) -> T) -> T {
+        let path = Path::new(&module.path);
+        let build_id = from_hexadecimal(&module.build_id);
+        ask(&ModuleRequest {
+            kind: ModuleKind::of_mapping(path),
+            path,
+            build_id: build_id.as_deref(),
+        })
+    }
+
+    /// The file name of a function's module; empty if it has none.
+    pub fn module(&self, function: u32) -> &'t str {
+        let entry = self.trace.function(function);
+        self.module_name(&entry)
+    }
+
+    fn module_name(&self, entry: &FunctionEntry) -> &'t str {
+        let path = self.module_path(entry);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
+    pub(crate) fn module_path(&self, entry: &FunctionEntry) -> &'t str {
+        if entry.kind == FunctionKind::Address {
+            return "";
+        }
+        let module = self.trace.module(entry.module);
+        module.map_or("", |module| &module.path)
+    }
+
+    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol.
+    pub fn size(&self, function: u32) -> Option<u64> {
+        let entry = self.trace.function(function);
+        match entry.kind {
+            FunctionKind::Function if entry.size > 0 => Some(u64::from(entry.size)),
+            FunctionKind::Function => {
+                let symbol = self.symbols(entry.module)?.function(entry.place)?;
+                Some(symbol.size).filter(|size| *size > 0)
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the functions are written, file and line, by the debug information: one answer for each of `functions`.
+    pub fn sources(&self, functions: &[u32]) -> Vec<Option<(String, u32)>> {
+        let mut sources = vec![None; functions.len()];
+        let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (index, function) in functions.iter().enumerate() {
+            let entry = self.trace.function(*function);
+            if entry.kind == FunctionKind::Function {
+                by_module.entry(entry.module).or_default().push(index);
+            }
+        }
+        for (number, indexes) in by_module {
+            let (Some(names), Some(module)) =
+                (self.modules.get(&number), self.trace.module(number))
+            else {
+                continue;
+            };
+            let lines = names.lines.get_or_init(|| {
+                self.with_request(module, |request| self.symbolizer.lines(request))
+            });
+            let reader = lines.reader();
+            for index in indexes {
+                let entry = self.trace.function(functions[index]);
+                sources[index] = line_of(&reader, entry.place);
+            }
+        }
+        sources
+    }
+
+    /// Why names are missing: notes about modules of which functions without a name were asked for, and about modules
+    /// whose source lines were.
+    pub fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for names in self.modules.values() {
+            if names.unnamed.load(Ordering::Relaxed)
+                && let Some(symbols) = names.symbols.get()
+            {
+                notes.extend(symbols.notes().iter().filter(|n| n.is_problem()).cloned());
+            }
+            if let Some(lines) = names.lines.get() {
+                notes.extend(lines.notes().into_iter().filter(Note::is_problem));
+            }
+        }
+        notes.dedup();
+        notes
+    }
+}
+
+/// The line at which a function begins.
+fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
+    // The outermost frame: what is inlined at the very start is not the function.
+    let frame = reader.frames(place).pop()?;
+    Some((frame.file?.to_string(), frame.line?))
+}
+
+/// Whether a name of the symbol table is a mangled C++ name, not a Rust one.
+fn is_cpp(raw: &str) -> bool {
+    let mangled = raw.split('@').next().unwrap_or(raw);
+    (mangled.starts_with("_Z") || mangled.starts_with("__Z"))
+        && rustc_hash_suffix(mangled).is_none()
+}
+
+/// The hash with which legacy Rust names end: `17h` and 16 digits.
+fn rustc_hash_suffix(mangled: &str) -> Option<&str> {
+    let name = mangled.split('.').next()?.strip_suffix('E')?;
+    let start = name.len().checked_sub(19)?;
+    let digits = name.get(start..)?.strip_prefix("17h")?;
+    digits
+        .bytes()
+        .all(|byte| byte.is_ascii_hexdigit())
+        .then_some(digits)
+}
+
+fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let bytes = pairs.iter().map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    bytes
+        .collect::<Option<Vec<u8>>>()
+        .filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rust_names_are_no_cpp_names() {
+        assert!(is_cpp("_ZN3foo3barEi"));
+        assert!(!is_cpp("_ZN3std2rt10lang_start17h0123456789abcdefE"));
+        assert!(!is_cpp("_RNvCs1234_7mycrate3foo"));
+        assert!(!is_cpp("main"));
+    }
+
+    #[test]
+    fn build_ids_are_pairs_of_digits() {
+        assert_eq!(from_hexadecimal("00ff"), Some(vec![0, 255]));
+        assert_eq!(from_hexadecimal(""), None);
+        assert_eq!(from_hexadecimal("0"), None);
+        assert_eq!(from_hexadecimal("zz"), None);
+    }
+}

@@ -1,0 +1,375 @@
+//! Sums by function and by thread.
+
+use crate::estimate::Clusters;
+use crate::frames::Frames;
+use crate::{Shown, View, ViewLosses, workers};
+use dioptra_filters::Estimate;
+
+/// The shortest or longest of some durations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extreme {
+    /// In nanoseconds.
+    pub duration: u64,
+    /// When that call began.
+    pub began: u64,
+}
+
+/// Durations of calls, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Of how many calls.
+    pub count: u64,
+    /// Their sum; calls within calls of the same function are in it, too.
+    pub sum: u64,
+    /// The sum of their squares.
+    pub squares: u128,
+    /// The shortest; meaningless if there is none.
+    pub shortest: Extreme,
+    /// The longest.
+    pub longest: Extreme,
+}
+
+impl Times {
+    const NONE: Times = Times {
+        count: 0,
+        sum: 0,
+        squares: 0,
+        shortest: Extreme {
+            duration: u64::MAX,
+            began: 0,
+        },
+        longest: Extreme {
+            duration: 0,
+            began: 0,
+        },
+    };
+
+    #[inline]
+    fn add(&mut self, duration: u64, began: u64) {
+        let squares = self.squares.saturating_add(u128::from(duration) * u128::from(duration));
+        if self.count == 0 || duration < self.shortest.duration {
+            self.shortest = Extreme { duration, began };
+        }
+        if self.count == 0 || duration > self.longest.duration {
+            self.longest = Extreme { duration, began };
+        }
+        self.count += 1;
+        self.sum = self.sum.saturating_add(duration);
+        self.squares = squares;
+    }
+
+    fn merge(&mut self, other: &Times) {
+        if other.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            *self = *other;
+            return;
+        }
+        // Among equal ones the first, whoever counted it.
+        let (a, b) = (self.shortest, other.shortest);
+        if (b.duration, b.began) < (a.duration, a.began) {
+            self.shortest = b;
+        }
+        let (a, b) = (self.longest, other.longest);
+        if b.duration > a.duration || b.duration == a.duration && b.began < a.began {
+            self.longest = b;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.squares = self.squares.saturating_add(other.squares);
+    }
+
+    /// The mean; none without calls.
+    pub fn mean(&self) -> Option<u64> {
+        self.sum.checked_div(self.count)
+    }
+
+    /// The standard deviation in nanoseconds; none without calls.
+    pub fn standard_deviation(&self) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let (count, sum) = (u128::from(self.count), u128::from(self.sum));
+        // n Σx² − (Σx)², exact where it fits.
+        let spread = match count.checked_mul(self.squares) {
+            Some(squares) => squares.saturating_sub(sum.saturating_mul(sum)) as f64,
+            None => count as f64 * self.squares as f64 - sum as f64 * sum as f64,
+        };
+        Some(spread.max(0.0).sqrt() / count as f64)
+    }
+}
+
+/// What is estimated of all executions from those that were shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sampled {
+    /// How many calls there were.
+    pub calls: Estimate,
+    /// Their total time in nanoseconds.
+    pub total: Estimate,
+    /// Their self time in nanoseconds.
+    pub self_time: Estimate,
+}
+
+/// The times of one function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionTimes {
+    /// Its id.
+    pub function: u32,
+    /// How many calls were shown.
+    pub calls: u64,
+    /// How many of them were still open at their stream's end; their durations reach up to it.
+    pub open: u64,
+    /// Time within it, in nanoseconds; calls within calls of itself are counted once.
+    pub total: u64,
+    /// Time within it and not within shown calls below it.
+    pub self_time: u64,
+    /// Each call's duration.
+    pub totals: Times,
+    /// Each call's self time.
+    pub selves: Times,
+    /// If calls stand for others, or calls below it do.
+    pub sampled: Option<Sampled>,
+}
+
+impl FunctionTimes {
+    fn new(function: u32) -> FunctionTimes {
+        FunctionTimes {
+            function,
+            calls: 0,
+            open: 0,
+            total: 0,
+            self_time: 0,
+            totals: Times::NONE,
+            selves: Times::NONE,
+            sampled: None,
+        }
+    }
+
+    fn merge(&mut self, other: &FunctionTimes) {
+        self.calls += other.calls;
+        self.open += other.open;
+        self.total = self.total.saturating_add(other.total);
+        self.self_time = self.self_time.saturating_add(other.self_time);
+        self.totals.merge(&other.totals);
+        self.selves.merge(&other.selves);
+    }
+}
+
+/// The times of one stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamTimes {
+    /// Its place in [`View::streams`].
+    pub place: usize,
+    /// Time within shown calls.
+    pub total: u64,
+    /// How many calls were shown.
+    pub calls: u64,
+}
+
+/// All sums of a view.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Statistics {
+    /// Of each function that was called, by id.
+    pub functions: Vec<FunctionTimes>,
+    /// Of each stream, by place.
+    pub streams: Vec<StreamTimes>,
+    /// What is missing.
+    pub losses: ViewLosses,
+}
+
+/// Sums what a view shows, streams in parallel. Of calls that lie in the view's time in part, that part is summed.
+pub fn statistics(view: &View<'_>) -> Statistics {
+    let count = view.streams().len();
+    let sampled = view.is_sampled();
+    // Estimates are sums of fractions: their last digit must not depend on who was faster.
+    let most = if sampled { 1 } else { usize::MAX };
+    let functions = view.trace().function_count();
+    let new = || Worker::new(functions, sampled);
+    let mut workers = workers::each(count, most, new, |worker, place| worker.sum(view, place));
+    let mut first = workers.pop().unwrap_or_else(new);
+    for worker in workers {
+        first.merge(worker);
+    }
+    if let Some(clusters) = &first.clusters {
+        for times in &mut first.times {
+            times.sampled = clusters.estimate(times);
+        }
+    }
+    first.times.sort_unstable_by_key(|times| times.function);
+    first.streams.sort_unstable_by_key(|stream| stream.place);
+    Statistics {
+        functions: first.times,
+        streams: first.streams,
+        losses: first.losses,
+    }
+}
+
+/// An open call.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    slot: u32,
+    outermost: bool,
+    entered: bool,
+    start: u64,
+    /// Time within shown calls below it.
+    below: u64,
+}
+
+struct Worker {
+    /// Of each function its place in `times`, plus one.
+    slots: Vec<u32>,
+    times: Vec<FunctionTimes>,
+    /// Of each place in `times`: how many calls are open in the current call stack.
+    open: Vec<u32>,
+    streams: Vec<StreamTimes>,
+    losses: ViewLosses,
+    clusters: Option<Clusters>,
+}
+
+impl Worker {
+    fn new(functions: usize, sampled: bool) -> Worker {
+        Worker {
+            slots: vec![0; functions],
+            times: Vec::new(),
+            open: Vec::new(),
+            streams: Vec::new(),
+            losses: ViewLosses::default(),
+            clusters: sampled.then(Clusters::default),
+        }
+    }
+
+    #[inline]
+    fn slot(&mut self, function: u32) -> u32 {
+        match self.slots.get(function as usize) {
+            Some(slot) if *slot > 0 => *slot - 1,
+            _ => self.new_slot(function),
+        }
+    }
+
+    #[cold]
+    fn new_slot(&mut self, function: u32) -> u32 {
+        // A damaged record may name any id; those beyond the table are one function, 0.
+        let function = if (function as usize) < self.slots.len() { function } else { 0 };
+        if let Some(slot) = self.slots.get(function as usize)
+            && *slot > 0
+        {
+            return *slot - 1;
+        }
+        let slot = self.times.len() as u32;
+        if let Some(place) = self.slots.get_mut(function as usize) {
+            *place = slot + 1;
+        }
+        self.times.push(FunctionTimes::new(function));
+        self.open.push(0);
+        slot
+    }
+
+    fn sum(&mut self, view: &View<'_>, place: usize) {
+        let from = view.range().start.unwrap_or(0);
+        let mut frames: Frames<Frame> = Frames::default();
+        let mut stream = StreamTimes {
+            place,
+            ..StreamTimes::default()
+        };
+        let mut calls = view.calls(place);
+        for shown in calls.by_ref() {
+            match shown {
+                Shown::Enter {
+                    time, call, weight, ..
+                } => {
+                    let slot = self.slot(call.function);
+                    let open = &mut self.open[slot as usize];
+                    *open += 1;
+                    frames.push(Frame {
+                        slot,
+                        outermost: *open == 1,
+                        entered: call.entered.is_some(),
+                        start: time.max(from),
+                        below: 0,
+                    });
+                    if let Some(clusters) = &mut self.clusters {
+                        clusters.enter(call.function, weight, view);
+                    }
+                }
+                Shown::Leave { time, .. } => {
+                    self.leave(&mut frames, time, from, false, &mut stream);
+                }
+                Shown::Lost { .. } => {}
+                Shown::Switch { stack, .. } => self.switch(&mut frames, stack),
+            }
+        }
+        let end = calls.time();
+        while let Some(stack) = frames.next_open() {
+            self.switch(&mut frames, stack);
+            while frames.last().is_some() {
+                self.leave(&mut frames, end, from, true, &mut stream);
+            }
+        }
+        self.losses += calls.losses();
+        self.streams.push(stream);
+    }
+
+    fn switch(&mut self, frames: &mut Frames<Frame>, stack: u32) {
+        for frame in frames.current() {
+            self.open[frame.slot as usize] -= 1;
+        }
+        frames.switch(stack);
+        for frame in frames.current() {
+            self.open[frame.slot as usize] += 1;
+        }
+        if let Some(clusters) = &mut self.clusters {
+            clusters.switch(stack);
+        }
+    }
+
+    #[inline]
+    fn leave(
+        &mut self,
+        frames: &mut Frames<Frame>,
+        time: u64,
+        from: u64,
+        open: bool,
+        stream: &mut StreamTimes,
+    ) {
+        let Some(frame) = frames.pop() else {
+            return;
+        };
+        self.open[frame.slot as usize] -= 1;
+        let is_seen = time >= from;
+        let duration = time.saturating_sub(frame.start);
+        let own = duration.saturating_sub(frame.below);
+        match frames.last_mut() {
+            Some(around) => around.below = around.below.saturating_add(duration),
+            None => stream.total = stream.total.saturating_add(duration),
+        }
+        if let Some(clusters) = &mut self.clusters {
+            clusters.leave(duration, frame.outermost, frame.entered, is_seen);
+        }
+        if !is_seen {
+            return;
+        }
+        let times = &mut self.times[frame.slot as usize];
+        times.open += u64::from(open);
+        if frame.outermost {
+            times.total = times.total.saturating_add(duration);
+        }
+        times.self_time = times.self_time.saturating_add(own);
+        // A call that began before the records do is one of the stream that it began in, or lost.
+        if frame.entered {
+            times.calls += 1;
+            stream.calls += 1;
+            times.totals.add(duration, frame.start);
+            times.selves.add(own, frame.start);
+        }
+    }
+
+    fn merge(&mut self, other: Worker) {
+        for times in &other.times {
+            let slot = self.slot(times.function);
+            self.times[slot as usize].merge(times);
+        }
+        self.streams.extend(other.streams);
+        self.losses += other.losses;
+    }
+}

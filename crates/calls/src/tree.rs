@@ -1,0 +1,256 @@
+//! Sums by call path: who called whom.
+
+use crate::frames::Frames;
+use crate::{Shown, View, ViewLosses, workers};
+use rustc_hash::FxHashMap;
+
+/// All calls of one function on one path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CallNode {
+    /// The function's id; 0 for the root.
+    pub function: u32,
+    /// The node of its caller; the root is its own.
+    pub parent: u32,
+    /// How many calls were shown.
+    pub calls: u64,
+    /// Time within them in nanoseconds.
+    pub total: u64,
+    /// Time within them and not within shown calls below.
+    pub self_time: u64,
+    /// The shortest and the longest duration of a call.
+    pub totals: (u64, u64),
+    /// The shortest and the longest self time of a call.
+    pub selves: (u64, u64),
+    /// How many calls they stand for, if the view samples; else `calls`.
+    pub weighted_calls: f64,
+    /// The total time of as many.
+    pub weighted_total: f64,
+    /// The self time of as many; what was not shown below them is taken off by estimate, too.
+    pub weighted_self: f64,
+    /// When the first one began.
+    pub first: u64,
+    /// The child that was called last.
+    last: u32,
+}
+
+impl CallNode {
+    fn new(function: u32, parent: u32, first: u64) -> CallNode {
+        CallNode {
+            function,
+            parent,
+            calls: 0,
+            total: 0,
+            self_time: 0,
+            totals: (u64::MAX, 0),
+            selves: (u64::MAX, 0),
+            weighted_calls: 0.0,
+            weighted_total: 0.0,
+            weighted_self: 0.0,
+            first,
+            last: 0,
+        }
+    }
+
+    fn merge(&mut self, other: &CallNode) {
+        self.calls += other.calls;
+        self.total = self.total.saturating_add(other.total);
+        self.self_time = self.self_time.saturating_add(other.self_time);
+        self.totals.0 = self.totals.0.min(other.totals.0);
+        self.totals.1 = self.totals.1.max(other.totals.1);
+        self.selves.0 = self.selves.0.min(other.selves.0);
+        self.selves.1 = self.selves.1.max(other.selves.1);
+        self.weighted_calls += other.weighted_calls;
+        self.weighted_total += other.weighted_total;
+        self.weighted_self += other.weighted_self;
+        self.first = self.first.min(other.first);
+    }
+}
+
+/// A tree of call paths. Node 0 is the root: outside of all shown calls.
+#[derive(Clone, Debug)]
+pub struct CallTree {
+    nodes: Vec<CallNode>,
+    by_call: FxHashMap<(u32, u32), u32>,
+    /// What is missing.
+    pub losses: ViewLosses,
+    /// Calls that were still open at their stream's end; their durations reach up to it.
+    pub open: u64,
+}
+
+impl Default for CallTree {
+    fn default() -> Self {
+        CallTree {
+            nodes: vec![CallNode::new(0, 0, 0)],
+            by_call: FxHashMap::default(),
+            losses: ViewLosses::default(),
+            open: 0,
+        }
+    }
+}
+
+/// Sums what a view shows, streams in parallel. Of calls that lie in the view's time in part, that part is summed.
+pub fn call_tree(view: &View<'_>) -> CallTree {
+    let most = if view.is_sampled() { 1 } else { usize::MAX };
+    let count = view.streams().len();
+    let sum = |tree: &mut CallTree, place| tree.sum(view, place);
+    let mut trees = workers::each(count, most, CallTree::default, sum);
+    // The largest first, so that the others' nodes are copied.
+    trees.sort_by_key(|tree| tree.nodes.len());
+    let mut whole = trees.pop().unwrap_or_default();
+    for tree in trees {
+        whole.losses += tree.losses;
+        whole.open += tree.open;
+        whole.graft(0, &tree, 0);
+    }
+    whole
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    node: u32,
+    entered: bool,
+    start: u64,
+    below: u64,
+    weight: f64,
+    weighted_below: f64,
+}
+
+impl CallTree {
+    /// The nodes; parents come before their children.
+    pub fn nodes(&self) -> &[CallNode] {
+        &self.nodes
+    }
+
+    /// The children of each node, in the order of their first calls.
+    pub fn children(&self) -> Vec<Vec<u32>> {
+        let mut children = vec![Vec::new(); self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            children[node.parent as usize].push(index as u32);
+        }
+        for list in &mut children {
+            list.sort_by_key(|child| {
+                let node = &self.nodes[*child as usize];
+                (node.first, node.function)
+            });
+        }
+        children
+    }
+
+    /// The functions of the path to a node, the outermost first, its own last.
+    pub fn path(&self, mut node: u32) -> Vec<u32> {
+        let mut path = Vec::new();
+        while node != 0 {
+            let known = &self.nodes[node as usize];
+            path.push(known.function);
+            node = known.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// The tree below the functions that `is_wanted` names: its root's children are these functions. Calls within a
+    /// call of such a function belong to that one's subtree.
+    pub fn below(&self, is_wanted: impl Fn(u32) -> bool) -> CallTree {
+        let mut tree = CallTree::default();
+        // Of each node its place in the new tree; 0 outside.
+        let mut places = vec![0_u32; self.nodes.len()];
+        for (index, node) in self.nodes.iter().enumerate().skip(1) {
+            let around = places[node.parent as usize];
+            if around == 0 && !is_wanted(node.function) {
+                continue;
+            }
+            let place = tree.child(around, node.function, node.first);
+            tree.nodes[place as usize].merge(node);
+            places[index] = place;
+        }
+        tree
+    }
+
+    /// Adds what is below `from` in another tree to what is below `to`.
+    fn graft(&mut self, to: u32, other: &CallTree, from: u32) {
+        let mut places = vec![to; other.nodes.len()];
+        for (index, node) in other.nodes.iter().enumerate().skip(from as usize + 1) {
+            let place = self.child(places[node.parent as usize], node.function, node.first);
+            self.nodes[place as usize].merge(node);
+            places[index] = place;
+        }
+    }
+
+    #[inline]
+    fn child(&mut self, parent: u32, function: u32, time: u64) -> u32 {
+        let last = self.nodes[parent as usize].last;
+        if last != 0 && self.nodes[last as usize].function == function {
+            return last;
+        }
+        let next = self.nodes.len() as u32;
+        let child = *self.by_call.entry((parent, function)).or_insert(next);
+        if child == next {
+            self.nodes.push(CallNode::new(function, parent, time));
+        }
+        self.nodes[parent as usize].last = child;
+        child
+    }
+
+    fn sum(&mut self, view: &View<'_>, place: usize) {
+        let from = view.range().start.unwrap_or(0);
+        let mut frames: Frames<Frame> = Frames::default();
+        let mut calls = view.calls(place);
+        for shown in calls.by_ref() {
+            match shown {
+                Shown::Enter {
+                    time, call, weight, ..
+                } => {
+                    let parent = frames.last().map_or(0, |frame| frame.node);
+                    let node = self.child(parent, call.function, time);
+                    frames.push(Frame {
+                        node,
+                        entered: call.entered.is_some(),
+                        start: time.max(from),
+                        below: 0,
+                        weight,
+                        weighted_below: 0.0,
+                    });
+                }
+                Shown::Leave { time, .. } => self.leave(&mut frames, time, from),
+                Shown::Lost { .. } => {}
+                Shown::Switch { stack, .. } => frames.switch(stack),
+            }
+        }
+        let end = calls.time();
+        while let Some(stack) = frames.next_open() {
+            frames.switch(stack);
+            while frames.last().is_some() {
+                self.open += 1;
+                self.leave(&mut frames, end, from);
+            }
+        }
+        self.losses += calls.losses();
+    }
+
+    #[inline]
+    fn leave(&mut self, frames: &mut Frames<Frame>, time: u64, from: u64) {
+        let Some(frame) = frames.pop() else {
+            return;
+        };
+        if time < from {
+            return;
+        }
+        let duration = time.saturating_sub(frame.start);
+        let own = duration.saturating_sub(frame.below);
+        if let Some(around) = frames.last_mut() {
+            around.below = around.below.saturating_add(duration);
+            around.weighted_below += duration as f64 * (frame.weight / around.weight);
+        }
+        let node = &mut self.nodes[frame.node as usize];
+        node.total = node.total.saturating_add(duration);
+        node.self_time = node.self_time.saturating_add(own);
+        node.weighted_total += duration as f64 * frame.weight;
+        node.weighted_self += (duration as f64 - frame.weighted_below) * frame.weight;
+        if frame.entered {
+            node.calls += 1;
+            node.weighted_calls += frame.weight;
+            node.totals = (node.totals.0.min(duration), node.totals.1.max(duration));
+            node.selves = (node.selves.0.min(own), node.selves.1.max(own));
+        }
+    }
+}
