@@ -4,9 +4,9 @@
 //! the execution does. How much clusters of the same function differ tells the error, as for a random sample without
 //! repetition; a function that occurs in only some of them is 0 in the others.
 
+use crate::View;
 use crate::frames::Frames;
 use crate::statistics::{FunctionTimes, Sampled};
-use crate::View;
 use dioptra_filters::Estimate;
 use rustc_hash::FxHashMap;
 

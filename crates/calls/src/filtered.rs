@@ -292,7 +292,10 @@ impl<'v> Filter<'v> {
     ) -> Effects {
         self.serial += 1;
         if !self.left_out.is_empty() {
-            let known = !self.left_out.get(call.function as usize).is_some_and(|l| *l);
+            let known = !self
+                .left_out
+                .get(call.function as usize)
+                .is_some_and(|l| *l);
             self.stack.known.push(known);
             if !known {
                 return Effects::NONE;

@@ -1,10 +1,10 @@
-//! Open calls of a stream, by call stack, for those who sum durations.
+//! Open calls of a stream, by call stack.
 
 use rustc_hash::FxHashMap;
 
-/// The open calls of the current call stack, and those of the others.
+/// What someone who reads a stream keeps of its open calls: of the current call stack, and of the others.
 #[derive(Debug)]
-pub(crate) struct Frames<F> {
+pub struct Frames<F> {
     current: Vec<F>,
     elsewhere: FxHashMap<u32, Vec<F>>,
     stack: u32,
@@ -21,21 +21,25 @@ impl<F> Default for Frames<F> {
 }
 
 impl<F> Frames<F> {
+    /// A call begins.
     #[inline]
     pub fn push(&mut self, frame: F) {
         self.current.push(frame);
     }
 
+    /// The innermost call ends; none if none is open.
     #[inline]
     pub fn pop(&mut self) -> Option<F> {
         self.current.pop()
     }
 
+    /// The innermost open call.
     #[inline]
     pub fn last(&self) -> Option<&F> {
         self.current.last()
     }
 
+    /// The innermost open call.
     #[inline]
     pub fn last_mut(&mut self) -> Option<&mut F> {
         self.current.last_mut()
@@ -60,7 +64,8 @@ impl<F> Frames<F> {
         self.stack = stack;
     }
 
-    /// The next stack that has open calls, when the stream has ended; none if there is none.
+    /// A stack that has open calls, the current one if it has any; none if there is none. When the stream has ended,
+    /// each is found by [`Frames::switch`] to it and [`Frames::pop`] until it is empty.
     pub fn next_open(&mut self) -> Option<u32> {
         if !self.current.is_empty() {
             return Some(self.stack);

@@ -10,6 +10,7 @@
 mod estimate;
 mod filtered;
 mod frames;
+mod matching;
 mod merge;
 mod names;
 mod simple_name;
@@ -20,12 +21,11 @@ mod walk;
 mod workers;
 
 pub use filtered::{Calls, Shown};
+pub use frames::Frames;
 pub use merge::{Merge, Timed};
 pub use names::{Demangle, FunctionNames};
 pub use simple_name::simple_name;
-pub use statistics::{
-    Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
-};
+pub use statistics::{Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics};
 pub use tree::{CallNode, CallTree, call_tree};
 pub use view::{Selection, TimeRange, View, ViewError, ViewLosses};
 pub use walk::{Call, Ending, Step, Walk, WalkLosses};

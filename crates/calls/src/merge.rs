@@ -64,12 +64,10 @@ where
         &self.walks
     }
 
-    /// The next step of the stream from which the last step came, without taking it.
-    pub fn peek_same(&self, place: usize) -> Option<&W::Item> {
-        match &self.current {
-            Some((current, step)) if *current == place => Some(step),
-            _ => self.next[place].as_ref(),
-        }
+    /// What comes next, without taking it.
+    #[inline]
+    pub fn peek(&self) -> Option<&(usize, W::Item)> {
+        self.current.as_ref()
     }
 }
 

@@ -7,6 +7,7 @@ use dioptra_symbols::{
 };
 use dioptra_tracedata::{Module, Trace};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,6 +45,8 @@ pub struct FunctionNames<'t> {
     style: Demangle,
     modules: BTreeMap<u32, ModuleNames>,
     names: Vec<OnceLock<Box<str>>>,
+    /// The file of each function that is called as a library's, by name.
+    libraries: OnceLock<FxHashMap<Box<str>, &'t str>>,
 }
 
 impl<'t> FunctionNames<'t> {
@@ -68,6 +71,7 @@ impl<'t> FunctionNames<'t> {
             names: (0..trace.function_count())
                 .map(|_| OnceLock::new())
                 .collect(),
+            libraries: OnceLock::new(),
         }
     }
 
@@ -177,7 +181,56 @@ impl<'t> FunctionNames<'t> {
         })
     }
 
-    /// The file name of a function's module; empty if it has none.
+    /// For a library call: the file name of the library that has the function; none if no mapped file has it. Reads the
+    /// symbols of all mapped files when it is first asked.
+    pub fn library(&self, function: u32) -> Option<&str> {
+        let entry = self.trace.function(function);
+        let name = self.trace.library_call_name(&entry)?;
+        let name = std::str::from_utf8(name).ok()?;
+        let libraries = self.libraries.get_or_init(|| self.find_libraries());
+        let path = libraries.get(name)?;
+        path.rsplit('/').next()
+    }
+
+    /// The library of each function that is called as one's. Files that were mapped first come first, as in the search of
+    /// the dynamic linker.
+    fn find_libraries(&self) -> FxHashMap<Box<str>, &'t str> {
+        let mut wanted: FxHashSet<&[u8]> = FxHashSet::default();
+        let entries: Vec<FunctionEntry> = (0..self.trace.function_count() as u32)
+            .map(|id| self.trace.function(id))
+            .collect();
+        wanted.extend(
+            entries
+                .iter()
+                .filter_map(|entry| self.trace.library_call_name(entry)),
+        );
+        let mut libraries: FxHashMap<Box<str>, &'t str> = FxHashMap::default();
+        let mut seen = FxHashSet::default();
+        for mapping in self.trace.mappings() {
+            if !seen.insert(mapping.path.as_str()) {
+                continue;
+            }
+            let path = Path::new(&mapping.path);
+            let symbols = self.symbolizer.load(&ModuleRequest {
+                kind: ModuleKind::of_mapping(path),
+                path,
+                build_id: None,
+            });
+            for function in symbols.functions() {
+                let name = function.raw_name;
+                if name.ends_with("@plt") {
+                    continue;
+                }
+                let name = name.split('@').next().unwrap_or(name);
+                if wanted.contains(name.as_bytes()) && !libraries.contains_key(name) {
+                    libraries.insert(name.into(), &mapping.path);
+                }
+            }
+        }
+        libraries
+    }
+
+    /// The file name of a function's module, for a library call that of the caller; empty if it has none.
     pub fn module(&self, function: u32) -> &'t str {
         let entry = self.trace.function(function);
         self.module_name(&entry)

@@ -35,7 +35,10 @@ pub fn simple_name(name: &str) -> String {
     while let Some(c) = rest.chars().next() {
         if let Some(after) = operator(rest, &out[start..]) {
             out.push_str(&rest[..rest.len() - after.len()]);
-            rest = after.strip_prefix(' ').filter(|r| r.starts_with('<')).unwrap_or(after);
+            rest = after
+                .strip_prefix(' ')
+                .filter(|r| r.starts_with('<'))
+                .unwrap_or(after);
             continue;
         }
         match c {
@@ -135,15 +138,24 @@ mod tests {
             ("main", "main"),
             ("a::b(int, std::function<void()>)", "a::b"),
             ("A::operator()(int) const", "A::operator()"),
-            ("ns::(anonymous namespace)::f()", "ns::(anonymous namespace)::f"),
+            (
+                "ns::(anonymous namespace)::f()",
+                "ns::(anonymous namespace)::f",
+            ),
             (
                 "std::vector<int, std::allocator<int> >::push_back(int&&)",
                 "std::vector::push_back",
             ),
-            ("std::ostream& std::operator<< <char>(std::ostream&)", "std::operator<<"),
+            (
+                "std::ostream& std::operator<< <char>(std::ostream&)",
+                "std::operator<<",
+            ),
             ("operator new(unsigned long)@plt", "operator new@plt"),
             ("A::operator bool() const", "A::operator bool"),
-            ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()"),
+            (
+                "main::{lambda(int)#1}::operator()(int) const",
+                "main::{lambda(int)#1}::operator()",
+            ),
             ("f(int)::g(char)", "f::g"),
             ("virtual thunk to B::f()", "virtual thunk to B::f"),
             ("f(int) [clone .cold]", "f [clone .cold]"),

@@ -46,7 +46,9 @@ impl Times {
 
     #[inline]
     fn add(&mut self, duration: u64, began: u64) {
-        let squares = self.squares.saturating_add(u128::from(duration) * u128::from(duration));
+        let squares = self
+            .squares
+            .saturating_add(u128::from(duration) * u128::from(duration));
         if self.count == 0 || duration < self.shortest.duration {
             self.shortest = Extreme { duration, began };
         }
@@ -250,7 +252,11 @@ impl Worker {
     #[cold]
     fn new_slot(&mut self, function: u32) -> u32 {
         // A damaged record may name any id; those beyond the table are one function, 0.
-        let function = if (function as usize) < self.slots.len() { function } else { 0 };
+        let function = if (function as usize) < self.slots.len() {
+            function
+        } else {
+            0
+        };
         if let Some(slot) = self.slots.get(function as usize)
             && *slot > 0
         {

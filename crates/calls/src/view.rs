@@ -1,7 +1,7 @@
 //! What is to be seen of a trace.
 
-use crate::filtered::{Filter, SwitchAt};
 use crate::filtered::Complete;
+use crate::filtered::{Filter, SwitchAt};
 use crate::{Calls, FunctionNames, Merge, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, Plan, PlanError, PlanOptions,
@@ -149,7 +149,11 @@ impl<'t> View<'t> {
             first: Self::first_time(trace),
             words,
             left_out,
-            initial: if selection.off { Switch::Off } else { Switch::On },
+            initial: if selection.off {
+                Switch::Off
+            } else {
+                Switch::On
+            },
             switches: Vec::new(),
             warnings,
         };
@@ -174,7 +178,9 @@ impl<'t> View<'t> {
             .filter_map(|place| self.filter(place))
             .collect();
         let mut now = self.initial;
-        let walks = (0..self.streams.len()).map(|place| self.steps(place)).collect();
+        let walks = (0..self.streams.len())
+            .map(|place| self.steps(place))
+            .collect();
         let mut ignored = std::collections::VecDeque::new();
         for (place, step) in Merge::of(walks) {
             let Some(filter) = filters.get_mut(place) else {
@@ -245,12 +251,23 @@ impl<'t> View<'t> {
     /// The shown calls of the stream at `place` in [`View::streams`].
     pub fn calls(&self, place: usize) -> Calls<'_> {
         let filter = self.filter(place);
-        Calls::new(self.steps(place), filter, self.range.stop, place, self.initial, &self.switches)
+        Calls::new(
+            self.steps(place),
+            filter,
+            self.range.stop,
+            place,
+            self.initial,
+            &self.switches,
+        )
     }
 
     /// The shown calls of all streams in time order, each with its stream's place.
     pub fn merged(&self) -> Merge<Calls<'_>> {
-        Merge::of((0..self.streams.len()).map(|place| self.calls(place)).collect())
+        Merge::of(
+            (0..self.streams.len())
+                .map(|place| self.calls(place))
+                .collect(),
+        )
     }
 
     /// How a function's executions are chosen by the rules; none if all are shown.
@@ -297,8 +314,7 @@ fn compile(
         replay: true,
         ..PlanOptions::default()
     };
-    let mut compiler =
-        Compiler::new(selection.rules.clone(), options).map_err(ViewError::Rules)?;
+    let mut compiler = Compiler::new(selection.rules.clone(), options).map_err(ViewError::Rules)?;
     let ids: Vec<u32> = (0..trace.function_count() as u32).collect();
     let sources = match selection.with_sources {
         true => names.sources(&ids),
@@ -334,10 +350,8 @@ fn compile(
     Ok(compiler.plan())
 }
 
-
 impl Timed for Shown {
     fn time(&self) -> u64 {
         Shown::time(self)
     }
 }
-

@@ -1,8 +1,15 @@
 //! `dioptra trace`: function tracing.
 
+mod dump;
+mod graph;
+mod info;
 mod patches;
 mod record;
+mod render;
+mod replay;
+mod report;
 mod rules;
+mod selected;
 mod summary;
 
 use std::process::ExitCode;
@@ -18,6 +25,16 @@ pub struct Arguments {
 enum Command {
     /// Trace a command into a directory
     Record(record::Arguments),
+    /// Show the calls in the order of time
+    Replay(replay::Arguments),
+    /// Show how often functions were called and how long they took
+    Report(report::Arguments),
+    /// Show who called whom
+    Graph(graph::Arguments),
+    /// Show the records, or write them for other programs
+    Dump(dump::Arguments),
+    /// Show what a trace holds: machine, processes, threads, methods, losses
+    Info(info::Arguments),
 }
 
 impl Arguments {
@@ -25,6 +42,7 @@ impl Arguments {
     pub fn failure_status(&self) -> u8 {
         match self.command {
             Command::Record(_) => 125,
+            _ => 1,
         }
     }
 }
@@ -32,6 +50,11 @@ impl Arguments {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let result = match arguments.command {
         Command::Record(arguments) => record::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
+        Command::Graph(arguments) => graph::run(arguments),
+        Command::Dump(arguments) => dump::run(arguments),
+        Command::Info(arguments) => info::run(arguments),
     };
     match result {
         Err(error) if error.is::<Usage>() => {

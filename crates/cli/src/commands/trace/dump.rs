@@ -1,0 +1,93 @@
+//! `dioptra trace dump`: the records as text, or for other programs.
+
+mod chrome;
+mod graphs;
+mod raw;
+
+use super::render::Output;
+use super::selected::{Data, Naming, Selected, facts};
+use super::usage;
+use dioptra_filters::parse_time;
+use std::io;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra trace dump`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Formats: raw (each entry and exit), chrome (for chrome://tracing and Perfetto), flame-graph (folded stacks), graphviz (DOT), mermaid (a flowchart).
+
+Examples:
+  dioptra trace dump --format chrome > trace.json
+  dioptra trace dump --format flame-graph | flamegraph.pl > flames.svg")]
+pub struct Arguments {
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    selected: Selected,
+    #[command(flatten)]
+    naming: Naming,
+    /// For whom
+    #[arg(long, value_name = "FORMAT", default_value = "raw")]
+    format: String,
+    /// As --format chrome
+    #[arg(long, hide = true)]
+    chrome: bool,
+    /// As --format flame-graph
+    #[arg(long, hide = true)]
+    flame_graph: bool,
+    /// As --format graphviz
+    #[arg(long, hide = true)]
+    graphviz: bool,
+    /// As --format mermaid
+    #[arg(long, hide = true)]
+    mermaid: bool,
+    /// With flame-graph: the time that counts as one sample, such as 1us; 1ns gives exact times [default: so that there are fewer than a million]
+    #[arg(long, value_name = "TIME")]
+    sample_time: Option<String>,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let old = [
+        (arguments.chrome, "chrome"),
+        (arguments.flame_graph, "flame-graph"),
+        (arguments.graphviz, "graphviz"),
+        (arguments.mermaid, "mermaid"),
+    ];
+    let old = old.into_iter().find(|(given, _)| *given);
+    let format = old.map_or(arguments.format.as_str(), |(_, format)| format);
+    let sample_time = match &arguments.sample_time {
+        Some(text) => {
+            let time = parse_time(text)
+                .map_err(|error| usage(format_args!("--sample-time {text}: {error}")))?;
+            Some(time.max(1))
+        }
+        None => None,
+    };
+    let known = [
+        "raw",
+        "normal",
+        "chrome",
+        "flame-graph",
+        "graphviz",
+        "mermaid",
+    ];
+    if !known.contains(&format) {
+        return Err(usage(format_args!(
+            "--format: `{format}` is none of raw, chrome, flame-graph, graphviz and mermaid"
+        )));
+    }
+    let trace = arguments.data.open()?;
+    let names = arguments.naming.names(&trace)?;
+    let view = arguments.selected.view(&names)?;
+    let mut out = Output::new();
+    let losses = match format {
+        "chrome" => chrome::write(&view, &names, &mut out)?,
+        "flame-graph" => graphs::flame_graph(&view, &names, sample_time, &mut out)?,
+        "graphviz" => graphs::graphviz(&view, &names, &mut out)?,
+        "mermaid" => graphs::mermaid(&view, &names, &mut out)?,
+        _ => raw::write(&view, &names, &mut out)?,
+    };
+    out.flush()?;
+    facts(&trace, &names, &losses).write_text(&mut io::stderr().lock())?;
+    Ok(ExitCode::SUCCESS)
+}

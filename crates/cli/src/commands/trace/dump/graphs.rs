@@ -1,0 +1,152 @@
+//! Sums by call path for other programs: folded stacks, DOT, Mermaid.
+
+use super::super::render::{Labels, Output};
+use dioptra_calls::{CallNode, CallTree, FunctionNames, View, ViewLosses, call_tree};
+use std::collections::BTreeMap;
+use std::io;
+
+/// So many samples and more are too many for most viewers.
+const MOST_SAMPLES: u64 = 1_000_000;
+
+/// A line for each path: its functions, and its self time in samples of `sample_time`.
+pub fn flame_graph(
+    view: &View<'_>,
+    names: &FunctionNames<'_>,
+    sample_time: Option<u64>,
+    out: &mut Output,
+) -> io::Result<ViewLosses> {
+    let tree = call_tree(view);
+    let sampled = view.is_sampled();
+    let own = |node: &CallNode| match sampled {
+        true => node.weighted_self.max(0.0).round() as u64,
+        false => node.self_time,
+    };
+    let total: u64 = tree.nodes().iter().map(own).fold(0, u64::saturating_add);
+    let sample_time = sample_time.unwrap_or_else(|| {
+        let mut time = 1_000;
+        while total / time >= MOST_SAMPLES {
+            time *= 10;
+        }
+        time
+    });
+    let mut labels = Labels::new(names, false);
+    let children = tree.children();
+    // Depth first with one line that grows and shrinks: a deep path's line is not made anew for each node.
+    let mut line = String::new();
+    let mut open: Vec<(u32, usize)> = children[0].iter().rev().map(|node| (*node, 0)).collect();
+    let mut dropped = 0_u64;
+    while let Some((index, length)) = open.pop() {
+        let node = &tree.nodes()[index as usize];
+        line.truncate(length);
+        if length > 0 {
+            line.push(';');
+        }
+        // Semicolons part functions, the last blank parts the number.
+        line.push_str(&labels.get(node.function).replace(';', ":"));
+        let samples = (own(node) + sample_time / 2) / sample_time;
+        if samples > 0 {
+            out.text.extend_from_slice(line.as_bytes());
+            out.line(&format!(" {samples}"));
+        } else {
+            dropped = dropped.saturating_add(own(node));
+        }
+        let length = line.len();
+        open.extend(
+            children[index as usize]
+                .iter()
+                .rev()
+                .map(|node| (*node, length)),
+        );
+        out.flush_some()?;
+    }
+    if dropped > 0 {
+        eprintln!(
+            "# {dropped} ns of {total} are in paths of less than half a sample ({sample_time} ns) and not shown; --sample-time 1ns shows all"
+        );
+    }
+    Ok(tree.losses)
+}
+
+/// How often who called whom, over all paths; the program itself is 0.
+fn edges(tree: &CallTree, sampled: bool) -> Vec<((u32, u32), u64)> {
+    let mut edges: BTreeMap<(u32, u32), (usize, f64)> = BTreeMap::new();
+    for (index, node) in tree.nodes().iter().enumerate().skip(1) {
+        let parent = tree.nodes()[node.parent as usize].function;
+        let edge = edges.entry((parent, node.function)).or_insert((index, 0.0));
+        edge.1 += if sampled {
+            node.weighted_calls
+        } else {
+            node.calls as f64
+        };
+    }
+    let mut edges: Vec<_> = edges.into_iter().collect();
+    edges.sort_by_key(|(_, (index, _))| *index);
+    let edges = edges.into_iter();
+    edges
+        .map(|(edge, (_, calls))| (edge, calls.round() as u64))
+        .collect()
+}
+
+fn program(view: &View<'_>) -> String {
+    let command = view.trace().info().command.first();
+    let command = command.map_or("program", String::as_str);
+    command.rsplit('/').next().unwrap_or(command).to_owned()
+}
+
+/// A digraph.
+pub fn graphviz(
+    view: &View<'_>,
+    names: &FunctionNames<'_>,
+    out: &mut Output,
+) -> io::Result<ViewLosses> {
+    let tree = call_tree(view);
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let program = quoted(&program(view));
+    let mut labels = Labels::new(names, false);
+    out.line(&format!(
+        "# command_line {}",
+        dioptra_report::escape(&view.trace().info().command.join(" "))
+    ));
+    out.line("");
+    out.line(&format!("digraph {program} {{"));
+    for ((from, to), calls) in edges(&tree, view.is_sampled()) {
+        let from = if from == 0 {
+            program.clone()
+        } else {
+            quoted(labels.get(from))
+        };
+        let to = quoted(labels.get(to));
+        out.line(&format!("    {from} -> {to} [xlabel = \"{calls}\"]"));
+        out.flush_some()?;
+    }
+    out.line("}");
+    Ok(tree.losses)
+}
+
+/// A flowchart.
+pub fn mermaid(
+    view: &View<'_>,
+    names: &FunctionNames<'_>,
+    out: &mut Output,
+) -> io::Result<ViewLosses> {
+    let tree = call_tree(view);
+    let quoted = |text: &str| {
+        let text = text.replace('&', "&amp;").replace('"', "&quot;");
+        format!("\"{}\"", text.replace('<', "&lt;").replace('>', "&gt;"))
+    };
+    let mut labels = Labels::new(names, false);
+    let mut known = std::collections::BTreeSet::new();
+    out.line("flowchart TB");
+    out.line(&format!("    f0[{}]", quoted(&program(view))));
+    for ((from, to), calls) in edges(&tree, view.is_sampled()) {
+        for function in [from, to] {
+            if function != 0 && known.insert(function) {
+                let name = quoted(labels.get(function));
+                out.line(&format!("    f{function}[{name}]"));
+            }
+        }
+        out.line(&format!("    f{from} -->|{calls}| f{to}"));
+        out.flush_some()?;
+    }
+    Ok(tree.losses)
+}

@@ -1,0 +1,92 @@
+//! Each entry and exit, stream by stream.
+
+use super::super::render::{Labels, Output, push_number, push_timestamp};
+use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses};
+use dioptra_report::escape;
+use std::io;
+
+pub fn write(
+    view: &View<'_>,
+    names: &FunctionNames<'_>,
+    out: &mut Output,
+) -> io::Result<ViewLosses> {
+    let trace = view.trace();
+    let info = trace.info();
+    for (what, value) in [
+        ("layout", info.layout.to_string()),
+        ("recorder", info.recorder.clone()),
+        ("command", info.command.join(" ")),
+        (
+            "clock",
+            format!("{} (shifted by {})", info.clock.source, info.clock.shift),
+        ),
+        ("functions", trace.function_count().to_string()),
+        ("streams", trace.streams().len().to_string()),
+        ("record bytes", trace.record_bytes().to_string()),
+    ] {
+        out.line(&format!("dioptra trace: {what:<13} = {}", escape(&value)));
+    }
+    let mut labels = Labels::new(names, false);
+    let mut losses = ViewLosses::default();
+    let range = view.range();
+    for (place, stream) in view.streams().iter().enumerate() {
+        out.line("");
+        let line = format!(
+            "reading stream {}: thread {} of process {}, {} chunks, {}",
+            stream.stream,
+            stream.tid,
+            stream.pid,
+            stream.chunk_count(),
+            escape(&stream.name)
+        );
+        out.line(&line);
+        let mut calls = view.calls(place);
+        for shown in calls.by_ref() {
+            if !range.contains(shown.time()) {
+                continue;
+            }
+            let text = &mut out.text;
+            push_timestamp(text, shown.time(), 15);
+            push_number(text, u64::from(stream.tid), 7);
+            text.extend_from_slice(b": ");
+            let call = match shown {
+                Shown::Enter { call, .. } if call.entered.is_none() => {
+                    text.extend_from_slice(b"[open ] ");
+                    Some(call)
+                }
+                Shown::Enter { call, .. } => {
+                    text.extend_from_slice(b"[entry] ");
+                    Some(call)
+                }
+                Shown::Leave { call, ending, .. } => {
+                    text.extend_from_slice(match ending {
+                        Ending::Returned => b"[exit ] ",
+                        Ending::Unwound(_) => b"[unwnd] ",
+                        _ => b"[gone ] ",
+                    });
+                    Some(call)
+                }
+                Shown::Lost { records, .. } => {
+                    text.extend_from_slice(format!("[lost ] {records} records").as_bytes());
+                    None
+                }
+                Shown::Switch { stack, .. } => {
+                    text.extend_from_slice(format!("[stack] {stack}").as_bytes());
+                    None
+                }
+            };
+            if let Some(call) = call {
+                let text = &mut out.text;
+                text.extend_from_slice(labels.get(call.function).as_bytes());
+                text.push(b'(');
+                push_number(text, u64::from(call.function), 0);
+                text.extend_from_slice(b") depth: ");
+                push_number(text, u64::from(call.depth), 0);
+            }
+            out.text.push(b'\n');
+            out.flush_some()?;
+        }
+        losses += calls.losses();
+    }
+    Ok(losses)
+}

@@ -1,0 +1,308 @@
+//! `dioptra trace info`: what a trace holds.
+
+use super::selected::{Data, trace_facts};
+use super::usage;
+use dioptra_report::{Facts, escape};
+use dioptra_tracedata::Trace;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Arguments of `dioptra trace info`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    data: Data,
+    /// List the functions of the trace's table, by module, with how their calls are found
+    #[arg(long)]
+    symbols: bool,
+    /// List the threads
+    #[arg(long)]
+    task: bool,
+    /// How to show it
+    #[arg(long, value_name = "text|json", default_value = "text")]
+    format: String,
+    #[command(flatten)]
+    naming: super::selected::Naming,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if !["text", "json"].contains(&arguments.format.as_str()) {
+        return Err(usage("--format: use text or json"));
+    }
+    let trace = arguments.data.open()?;
+    let mut facts = Facts::new();
+    trace_facts(&trace, &mut facts);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if arguments.format == "json" {
+        serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else if arguments.symbols {
+        symbols(&trace, &arguments, &mut out)?;
+    } else if arguments.task {
+        threads(&trace, &mut out)?;
+    } else {
+        text(&trace, &mut out)?;
+        facts.write_text(&mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json(trace: &Trace, facts: &Facts) -> Value {
+    let info = trace.info();
+    let processes: Vec<Value> = trace
+        .processes()
+        .iter()
+        .map(|process| {
+            json!({
+                "pid": process.pid,
+                "parent": process.parent,
+                "cause": process.cause,
+                "time": process.time,
+                "executable": process.executable,
+                "arguments": process.arguments,
+                "end": process.end.map(|(time, status)| json!({"time": time, "status": status})),
+            })
+        })
+        .collect();
+    let threads: Vec<Value> = trace
+        .streams()
+        .iter()
+        .map(|stream| {
+            json!({
+                "stream": stream.stream,
+                "pid": stream.pid,
+                "tid": stream.tid,
+                "parent": stream.parent,
+                "name": stream.name,
+                "chunks": stream.chunk_count(),
+                "lost": stream.lost,
+                "first_chunk": stream.first_sequence,
+            })
+        })
+        .collect();
+    let modules: Vec<Value> = trace.modules().map(|module| json!(module)).collect();
+    let damage: Vec<String> = trace.damage().iter().map(ToString::to_string).collect();
+    json!({
+        "schema": 1,
+        "facts": facts,
+        "info": info,
+        "processes": processes,
+        "threads": threads,
+        "modules": modules,
+        "functions": trace.function_count().saturating_sub(1),
+        "record_bytes": trace.record_bytes(),
+        "damage": damage,
+        "notes": trace.notes(),
+    })
+}
+
+fn heading(text: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "# {text}\n# {}", "=".repeat(text.len()))
+}
+
+fn line(name: &str, value: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "# {name:<20}: {}", escape(value))
+}
+
+fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    let info = trace.info();
+    heading("system information", out)?;
+    line("program version", &info.recorder, out)?;
+    line("recorded on", &date(info.started_realtime), out)?;
+    line("cmdline", &info.command.join(" "), out)?;
+    line("started in", &info.folder, out)?;
+    if !info.options.is_empty() {
+        line("options", &info.options.join(" "), out)?;
+    }
+    line("cpu info", &info.host.cpu, out)?;
+    line(
+        "number of cpus",
+        &format!("{} (online)", info.host.cpus),
+        out,
+    )?;
+    line("kernel version", &info.host.kernel, out)?;
+    line("hostname", &info.host.name, out)?;
+    let clock = match trace.clock().is_measured() {
+        true => info.clock.source.clone(),
+        false => format!("{} (not measured)", info.clock.source),
+    };
+    line("clock", &clock, out)?;
+    writeln!(out, "#")?;
+    heading("process information", out)?;
+    line(
+        "number of processes",
+        &trace.processes().len().to_string(),
+        out,
+    )?;
+    line("number of threads", &trace.streams().len().to_string(), out)?;
+    let tasks: Vec<String> = trace
+        .streams()
+        .iter()
+        .take(16)
+        .map(|stream| format!("{}({})", stream.tid, stream.name))
+        .collect();
+    let more = if trace.streams().len() > 16 {
+        ", …"
+    } else {
+        ""
+    };
+    line("task list", &format!("{}{more}", tasks.join(", ")), out)?;
+    if let Some(process) = trace.processes().first() {
+        line("exe image", &process.executable, out)?;
+    }
+    let status = match &info.ending {
+        None => "not known: the recording has no end".to_owned(),
+        Some(ending) => match (ending.signal, ending.status) {
+            (Some(signal), _) => format!("killed by signal {signal}"),
+            (None, Some(status)) => format!("exited with code: {status}"),
+            (None, None) => "it went on".to_owned(),
+        },
+    };
+    line("exit status", &status, out)?;
+    if let Some(ending) = &info.ending {
+        let elapsed = ending
+            .clock
+            .monotonic
+            .saturating_sub(info.clock.start.monotonic);
+        let elapsed = format!(
+            "{}.{:09} sec",
+            elapsed / 1_000_000_000,
+            elapsed % 1_000_000_000
+        );
+        line("elapsed time", &elapsed, out)?;
+    }
+    writeln!(out, "#")?;
+    heading("trace information", out)?;
+    line(
+        "functions",
+        &trace.function_count().saturating_sub(1).to_string(),
+        out,
+    )?;
+    line("record bytes", &trace.record_bytes().to_string(), out)?;
+    let lost: u64 = trace
+        .streams()
+        .iter()
+        .fold(0, |sum, stream| sum.saturating_add(stream.lost));
+    line("lost between chunks", &lost.to_string(), out)?;
+    let mut methods: BTreeMap<&str, u64> = BTreeMap::new();
+    for module in trace.modules() {
+        for (method, count) in &module.methods {
+            *methods.entry(method).or_default() += u64::from(*count);
+        }
+    }
+    let methods: Vec<String> = methods
+        .iter()
+        .map(|(method, count)| format!("{method} {count}"))
+        .collect();
+    line("methods", &methods.join(", "), out)?;
+    for module in trace.modules() {
+        let build_id = match module.build_id.as_str() {
+            "" => "no build id",
+            build_id => build_id,
+        };
+        line(
+            "module",
+            &format!("{} ({build_id}): {} functions", module.path, module.count),
+            out,
+        )?;
+        for refusal in &module.refused {
+            let examples: Vec<String> = refusal
+                .examples
+                .iter()
+                .take(3)
+                .map(|place| format!("{place:#x}"))
+                .collect();
+            let text = format!(
+                "{}: {} (at {})",
+                refusal.count,
+                refusal.reason,
+                examples.join(", ")
+            );
+            line("  refused", &text, out)?;
+        }
+    }
+    for note in trace.notes() {
+        line("note", note, out)?;
+    }
+    for damage in trace.damage() {
+        line("damage", &damage.to_string(), out)?;
+    }
+    Ok(())
+}
+
+fn threads(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "#    PID     TID   STREAM   CHUNKS        LOST  TASK")?;
+    for stream in trace.streams() {
+        writeln!(
+            out,
+            "{:>8} {:>7} {:>8} {:>8} {:>11}  {}",
+            stream.pid,
+            stream.tid,
+            stream.stream,
+            stream.chunk_count(),
+            stream.lost,
+            escape(&stream.name)
+        )?;
+    }
+    Ok(())
+}
+
+fn symbols(trace: &Trace, arguments: &Arguments, out: &mut impl Write) -> anyhow::Result<()> {
+    let names = arguments.naming.names(trace)?;
+    for module in trace.modules() {
+        writeln!(out, "Functions of {}", escape(&module.path))?;
+        let count = trace.function_count() as u64;
+        let end = (u64::from(module.first) + u64::from(module.count)).min(count);
+        for id in u64::from(module.first)..end {
+            let entry = trace.function(id as u32);
+            let name = escape(names.get(id as u32));
+            writeln!(
+                out,
+                "  {id:>6} {:>12x} {:>8}  {name}",
+                entry.place, entry.size
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// A moment since 1970 in UTC, to the second.
+fn date(nanoseconds: u64) -> String {
+    let seconds = nanoseconds / 1_000_000_000;
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Years from March on, so that the leap day is the last; cycles of 400 years.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_704_067_199, "2023-12-31 23:59:59 UTC"),
+        ] {
+            assert_eq!(date(seconds * 1_000_000_000), text);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! `dioptra trace report`: how often functions were called and how long they took.
+
+mod diff;
+mod fields;
+mod tasks;
+
+use super::render::{duration, push_duration, push_number, sources};
+use super::selected::{Data, Naming, Selected, facts};
+use super::usage;
+use dioptra_calls::{FunctionNames, FunctionTimes, Statistics, View, statistics};
+use dioptra_filters::SampleKind;
+use dioptra_report::{
+    Cell, CellNote, Column, ColumnKind, Facts, Format, Mark, Severity, Table, Unit, escape,
+};
+use dioptra_tracedata::Trace;
+use fields::{Field, Key};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra trace report`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size; `all` or `none`. Keys to sort by are the same and func.
+
+A function's total time counts calls within calls of itself once. Averages and extremes are those of single calls.
+
+Examples:
+  dioptra trace report -s self
+  dioptra trace report --avg-total -s max
+  dioptra trace report -F parse@sample=1/10        estimates, with their errors
+  dioptra trace report --diff other.trace --format csv")]
+pub struct Arguments {
+    #[command(flatten)]
+    data: Data,
+    #[command(flatten)]
+    selected: Selected,
+    #[command(flatten)]
+    naming: Naming,
+    /// What is shown of each function [default: total,self,call]
+    #[arg(short = 'f', long, value_name = "FIELDS")]
+    output_fields: Option<String>,
+    /// Sort by these keys, the largest first [default: the first field]
+    #[arg(short = 's', long, value_name = "KEYS")]
+    sort: Option<String>,
+    /// Show average, shortest and longest total times
+    #[arg(long)]
+    avg_total: bool,
+    /// Show average, shortest and longest self times
+    #[arg(long, conflicts_with = "avg_total")]
+    avg_self: bool,
+    /// A row for each thread instead of each function
+    #[arg(long, conflicts_with = "diff")]
+    task: bool,
+    /// Compare with another trace: what is there more than in this one
+    #[arg(long, value_name = "DIR")]
+    diff: Option<PathBuf>,
+    /// How differences are shown: [no-]abs, [no-]percent, compact or full
+    #[arg(long, value_name = "POLICY", value_delimiter = ',')]
+    diff_policy: Vec<String>,
+    /// With --diff: sort by this trace (0), the other one (1) or the difference (2)
+    #[arg(long, value_name = "0..2", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=2))]
+    sort_column: u8,
+    /// Show where functions are written
+    #[arg(long)]
+    srcline: bool,
+    /// How to show the table
+    #[arg(long, value_name = "text|csv|json", default_value = "text")]
+    format: String,
+}
+
+/// A function's row.
+struct Row {
+    name: String,
+    size: Option<u64>,
+    source: Option<String>,
+    times: FunctionTimes,
+    /// How its executions were chosen, if it is sampled.
+    sampling: Option<SampleKind>,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let format: Format = match arguments.format.as_str() {
+        "normal" => Format::Text,
+        word => word.parse().map_err(usage)?,
+    };
+    if arguments.task {
+        return tasks::run(&arguments, format);
+    }
+    if let Some(other) = &arguments.diff {
+        return diff::run(&arguments, other, format);
+    }
+    let which = fields::Average::of(arguments.avg_total, arguments.avg_self);
+    let fields = Field::parse(arguments.output_fields.as_deref(), which).map_err(usage)?;
+    let keys = Key::parse(arguments.sort.as_deref(), &fields, which).map_err(usage)?;
+    let trace = arguments.data.open()?;
+    let names = arguments.naming.names(&trace)?;
+    let view = arguments.selected.view(&names)?;
+    let sums = statistics(&view);
+    let mut rows = rows(&sums, &names, &view, arguments.srcline);
+    fields::sort(&mut rows, &keys);
+    let facts = report_facts(&trace, &names, &sums, &rows);
+    match format {
+        Format::Text => text(&rows, &fields, arguments.srcline, &facts)?,
+        format => {
+            let mut table = table(&rows, &fields, arguments.srcline)?;
+            table.facts = facts;
+            format.write(&mut table, None, io::stdout().lock())?;
+            if !format.shows_facts() {
+                table.facts.write_text(&mut io::stderr().lock())?;
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One row a name: functions of one name, such as local copies of an inline function, stay apart by their ids, library
+/// calls of several modules are one.
+fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: bool) -> Vec<Row> {
+    let sources = if srcline { sources(names) } else { Vec::new() };
+    let rows = sums.functions.iter().map(|times| {
+        let id = times.function;
+        Row {
+            name: names.get(id).to_owned(),
+            size: names.size(id),
+            source: sources.get(id as usize).cloned().flatten(),
+            times: times.clone(),
+            sampling: view.sampling(id).map(|sampling| sampling.kind),
+        }
+    });
+    rows.collect()
+}
+
+fn report_facts(
+    trace: &Trace,
+    names: &FunctionNames<'_>,
+    sums: &Statistics,
+    rows: &[Row],
+) -> Facts {
+    let mut facts = facts(trace, names, &sums.losses);
+    let open: u64 = sums.functions.iter().map(|times| times.open).sum();
+    if open > 0 {
+        let text = format!("{open} calls had not ended: their durations reach to the end");
+        facts.add(Severity::Info, "open_calls", text, open);
+    }
+    let sampled = rows
+        .iter()
+        .filter(|row| row.times.sampled.is_some())
+        .count();
+    if sampled > 0 {
+        facts.add(
+            Severity::Info,
+            "sampled_functions",
+            format!("{sampled} functions have estimates, scaled from sampled calls (marked ~); an error is one standard error"),
+            sampled,
+        );
+    }
+    let skewed = rows
+        .iter()
+        .filter(|row| matches!(row.sampling, Some(SampleKind::Rate | SampleKind::Tail)))
+        .count();
+    if skewed > 0 {
+        facts.add(
+            Severity::Fallback,
+            "skewed_samples",
+            format!("{skewed} functions are sampled by rate or by duration: the shown calls do not stand for the others, so their times are not scaled to all"),
+            skewed,
+        );
+    }
+    facts
+}
+
+/// The sums of a row as they are shown: total, self, calls, each with the error of an estimate.
+fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
+    let sampled = row.times.sampled.as_ref()?;
+    let parts = [sampled.total, sampled.self_time, sampled.calls];
+    Some(parts.map(|estimate| (estimate.value, estimate.standard_error)))
+}
+
+fn text(rows: &[Row], fields: &[Field], srcline: bool, facts: &Facts) -> anyhow::Result<()> {
+    let mut out = Vec::new();
+    for field in fields {
+        out.extend_from_slice(format!("  {:>10}", field.heading()).as_bytes());
+    }
+    let source = if srcline { " [Source]" } else { "" };
+    out.extend_from_slice(format!("  Function{source}\n").as_bytes());
+    for _ in fields {
+        out.extend_from_slice(b"  ==========");
+    }
+    out.extend_from_slice(b"  ====================\n");
+    for row in rows {
+        for field in fields {
+            out.extend_from_slice(b"  ");
+            field.push_text(row, &mut out);
+        }
+        out.extend_from_slice(b"  ");
+        out.extend_from_slice(escape(&row.name).as_bytes());
+        if let Some([total, _, calls]) = estimates(row) {
+            let error = |(value, error): (f64, Option<f64>)| match error {
+                Some(error) if value > 0.0 => format!("±{:.1}%", 100.0 * error / value),
+                Some(_) => "±0".to_owned(),
+                None => "±?".to_owned(),
+            };
+            let note = format!(
+                "  ~ {} calls shown; total {}, calls {}",
+                row.times.calls,
+                error(total),
+                error(calls)
+            );
+            out.extend_from_slice(note.as_bytes());
+        }
+        if let Some(source) = &row.source {
+            out.extend_from_slice(format!(" [{source}]").as_bytes());
+        }
+        out.push(b'\n');
+    }
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&out)?;
+    stdout.flush()?;
+    facts.write_text(&mut io::stderr().lock())?;
+    Ok(())
+}
+
+fn table(rows: &[Row], fields: &[Field], srcline: bool) -> anyhow::Result<Table> {
+    let mut columns = vec![
+        Column::new("function", "Function", ColumnKind::Name, Unit::None),
+        Column::new("function_id", "Id", ColumnKind::Name, Unit::None).for_programs(),
+    ];
+    columns.extend(fields.iter().map(|field| field.column()));
+    if srcline {
+        columns.push(Column::new(
+            "source",
+            "Source",
+            ColumnKind::Name,
+            Unit::None,
+        ));
+    }
+    let mut table = Table::new(columns);
+    for row in rows {
+        let mut cells = vec![
+            Cell::name(row.name.as_str()),
+            Cell::Count(u64::from(row.times.function)),
+        ];
+        let mut notes = Vec::new();
+        for field in fields {
+            let cell = field.cell(row);
+            if row.times.sampled.is_some() && field.is_sum() {
+                let few = row.times.calls < 2;
+                notes.push(CellNote {
+                    column: cells.len(),
+                    standard_error: None,
+                    mark: few.then_some(Mark::FewSamples),
+                });
+            }
+            cells.push(cell);
+        }
+        if srcline {
+            cells.push(row.source.as_deref().map_or(Cell::Empty, Cell::name));
+        }
+        table.push_noted(None, cells, notes)?;
+    }
+    Ok(table)
+}
+
+/// A duration with a sign, in ten columns or more.
+fn signed_duration(nanoseconds: i128) -> String {
+    let sign = if nanoseconds < 0 { '-' } else { '+' };
+    let magnitude = u64::try_from(nanoseconds.unsigned_abs()).unwrap_or(u64::MAX);
+    format!("{sign}{}", duration(magnitude))
+}

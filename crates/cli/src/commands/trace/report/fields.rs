@@ -1,0 +1,334 @@
+//! What is shown of a function, and what rows are sorted by.
+
+use super::{Row, estimates, push_duration, push_number};
+use dioptra_calls::Times;
+use dioptra_report::{Cell, Column, ColumnKind, Unit};
+use std::cmp::Ordering;
+
+/// Which averages `avg`, `min` and `max` are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Average {
+    None,
+    Total,
+    Self_,
+}
+
+impl Average {
+    pub fn of(total: bool, self_time: bool) -> Average {
+        match (total, self_time) {
+            (true, _) => Average::Total,
+            (_, true) => Average::Self_,
+            _ => Average::None,
+        }
+    }
+}
+
+/// A number of single calls' times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    Sum,
+    Average,
+    Shortest,
+    Longest,
+    Deviation,
+    ShortestAt,
+    LongestAt,
+}
+
+/// What is shown of a function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    Total(Of),
+    Self_(Of),
+    Calls,
+    Size,
+}
+
+/// Name, field, heading, id.
+const FIELDS: [(&str, Field, &str, &str); 16] = [
+    ("total", Field::Total(Of::Sum), "Total time", "total"),
+    (
+        "total-avg",
+        Field::Total(Of::Average),
+        "Total avg",
+        "total_avg",
+    ),
+    (
+        "total-min",
+        Field::Total(Of::Shortest),
+        "Total min",
+        "total_min",
+    ),
+    (
+        "total-max",
+        Field::Total(Of::Longest),
+        "Total max",
+        "total_max",
+    ),
+    (
+        "total-stdv",
+        Field::Total(Of::Deviation),
+        "Total stdv",
+        "total_stdv",
+    ),
+    ("self", Field::Self_(Of::Sum), "Self time", "self"),
+    (
+        "self-avg",
+        Field::Self_(Of::Average),
+        "Self avg",
+        "self_avg",
+    ),
+    (
+        "self-min",
+        Field::Self_(Of::Shortest),
+        "Self min",
+        "self_min",
+    ),
+    (
+        "self-max",
+        Field::Self_(Of::Longest),
+        "Self max",
+        "self_max",
+    ),
+    (
+        "self-stdv",
+        Field::Self_(Of::Deviation),
+        "Self stdv",
+        "self_stdv",
+    ),
+    ("call", Field::Calls, "Calls", "calls"),
+    ("size", Field::Size, "Size", "size"),
+    (
+        "total-min-ts",
+        Field::Total(Of::ShortestAt),
+        "Total min ts",
+        "total_min_ts",
+    ),
+    (
+        "total-max-ts",
+        Field::Total(Of::LongestAt),
+        "Total max ts",
+        "total_max_ts",
+    ),
+    (
+        "self-min-ts",
+        Field::Self_(Of::ShortestAt),
+        "Self min ts",
+        "self_min_ts",
+    ),
+    (
+        "self-max-ts",
+        Field::Self_(Of::LongestAt),
+        "Self max ts",
+        "self_max_ts",
+    ),
+];
+
+impl Field {
+    fn named(word: &str) -> Result<Field, String> {
+        let known = FIELDS.iter().find(|(name, ..)| *name == word);
+        known.map(|(_, field, ..)| *field).ok_or_else(|| {
+            let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
+            format!(
+                "there is no field `{word}`; fields are {}, all and none",
+                names.join(", ")
+            )
+        })
+    }
+
+    pub fn parse(text: Option<&str>, average: Average) -> Result<Vec<Field>, String> {
+        let default: &[&str] = match average {
+            Average::None => &["total", "self", "call"],
+            Average::Total => &["total-avg", "total-min", "total-max"],
+            Average::Self_ => &["self-avg", "self-min", "self-max"],
+        };
+        let mut fields: Vec<Field> = default
+            .iter()
+            .map(|word| Field::named(word))
+            .collect::<Result<_, _>>()?;
+        let Some(text) = text else {
+            return Ok(fields);
+        };
+        let words = match text.strip_prefix('+') {
+            Some(words) => words,
+            None => {
+                fields.clear();
+                text
+            }
+        };
+        match words {
+            "none" => return Ok(fields),
+            "all" => return Ok(FIELDS.iter().map(|(_, field, ..)| *field).collect()),
+            _ => {}
+        }
+        for word in words.split(',').map(str::trim) {
+            let field = Field::named(word).map_err(|error| format!("-f: {error}"))?;
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+        }
+        Ok(fields)
+    }
+
+    fn known(self) -> &'static (&'static str, Field, &'static str, &'static str) {
+        let known = FIELDS.iter().find(|(_, field, ..)| *field == self);
+        known.unwrap_or(&FIELDS[0])
+    }
+
+    pub fn heading(self) -> &'static str {
+        self.known().2
+    }
+
+    /// Whether it is a sum over calls, which sampling scales.
+    pub fn is_sum(self) -> bool {
+        matches!(
+            self,
+            Field::Total(Of::Sum) | Field::Self_(Of::Sum) | Field::Calls
+        )
+    }
+
+    pub fn column(self) -> Column {
+        let (_, _, heading, id) = self.known();
+        let (kind, unit) = match self {
+            Field::Calls => (ColumnKind::Count, Unit::None),
+            Field::Size => (ColumnKind::Count, Unit::Bytes),
+            Field::Total(Of::Deviation) | Field::Self_(Of::Deviation) => {
+                (ColumnKind::Ratio, Unit::Percent)
+            }
+            _ => (ColumnKind::Time, Unit::Nanoseconds),
+        };
+        Column::new(*id, *heading, kind, unit)
+    }
+
+    /// The value as a table holds it: nanoseconds, counts, percent.
+    pub fn cell(self, row: &Row) -> Cell<'static> {
+        if let Some([total, self_time, calls]) = estimates(row)
+            && self.is_sum()
+        {
+            let (value, standard_error) = match self {
+                Field::Total(_) => total,
+                Field::Self_(_) => self_time,
+                _ => calls,
+            };
+            return Cell::Real {
+                value,
+                standard_error,
+            };
+        }
+        let times = &row.times;
+        let (sum, of, single) = match self {
+            Field::Calls => return Cell::Count(times.calls),
+            Field::Size => return row.size.map_or(Cell::Empty, Cell::Count),
+            Field::Total(of) => (times.total, of, &times.totals),
+            Field::Self_(of) => (times.self_time, of, &times.selves),
+        };
+        match of {
+            Of::Sum => Cell::Count(sum),
+            Of::Deviation => relative_deviation(single).map_or(Cell::Empty, Cell::real),
+            _ => number(of, single).map_or(Cell::Empty, Cell::Count),
+        }
+    }
+
+    pub fn push_text(self, row: &Row, out: &mut Vec<u8>) {
+        let is_time = !matches!(self, Field::Calls | Field::Size);
+        let at = matches!(
+            self,
+            Field::Total(Of::ShortestAt | Of::LongestAt)
+                | Field::Self_(Of::ShortestAt | Of::LongestAt)
+        );
+        match self.cell(row) {
+            Cell::Count(time) if at => super::super::render::push_timestamp(out, time, 10),
+            Cell::Count(time) if is_time => push_duration(out, time),
+            Cell::Count(count) => push_number(out, count, 10),
+            Cell::Real { value, .. } if self.is_sum() && is_time => {
+                push_duration(out, value.round() as u64);
+            }
+            Cell::Real { value, .. } if self.is_sum() => push_number(out, value.round() as u64, 10),
+            Cell::Real { value, .. } => {
+                out.extend_from_slice(format!("{value:>9.2}%").as_bytes());
+            }
+            _ => out.extend_from_slice(b"         -"),
+        }
+    }
+
+    fn compare(self, a: &Row, b: &Row) -> Ordering {
+        self.cell(a).compare(&self.cell(b), 1.0)
+    }
+}
+
+fn number(of: Of, times: &Times) -> Option<u64> {
+    let mean = times.mean()?;
+    Some(match of {
+        Of::Shortest => times.shortest.duration,
+        Of::Longest => times.longest.duration,
+        Of::ShortestAt => times.shortest.began,
+        Of::LongestAt => times.longest.began,
+        _ => mean,
+    })
+}
+
+/// The standard deviation in percent of the mean.
+fn relative_deviation(times: &Times) -> Option<f64> {
+    let deviation = times.standard_deviation()?;
+    let mean = times.sum as f64 / times.count as f64;
+    Some(if mean > 0.0 {
+        100.0 * deviation / mean
+    } else {
+        0.0
+    })
+}
+
+/// What rows are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    Field(Field),
+    Function,
+}
+
+impl Key {
+    pub fn parse(
+        text: Option<&str>,
+        fields: &[Field],
+        average: Average,
+    ) -> Result<Vec<Key>, String> {
+        let Some(text) = text else {
+            let first = fields.first().copied().unwrap_or(Field::Total(Of::Sum));
+            return Ok(vec![Key::Field(first)]);
+        };
+        let key = |word: &str| {
+            let field = |of| match average {
+                Average::Self_ => Field::Self_(of),
+                _ => Field::Total(of),
+            };
+            Ok(Key::Field(match (word, average) {
+                ("func", _) => return Ok(Key::Function),
+                ("avg" | "min" | "max", Average::None) => {
+                    return Err(format!(
+                        "-s {word}: goes with --avg-total or --avg-self; else write total-{word} or self-{word}"
+                    ));
+                }
+                ("avg", _) => field(Of::Average),
+                ("min", _) => field(Of::Shortest),
+                ("max", _) => field(Of::Longest),
+                _ => Field::named(word).map_err(|error| format!("-s: {error}"))?,
+            }))
+        };
+        text.split(',').map(|word| key(word.trim())).collect()
+    }
+}
+
+/// Sorts by the first key, then by the next, the largest first; names in their order.
+pub fn sort(rows: &mut [Row], keys: &[Key]) {
+    rows.sort_by(|a, b| {
+        let by = keys.iter().map(|key| match key {
+            Key::Field(field) => field.compare(b, a),
+            Key::Function => a.name.cmp(&b.name),
+        });
+        let by_name = || {
+            a.name
+                .cmp(&b.name)
+                .then(a.times.function.cmp(&b.times.function))
+        };
+        by.fold(Ordering::Equal, Ordering::then).then_with(by_name)
+    });
+}

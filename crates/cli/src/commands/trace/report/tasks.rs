@@ -1,0 +1,133 @@
+//! A row for each thread.
+
+use super::{Arguments, facts, push_duration, push_number, usage};
+use dioptra_calls::statistics;
+use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
+use std::cmp::Reverse;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+const FIELDS: [&str; 4] = ["total", "self", "tid", "func"];
+
+struct Row {
+    total: u64,
+    calls: u64,
+    tid: u32,
+    pid: u32,
+    name: String,
+}
+
+pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
+    let fields: Vec<&str> = match arguments.output_fields.as_deref() {
+        None | Some("all") => FIELDS.to_vec(),
+        Some("none") => Vec::new(),
+        Some(text) => text
+            .trim_start_matches('+')
+            .split(',')
+            .map(str::trim)
+            .collect(),
+    };
+    if let Some(wrong) = fields.iter().find(|field| !FIELDS.contains(field)) {
+        let text = format!(
+            "-f: there is no field `{wrong}` of threads; fields are {}",
+            FIELDS.join(", ")
+        );
+        return Err(usage(text));
+    }
+    let key = arguments.sort.as_deref().unwrap_or("total");
+    if !FIELDS.contains(&key) && key != "name" {
+        let text = format!(
+            "-s: threads are sorted by {} or name, not by `{key}`",
+            FIELDS.join(", ")
+        );
+        return Err(usage(text));
+    }
+    let trace = arguments.data.open()?;
+    let names = arguments.naming.names(&trace)?;
+    let view = arguments.selected.view(&names)?;
+    let sums = statistics(&view);
+    let mut rows: Vec<Row> = sums
+        .streams
+        .iter()
+        .map(|sum| {
+            let stream = view.streams()[sum.place];
+            Row {
+                total: sum.total,
+                calls: sum.calls,
+                tid: stream.tid,
+                pid: stream.pid,
+                name: stream.name.clone(),
+            }
+        })
+        .collect();
+    match key {
+        "tid" => rows.sort_by_key(|row| row.tid),
+        "func" => rows.sort_by_key(|row| Reverse(row.calls)),
+        "name" => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        _ => rows.sort_by_key(|row| Reverse(row.total)),
+    }
+    let facts = facts(&trace, &names, &sums.losses);
+    if format != Format::Text {
+        let mut table = table(&rows)?;
+        table.facts = facts;
+        format.write(&mut table, None, io::stdout().lock())?;
+        if !format.shows_facts() {
+            table.facts.write_text(&mut io::stderr().lock())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut out = Vec::new();
+    let headings = fields.iter().map(|field| match *field {
+        "total" => "  Total time",
+        "self" => "   Self time",
+        "tid" => "     TID",
+        _ => "   Num funcs",
+    });
+    let headings: Vec<&str> = headings.collect();
+    for heading in &headings {
+        out.extend_from_slice(heading.as_bytes());
+    }
+    out.extend_from_slice(b"  Task name\n");
+    for heading in &headings {
+        out.extend_from_slice(format!("  {}", "=".repeat(heading.len() - 2)).as_bytes());
+    }
+    out.extend_from_slice(b"  ====================\n");
+    for row in &rows {
+        for field in &fields {
+            out.extend_from_slice(b"  ");
+            match *field {
+                // What a thread does outside of shown calls is not known, so all of their time is its own.
+                "total" | "self" => push_duration(&mut out, row.total),
+                "tid" => push_number(&mut out, u64::from(row.tid), 6),
+                _ => push_number(&mut out, row.calls, 10),
+            }
+        }
+        out.extend_from_slice(format!("  {}\n", escape(&row.name)).as_bytes());
+    }
+    io::stdout().lock().write_all(&out)?;
+    facts.write_text(&mut io::stderr().lock())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(rows: &[Row]) -> anyhow::Result<Table> {
+    let mut table = Table::new(vec![
+        Column::new("task", "Task name", ColumnKind::Name, Unit::None),
+        Column::new("tid", "TID", ColumnKind::Name, Unit::None),
+        Column::new("pid", "PID", ColumnKind::Name, Unit::None),
+        Column::new("total", "Total time", ColumnKind::Time, Unit::Nanoseconds),
+        Column::new("calls", "Num funcs", ColumnKind::Count, Unit::None),
+    ]);
+    for row in rows {
+        table.push(
+            None,
+            [
+                Cell::name(row.name.as_str()),
+                Cell::Count(u64::from(row.tid)),
+                Cell::Count(u64::from(row.pid)),
+                Cell::Count(row.total),
+                Cell::Count(row.calls),
+            ],
+        )?;
+    }
+    Ok(table)
+}

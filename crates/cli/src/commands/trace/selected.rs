@@ -1,0 +1,321 @@
+//! Which trace, and what of it: arguments of all commands that show calls.
+
+use super::rules::RuleTexts;
+use super::usage;
+use crate::symbol_sources::SymbolSources;
+use dioptra_calls::{Demangle, FunctionNames, Selection, TimeRange, View, ViewLosses};
+use dioptra_filters::{MatchStyle, parse_bool, parse_time};
+use dioptra_report::{Facts, Severity};
+use dioptra_symbols::SymbolOptions;
+use dioptra_tracedata::Trace;
+use dioptra_tracelayout::directory;
+use std::path::{Path, PathBuf};
+
+/// Which trace.
+#[derive(clap::Args)]
+pub struct Data {
+    /// The trace's directory
+    #[arg(short, long, value_name = "DIR", default_value = directory::DEFAULT)]
+    data: PathBuf,
+}
+
+impl Data {
+    /// Opens it. As uftrace does, the current directory is taken if it is a trace and nothing else is named.
+    pub fn open(&self) -> anyhow::Result<Trace> {
+        let default = Path::new(directory::DEFAULT);
+        let here = Path::new(directory::INFO);
+        if self.data == default && !default.exists() && here.exists() {
+            return Ok(Trace::open(Path::new("."))?);
+        }
+        Ok(Trace::open(&self.data)?)
+    }
+}
+
+/// How names are shown.
+#[derive(clap::Args)]
+pub struct Naming {
+    /// How C++ and Rust names are shown; simple is without parameters and template arguments
+    #[arg(long, value_name = "full|simple|no", default_value = "simple", value_parser = demangle)]
+    demangle: Demangle,
+    #[command(flatten)]
+    symbols: SymbolSources,
+}
+
+impl Naming {
+    /// The names of a trace's functions.
+    pub fn names<'t>(&self, trace: &'t Trace) -> anyhow::Result<FunctionNames<'t>> {
+        let options = self.symbols.add_to(SymbolOptions::default())?;
+        Ok(FunctionNames::new(trace, options, self.demangle))
+    }
+}
+
+fn demangle(word: &str) -> Result<Demangle, String> {
+    match word {
+        "full" => Ok(Demangle::Full),
+        "simple" => Ok(Demangle::Simple),
+        word => match parse_bool(word) {
+            Some(false) => Ok(Demangle::No),
+            _ => Err("use full, simple or no".to_owned()),
+        },
+    }
+}
+
+/// What of it.
+#[derive(clap::Args)]
+pub struct Selected {
+    #[command(flatten)]
+    rules: RuleTexts,
+    /// What patterns are: regular expressions, a shell's patterns, or names as they are
+    #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
+    style: MatchStyle,
+    /// Begin with tracing on or off; a trigger may switch it
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = switch)]
+    trace: bool,
+    /// As --trace=off
+    #[arg(long, hide = true)]
+    disable: bool,
+    /// Leave out library calls
+    #[arg(long)]
+    no_libcall: bool,
+    /// Show these threads only
+    #[arg(long, value_name = "TID", value_delimiter = ',')]
+    tid: Vec<u32>,
+    /// Show what happened between two moments: timestamps (seconds), or times since the start if they have a unit; either may be missing
+    #[arg(
+        short = 'r',
+        long,
+        value_name = "START~STOP",
+        allow_hyphen_values = true
+    )]
+    time_range: Option<String>,
+    /// Choose other executions for random sampling
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    // What these leave out is not in a trace; scripts may ask for it nevertheless.
+    #[arg(long, hide = true)]
+    no_event: bool,
+    #[arg(long, hide = true)]
+    no_sched: bool,
+    #[arg(long, hide = true)]
+    no_sched_preempt: bool,
+    #[arg(long, hide = true)]
+    event_full: bool,
+    #[arg(long, hide = true)]
+    kernel_full: bool,
+    #[arg(long, hide = true)]
+    no_args: bool,
+    #[arg(long, hide = true)]
+    no_pager: bool,
+}
+
+fn style(word: &str) -> Result<MatchStyle, String> {
+    match word {
+        "regex" => Ok(MatchStyle::Regex),
+        "glob" => Ok(MatchStyle::Glob),
+        "simple" => Ok(MatchStyle::Simple),
+        _ => Err("use regex, glob or simple".to_owned()),
+    }
+}
+
+fn switch(word: &str) -> Result<bool, String> {
+    parse_bool(word).ok_or_else(|| "use on or off".to_owned())
+}
+
+impl Selected {
+    /// The view, whose warnings are told on standard error.
+    pub fn view<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
+        let rules = self.rules.parse(self.style).map_err(usage)?;
+        let first = View::first_time(names.trace()).unwrap_or(0);
+        let range = match &self.time_range {
+            Some(text) => time_range(text, first)
+                .map_err(|what| usage(format_args!("--time-range {text}: {what}")))?,
+            None => TimeRange::default(),
+        };
+        let view = View::new(
+            names,
+            Selection {
+                rules,
+                with_sources: self.rules.have_locations(),
+                no_libcall: self.no_libcall,
+                tids: self.tid.clone(),
+                range,
+                off: !self.trace || self.disable,
+                seed: self.seed,
+            },
+        )
+        .map_err(usage)?;
+        for warning in view.warnings() {
+            eprintln!("dioptra: {warning}");
+        }
+        Ok(view)
+    }
+}
+
+/// A range as the user writes it, `first` the trace's first moment.
+fn time_range(text: &str, first: u64) -> Result<TimeRange, String> {
+    let (start, stop) = text
+        .split_once('~')
+        .ok_or("write START~STOP; either may be missing")?;
+    let range = TimeRange {
+        start: moment(start.trim(), first)?,
+        stop: moment(stop.trim(), first)?,
+    };
+    match (range.start, range.stop) {
+        (Some(start), Some(stop)) if start > stop => Err("it ends before it starts".to_owned()),
+        _ => Ok(range),
+    }
+}
+
+/// A timestamp in seconds, or a time since `first` if it has a unit.
+fn moment(text: &str, first: u64) -> Result<Option<u64>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text.ends_with(|c: char| c.is_ascii_alphabetic()) {
+        let since = parse_time(text).map_err(|error| format!("`{text}`: {error}"))?;
+        return Ok(Some(first.saturating_add(since)));
+    }
+    let wrong =
+        || format!("`{text}` is no timestamp such as 12345.678901234, and no time such as 5ms");
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(seconds) || !is_number(fraction) || fraction.len() > 9 || seconds.is_empty() {
+        return Err(wrong());
+    }
+    let seconds: u64 = seconds.parse().map_err(|_| wrong())?;
+    let nanoseconds: u64 = format!("{fraction:0<9}").parse().map_err(|_| wrong())?;
+    let time = seconds.checked_mul(1_000_000_000);
+    Ok(Some(
+        time.and_then(|time| time.checked_add(nanoseconds))
+            .ok_or_else(wrong)?,
+    ))
+}
+
+/// What the reader of calls has to know: what is missing, damaged or not as it should be.
+pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
+    let mut facts = Facts::new();
+    trace_facts(trace, &mut facts);
+    let walk = &losses.walk;
+    let mut loss = |id: &str, count: u64, what: &str| {
+        if count > 0 {
+            facts.add(Severity::Loss, id, format!("{count} {what}"), count);
+        }
+    };
+    loss("lost_records", walk.records, "records are missing");
+    loss(
+        "gaps",
+        walk.gaps,
+        "gaps of unknown size between chunks of records",
+    );
+    loss(
+        "malformed_chunks",
+        walk.malformed,
+        "chunks end in bytes that are no records",
+    );
+    loss(
+        "stray_exits",
+        walk.stray_exits,
+        "exits have no call that they belong to",
+    );
+    loss(
+        "missing_ends",
+        losses.missing_ends,
+        "calls ended unseen: their durations reach to the end of the gap in which they did",
+    );
+    if losses.missing_beginnings > 0 {
+        facts.add(
+            Severity::Info,
+            "missing_beginnings",
+            format!(
+                "{} calls began before their thread's records do, or unseen: their durations are counted from there, and they are not counted as calls",
+                losses.missing_beginnings
+            ),
+            losses.missing_beginnings,
+        );
+    }
+    for note in names.notes() {
+        facts.add(
+            Severity::Fallback,
+            "names",
+            note.to_string(),
+            note.to_string(),
+        );
+    }
+    facts
+}
+
+/// What is to be known of the files, whatever is asked of them.
+pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
+    const MOST: usize = 5;
+    for damage in trace.damage().iter().take(MOST) {
+        let text = damage.to_string();
+        facts.add(Severity::Loss, "damage", text.clone(), text);
+    }
+    if let Some(more @ 1..) = trace.damage().len().checked_sub(MOST) {
+        let text = format!("{more} more damaged places; `dioptra trace info` lists them");
+        facts.add(Severity::Loss, "more_damage", text, more);
+    }
+    if !trace.clock().is_measured() && trace.info().clock.source != "monotonic" {
+        facts.add(
+            Severity::Fallback,
+            "clock",
+            "the records' clock was read once only: durations are in its ticks, not in nanoseconds",
+            trace.info().clock.source.clone(),
+        );
+    }
+    match &trace.info().ending {
+        None => {
+            facts.add(
+                Severity::Loss,
+                "no_end",
+                "the recording has no end: its recorder was killed or is still at work, and what it had not written is missing",
+                true,
+            );
+        }
+        Some(ending) => {
+            for (id, count, what) in [
+                (
+                    "missed_in_handlers",
+                    ending.missed_in_handlers,
+                    "calls in signal handlers were not recorded",
+                ),
+                (
+                    "missed_no_memory",
+                    ending.missed_no_memory,
+                    "calls were not recorded for want of memory",
+                ),
+            ] {
+                if count > 0 {
+                    facts.add(Severity::Loss, id, format!("{count} {what}"), count);
+                }
+            }
+            if ending.discarded_chunks > 0 {
+                facts.add(
+                    Severity::Info,
+                    "discarded_chunks",
+                    format!(
+                        "{} chunks were older than what was to be kept",
+                        ending.discarded_chunks
+                    ),
+                    ending.discarded_chunks,
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_timestamps_or_times_since_the_start() {
+        let range = |text| time_range(text, 5_000).map(|range| (range.start, range.stop));
+        assert_eq!(range("1us~2us"), Ok((Some(6_000), Some(7_000))));
+        assert_eq!(range("~1.5"), Ok((None, Some(1_500_000_000))));
+        assert_eq!(range("0.000006~"), Ok((Some(6_000), None)));
+        for wrong in ["1us", "2us~1us", "x~", "1.2.3~", "1.0000000001~", "-1~"] {
+            assert!(range(wrong).is_err(), "{wrong}");
+        }
+    }
+}
