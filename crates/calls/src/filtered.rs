@@ -165,6 +165,8 @@ struct Opened {
     serial: u64,
     function: u32,
     entered: bool,
+    /// How many calls it stands for by what was filtered before.
+    weight: f64,
 }
 
 /// The calls of one call stack.
@@ -247,12 +249,14 @@ impl<'v> Filter<'v> {
         self.serial
     }
 
-    /// Takes a step and adds what is shown now to `out`. Returns what a beginning call switches.
-    pub fn take(&mut self, step: Step, switch: Switch, out: &mut VecDeque<Shown>) -> Effects {
-        match step {
-            Step::Enter { time, call } => return self.enter(time, call, switch, out),
-            Step::Leave { time, call, ending } => self.leave(time, call, ending, out),
-            Step::Lost { time, records } => {
+    /// Takes what was shown so far and adds what still is to `out`. Returns what a beginning call switches.
+    pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut VecDeque<Shown>) -> Effects {
+        match shown {
+            Shown::Enter {
+                time, call, weight, ..
+            } => return self.enter(time, call, weight, switch, out),
+            Shown::Leave { time, call, ending } => self.leave(time, call, ending, out),
+            Shown::Lost { time, records } => {
                 let serial = self.serial;
                 let lost = self.lost.get_or_insert(Lost {
                     time,
@@ -263,7 +267,7 @@ impl<'v> Filter<'v> {
                 lost.records = lost.records.saturating_add(records);
                 lost.unknown |= records == 0;
             }
-            Step::Switch { time, stack } => {
+            Shown::Switch { time, stack } => {
                 if stack != self.number {
                     let next = match self.elsewhere.remove(&stack) {
                         Some(next) => next,
@@ -287,6 +291,7 @@ impl<'v> Filter<'v> {
         &mut self,
         time: u64,
         call: Call,
+        weight: f64,
         switch: Switch,
         out: &mut VecDeque<Shown>,
     ) -> Effects {
@@ -305,6 +310,7 @@ impl<'v> Filter<'v> {
             serial: self.serial,
             function: call.function,
             entered: call.entered.is_some(),
+            weight,
         };
         let (endings, lost) = (&mut self.endings, &mut self.lost);
         let mut tell = |event| tell(event, endings, lost, out);
@@ -403,7 +409,7 @@ fn tell(
                     depth,
                     entered: call.entered.then_some(time),
                 },
-                weight,
+                weight: weight * call.weight,
                 backtrace: effects.contains(Effects::BACKTRACE),
             });
         }
@@ -433,36 +439,73 @@ fn tell(
     }
 }
 
+/// A filter, and the switch that it is told.
+pub(crate) struct Stage<'v> {
+    filter: Filter<'v>,
+    place: usize,
+    switch: Switch,
+    /// What switches later on.
+    switches: &'v [SwitchAt],
+    out: VecDeque<Shown>,
+}
+
+impl<'v> Stage<'v> {
+    pub fn new(
+        filter: Filter<'v>,
+        place: usize,
+        initial: Switch,
+        switches: &'v [SwitchAt],
+    ) -> Stage<'v> {
+        Stage {
+            filter,
+            place,
+            switch: initial,
+            switches,
+            out: VecDeque::new(),
+        }
+    }
+
+    fn take(&mut self, shown: Shown) {
+        if let Shown::Enter { time, .. } = shown {
+            self.look(time);
+        }
+        self.filter.take(shown, self.switch, &mut self.out);
+    }
+
+    /// Follows the switch up to a call that begins at `time`, the next one of this stream.
+    #[inline]
+    fn look(&mut self, time: u64) {
+        let serial = self.filter.serial() + 1;
+        while let Some((next, rest)) = self.switches.split_first() {
+            let before = match next.place == self.place {
+                true => next.serial < serial,
+                false => (next.time, next.place) < (time, self.place),
+            };
+            if !before {
+                break;
+            }
+            self.switch = next.switch;
+            self.switches = rest;
+        }
+    }
+}
+
 /// The shown calls of one stream: an iterator, see [`View::calls`](crate::View::calls).
 pub struct Calls<'v> {
     steps: Complete<'v>,
-    filter: Option<Box<Filter<'v>>>,
-    out: VecDeque<Shown>,
+    /// What is shown passes them one after the other.
+    stages: Vec<Stage<'v>>,
     stop: u64,
-    place: usize,
-    switch: Switch,
-    switches: &'v [SwitchAt],
     missing_ends: u64,
     ended: bool,
 }
 
 impl<'v> Calls<'v> {
-    pub(crate) fn new(
-        steps: Complete<'v>,
-        filter: Option<Filter<'v>>,
-        stop: Option<u64>,
-        place: usize,
-        initial: Switch,
-        switches: &'v [SwitchAt],
-    ) -> Calls<'v> {
+    pub(crate) fn new(steps: Complete<'v>, stages: Vec<Stage<'v>>, stop: Option<u64>) -> Calls<'v> {
         Calls {
             steps,
-            filter: filter.map(Box::new),
-            out: VecDeque::new(),
+            stages,
             stop: stop.unwrap_or(u64::MAX),
-            place,
-            switch: initial,
-            switches,
             missing_ends: 0,
             ended: false,
         }
@@ -482,80 +525,13 @@ impl<'v> Calls<'v> {
         self.steps.walk.time().min(self.stop)
     }
 
-    /// The next step; none at the end of the stream or of the time that is shown.
+    /// The next step, unfiltered; none at the end of the stream or of the time that is shown.
     #[inline]
-    fn step(&mut self) -> Option<Step> {
-        let step = self.steps.next()?;
-        if step.time() > self.stop {
-            return None;
-        }
-        if let Step::Leave {
-            ending: Ending::Missing,
-            ..
-        } = step
-        {
-            self.missing_ends += 1;
-        }
-        Some(step)
-    }
-
-    /// The switch as it is for a call that begins at `time` as number `serial` of this stream.
-    fn switch(&mut self, time: u64, serial: u64) -> Switch {
-        while let Some((next, rest)) = self.switches.split_first() {
-            let before = match next.place == self.place {
-                true => next.serial < serial,
-                false => (next.time, next.place) < (time, self.place),
-            };
-            if !before {
-                break;
-            }
-            self.switch = next.switch;
-            self.switches = rest;
-        }
-        self.switch
-    }
-
-    fn next_filtered(&mut self) -> Option<Shown> {
-        loop {
-            if let Some(shown) = self.out.pop_front() {
-                return Some(shown);
-            }
-            if self.ended {
-                return None;
-            }
-            let step = self.step();
-            let next = self.filter.as_ref()?.serial() + 1;
-            let switch = match step {
-                Some(Step::Enter { time, .. }) => self.switch(time, next),
-                _ => self.switch,
-            };
-            let end = self.time();
-            let filter = self.filter.as_mut()?;
-            match step {
-                Some(step) => {
-                    filter.take(step, switch, &mut self.out);
-                }
-                None => {
-                    filter.finish(end, &mut self.out);
-                    self.ended = true;
-                }
-            }
-        }
-    }
-}
-
-impl Iterator for Calls<'_> {
-    type Item = Shown;
-
-    #[inline]
-    fn next(&mut self) -> Option<Shown> {
-        if self.filter.is_some() {
-            return self.next_filtered();
-        }
+    fn step(&mut self) -> Option<Shown> {
         if self.ended {
             return None;
         }
-        let Some(step) = self.step() else {
+        let Some(step) = self.steps.next().filter(|step| step.time() <= self.stop) else {
             self.ended = true;
             return None;
         };
@@ -566,9 +542,63 @@ impl Iterator for Calls<'_> {
                 weight: 1.0,
                 backtrace: false,
             },
-            Step::Leave { time, call, ending } => Shown::Leave { time, call, ending },
+            Step::Leave { time, call, ending } => {
+                self.missing_ends += u64::from(ending == Ending::Missing);
+                Shown::Leave { time, call, ending }
+            }
             Step::Lost { time, records } => Shown::Lost { time, records },
             Step::Switch { time, stack } => Shown::Switch { time, stack },
         })
+    }
+
+    fn next_filtered(&mut self) -> Option<Shown> {
+        loop {
+            let last = self.stages.last_mut()?;
+            if let Some(shown) = last.out.pop_front() {
+                return Some(shown);
+            }
+            if self.ended {
+                return None;
+            }
+            match self.step() {
+                Some(shown) => {
+                    self.stages.first_mut()?.take(shown);
+                    for next in 1..self.stages.len() {
+                        self.pass_on(next);
+                    }
+                }
+                None => {
+                    let end = self.time();
+                    for stage in 0..self.stages.len() {
+                        self.pass_on(stage);
+                        let stage = &mut self.stages[stage];
+                        stage.filter.finish(end, &mut stage.out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands what a stage shows to the next one.
+    fn pass_on(&mut self, stage: usize) {
+        let (before, rest) = self.stages.split_at_mut(stage);
+        if let (Some(before), Some(stage)) = (before.last_mut(), rest.first_mut()) {
+            while let Some(shown) = before.out.pop_front() {
+                stage.take(shown);
+            }
+        }
+    }
+}
+
+impl Iterator for Calls<'_> {
+    type Item = Shown;
+
+    #[inline]
+    fn next(&mut self) -> Option<Shown> {
+        if self.stages.is_empty() {
+            self.step()
+        } else {
+            self.next_filtered()
+        }
     }
 }

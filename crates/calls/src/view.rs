@@ -1,14 +1,15 @@
 //! What is to be seen of a trace.
 
 use crate::filtered::Complete;
-use crate::filtered::{Filter, SwitchAt};
+use crate::filtered::{Filter, Stage, SwitchAt};
 use crate::{Calls, FunctionNames, Merge, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind as RuleKind, Plan, PlanError, PlanOptions,
-    Rules, Sampling, Switch,
+    CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
+    PlanOptions, RuleOption, Rules, Sampling, Switch,
 };
-use dioptra_tracedata::{Stream, Trace};
+use dioptra_tracedata::{PendingRules, Stream, Trace};
 use dioptra_tracelayout::FunctionKind;
+use std::collections::VecDeque;
 use std::fmt;
 
 /// From when to when, `CLOCK_MONOTONIC` in nanoseconds, both included; none is without end.
@@ -87,6 +88,17 @@ impl std::ops::AddAssign for ViewLosses {
     }
 }
 
+/// What one set of rules lets through.
+#[derive(Debug)]
+struct Filtering {
+    /// The plan of the rules; none if only functions are left out.
+    words: Option<Vec<u64>>,
+    /// Functions that are left out, by id.
+    left_out: Vec<bool>,
+    initial: Switch,
+    switches: Vec<SwitchAt>,
+}
+
 /// A trace, seen through a [`Selection`].
 #[derive(Debug)]
 pub struct View<'t> {
@@ -94,12 +106,8 @@ pub struct View<'t> {
     streams: Vec<&'t Stream>,
     range: TimeRange,
     first: Option<u64>,
-    /// The plan of the rules, if there are any.
-    words: Option<Vec<u64>>,
-    /// Functions that are left out, by id.
-    left_out: Vec<bool>,
-    initial: Switch,
-    switches: Vec<SwitchAt>,
+    /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
+    filterings: Vec<Filtering>,
     warnings: Vec<String>,
 }
 
@@ -115,7 +123,8 @@ impl<'t> View<'t> {
 
     /// The trace whose functions `names` names.
     ///
-    /// Rules are matched with all functions that are known of the trace's modules, called or not.
+    /// Rules are matched with all functions that are known of the trace's modules, called or not. Rules of the recording
+    /// that its records do not follow ([`dioptra_tracedata::Info::pending`]) are applied first.
     ///
     /// # Errors
     /// [`ViewError`] for rules that can't be followed here.
@@ -131,68 +140,116 @@ impl<'t> View<'t> {
             stream.chunk_count() > 0
                 && (selection.tids.is_empty() || selection.tids.contains(&stream.tid))
         };
-        let left_out = match selection.no_libcall {
-            true => (0..trace.function_count())
-                .map(|id| trace.function(id as u32).kind == FunctionKind::LibraryCall)
-                .collect(),
-            false => Vec::new(),
-        };
-        warnings.extend(selection.rules.notes());
-        let words = match selection.rules.is_empty() {
-            true => None,
-            false => Some(compile(names, &selection, &mut warnings)?),
-        };
         let mut view = View {
             trace,
             streams: trace.streams().iter().filter(is_chosen).collect(),
             range: selection.range,
             first: Self::first_time(trace),
-            words,
-            left_out,
+            filterings: Vec::new(),
+            warnings,
+        };
+        view.add_pending(names, selection.seed);
+        view.add_selected(names, &selection)?;
+        Ok(view)
+    }
+
+    /// Adds the rules of the recording that were left to readers.
+    fn add_pending(&mut self, names: &FunctionNames<'t>, seed: u64) {
+        let Some(pending) = &self.trace.info().pending else {
+            return;
+        };
+        let added = pending_rules(pending).and_then(|rules| {
+            let with_sources = pending.rules.iter().any(|rule| rule.option == "-L");
+            // What matches nothing was told when it was recorded.
+            let mut told = Vec::new();
+            let words = compile(names, &rules, with_sources, seed, &mut told)
+                .map_err(|error| error.to_string())?;
+            let filtering = Filtering {
+                words: Some(words),
+                left_out: Vec::new(),
+                initial: Switch::On,
+                switches: Vec::new(),
+            };
+            self.add(filtering).map_err(|error| error.to_string())
+        });
+        if let Err(error) = added {
+            self.warnings.push(format!(
+                "the filters of the recording can't be applied, so more is shown than was asked for then: {error}"
+            ));
+        }
+    }
+
+    /// Adds what is asked for now.
+    fn add_selected(
+        &mut self,
+        names: &FunctionNames<'t>,
+        selection: &Selection,
+    ) -> Result<(), ViewError> {
+        self.warnings.extend(selection.rules.notes());
+        if selection.rules.is_empty() && !selection.no_libcall && !selection.off {
+            return Ok(());
+        }
+        let trace = self.trace;
+        let mut filtering = Filtering {
+            words: None,
+            left_out: Vec::new(),
             initial: if selection.off {
                 Switch::Off
             } else {
                 Switch::On
             },
             switches: Vec::new(),
-            warnings,
         };
-        let switching = match view.plan() {
-            Some(plan) => plan.map_err(ViewError::Plan)?.has_switches(),
-            None => false,
-        };
+        if selection.no_libcall {
+            filtering.left_out = (0..trace.function_count())
+                .map(|id| trace.function(id as u32).kind == FunctionKind::LibraryCall)
+                .collect();
+        }
+        if !selection.rules.is_empty() {
+            let (rules, sources) = (&selection.rules, selection.with_sources);
+            let words = compile(names, rules, sources, selection.seed, &mut self.warnings)?;
+            filtering.words = Some(words);
+        }
+        let switching = self.add(filtering)?;
         if selection.off && !switching {
             let text = "--trace=off: nothing switches tracing on, so nothing is shown; add -T FUNCTION@trace_on";
-            view.warnings.push(text.to_owned());
+            self.warnings.push(text.to_owned());
         }
+        Ok(())
+    }
+
+    /// Adds a filtering behind the others. Returns whether anything switches in it.
+    fn add(&mut self, mut filtering: Filtering) -> Result<bool, ViewError> {
+        let switching = match &filtering.words {
+            Some(words) => Plan::from_words(words)
+                .map_err(ViewError::Plan)?
+                .has_switches(),
+            None => false,
+        };
         if switching {
-            view.switches = view.find_switches();
+            filtering.switches = self.find_switches(&filtering);
         }
-        Ok(view)
+        self.filterings.push(filtering);
+        Ok(switching)
     }
 
     /// When calls switch tracing on or off: one pass over all threads in time order.
-    fn find_switches(&self) -> Vec<SwitchAt> {
+    fn find_switches(&self, filtering: &Filtering) -> Vec<SwitchAt> {
         let mut switches = Vec::new();
-        let mut filters: Vec<Filter<'_>> = (0..self.streams.len())
-            .filter_map(|place| self.filter(place))
-            .collect();
-        let mut now = self.initial;
-        let walks = (0..self.streams.len())
-            .map(|place| self.steps(place))
-            .collect();
-        let mut ignored = std::collections::VecDeque::new();
-        for (place, step) in Merge::of(walks) {
-            let Some(filter) = filters.get_mut(place) else {
-                break;
-            };
-            let effects = filter.take(step, now, &mut ignored);
+        let places = 0..self.streams.len();
+        let mut filters: Vec<Filter<'_>> =
+            places.map(|place| self.filter(filtering, place)).collect();
+        let mut now = filtering.initial;
+        let mut ignored = VecDeque::new();
+        for (place, shown) in self.merged() {
+            let filter = &mut filters[place];
+            let effects = filter.take(shown, now, &mut ignored);
             ignored.clear();
             let after = now.after(effects);
             if after != now {
                 now = after;
                 switches.push(SwitchAt {
-                    time: step.time(),
+                    time: shown.time(),
                     place,
                     serial: filter.serial(),
                     switch: now,
@@ -202,25 +259,16 @@ impl<'t> View<'t> {
         switches
     }
 
-    fn plan(&self) -> Option<Result<Plan<'_>, PlanError>> {
-        self.words.as_deref().map(Plan::from_words)
-    }
-
-    pub(crate) fn steps(&self, place: usize) -> Complete<'_> {
-        Complete::new(Walk::new(self.trace, self.streams[place]))
-    }
-
-    /// What filters the stream at `place`; none if all of it is shown.
-    pub(crate) fn filter(&self, place: usize) -> Option<Filter<'_>> {
-        if self.words.is_none() && self.left_out.is_empty() && self.initial == Switch::On {
-            return None;
-        }
-        let plan = match &self.words {
-            Some(words) => Plan::from_words(words).ok(),
-            None => None,
-        };
+    fn filter<'v>(&self, filtering: &'v Filtering, place: usize) -> Filter<'v> {
+        let words = filtering.words.as_deref();
+        let plan = words.and_then(|words| Plan::from_words(words).ok());
         let thread = u64::from(self.streams[place].stream);
-        Some(Filter::new(plan, &self.left_out, thread))
+        Filter::new(plan, &filtering.left_out, thread)
+    }
+
+    fn plans(&self) -> impl Iterator<Item = Plan<'_>> {
+        let words = self.filterings.iter().filter_map(|f| f.words.as_deref());
+        words.filter_map(|words| Plan::from_words(words).ok())
     }
 
     /// The trace.
@@ -231,6 +279,18 @@ impl<'t> View<'t> {
     /// The chosen streams; a stream's place in this list stands for it.
     pub fn streams(&self) -> &[&'t Stream] {
         &self.streams
+    }
+
+    /// The name of the thread at `place`: its own, else its process's file name.
+    pub fn task_name(&self, place: usize) -> &'t str {
+        let stream = self.streams[place];
+        if !stream.name.is_empty() {
+            return &stream.name;
+        }
+        let mut processes = self.trace.processes().iter().rev();
+        let process = processes.find(|process| process.pid == stream.pid);
+        let path = process.map_or("", |process| &process.executable);
+        path.rsplit('/').next().unwrap_or(path)
     }
 
     /// The time that is shown.
@@ -250,15 +310,12 @@ impl<'t> View<'t> {
 
     /// The shown calls of the stream at `place` in [`View::streams`].
     pub fn calls(&self, place: usize) -> Calls<'_> {
-        let filter = self.filter(place);
-        Calls::new(
-            self.steps(place),
-            filter,
-            self.range.stop,
-            place,
-            self.initial,
-            &self.switches,
-        )
+        let stages = self.filterings.iter().map(|filtering| {
+            let filter = self.filter(filtering, place);
+            Stage::new(filter, place, filtering.initial, &filtering.switches)
+        });
+        let walk = Walk::new(self.trace, self.streams[place]);
+        Calls::new(Complete::new(walk), stages.collect(), self.range.stop)
     }
 
     /// The shown calls of all streams in time order, each with its stream's place.
@@ -272,23 +329,24 @@ impl<'t> View<'t> {
 
     /// How a function's executions are chosen by the rules; none if all are shown.
     pub fn sampling(&self, function: u32) -> Option<Sampling> {
-        let plan = self.plan()?.ok()?;
-        plan.sampling(plan.action_of(function))
+        self.plans()
+            .find_map(|plan| plan.sampling(plan.action_of(function)))
     }
 
     /// Whether any function is sampled by the rules.
     pub fn is_sampled(&self) -> bool {
-        matches!(self.plan(), Some(Ok(plan)) if plan.sampler_count() > 0)
+        self.plans().any(|plan| plan.sampler_count() > 0)
     }
 
     /// The colours that triggers ask for, by function: indexes into [`dioptra_filters::COLORS`].
     pub fn colors(&self) -> Vec<Option<usize>> {
-        let Some(Ok(plan)) = self.plan() else {
-            return Vec::new();
-        };
-        (0..self.trace.function_count())
-            .map(|function| plan.color(plan.action_of(function as u32)))
-            .collect()
+        let mut colors = vec![None; self.trace.function_count()];
+        for plan in self.plans() {
+            for (function, color) in colors.iter_mut().enumerate() {
+                *color = plan.color(plan.action_of(function as u32)).or(*color);
+            }
+        }
+        colors
     }
 }
 
@@ -303,20 +361,48 @@ impl<'t> Merge<Calls<'t>> {
     }
 }
 
+/// Rules as a recording keeps them.
+fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
+    const OPTIONS: [RuleOption; 9] = [
+        RuleOption::Filter,
+        RuleOption::Notrace,
+        RuleOption::Trigger,
+        RuleOption::Caller,
+        RuleOption::Hide,
+        RuleOption::Depth,
+        RuleOption::Time,
+        RuleOption::Size,
+        RuleOption::Location,
+    ];
+    let style = MatchStyle::parse(&pending.style)
+        .ok_or_else(|| format!("`{}` is no way to match names", pending.style))?;
+    let mut rules = Rules::new(style);
+    for rule in &pending.rules {
+        let option = OPTIONS.into_iter().find(|o| o.letter() == rule.option);
+        let option = option.ok_or_else(|| format!("`{}` is no option", rule.option))?;
+        rules
+            .add(option, &rule.text)
+            .map_err(|error| error.to_string())?;
+    }
+    Ok(rules)
+}
+
 fn compile(
     names: &FunctionNames<'_>,
-    selection: &Selection,
+    rules: &Rules,
+    with_sources: bool,
+    seed: u64,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<u64>, ViewError> {
     let trace = names.trace();
     let options = PlanOptions {
-        seed: selection.seed,
+        seed,
         replay: true,
         ..PlanOptions::default()
     };
-    let mut compiler = Compiler::new(selection.rules.clone(), options).map_err(ViewError::Rules)?;
+    let mut compiler = Compiler::new(rules.clone(), options).map_err(ViewError::Rules)?;
     let ids: Vec<u32> = (0..trace.function_count() as u32).collect();
-    let sources = match selection.with_sources {
+    let sources = match with_sources {
         true => names.sources(&ids),
         false => Vec::new(),
     };

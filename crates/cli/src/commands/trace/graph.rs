@@ -93,6 +93,8 @@ fn parse(text: Option<&str>) -> anyhow::Result<Vec<Field>> {
             fields.push(*field);
         }
     }
+    // In one order, as scripts know it from uftrace.
+    fields.sort_by_key(|field| FIELDS.iter().position(|(_, known, _)| known == field));
     Ok(fields)
 }
 
@@ -358,6 +360,8 @@ impl Graph<'_, '_, '_> {
             facts.add(Severity::Fallback, "not_called", text, wanted);
             return Ok(());
         }
+        // The path that was found last comes first, as in uftrace.
+        found.sort_by_key(|node| std::cmp::Reverse((tree.nodes()[*node as usize].first, *node)));
         self.out.line("=============== BACKTRACE ===============");
         for (number, node) in found.iter().enumerate() {
             let known = tree.nodes()[*node as usize];
@@ -484,7 +488,7 @@ fn tasks(
                 0 => " ".to_owned(),
                 depth => format!(" {}+-", " | ".repeat(depth - 1) + " "),
             };
-            let line = format!(" :{branch}{}", escape(&stream.name));
+            let line = format!(" :{branch}{}", escape(view.task_name(place)));
             out.line(&line);
         }
         let children = processes

@@ -1,8 +1,8 @@
 //! `dioptra trace replay`: the calls in the order of time, like a C program.
 
 use super::render::{
-    COLORS, Color, Labels, Output, RESET, duration_color, push_duration, push_number, push_right,
-    push_timestamp, sources,
+    COLORS, Color, DURATION, Labels, Output, RESET, duration_color, push_duration, push_number,
+    push_right, push_timestamp, sources,
 };
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
@@ -117,6 +117,8 @@ impl Field {
                 fields.push(*field);
             }
         }
+        // In one order, as scripts know it from uftrace.
+        fields.sort_by_key(|field| Field::ALL.iter().position(|(_, known, _)| known == field));
         Ok(fields)
     }
 }
@@ -299,7 +301,7 @@ impl Replay<'_, '_, '_> {
                         out.extend_from_slice(color.map_or("", |_| RESET).as_bytes());
                     }
                     Some(duration) => push_duration(out, duration),
-                    None => out.extend_from_slice(b"          "),
+                    None => out.extend_from_slice(&[b' '; DURATION]),
                 },
                 Field::Tid => {
                     out.push(b'[');
@@ -312,12 +314,13 @@ impl Replay<'_, '_, '_> {
                     push_right(out, &place, 12);
                 }
                 Field::Time => push_timestamp(out, time, 18),
-                Field::Delta => match thread.last {
-                    Some(last) => push_duration(out, time.saturating_sub(last)),
-                    None => out.extend_from_slice(b"          "),
-                },
-                Field::Elapsed => push_duration(out, time.saturating_sub(self.view.first())),
-                Field::Task => push_right(out, &dioptra_report::escape(&stream.name), 15),
+                Field::Delta => {
+                    push_passed(out, thread.last.map_or(0, |last| time.saturating_sub(last)));
+                }
+                Field::Elapsed => push_passed(out, time.saturating_sub(self.view.first())),
+                Field::Task => {
+                    push_right(out, &dioptra_report::escape(self.view.task_name(place)), 15)
+                }
                 Field::Module => {
                     let module = function.map_or("", |function| self.labels.module(function));
                     push_right(out, &dioptra_report::escape(module), 16);
@@ -528,6 +531,14 @@ impl Replay<'_, '_, '_> {
                 }
             }
         }
+    }
+}
+
+/// A time that passed; blanks if none did.
+fn push_passed(out: &mut Vec<u8>, nanoseconds: u64) {
+    match nanoseconds {
+        0 => out.extend_from_slice(&[b' '; DURATION]),
+        _ => push_duration(out, nanoseconds),
     }
 }
 

@@ -69,7 +69,7 @@ pub struct Selected {
     #[arg(long = "match", value_name = "regex|glob|simple", default_value = "regex", value_parser = style)]
     style: MatchStyle,
     /// Begin with tracing on or off; a trigger may switch it
-    #[arg(long, value_name = "on|off", default_value = "on", value_parser = switch)]
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = switch)]
     trace: bool,
     /// As --trace=off
     #[arg(long, hide = true)]
@@ -109,12 +109,7 @@ pub struct Selected {
 }
 
 fn style(word: &str) -> Result<MatchStyle, String> {
-    match word {
-        "regex" => Ok(MatchStyle::Regex),
-        "glob" => Ok(MatchStyle::Glob),
-        "simple" => Ok(MatchStyle::Simple),
-        _ => Err("use regex, glob or simple".to_owned()),
-    }
+    MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
 }
 
 fn switch(word: &str) -> Result<bool, String> {

@@ -12,8 +12,8 @@ pub fn write(
     let trace = view.trace();
     out.line("{\"traceEvents\":[");
     let mut first = true;
-    for stream in view.streams() {
-        let name = format!("[{}] {}", stream.tid, stream.name);
+    for (place, stream) in view.streams().iter().enumerate() {
+        let name = format!("[{}] {}", stream.tid, view.task_name(place));
         let name = serde_json::to_string(&name).map_err(io::Error::from)?;
         for what in ["process_name", "thread_name"] {
             if what == "process_name" && stream.tid != stream.pid {

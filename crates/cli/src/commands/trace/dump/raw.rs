@@ -37,7 +37,7 @@ pub fn write(
             stream.tid,
             stream.pid,
             stream.chunk_count(),
-            escape(&stream.name)
+            escape(view.task_name(place))
         );
         out.line(&line);
         let mut calls = view.calls(place);

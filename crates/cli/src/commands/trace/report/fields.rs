@@ -167,6 +167,8 @@ impl Field {
                 fields.push(field);
             }
         }
+        // In one order, as scripts know it from uftrace.
+        fields.sort_by_key(|field| FIELDS.iter().position(|(_, known, ..)| known == field));
         Ok(fields)
     }
 

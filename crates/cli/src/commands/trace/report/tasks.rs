@@ -56,7 +56,7 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
                 calls: sum.calls,
                 tid: stream.tid,
                 pid: stream.pid,
-                name: stream.name.clone(),
+                name: view.task_name(sum.place).to_owned(),
             }
         })
         .collect();

@@ -1,0 +1,242 @@
+//! Traces made for a test, and the program run on them.
+
+use dioptra_tracedata::{Clock, ClockPair, Ending, Host, Info, JournalEntry, ProcessCause, Writer};
+use dioptra_tracelayout::record::UnwindCause;
+use dioptra_tracelayout::{ChunkHeader, Encoder, FunctionEntry, FunctionKind, VERSION, chunk};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What a thread does; times are nanoseconds.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Enter(u64, String),
+    Leave(u64),
+    Unwound(u64, UnwindCause, u32),
+    Lost(u64),
+    Stack(u64, u32),
+}
+
+/// The steps of a text such as `main( a( b ) )`: a word begins a call, which `)` ends; without `(` it ends at once.
+/// Each beginning and end is `tick` nanoseconds after the one before, the first at `start`.
+pub fn script(text: &str, start: u64, tick: u64) -> Vec<Step> {
+    let mut time = start;
+    let mut steps = Vec::new();
+    let mut step = |make: &dyn Fn(u64) -> Step| {
+        steps.push(make(time));
+        time += tick;
+    };
+    for word in text.split_whitespace() {
+        if word == ")" {
+            step(&Step::Leave);
+            continue;
+        }
+        let name = word.trim_end_matches('(');
+        step(&|time| Step::Enter(time, name.to_owned()));
+        if name == word {
+            step(&Step::Leave);
+        }
+    }
+    steps
+}
+
+/// A trace in a folder of its own.
+pub struct Made {
+    _parent: tempfile::TempDir,
+    folder: PathBuf,
+}
+
+/// A trace of threads, each with its id and steps. Functions are library calls of `program`, so that their names need no
+/// file. The chunks have so many steps at most.
+pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("trace");
+    let pair = |time| ClockPair {
+        ticks: time,
+        monotonic: time,
+    };
+    let mut info = Info {
+        schema: 1,
+        layout: VERSION,
+        recorder: "dioptra 0".into(),
+        command: vec!["/bin/program".into()],
+        folder: "/".into(),
+        options: Vec::new(),
+        pending: None,
+        started_realtime: 0,
+        clock: Clock {
+            source: "monotonic".into(),
+            shift: 0,
+            start: pair(0),
+        },
+        host: Host::default(),
+        ending: None,
+    };
+    let mut writer = Writer::create(&folder, &info).expect("a trace");
+    let mut names: Vec<&str> = Vec::new();
+    for (_, steps) in threads {
+        for step in steps {
+            if let Step::Enter(_, name) = step
+                && !names.contains(&name.as_str())
+            {
+                names.push(name);
+            }
+        }
+    }
+    for name in &names {
+        let entry = FunctionEntry {
+            module: 1,
+            kind: FunctionKind::LibraryCall,
+            method: 7,
+            place: writer.names(name.as_bytes()).expect("a name"),
+            size: name.len() as u32,
+        };
+        writer.functions(&[entry]).expect("a function");
+    }
+    let process = JournalEntry::Process {
+        time: 0,
+        pid: threads.first().map_or(1, |(tid, _)| *tid),
+        parent: 1,
+        cause: ProcessCause::Exec,
+        executable: "/bin/program".into(),
+        arguments: Vec::new(),
+    };
+    writer.journal(&process).expect("a line");
+    let mut chunks = 0;
+    for (index, (tid, steps)) in threads.iter().enumerate() {
+        let stream = index as u32 + 1;
+        let thread = JournalEntry::Thread {
+            stream,
+            pid: threads[0].0,
+            tid: *tid,
+            name: "program".into(),
+            parent: 0,
+        };
+        writer.journal(&thread).expect("a line");
+        chunks += write_steps(&mut writer, stream, *tid, steps, &names, most);
+    }
+    info.ending = Some(Ending {
+        clock: pair(1 << 62),
+        status: Some(0),
+        signal: None,
+        chunks,
+        bytes: writer.records_size(),
+        lost: 0,
+        missed_in_handlers: 0,
+        missed_no_memory: 0,
+        discarded_chunks: 0,
+    });
+    writer.info(&info).expect("the end");
+    Made {
+        _parent: parent,
+        folder,
+    }
+}
+
+/// As [`trace_in_chunks`], with large ones.
+pub fn trace(threads: &[(u32, Vec<Step>)]) -> Made {
+    trace_in_chunks(threads, 5_000)
+}
+
+/// A trace of one thread, 7, that does what a [`script`] says, a microsecond a step.
+pub fn scripted(text: &str) -> Made {
+    trace(&[(7, script(text, 1_000_000, 1_000))])
+}
+
+fn write_steps(
+    writer: &mut Writer,
+    stream: u32,
+    tid: u32,
+    steps: &[Step],
+    names: &[&str],
+    most: usize,
+) -> u64 {
+    let id = |name: &str| {
+        names
+            .iter()
+            .position(|known| *known == name)
+            .expect("a name") as u32
+            + 1
+    };
+    let mut open: Vec<u32> = Vec::new();
+    let mut last = 0;
+    let mut sequence = 0;
+    for part in steps.chunks(most) {
+        let header = ChunkHeader {
+            magic: chunk::MAGIC,
+            version: VERSION,
+            stream,
+            sequence,
+            pid: tid,
+            tid,
+            base: last,
+            depth: open.len() as u32,
+            open: open.len() as u32,
+            ..ChunkHeader::default()
+        };
+        let mut body: Vec<u8> = open.iter().flat_map(|id| id.to_le_bytes()).collect();
+        body.resize(body.len().next_multiple_of(8), 0);
+        let listed = body.len();
+        body.resize(listed + part.len() * 28, 0);
+        let mut encoder = Encoder::new(&mut body[listed..], 0, last);
+        for step in part {
+            let done = match step {
+                Step::Enter(time, name) => {
+                    open.push(id(name));
+                    encoder.entry(*time, id(name))
+                }
+                Step::Leave(time) => {
+                    open.pop();
+                    encoder.exit(*time)
+                }
+                Step::Unwound(time, cause, calls) => {
+                    open.truncate(open.len() - *calls as usize);
+                    encoder.unwound(*time, *cause, *calls)
+                }
+                Step::Lost(records) => encoder.lost(*records),
+                Step::Stack(time, stack) => encoder.stack(*time, *stack),
+            };
+            done.expect("room");
+        }
+        last = encoder.time();
+        let used = encoder.used();
+        body.truncate(listed + used);
+        writer.chunk(header, &body).expect("a chunk");
+        sequence += 1;
+    }
+    u64::from(sequence)
+}
+
+impl Made {
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// `dioptra trace COMMAND ARGUMENTS` of it.
+    pub fn run(&self, command: &str, arguments: &str) -> Output {
+        dioptra(command, &self.folder, arguments)
+    }
+
+    /// What it writes to standard output.
+    pub fn shown(&self, command: &str, arguments: &str) -> String {
+        let output = self.run(command, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command} {arguments}: {errors}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// The calls that `replay` shows with these arguments.
+    pub fn calls(&self, arguments: &str) -> String {
+        self.shown("replay", &format!("-f none {arguments}"))
+    }
+}
+
+/// `dioptra trace COMMAND -d FOLDER ARGUMENTS`.
+pub fn dioptra(command: &str, folder: &Path, arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["trace", command, "-d"])
+        .arg(folder)
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::null())
+        .output()
+        .expect("dioptra runs")
+}

@@ -1,0 +1,7 @@
+//! `dioptra trace`: what its readers show.
+
+mod damage;
+mod made;
+mod readers;
+mod sampling;
+mod uftrace;

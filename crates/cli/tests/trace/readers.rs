@@ -1,0 +1,249 @@
+//! What each reader shows of traces that are known.
+
+use crate::made::{Made, script, scripted, trace};
+use serde_json::Value;
+
+fn two_threads() -> Made {
+    trace(&[
+        (7, script("main( a( b ) b )", 1_000, 1_000)),
+        (8, script("t( w w )", 1_500, 2_000)),
+    ])
+}
+
+#[test]
+fn replay_interleaves_threads_by_time() {
+    let shown = two_threads().shown("replay", "");
+    let expected = "\
+# DURATION     TID     FUNCTION
+            [     7] | main() {
+            [     8] | t() {
+            [     7] |   a() {
+            [     7] |     b() {
+            [     8] |   w() {
+   1.000 us [     7] |     } /* b */
+   3.000 us [     7] |   } /* a */
+   2.000 us [     8] |   } /* w */
+   1.000 us [     7] |   b();
+            [     8] |   w() {
+   7.000 us [     7] | } /* main */
+   2.000 us [     8] |   } /* w */
+  10.000 us [     8] | } /* t */
+";
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn replay_has_fields_columns_and_ranges() {
+    let made = two_threads();
+    let shown = made.shown(
+        "replay",
+        "-f time,delta,elapsed,task,tid --tid 7 -D 1 --no-merge",
+    );
+    assert_eq!(
+        shown,
+        "#   TID        TIMESTAMP      TIMEDELTA   ELAPSED        TASK NAME   FUNCTION\n\
+         \u{20}[     7]        0.000001000                               program | main() {\n\
+         \u{20}[     7]        0.000008000   7.000 us   7.000 us         program | } /* main */\n"
+    );
+    // From the fifth microsecond of the trace on.
+    assert_eq!(
+        made.calls("--tid 7 -r 4us~5us"),
+        "  } /* a */\n  b() {\n\ndioptra stopped tracing with remaining functions\n================================================\ntask: 7\n[1] b\n[0] main\n"
+    );
+    let columns = made.calls("--column-view --column-offset 3");
+    assert!(columns.contains("\n      t() {\n"), "{columns}");
+    let lines = made.calls("--task-newline --no-comment --no-merge");
+    assert!(
+        lines.starts_with("main() {\n\nt() {\n\n  a() {\n    b() {\n\n  w() {\n\n    }\n"),
+        "{lines}"
+    );
+}
+
+#[test]
+fn rules_have_the_order_of_the_command_line() {
+    let made = scripted("main( a( b ) )");
+    assert_eq!(made.calls("-F a -N a"), "");
+    assert_eq!(made.calls("-N a -F a"), "a() {\n  b();\n} /* a */\n");
+}
+
+#[test]
+fn switches_hold_for_all_threads() {
+    let made = two_threads();
+    assert_eq!(
+        made.calls("--trace=off -T a@trace_on --tid 7"),
+        "a() {\n  b();\n} /* a */\nb();\n"
+    );
+    // t began before, its second w after a.
+    let shown = made.calls("--trace=off -T a@trace_on");
+    assert!(!shown.contains("main") && !shown.contains("t()"), "{shown}");
+    assert_eq!(shown.matches("w()").count(), 2, "{shown}");
+    let shown = made.calls("-T a@finish");
+    assert!(!shown.contains("w()"), "{shown}");
+}
+
+#[test]
+fn nothing_found_is_told_with_the_nearest_names() {
+    let made = scripted("main( parse_line )");
+    let output = made.run("replay", "-F parse_lime");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains(
+            "-F parse_lime matches no function, and shows nothing; the nearest names are parse_line"
+        ),
+        "{told}"
+    );
+    let told = made.run("replay", "--tid 99").stderr;
+    assert!(String::from_utf8_lossy(&told).contains("--tid 99: no such thread"));
+    let told = made.run("graph", "parse_lin").stderr;
+    assert!(String::from_utf8_lossy(&told).contains("the nearest names are parse_line"));
+}
+
+#[test]
+fn library_calls_can_be_left_out() {
+    // All made functions are library calls.
+    assert_eq!(scripted("main( a )").calls("--no-libcall"), "");
+}
+
+#[test]
+fn report_counts_recursion_once() {
+    let made = scripted("main( r( r( r ) ) )");
+    let shown = made.shown(
+        "report",
+        "-f total,self,call,total-avg,total-min,total-max -s func",
+    );
+    assert_eq!(
+        shown,
+        "  Total time   Total avg   Total min   Total max   Self time       Calls  Function
+  ==========  ==========  ==========  ==========  ==========  ==========  ====================
+    7.000 us    7.000 us    7.000 us    7.000 us    2.000 us           1  main
+    5.000 us    3.000 us    1.000 us    5.000 us    5.000 us           3  r
+"
+    );
+    let json: Value = serde_json::from_str(
+        &made.shown("report", "--format json -f total-stdv,total-max-ts -s func"),
+    )
+    .expect("JSON");
+    let cells = &json["rows"][1]["cells"];
+    assert_eq!(cells[0], "r");
+    // Of 1, 3 and 5: √(8/3) of 3.
+    let deviation = cells[2].as_f64().expect("a number");
+    assert!(
+        (deviation - 100.0 * (8.0_f64 / 3.0).sqrt() / 3.0).abs() < 1e-9,
+        "{deviation}"
+    );
+    assert_eq!(cells[3], 1_001_000);
+}
+
+#[test]
+fn report_has_threads_and_differences() {
+    let made = two_threads();
+    let tasks = made.shown("report", "--task --format csv");
+    assert_eq!(
+        tasks,
+        "task,tid,pid,total,calls\nprogram,8,7,10000,3\nprogram,7,7,7000,4\n"
+    );
+    let other = scripted("main( a( b ) b b )");
+    let folder = other.folder().display();
+    let shown = made.shown(
+        "report",
+        &format!("--diff {folder} --tid 7 --diff-policy full"),
+    );
+    let main = shown
+        .lines()
+        .find(|line| line.ends_with("main"))
+        .expect("main");
+    let words: Vec<&str> = main.split_whitespace().collect();
+    assert_eq!(
+        words[..6],
+        ["7.000", "us", "9.000", "us", "+2.000", "us"],
+        "{shown}"
+    );
+    let csv = made.shown("report", &format!("--diff {folder} --format csv -s call"));
+    assert!(
+        csv.contains("\nb,2000,3000,1000,2000,3000,1000,2,3,1\n"),
+        "{csv}"
+    );
+}
+
+#[test]
+fn a_time_range_cuts_durations() {
+    let made = scripted("main( a b )");
+    // main takes 5 us; the range holds its middle 3.
+    let csv = made.shown("report", "-r 1us~4us --format csv -s func");
+    assert_eq!(
+        csv,
+        "function,function_id,total,self,calls\na,2,1000,1000,1\nb,3,1000,1000,1\nmain,1,3000,1000,1\n"
+    );
+}
+
+#[test]
+fn dumps_agree_with_the_trace() {
+    let made = two_threads();
+    let json: Value = serde_json::from_str(&made.shown("dump", "--format chrome")).expect("JSON");
+    let events = json["traceEvents"].as_array().expect("events");
+    let phases = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    assert_eq!((phases("B"), phases("E")), (7, 7));
+    assert_eq!(
+        made.shown("dump", "--chrome"),
+        made.shown("dump", "--format chrome")
+    );
+    assert_eq!(
+        made.shown("dump", "--format flame-graph --sample-time 1ns"),
+        "main 3000\nmain;a 2000\nmain;a;b 1000\nmain;b 1000\nt 6000\nt;w 4000\n"
+    );
+    let dot = made.shown("dump", "--graphviz");
+    assert!(
+        dot.contains(
+            "    \"main\" -> \"a\" [xlabel = \"1\"]\n    \"a\" -> \"b\" [xlabel = \"1\"]\n"
+        ),
+        "{dot}"
+    );
+    let flowchart = made.shown("dump", "--format mermaid");
+    assert!(flowchart.contains("    f1[\"main\"]\n"), "{flowchart}");
+    let raw = made.shown("dump", "");
+    assert!(
+        raw.contains("    0.000001000      7: [entry] main(1) depth: 0\n"),
+        "{raw}"
+    );
+    assert_eq!(raw.matches("[exit ]").count(), 7);
+}
+
+#[test]
+fn info_tells_threads() {
+    let made = two_threads();
+    let text = made.shown("info", "");
+    assert!(
+        text.contains("# task list           : 7(program), 8(program)"),
+        "{text}"
+    );
+    let json: Value = serde_json::from_str(&made.shown("info", "--format json")).expect("JSON");
+    assert_eq!(json["threads"].as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn wrong_arguments_are_told() {
+    let made = scripted("main");
+    for (command, arguments, part) in [
+        ("replay", "-f durations", "there is no field `durations`"),
+        ("report", "-s speed", "there is no field `speed`"),
+        ("report", "-s avg", "goes with --avg-total"),
+        ("replay", "-r 5us", "write START~STOP"),
+        ("dump", "--format svg", "is none of raw"),
+        (
+            "report",
+            "--diff-policy fast --diff x",
+            "there is no policy `fast`",
+        ),
+    ] {
+        let output = made.run(command, arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{command} {arguments}: {told}"
+        );
+        assert!(told.contains(part), "{told}");
+    }
+    let output = crate::made::dioptra("replay", std::path::Path::new("/nonexistent"), "");
+    assert_eq!(output.status.code(), Some(1));
+}
