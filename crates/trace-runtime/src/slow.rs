@@ -20,12 +20,14 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let slot = (&raw const frame.return_address).addr() as u64;
+    let mut left_midway = false;
     if block.busy == shadow::OWN_WORK {
         return bypass(frame);
     }
     if block.busy != 0 && slot > block.busy && !sys::on_alternate_stack() {
         // A handler left a hook behind with a jump: what it was about to do is not done any more.
         block.busy = 0;
+        left_midway = true;
     }
     if block.busy != 0 {
         if let Some(arena) = session::arena() {
@@ -38,7 +40,7 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
     }
     let _signals = sys::BlockedSignals::new();
     block.busy = slot;
-    let recorded = enter_here(block, frame, slot);
+    let recorded = enter_here(block, frame, slot, left_midway);
     block.busy = 0;
     if recorded { 0 } else { bypass(frame) }
 }
@@ -51,7 +53,7 @@ fn bypass(frame: &mut EnterFrame) -> u32 {
     1
 }
 
-fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
+fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: bool) -> bool {
     let Some(arena) = session::arena() else {
         return false;
     };
@@ -67,6 +69,9 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64) -> bool {
     };
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
+    if left_midway {
+        resynchronise(&mut writer);
+    }
     let tail = drop_stale(&mut writer, slot, frame.return_address);
     let kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
@@ -159,6 +164,14 @@ pub fn change_gate(gate: &mut Gate, kind: u64, slot: u64, levels: u32) {
     }
 }
 
+/// A hook was left before it had done all its work: the records may have one call more or less than the shadow stack.
+/// A chunk that begins says which calls are open.
+fn resynchronise(writer: &mut Writer) {
+    if writer.cursor().chunk != 0 {
+        writer.next_chunk();
+    }
+}
+
 /// Drops calls that can't be open any more if a call is entered at `slot`; whether it is a tail call.
 fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
     let entries = writer.entries();
@@ -225,8 +238,9 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     let block = unsafe { &mut *arch::block() };
     let slot = (&raw const frame.return_address).addr() as u64;
     let _signals = sys::BlockedSignals::new();
+    let left_midway = block.busy != 0;
     block.busy = slot;
-    let found = exit_here(block, slot);
+    let found = exit_here(block, slot, left_midway);
     block.busy = 0;
     match found {
         Some(address) => frame.return_address = address,
@@ -240,7 +254,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     0
 }
 
-fn exit_here(block: &mut Block, slot: u64) -> Option<u64> {
+fn exit_here(block: &mut Block, slot: u64, left_midway: bool) -> Option<u64> {
     let arena = session::arena()?;
     if shadow::is_dummy(block.record) {
         return None;
@@ -248,6 +262,9 @@ fn exit_here(block: &mut Block, slot: u64) -> Option<u64> {
     let record = thread::record(block, arena)?;
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
+    if left_midway {
+        resynchronise(&mut writer);
+    }
     let entries = writer.entries();
     let Some(at) = entries.iter().rposition(|entry| entry.slot == slot) else {
         // It was recorded as left before.

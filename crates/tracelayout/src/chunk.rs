@@ -3,6 +3,9 @@
 //! A chunk is a header of 64 bytes, the ids of calls that were open when it began (u32 each, the outermost first), zeroes
 //! up to a multiple of 8 bytes, records, and zeroes up to a multiple of 8 bytes. Of very deep stacks only the innermost
 //! [`MAX_OPEN`] calls are listed; [`ChunkHeader::depth`] counts them all.
+//!
+//! What a header says of open calls is true, whatever a reader has counted: where a signal handler has left the tracer's
+//! own code by a jump, one call's entry or exit may be missing in the chunk before.
 
 use crate::VERSION;
 

@@ -410,7 +410,6 @@ fn exit_hook(
     a.push(rdx)?;
     a.push(r11)?;
     a.mov(r11, block(parameters, BLOCK_RECORD))?;
-    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
     a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
@@ -418,6 +417,9 @@ fn exit_hook(
     a.lea(rdx, qword_ptr(rsp + 32))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
     a.jne(give_up)?;
+    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
+    // enough. The runtime has to see the busy word of a hook that was left by a jump: it is not touched before.
+    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
     if saves {
