@@ -3,6 +3,11 @@
 //! Samples with `READ` and both times tell how long their counter was enabled and how long it ran. Between two samples
 //! of a counter both grow; the quotient says for how many events each counted one of this interval stands.
 //!
+//! An interval that is shorter than counters take to have their turns says little by itself: most end within one turn,
+//! and the few that span a gap have the kernel's time for changing counters in them, in which a counter runs but, if it
+//! leaves the kernel out, counts nothing. So of short intervals the quotient is that of [`SPAN`] and more of them, this
+//! one the last.
+//!
 //! A thread's event that is inherited has a counter for each CPU, and each of these is enabled while the thread runs on
 //! any CPU, but runs on its own only. So the time enabled is the thread's, and what its counters ran is added up: only
 //! what one ran since its last sample, before the thread went elsewhere, is not known yet.
@@ -11,6 +16,10 @@ use crate::hash::FxBuildHasher;
 use dioptra_perfevents::record::{RawRecord, RecordLayout};
 use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType};
 use hashbrown::HashMap;
+
+/// The least time enabled, in nanoseconds, over which a quotient is taken: many turns, of which kernels give counters 1 to
+/// 4 ms each. A span ends within a turn, so that half a gap is missing from it on average.
+const SPAN: u64 = 250_000_000;
 
 /// For how long an event's counters ran, summed over the intervals that end with its samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +47,39 @@ enum Enabled {
     OfThread { event: usize, thread: u32 },
 }
 
+/// The intervals of the last [`SPAN`] to twice that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// Nanoseconds enabled and running in the span before.
+    before: (u64, u64),
+    /// In this one, up to now.
+    now: (u64, u64),
+}
+
+impl Recent {
+    /// For how many events one stands that was counted in an interval with these times.
+    fn factor(&mut self, enabled: u64, running: u64) -> f64 {
+        if enabled >= SPAN {
+            *self = Recent::default();
+            return ratio(enabled, running);
+        }
+        self.now.0 += enabled;
+        self.now.1 = self.now.1.saturating_add(running);
+        let factor = ratio(
+            self.before.0 + self.now.0,
+            self.before.1.saturating_add(self.now.1),
+        );
+        if self.now.0 >= SPAN {
+            self.before = std::mem::take(&mut self.now);
+        }
+        factor
+    }
+}
+
+fn ratio(enabled: u64, running: u64) -> f64 {
+    (enabled as f64 / running as f64).max(1.0)
+}
+
 /// The times of all counters while reading.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
@@ -45,6 +87,8 @@ pub(crate) struct Running {
     ran: HashMap<(u64, u32), u64, FxBuildHasher>,
     /// By counter, or by event and thread: for how long it had been enabled, as far as samples were scaled for it.
     covered: HashMap<Enabled, u64, FxBuildHasher>,
+    /// By the same: the intervals of late.
+    recent: HashMap<Enabled, Recent, FxBuildHasher>,
     /// What the last sample added.
     interval: Multiplexing,
     /// By event.
@@ -101,7 +145,11 @@ impl Running {
                 }
             };
             if let (Some(enabled), Some(running @ 1..)) = (enabled, ran) {
-                factor = (enabled as f64 / running as f64).max(1.0);
+                factor = self
+                    .recent
+                    .entry(whose)
+                    .or_default()
+                    .factor(enabled, running);
                 self.interval = Multiplexing {
                     enabled,
                     running: running.min(enabled),

@@ -13,6 +13,9 @@ use dioptra_testprograms::{shared_data, skip};
 use std::num::NonZeroU32;
 use support::{ID, Records, SECOND, event, full, reading};
 
+/// Ten milliseconds, in nanoseconds.
+const TEN_MS: u64 = 10_000_000;
+
 /// Value and variance of each module's estimate.
 fn estimates(profile: &Profile, event: usize) -> Vec<(String, f64, f64)> {
     let options = HierarchyOptions {
@@ -44,13 +47,13 @@ fn each_sample_is_scaled_by_its_own_interval() {
     records.map(5, 0x3000, 0x1000, 0, "/nonexistent/b");
     // The counter ran all of the first interval, a quarter of the second, half of the third.
     let (a, b) = (0x1800, 0x3800);
-    records.sample(ID, (5, 5), a, 10, &[10, 100, 100]);
-    records.sample(ID, (5, 5), b, 10, &[20, 500, 200]);
-    records.sample(ID, (5, 5), a, 30, &[50, 700, 300]);
+    records.sample(ID, (5, 5), a, 10, &[10, 100 * TEN_MS, 100 * TEN_MS]);
+    records.sample(ID, (5, 5), b, 10, &[20, 500 * TEN_MS, 200 * TEN_MS]);
+    records.sample(ID, (5, 5), a, 30, &[50, 700 * TEN_MS, 300 * TEN_MS]);
     // Another counter of the event, on another CPU, has intervals of its own.
-    records.sample(SECOND, (5, 5), b, 7, &[7, 1000, 1000]);
+    records.sample(SECOND, (5, 5), b, 7, &[7, 1000 * TEN_MS, 1000 * TEN_MS]);
     // Times that go back say nothing.
-    records.sample(ID, (5, 5), b, 1, &[51, 600, 200]);
+    records.sample(ID, (5, 5), b, 1, &[51, 600 * TEN_MS, 200 * TEN_MS]);
     let events = [event("cycles", reading(ReadFormat::empty()), &[ID, SECOND])];
     let profile = records.load_with(&events, &full());
     let of = |profile: &Profile| estimates(profile, 0);
@@ -70,8 +73,8 @@ fn each_sample_is_scaled_by_its_own_interval() {
     assert_eq!(
         cycles.multiplexing(),
         Some(Multiplexing {
-            enabled: 100 + 400 + 200 + 1000,
-            running: 100 + 100 + 100 + 1000,
+            enabled: (100 + 400 + 200 + 1000) * TEN_MS,
+            running: (100 + 100 + 100 + 1000) * TEN_MS,
             scaled: 2,
             unknown: 1,
         })
@@ -85,6 +88,37 @@ fn each_sample_is_scaled_by_its_own_interval() {
     assert_eq!(of(&early), [one("a", 10.0, 100.0), one("b", 40.0, 1600.0)]);
 }
 
+/// A counter of user code has every other turn of 4 ms; at a turn's start it runs for 50 us in which the kernel changes
+/// counters and it counts nothing. In between it overflows every 10 us.
+#[test]
+fn intervals_shorter_than_turns_are_scaled_by_many_of_them() {
+    let mut records = Records::default();
+    records.map(5, 0x1000, 0x1000, 0, "/nonexistent/a");
+    let (mut now, mut running, mut count) = (0, 0, 0);
+    for _ in 0..250 {
+        now += 50_000;
+        running += 50_000;
+        for _ in 0..395 {
+            now += 10_000;
+            running += 10_000;
+            count += 10;
+            records.sample(ID, (5, 5), 0x1800, 10, &[count, now, running]);
+        }
+        now += 4_000_000;
+    }
+    let events = [event("cycles", reading(ReadFormat::empty()), &[ID])];
+    let profile = records.load_with(&events, &full());
+    let cycles = &profile.events()[0];
+    assert_eq!(cycles.total().weight, count);
+    // Of all time but what changing counters takes, it would have counted 1 a microsecond.
+    let truth = 2.0 * count as f64;
+    let estimate = cycles.total_estimate().value;
+    assert!(
+        (estimate / truth - 1.0).abs() < 0.01,
+        "{estimate} of {truth}"
+    );
+}
+
 #[test]
 fn a_thread_that_moves_is_not_taken_for_one_whose_counters_took_turns() {
     let mut attr = reading(ReadFormat::empty());
@@ -93,7 +127,13 @@ fn a_thread_that_moves_is_not_taken_for_one_whose_counters_took_turns() {
     let mut records = Records::default();
     records.map(5, 0x1000, 0x1000, 0, "/nonexistent/a");
     let mut sample = |id, enabled, running| {
-        records.sample(id, (5, 5), 0x1800, 10, &[1, enabled, running]);
+        records.sample(
+            id,
+            (5, 5),
+            0x1800,
+            10,
+            &[1, enabled * TEN_MS, running * TEN_MS],
+        );
     };
     // A counter for each CPU: both are enabled all the time, each runs on its own.
     sample(ID, 100, 100);
@@ -111,7 +151,7 @@ fn a_thread_that_moves_is_not_taken_for_one_whose_counters_took_turns() {
     assert_eq!(cycles.total_estimate().value, 6.0 * 10.0 + 15.0);
     let times = cycles.multiplexing().unwrap();
     assert_eq!((times.scaled, times.unknown), (1, 1));
-    assert_eq!((times.enabled, times.running), (600, 550));
+    assert_eq!((times.enabled, times.running), (600 * TEN_MS, 550 * TEN_MS));
 }
 
 #[test]
@@ -127,8 +167,17 @@ fn members_of_a_group_are_scaled_together() {
     ];
     let mut records = Records::default();
     records.map(5, 0x1000, 0x1000, 0, "/nonexistent/a");
-    let values =
-        |enabled, running, leader, member| [2, enabled, running, leader, ID, member, SECOND];
+    let values = |enabled, running, leader, member| {
+        [
+            2,
+            enabled * TEN_MS,
+            running * TEN_MS,
+            leader,
+            ID,
+            member,
+            SECOND,
+        ]
+    };
     records.sample(ID, (5, 5), 0x1800, 10, &values(100, 100, 10, 3));
     records.sample(ID, (5, 5), 0x1800, 10, &values(300, 200, 20, 8));
     let profile = records.load_with(&events, &full());
@@ -138,7 +187,7 @@ fn members_of_a_group_are_scaled_together() {
     assert_eq!(profile.events()[1].total().weight, 8);
     for event in profile.events() {
         let times = event.multiplexing().unwrap();
-        assert_eq!((times.enabled, times.running), (300, 200));
+        assert_eq!((times.enabled, times.running), (300 * TEN_MS, 200 * TEN_MS));
     }
 }
 

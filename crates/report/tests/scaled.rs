@@ -42,6 +42,9 @@ fn named<'a>(table: &'a Table, column: &str, name: &str) -> Row<'a> {
     row
 }
 
+/// Ten milliseconds, in nanoseconds.
+const TEN_MS: u64 = 10_000_000;
+
 #[test]
 fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     let mut records = Records::default();
@@ -49,11 +52,11 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     records.map(5, 0x3000, 0x1000, 0, "/nonexistent/b");
     let (a, b) = (0x1800, 0x3800);
     // A quarter of the second interval, half of the third.
-    records.sample(ID, (5, 5), a, 10, &[10, 100, 100]);
-    records.sample(ID, (5, 5), b, 10, &[20, 500, 200]);
-    records.sample(ID, (5, 5), a, 30, &[50, 700, 300]);
-    records.sample(SECOND, (5, 5), a, 100, &[100, 700, 700]);
-    records.sample(SECOND, (5, 5), b, 60, &[160, 800, 800]);
+    records.sample(ID, (5, 5), a, 10, &[10, 100 * TEN_MS, 100 * TEN_MS]);
+    records.sample(ID, (5, 5), b, 10, &[20, 500 * TEN_MS, 200 * TEN_MS]);
+    records.sample(ID, (5, 5), a, 30, &[50, 700 * TEN_MS, 300 * TEN_MS]);
+    records.sample(SECOND, (5, 5), a, 100, &[100, 700 * TEN_MS, 700 * TEN_MS]);
+    records.sample(SECOND, (5, 5), b, 60, &[160, 800 * TEN_MS, 800 * TEN_MS]);
     let events = [
         event("cycles", reading(ReadFormat::empty()), &[ID]),
         event("instructions", reading(ReadFormat::empty()), &[SECOND]),
