@@ -53,11 +53,11 @@ impl OpenRequest<'_> {
             // The leader, which has the same options, did open.
             "a group holds as many events as the PMU has counters, of one PMU besides software events"
         } else if has(AttrFlags::INHERIT) && attr.read_format.contains(ReadFormat::GROUP) {
-            "counter groups cannot be inherited before Linux 6.13; use --no-inherit"
+            "counter groups cannot be inherited before Linux 6.12; use --no-inherit"
         } else if has(AttrFlags::INHERIT)
             && attr.sample_type.contains(crate::attr::SampleType::READ)
         {
-            "counter values in samples cannot be inherited before Linux 6.13; use --no-inherit"
+            "counter values in samples cannot be inherited before Linux 6.12; use --no-inherit"
         } else if attr.precise_ip() > 0 {
             "precise addresses"
         } else if attr.branch_sample_type != 0 {

@@ -13,9 +13,9 @@ pub struct Features {
     pub flags: AttrFlags,
     /// [`ReadFormat::LOST`] (Linux 6.0).
     pub read_lost: bool,
-    /// Inherited events with counter values in samples (before 4.13, and from 6.13).
+    /// Inherited events with counter values in samples (before 4.13, and from 6.12).
     pub inherit_read: bool,
-    /// The same with whole groups (from 6.13).
+    /// The same with whole groups (from 6.12).
     pub inherit_group_read: bool,
 }
 

@@ -40,7 +40,7 @@ pub struct Capabilities {
     pub breakpoints: Tried,
     /// Context switch records.
     pub switches: Tried,
-    /// Samples that hold a group's counts, inherited by threads (Linux 6.13).
+    /// Samples that hold a group's counts, inherited by threads (Linux 6.12).
     pub inherited_group_reads: bool,
     /// The kernel's own count of lost records (Linux 6.0).
     pub exact_losses: bool,

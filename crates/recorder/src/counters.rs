@@ -265,7 +265,7 @@ pub enum Turns {
 /// Why samples cannot tell for how long their counter ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhyUntold {
-    /// This kernel (before Linux 6.13) cannot tell it where threads inherit events.
+    /// This kernel (before Linux 6.12) cannot tell it where threads inherit events.
     Kernel,
     /// A thread has a counter for each CPU, all enabled wherever it runs, and nothing but inheritance marks these in a
     /// file.

@@ -210,7 +210,7 @@ impl Plan {
             attr.flags
                 .remove(AttrFlags::INHERIT | AttrFlags::INHERIT_THREAD);
             self.note(format!(
-                "{}: counter values in samples cannot be inherited on this kernel (6.13 can); threads created later \
+                "{}: counter values in samples cannot be inherited on this kernel (6.12 can); threads created later \
                  are not sampled",
                 event.name
             ));

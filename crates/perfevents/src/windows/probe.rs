@@ -277,7 +277,7 @@ pub(super) fn twin(spec: &WindowsSpec) -> Finding {
     }
     if !Features::get().inherit_group_read {
         return Finding::fails(
-            "groups that are read in samples cannot be inherited before Linux 6.13",
+            "groups that are read in samples cannot be inherited before Linux 6.12",
         );
     }
     let mut twins = spec.clone();

@@ -270,10 +270,10 @@ fn watchdog(sampling: &Sampling) -> Option<Check> {
         .trim()
         == "1";
     (on && sampling.has_cycles()).then(|| {
-        Check::ok("nmi_watchdog", "NMI watchdog", "takes one hardware counter")
+        Check::ok("nmi_watchdog", "NMI watchdog", "may take one hardware counter")
             .but(
                 Status::Limited,
-                "one counter fewer: larger groups of events take turns",
+                "with one counter fewer larger groups of events take turns; a kernel whose CPUs watch each other (buddy detector) takes none",
             )
             .remedy("sudo sysctl kernel.nmi_watchdog=0")
     })

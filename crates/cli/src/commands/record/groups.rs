@@ -126,7 +126,7 @@ impl Arguments {
             Turns::None => return Ok(()),
             Turns::Told => "and its counts are scaled",
             Turns::Untold(WhyUntold::Kernel) => {
-                "and its counts are not scaled, since this kernel (before Linux 6.13) cannot tell for how long it \
+                "and its counts are not scaled, since this kernel (before Linux 6.12) cannot tell for how long it \
                  counted in threads that inherit it; ask for fewer metrics, or record with -a"
             }
             Turns::Untold(WhyUntold::NotInherited) => {
