@@ -144,7 +144,7 @@ fn try_form(form: Form, spec: &WindowsSpec) -> Result<Vec<u64>, crate::errors::A
     let samples = Own::open(&plan, 8)?.run(Duration::from_millis(5))?;
     Ok(samples
         .windows(2)
-        .map(|pair| pair[1].1.saturating_sub(pair[0].1))
+        .map(|pair| pair[1].count.saturating_sub(pair[0].count))
         .collect())
 }
 

@@ -15,6 +15,7 @@
 //! | `period` | each event sampled on its own: no windows, estimates from samples |
 
 mod alternate;
+mod ids;
 mod lane;
 mod probe;
 mod random;

@@ -1,7 +1,7 @@
 //! What makes windows here, found out by making some on the calling thread: no version, no size of a struct tells.
 
 use super::random::Random;
-use super::refresh::{fallbacks, plan_of, ring_pages};
+use super::refresh::{fallbacks, plan_of, plan_with, ring_pages};
 use super::schedule::{Length, Schedule};
 use super::slot::{self, Made, Slot};
 use super::source::{WindowsSpec, is_clock};
@@ -199,6 +199,15 @@ fn spin(turns: u64) -> u64 {
     word
 }
 
+/// A sample of the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnSample {
+    /// What the leader has counted.
+    pub count: u64,
+    /// Where the thread was.
+    pub ip: u64,
+}
+
 /// A group on the calling thread, and its ring.
 pub(super) struct Own {
     events: Vec<Event>,
@@ -241,11 +250,11 @@ impl Own {
         })
     }
 
-    /// Runs for a while with the group enabled: the time and the leader's count of each sample.
+    /// Runs for a while with the group enabled: what each sample tells.
     ///
     /// # Errors
     /// Refusals.
-    pub fn run(&mut self, time: Duration) -> Result<Vec<(u64, u64)>, AttachError> {
+    pub fn run(&mut self, time: Duration) -> Result<Vec<OwnSample>, AttachError> {
         self.events[0].enable()?;
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -260,10 +269,10 @@ impl Own {
             }
             if let Ok(sample) = layout.sample(record) {
                 let count = sample.read.and_then(|read| read.get(0));
-                samples.push((
-                    sample.time.unwrap_or(0),
-                    count.map_or(0, |leader| leader.value),
-                ));
+                samples.push(OwnSample {
+                    count: count.map_or(0, |leader| leader.value),
+                    ip: sample.ip.unwrap_or(0),
+                });
             }
         });
         Ok(samples)
@@ -280,19 +289,18 @@ pub(super) fn twin(spec: &WindowsSpec) -> Finding {
             "groups that are read in samples cannot be inherited before Linux 6.12",
         );
     }
-    let mut twins = spec.clone();
-    twins.groups = spec
-        .groups
-        .iter()
-        .take(1)
-        .map(twins_of(&spec.schedule))
-        .collect();
-    let (_, mut plan) = plan_of(&twins);
+    // So far apart that pairs soon are a window apart: the recording's own grow apart slowly.
+    let short = spec.schedule.short.number().max(1);
+    let long = short.saturating_mul(8);
+    let near = long.saturating_add((short / 4).max(1));
+    let groups = spec.groups_with_period(short);
+    let twins = groups.iter().take(1).map(twins_at(long, near)).collect();
+    let (_, mut plan) = plan_with(spec, twins);
     let ran = resolve_here(&mut plan)
         .and_then(|()| Own::open(&plan, 16))
         .and_then(|mut own| own.run(Duration::from_millis(20)));
     match ran {
-        Ok(samples) => judge_pairs(&samples, spec.schedule.short.number()),
+        Ok(samples) => judge_pairs(&samples, short),
         Err(error) => Finding::fails(error.to_string()),
     }
 }
@@ -301,7 +309,11 @@ pub(super) fn twin(spec: &WindowsSpec) -> Finding {
 pub(super) fn twins_of(schedule: &Schedule) -> impl Fn(&EventGroup) -> EventGroup {
     let long = schedule.long.number();
     // So near that their distance changes slowly, and yet it does.
-    let near = long + (schedule.short.number() / 64).max(1);
+    twins_at(long, long + (schedule.short.number() / 64).max(1))
+}
+
+/// The same with these two periods.
+fn twins_at(long: u64, near: u64) -> impl Fn(&EventGroup) -> EventGroup {
     move |group: &EventGroup| {
         let mut group = group.clone();
         if let Some(leader) = group.events.first().cloned() {
@@ -315,22 +327,26 @@ pub(super) fn twins_of(schedule: &Schedule) -> impl Fn(&EventGroup) -> EventGrou
     }
 }
 
-/// Whether samples come in pairs at the distance of a window.
-fn judge_pairs(samples: &[(u64, u64)], short: u64) -> Finding {
-    let gaps = samples
-        .windows(2)
-        .map(|pair| pair[1].1.saturating_sub(pair[0].1));
-    let gaps: Vec<u64> = gaps.collect();
-    let near = gaps
-        .iter()
-        .filter(|gap| (short / 2..=short.saturating_mul(2)).contains(*gap))
-        .count();
+/// So many pairs a window apart are enough.
+const LEAST_PAIRS: usize = 3;
+
+/// Whether samples come in pairs at the distance of a window, in which the program got on: both clocks may expire in one
+/// interrupt, or the second as soon as the first one's is over, and then nothing lies between them.
+fn judge_pairs(samples: &[OwnSample], short: u64) -> Finding {
+    let (mut near, mut moved) = (0, 0);
+    for pair in samples.windows(2) {
+        let gap = pair[1].count.saturating_sub(pair[0].count);
+        if (short / 2..=short.saturating_mul(2)).contains(&gap) {
+            near += 1;
+            moved += usize::from(pair[0].ip != pair[1].ip);
+        }
+    }
     let told = format!(
-        "{near} of {} distances between samples are near a window's length",
-        gaps.len()
+        "{near} of {} distances between samples are near a window's length, and the program got on in {moved} of them",
+        samples.len().saturating_sub(1)
     );
-    if samples.len() < 4 {
-        return Finding::fails(format!("{} samples came in 20 ms", samples.len()));
+    if near < LEAST_PAIRS || 2 * moved < near {
+        return Finding::fails(told);
     }
     Finding::works(told)
 }
@@ -421,16 +437,30 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_told_by_their_distance() {
-        let samples: Vec<(u64, u64)> = (0..10)
-            .flat_map(|n| [(n, n * 1_000_000), (n, n * 1_000_000 + 60_000)])
-            .collect();
-        let finding = judge_pairs(&samples, 50_000);
+    fn pairs_are_told_by_their_distance_and_by_what_lies_between() {
+        let pairs = |distance: u64, moves: u64| -> Vec<OwnSample> {
+            let sample = |count, ip| OwnSample { count, ip };
+            (0..10)
+                .flat_map(|n| {
+                    let (count, ip) = (n * 1_000_000, n * 100);
+                    [sample(count, ip), sample(count + distance, ip + moves)]
+                })
+                .collect()
+        };
+        let finding = judge_pairs(&pairs(60_000, 8), 50_000);
         assert!(
             finding.works && finding.text.starts_with("10 of 19"),
             "{finding:?}"
         );
-        assert!(!judge_pairs(&samples[..3], 50_000).works);
+        assert!(!judge_pairs(&pairs(60_000, 8)[..3], 50_000).works);
+        // Both expire in one interrupt.
+        assert!(!judge_pairs(&pairs(2_000, 0), 50_000).works);
+        // The interrupt lasts as long as a window.
+        let stuck = judge_pairs(&pairs(60_000, 0), 50_000);
+        assert!(
+            !stuck.works && stuck.text.ends_with("in 0 of them"),
+            "{stuck:?}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::features::Features;
 use crate::limits;
 use crate::record::RawRecord;
 use crate::session::AttachedEvent;
-use crate::spec::{Fallbacks, Inherit, SessionSpec, SideBand, Start, Target};
+use crate::spec::{EventGroup, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target};
 use crate::sys;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -73,8 +73,13 @@ pub(super) struct RefreshSource {
 
 /// What is asked of the kernel for the windows of `spec`: nothing is inherited, nothing starts by itself.
 pub(super) fn plan_of(spec: &WindowsSpec) -> (SessionSpec, Plan) {
+    plan_with(spec, spec.groups_with_period(spec.schedule.short.number()))
+}
+
+/// The same of groups whose periods are set.
+pub(super) fn plan_with(spec: &WindowsSpec, groups: Vec<EventGroup>) -> (SessionSpec, Plan) {
     let session = SessionSpec::new()
-        .groups(spec.groups_with_period(spec.schedule.short.number()))
+        .groups(groups)
         .target(spec.target.clone())
         .cpus(spec.cpus.clone())
         .inherit(Inherit::No)
@@ -224,7 +229,7 @@ impl RefreshSource {
         }
         let cpu = match place {
             Place::Cpu(cpu) | Place::Thread(_, Some(cpu)) => cpu,
-            Place::Thread(_, None) => slot.whereabouts().map_or(0, |(_, cpu)| cpu),
+            Place::Thread(_, None) => self.watched_cpu(slot.whereabouts().map(|(_, cpu)| cpu)),
         };
         let lane = self.lane(cpu)?;
         self.lanes[lane].add(slot);
@@ -241,6 +246,16 @@ impl RefreshSource {
             self.waiting.push_back((tid, had));
         } else if !had {
             self.stats.unwatched += 1;
+        }
+    }
+
+    /// The CPU whose lane arms a thread's events that is on `found`. Only lanes of CPUs that are watched arm any, and none
+    /// arms those of threads that run elsewhere: so bursts begin on these CPUs only.
+    fn watched_cpu(&self, found: Option<u32>) -> u32 {
+        match (&self.spec.cpus, found) {
+            (None, found) => found.unwrap_or(0),
+            (Some(cpus), Some(found)) if cpus.contains(found) => found,
+            (Some(cpus), _) => cpus.iter().next().unwrap_or(0),
         }
     }
 
@@ -404,7 +419,8 @@ impl WindowSource for RefreshSource {
                 let Some(&at) = self.lane_of.get(&tid) else {
                     return;
                 };
-                if self.lanes[at].cpu == cpu {
+                let watched = self.spec.cpus.as_ref();
+                if self.lanes[at].cpu == cpu || watched.is_some_and(|cpus| !cpus.contains(cpu)) {
                     return;
                 }
                 let Ok(to) = self.lane(cpu) else { return };

@@ -1,6 +1,7 @@
 //! Windows by ordinary sampling: a session beside the one that samples for the ranking.
 
 use super::alternate;
+use super::ids::{own_id, set_id};
 use super::probe::twins_of;
 use super::refresh::{fallbacks, groups_of};
 use super::source::{
@@ -10,9 +11,10 @@ use super::source::{
 use crate::attach::Shape;
 use crate::attach::plan::Plan;
 use crate::attr::SampleType;
+use crate::bytes::ByteOrder;
 use crate::features::Features;
 use crate::listener::RecordListener;
-use crate::record::{RawRecord, RecordType};
+use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::session::{AttachedEvent, Session};
 use crate::spec::{EventGroup, EventSpec, Inherit, SessionSpec, SideBand, Start};
 use std::time::{Duration, Instant};
@@ -32,6 +34,8 @@ pub(super) struct SessionSource {
     events: Vec<AttachedEvent>,
     ids_known: usize,
     groups: Vec<WindowGroup>,
+    /// Of samples that read groups; samples of events that stand alone tell no id but the one that may be another's.
+    layout: Option<RecordLayout>,
     /// For how long windows are made, at most.
     most: Option<Duration>,
     ends_at: Option<Instant>,
@@ -78,8 +82,13 @@ impl SessionSource {
         }
         // A ring owner stands behind them.
         let ours = session.events().iter().filter(|event| event.spec.is_some());
+        let layout = session
+            .events()
+            .first()
+            .filter(|_| kind != SourceKind::Period);
         Ok(SessionSource {
             kind,
+            layout: layout.map(|event| RecordLayout::new(&event.attr, ByteOrder::NATIVE)),
             events: ours.cloned().collect(),
             ids_known: session.new_ids_since(0).len(),
             session,
@@ -187,7 +196,11 @@ impl WindowSource for SessionSource {
             self.ends_at = None;
             self.session.disable()?;
         }
-        let mut samples = Samples(listener);
+        let mut samples = Samples {
+            listener,
+            layout: self.layout.as_ref(),
+            righted: Vec::new(),
+        };
         if self.stopped {
             self.session.finish(&mut samples)?;
         } else {
@@ -216,19 +229,33 @@ impl WindowSource for SessionSource {
 }
 
 /// Passes on what belongs to the windows: of mappings and threads the other session tells.
-struct Samples<'a>(&'a mut dyn WindowListener);
+struct Samples<'a> {
+    listener: &'a mut dyn WindowListener,
+    layout: Option<&'a RecordLayout>,
+    righted: Vec<u8>,
+}
 
 impl RecordListener for Samples<'_> {
     fn raw(&mut self, _cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {
-        if matches!(
-            record.kind,
-            RecordType::SAMPLE
-                | RecordType::LOST
-                | RecordType::LOST_SAMPLES
-                | RecordType::THROTTLE
-                | RecordType::UNTHROTTLE
-        ) {
-            self.0.record(bytes, record);
+        match record.kind {
+            RecordType::SAMPLE => {
+                let id = self.layout.and_then(|layout| own_id(layout, record));
+                let Some(id) = id else {
+                    self.listener.record(bytes, record);
+                    return;
+                };
+                self.righted.clear();
+                self.righted.extend_from_slice(bytes);
+                set_id(id, &mut self.righted);
+                if let Ok((record, _)) = RawRecord::split(&self.righted, ByteOrder::NATIVE) {
+                    self.listener.record(&self.righted, &record);
+                }
+            }
+            RecordType::LOST
+            | RecordType::LOST_SAMPLES
+            | RecordType::THROTTLE
+            | RecordType::UNTHROTTLE => self.listener.record(bytes, record),
+            _ => {}
         }
     }
 

@@ -1,16 +1,17 @@
 //! The windows' events of one thread or CPU: armed for one burst after the other.
 
+use super::ids::{own_id, set_id};
 use super::random::Random;
 use super::schedule::Schedule;
 use super::source::{Burst, BurstOutcome, WindowStats};
 use crate::attach::plan::Plan;
-use crate::attr::{AttrFlags, SampleType};
+use crate::attr::AttrFlags;
 use crate::bytes::{ByteOrder, Cursor};
 use crate::errors::{AttachError, EventError};
 use crate::event::{Event, OpenRequest, Place};
 use crate::limits;
 use crate::procfs::Whereabouts;
-use crate::record::{HEADER_SIZE, RawRecord, RecordLayout, RecordType};
+use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Ring;
 use crate::sys;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -230,7 +231,9 @@ impl Slot {
                     made.stats.samples += 1;
                     let number = pending.as_ref().map_or(0, |pending| pending.group);
                     if let Some(group) = groups.get(number) {
-                        set_right(&group.layout, record, &mut made.bytes[start..]);
+                        if let Some(id) = own_id(&group.layout, record) {
+                            set_id(id, &mut made.bytes[start..]);
+                        }
                     }
                     if let Some(pending) = pending
                         && let Some(group) = groups.get_mut(pending.group)
@@ -367,25 +370,6 @@ impl Pending {
         group.enabled = enabled;
         self.quiet_since = time;
         self.last = Some((time, count));
-    }
-}
-
-/// Gives a sample the id of its leader, where the kernel wrote that of another profiler's event (trap T9): readers could
-/// not tell its layout, and perf gives up at the first such sample. The ids of the counts are always right.
-fn set_right(layout: &RecordLayout, record: &RawRecord<'_>, bytes: &mut [u8]) {
-    let Ok(sample) = layout.sample(record) else {
-        return;
-    };
-    let leader = sample
-        .read
-        .and_then(|read| read.get(0))
-        .and_then(|value| value.id);
-    if let Some(leader) = leader
-        && sample.id != Some(leader)
-        && layout.sample_type().contains(SampleType::IDENTIFIER)
-        && let Some(identifier) = bytes.get_mut(HEADER_SIZE..HEADER_SIZE + 8)
-    {
-        identifier.copy_from_slice(&leader.to_ne_bytes());
     }
 }
 
