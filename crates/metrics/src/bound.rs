@@ -120,6 +120,17 @@ impl Bound {
         })
     }
 
+    /// Whether a column cannot be below 0 where no count is: nothing is subtracted in it.
+    pub fn is_never_negative(&self, column: usize) -> bool {
+        let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
+        order.iter().all(|&n| match self.nodes[n as usize] {
+            Node::Const(bits) => f64::from_bits(bits) >= 0.0,
+            Node::Binary(op, ..) => op != BinaryOp::Sub,
+            Node::Unary(op, _) => op != UnaryOp::Neg,
+            _ => true,
+        })
+    }
+
     /// What had to be chosen.
     pub fn notes(&self) -> &[BindNote] {
         &self.notes

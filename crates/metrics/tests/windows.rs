@@ -357,6 +357,28 @@ fn what_borders_cost_is_found_and_taken_off() {
 }
 
 #[test]
+fn borders_take_no_more_than_there_is_and_nothing_of_what_software_counts() {
+    let mut windows = bordered(300, 40);
+    let analysis = by_function(&windows);
+    // A border of three misses a window, of which there are none.
+    let mut artefacts = analysis.artefacts();
+    let of_misses = artefacts.iter_mut().find(|a| a.event == 2).unwrap();
+    (of_misses.per_window, of_misses.error) = (3.0, 0.1);
+    let bound = bound();
+    let mut estimator = analysis.estimator(&bound, &artefacts, EstimatorOptions::default());
+    let found = estimator.estimate(analysis.row(1).unwrap(), set().column("mpkc").unwrap());
+    let mpkc = found.estimate().unwrap();
+    let corrected = mpkc.corrected.expect("a correction");
+    assert_eq!((mpkc.raw.value, corrected.value), (0.0, 0.0), "{mpkc:?}");
+    assert_eq!(corrected.low, 0.0);
+    assert!(corrected.high > 0.0, "it is not known that well: {mpkc:?}");
+    windows.set_borderless(1);
+    let artefacts = by_function(&windows).artefacts();
+    let events: Vec<u32> = artefacts.iter().map(|a| a.event).collect();
+    assert_eq!(events, [2]);
+}
+
+#[test]
 fn equal_lengths_say_nothing_of_borders() {
     let list: Vec<&[[u64; 3]]> = vec![&[[300, 450, 1]]; 100];
     let windows = stream(&list);
@@ -430,6 +452,14 @@ fn shares_and_rates_make_the_total() {
     );
     let wrong = analysis.closure(&shares, &[], 1, 0, 1e9, 1.7e9).unwrap();
     assert!(!wrong.holds());
+    // None of the third was seen in 400 windows of 300 cycles: up to 3.69 could have been missed.
+    let unseen = analysis.closure(&shares, &[], 2, 0, 1e9, 5.0).unwrap();
+    assert_eq!(unseen.predicted, 0.0);
+    let exposure: u64 = (1..=2)
+        .map(|row| analysis.row(row).unwrap().acceptance().kept() * 300)
+        .sum();
+    near(unseen.high, 3.688_879_45 / exposure as f64 * 1e9);
+    assert!(unseen.holds());
     assert_eq!(
         analysis.closure(&Shares::default(), &[], 1, 0, 1e9, 1e9),
         None

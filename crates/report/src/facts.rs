@@ -16,6 +16,8 @@ pub enum Severity {
     Info,
     /// Something else was done than asked for: another event, another unwinder.
     Fallback,
+    /// Numbers contradict each other, or may be wrong.
+    Warning,
     /// Something is missing from the numbers: lost records, throttling, skipped input, unresolved addresses.
     Loss,
 }
@@ -26,6 +28,7 @@ impl Severity {
         match self {
             Severity::Info => "info",
             Severity::Fallback => "fallback",
+            Severity::Warning => "warning",
             Severity::Loss => "loss",
         }
     }

@@ -13,7 +13,7 @@ use crate::{Cell, Column, ColumnKind, Mark, RenderError, Severity, Table, Unit};
 pub struct TextOptions {
     /// How many top rows to show at most; a last line then says how many more there are and their share.
     pub limit: Option<usize>,
-    /// Whether to show the table's facts: information above it, losses and fallbacks below it.
+    /// Whether to show the table's facts: information above it, the others below it.
     pub facts: bool,
     /// Whether to show the standard errors that stand beside cells.
     pub errors: bool,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Arguments of `dioptra metrics`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Counters are read at both ends of short windows; a window counts for a function if it starts and ends there, called from the same place. Values are ratios of sums over such windows, ± their 95% interval; windows that leave the function are discarded, and a row that had to discard many deserves less trust.
+Counters are read at both ends of short windows; a window counts for a function if it starts and ends there, called from the same place. Values are ratios of sums over such windows, ± their 95% interval; windows that leave the function are discarded, and a row that had to discard many deserves less trust. Windows of a thread (--by thread) are all kept. What windows' borders add is taken off where it can be told from 0; software counts page faults, context switches and the like exactly, so nothing is taken off there.
 
 Profiles without windows give ratios too: those that read groups (`-e '{cycles,instructions}:S' -c 300`) by the windows between all their samples, others as ratios of sampled counts.
 
@@ -45,9 +45,10 @@ pub struct Arguments {
     pmu_data: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// Leave rows out that have less than this share of the time
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
-    min_share: f64,
+    /// Leave rows out that have less than this share of the time [default: none; text then shows 30 rows unless --limit
+    /// says otherwise]
+    #[arg(long, value_name = "PERCENT")]
+    min_share: Option<f64>,
     /// Leave rows out that deserve less trust
     #[arg(long, value_enum, default_value_t = LeastTrust::Unreliable)]
     trust: LeastTrust,
@@ -63,7 +64,7 @@ enum MetricRows {
     Path,
     /// A line of a source file
     Line,
-    /// A thread
+    /// A thread, whatever function it is in
     Thread,
 }
 
@@ -77,8 +78,12 @@ enum LeastTrust {
     Unreliable,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    if !(0.0..=100.0).contains(&arguments.min_share) {
+/// Rows of text where nobody says which.
+const ROWS: usize = 30;
+
+pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let least_share = arguments.min_share.unwrap_or(0.0);
+    if !(0.0..=100.0).contains(&least_share) {
         eprintln!("dioptra: --min-share: give a number from 0 to 100");
         return Ok(ExitCode::from(2));
     }
@@ -107,7 +112,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             metrics: &metrics,
             tell_missing: !arguments.set.is_empty(),
             ranking: arguments.selection.chosen_event(only)?,
-            least_share: arguments.min_share / 100.0,
+            least_share: least_share / 100.0,
             least_trust: match arguments.trust {
                 LeastTrust::High => Trust::High,
                 LeastTrust::Low => Trust::Low,
@@ -118,6 +123,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
+    if arguments.shown.format == Shape::Text && arguments.min_share.is_none() {
+        arguments.shown.limit.get_or_insert(ROWS);
+    }
     // A value without its interval says nothing.
     arguments.shown.write(table, 1, true, &loaded)?;
     Ok(ExitCode::SUCCESS)

@@ -234,7 +234,18 @@ fn rows_and_filters() {
             .filter_map(|row| row["cells"][place].as_u64())
             .sum()
     };
-    assert_eq!(of_rows(&by_thread), kept);
+    // A thread goes on where it leaves a function.
+    let crossing: u64 = made
+        .functions
+        .iter()
+        .map(|function| function.crossing)
+        .sum();
+    assert_eq!(of_rows(&by_thread), kept + crossing);
+    let discards = facts(&by_thread, "discarded_windows")[0];
+    assert_eq!(discards["other-function"], Value::Null, "{discards}");
+    let of_one = ["--by", "thread", "--symbol", "thirty", "--set", "ipc"];
+    let of_one = json("metrics", &made.file, &of_one);
+    assert_eq!(of_rows(&of_one), made.functions[1].kept);
     let by_path = json("metrics", &made.file, &["--by", "path", "--set", "ipc"]);
     assert_eq!(of_rows(&by_path), kept);
     let sixty = row(&by_path, "function", "sixty").expect("a row");
@@ -245,6 +256,12 @@ fn rows_and_filters() {
     assert!(of_rows(&one) > 0 && of_rows(&other) > 0);
     // Of a part of the program, the totals of all say nothing.
     assert!(facts(&one, "closure").is_empty());
+    let file = made.file.to_str().expect("a path");
+    let text = shown(&["metrics", "-i", file, "--limit", "1"]);
+    assert!(
+        text.contains("sixty") && text.contains("… 2 more rows"),
+        "{text}"
+    );
     let large = json("metrics", &made.file, &["--min-share", "20"]);
     assert_eq!(list(&large["rows"]).len(), 2);
     assert_eq!(facts(&large, "rows_below_share"), [&Value::from(1)]);

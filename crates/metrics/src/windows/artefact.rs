@@ -6,6 +6,10 @@
 //! it is the least-squares intercept with a slope of its own for each row; each row weighs by how little its windows
 //! scatter. Only rows of high trust take part: in the others longer windows hold more of their neighbours.
 //! The error comes from the spread between bursts.
+//!
+//! What software counts (page faults, context switches) has no such constant: interrupts do not count there, and what a
+//! fit finds is that longer windows stand elsewhere. [`Windows::set_borderless`](super::Windows::set_borderless) tells
+//! which events those are.
 
 use super::accept::Trust;
 use super::tally::Analysis;
@@ -83,8 +87,8 @@ impl Sums {
 }
 
 impl Analysis<'_> {
-    /// The constants of all events that stand beside a leader, in the order of their numbers. Two passes over the
-    /// windows.
+    /// The constants of all events that stand beside a leader and may have some, in the order of their numbers. Two
+    /// passes over the windows.
     pub fn artefacts(&self) -> Vec<Artefact> {
         let groups = self.windows().groups();
         let trusted: Vec<bool> = self
@@ -124,6 +128,7 @@ impl Analysis<'_> {
             .iter()
             .flat_map(|group| group.events.iter().skip(1).copied())
             .collect();
+        events.retain(|event| !self.windows().is_borderless(*event));
         events.sort_unstable();
         events.dedup();
         let mut fits: Vec<Fit> = events.into_iter().map(Fit::new).collect();

@@ -82,6 +82,17 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
+    /// Of what cannot be negative: more was taken off than there was. What it may be at most keeps its distance from
+    /// the value.
+    fn not_negative(mut self) -> Interval {
+        if self.value < 0.0 {
+            self.high -= self.value;
+            self.value = 0.0;
+        }
+        self.low = self.low.max(0.0);
+        self
+    }
+
     /// Whether it holds a value.
     pub fn holds(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
@@ -93,7 +104,8 @@ impl Interval {
 pub struct Estimate {
     /// From the counts as they were read.
     pub raw: Interval,
-    /// With what borders add and what windows hide of others taken off; `None` where nothing is known of either.
+    /// With what borders add and what windows hide of others taken off; `None` where nothing is known of either. Where
+    /// the metric is never negative, neither is it, nor are its limits.
     pub corrected: Option<Interval>,
     /// Degrees of freedom of the interval.
     pub freedom: f64,
@@ -112,6 +124,8 @@ pub struct Estimate {
     pub few_bursts: bool,
     /// The inputs come from different groups, counted in different bursts, each taken per event of the leader.
     pub apart: bool,
+    /// The metric subtracts nothing: below 0 it cannot be, even where a limit is.
+    pub never_negative: bool,
     /// Some terms of a sum were not recorded: a lower bound.
     pub partial: bool,
     confidence: f64,
@@ -130,7 +144,8 @@ impl Estimate {
         // Of many bursts, t is as the normal distribution.
         let tail = 0.5 + self.confidence / 2.0;
         let shrinks = student_quantile(tail, f64::INFINITY) / student_quantile(tail, self.freedom);
-        let relative = best.half_width() * shrinks / best.value.abs();
+        let reach = (best.high - best.value).max(best.value - best.low);
+        let relative = reach * shrinks / best.value.abs();
         let times = (relative / target).powi(2);
         (times.is_finite() && best.value != 0.0).then(|| (recorded * (times - 1.0)).max(0.0))
     }
@@ -229,12 +244,16 @@ impl Estimator<'_> {
         let Some((raw, freedom)) = self.interval(&sample, column) else {
             return Figure::Undefined;
         };
-        let corrected = match self.sample(row, column, true, |_| true) {
+        let mut corrected = match self.sample(row, column, true, |_| true) {
             Ok(sample) if !sample.taken.is_nothing() => {
                 self.interval(&sample, column).map(|found| found.0)
             }
             _ => None,
         };
+        let never_negative = self.bound.is_never_negative(column);
+        if never_negative {
+            corrected = corrected.map(Interval::not_negative);
+        }
         let bursts = sample.bursts() as u64;
         let events = sample.events.iter().copied().min().unwrap_or(u64::MAX);
         Figure::Value(Estimate {
@@ -248,6 +267,7 @@ impl Estimator<'_> {
             few_events: events < self.options.rare_events,
             few_bursts: bursts < self.options.min_bursts,
             apart: sample.apart,
+            never_negative,
             partial,
             confidence: self.options.confidence,
         })

@@ -29,7 +29,7 @@ pub struct Shares {
     weight: f64,
 }
 
-/// Fewer samples than this have Poisson's limits.
+/// Fewer samples or events than this have Poisson's limits.
 const FEW: u64 = 20;
 const NORMAL: f64 = 1.959_963_984_540_054;
 
@@ -179,6 +179,14 @@ impl Analysis<'_> {
                 }
             }
         }
+        // Few counts do not show their spread: if they came evenly, so many more or fewer could have come.
+        let seen: f64 = rates.iter().map(|(_, _, sums)| sums.counts).sum();
+        let exposure: f64 = rates.iter().map(|(_, _, sums)| sums.lengths).sum();
+        let (mut below, mut above) = (0.0, 0.0);
+        if seen < FEW as f64 {
+            let (low, high) = poisson_limits(seen as u64, 0.95);
+            (below, above) = ((seen - low) / exposure, (high - seen) / exposure);
+        }
         let bursts = of_burst.len() as f64;
         let squares: f64 = of_burst.values().map(|u| u * u).sum();
         let mut variance = (mean_square - mean * mean).max(0.0) / shares.samples() as f64;
@@ -193,8 +201,8 @@ impl Analysis<'_> {
             event,
             counted,
             predicted: leader_total * mean,
-            low: leader_total * (mean - reach),
-            high: leader_total * (mean + reach),
+            low: leader_total * (mean - reach.max(below)),
+            high: leader_total * (mean + reach.max(above)),
             covered,
         })
     }

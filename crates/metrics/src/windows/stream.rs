@@ -120,6 +120,8 @@ pub struct Windows {
     spans: Vec<Span>,
     windows: Vec<Packed>,
     counts: Vec<u64>,
+    /// Events to whose counts borders add nothing.
+    borderless: Vec<u32>,
 }
 
 /// A burst and its windows, in the order of their indices.
@@ -166,6 +168,15 @@ impl Windows {
             groups,
             ..Self::default()
         }
+    }
+
+    /// Tells that windows' borders add nothing to an event's counts: software counts it, when it happens.
+    pub fn set_borderless(&mut self, event: u32) {
+        self.borderless.push(event);
+    }
+
+    pub(super) fn is_borderless(&self, event: u32) -> bool {
+        self.borderless.contains(&event)
     }
 
     /// Starts a burst: the windows pushed after it are its own.

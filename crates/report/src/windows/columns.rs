@@ -12,6 +12,9 @@ use dioptra_metrics::windows::{Drift, Estimate, Figure, Interval, Method};
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;
 
+/// Who would have to record for longer than so many seconds will not: people are not told.
+const LONGEST: f64 = 3600.0;
+
 /// Of two-sided 95 % in the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
@@ -133,6 +136,7 @@ pub(super) fn push(
             Some(Known::Windows(figure, _)) => needs(figure, measured.seconds),
             _ => None,
         };
+        let needs = needs.filter(|seconds| *seconds <= LONGEST);
         cells.push(needs.map_or(Cell::Empty, |seconds| {
             Cell::Count((1e9 * seconds).round() as u64)
         }));
@@ -195,8 +199,11 @@ fn push_figure(
     }
     let interval =
         |interval: &Interval| [interval.value, interval.low, interval.high].map(Cell::real);
-    let [_, low, high] = interval(best);
-    cells.extend([low, high]);
+    let low = match estimate.never_negative {
+        true => best.low.max(0.0),
+        false => best.low,
+    };
+    cells.extend([low, best.high].map(Cell::real));
     cells.extend(interval(&estimate.raw));
     match &estimate.corrected {
         Some(corrected) => cells.extend(interval(corrected)),

@@ -2,7 +2,7 @@
 //! shares and rates make the program's own totals.
 
 use super::WindowOptions;
-use super::stream::Stream;
+use super::stream::{Stream, is_clock};
 use crate::{Facts, Input, Severity};
 use dioptra_metrics::EventName;
 use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares};
@@ -34,7 +34,7 @@ pub(crate) fn events_of_windows(facts: &mut Facts, profile: &Profile, shown: &[u
     let told = names(&mut shown.iter().copied().filter(of_windows));
     if !told.is_empty() {
         facts.add(
-            Severity::Fallback,
+            Severity::Warning,
             "samples_of_windows",
             format!(
                 "samples of {} lie where bursts of windows were, not where time went",
@@ -60,7 +60,7 @@ pub(super) fn add(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     if told.options.for_people {
         what_errors_are(facts);
     }
-    source(facts, told);
+    source(facts, input, told);
     ranking(facts, input, told.ranking, told.shares);
     discards(facts, told);
     samples(facts, told);
@@ -81,7 +81,7 @@ pub(super) fn what_errors_are(facts: &mut Facts) {
     facts.add(Severity::Info, "errors", text, 0.95);
 }
 
-fn source(facts: &mut Facts, told: &Told<'_, '_>) {
+fn source(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     let windows = told.windows;
     let total = told.analysis.total();
     let bursts = windows.bursts().len();
@@ -121,6 +121,18 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             "bursts_used": total.bursts(),
         }),
     );
+    let groups = &windows.plan().groups;
+    let leaders = groups.iter().filter_map(|group| group.events.first());
+    let mut leaders = leaders.filter_map(|event| input.profile.events().get(*event as usize));
+    if leaders.any(|leader| is_clock(leader.attr())) {
+        facts.add(
+            Severity::Info,
+            "clock_windows",
+            "windows of a clock hold the interrupt that ends them, some 10 to 20 us in a virtual machine: rates are low \
+             by its share, as the closure shows",
+            Value::Null,
+        );
+    }
     for finding in &recorded.findings {
         facts.add(
             Severity::Info,
@@ -332,7 +344,7 @@ fn closures(facts: &mut Facts, told: &Told<'_, '_>) {
         let severity = if closure.holds() {
             Severity::Info
         } else {
-            Severity::Fallback
+            Severity::Warning
         };
         let finite = |number: f64| {
             if number.is_finite() {

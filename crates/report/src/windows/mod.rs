@@ -69,7 +69,7 @@ impl Default for WindowOptions<'_> {
 /// Builds the table of metrics of one profile, sorted by share of time, largest first.
 ///
 /// Columns: `share_percent`, a column for each metric, where there are windows `kept_windows`, `windows`,
-/// `discarded_percent`, `trust` and `needs` (about how much longer the first metric takes to be known within 5 %), and
+/// `discarded_percent`, `trust` and `needs` (about how much longer the first metric takes to be known within 5 %, empty beyond an hour), and
 /// the names. For programs each metric also
 /// has its limits, the values with and without what windows' borders add, bursts and counts behind it.
 ///
@@ -157,7 +157,7 @@ fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &
             Some(more) => format!(" and {more} more"),
         };
         facts.add(
-            Severity::Fallback,
+            Severity::Warning,
             "drift",
             format!(
                 "{} is not the same in shorter and in longer windows, so that neither may be right: {}{more}",

@@ -15,7 +15,7 @@ pub enum WindowRows {
     Path,
     /// A line of a source file; of inlined code its own.
     Line,
-    /// A thread.
+    /// A thread, whatever function it is in.
     Thread,
 }
 

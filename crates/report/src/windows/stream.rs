@@ -1,9 +1,11 @@
 //! From a profile's windows to the stream that is analyzed.
 
-use super::rows::Rows;
+use super::rows::{Rows, WindowRows};
 use crate::Input;
 use dioptra_metrics::RecordedEvent;
 use dioptra_metrics::windows::{Burst, Place, WindowFlags, WindowGroup, Windows};
+use dioptra_perfevents::names::software;
+use dioptra_perfevents::{Attr, event_type};
 use dioptra_profile::windows::{ProfileWindows, WindowMarks};
 
 /// The windows, and the row of each.
@@ -57,6 +59,15 @@ impl Stream {
             events,
             keys: Vec::with_capacity(of.len()),
         };
+        for (number, event) in (0_u32..).zip(&stream.events) {
+            let mut recorded = input.profile.events().iter();
+            let recorded = recorded.find(|recorded| recorded.name() == event.name);
+            if recorded.is_some_and(|recorded| counts_by_software(recorded.attr())) {
+                stream.windows.set_borderless(number);
+            }
+        }
+        // A thread goes on through functions, unless a filter left some of them only.
+        let whole_threads = rows.by == WindowRows::Thread && !hides_some(of);
         let mut counts = Vec::new();
         for (number, burst) in of.bursts().iter().enumerate() {
             stream.windows.push_burst(Burst {
@@ -71,7 +82,13 @@ impl Stream {
                 for (mark, flag) in MARKS {
                     flags.set(flag, window.marks.contains(mark));
                 }
-                let place = |place| place_of(input, rows, place);
+                let place = |place| match whole_threads {
+                    true => Place {
+                        function: Some(0),
+                        path: None,
+                    },
+                    false => place_of(input, rows, place),
+                };
                 counts.clear();
                 let used = &used[usize::from(burst.group)];
                 counts.extend(used.iter().map(|place| window.counts[*place]));
@@ -92,6 +109,24 @@ impl Stream {
     pub fn key(&self, window: usize) -> Option<u32> {
         self.keys[window]
     }
+}
+
+/// Whether a filter of places took windows away.
+fn hides_some(windows: &ProfileWindows) -> bool {
+    let mut bursts = 0..windows.bursts().len();
+    bursts.any(|burst| windows.windows(burst).any(|window| window.hidden))
+}
+
+/// Whether software counts an event, when it happens: the interrupts that end windows add nothing to it. Clocks go on
+/// in them.
+fn counts_by_software(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE && !is_clock(attr)
+}
+
+/// Whether an event is a clock.
+pub(super) fn is_clock(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE
+        && matches!(attr.config, software::CPU_CLOCK | software::TASK_CLOCK)
 }
 
 /// The function of a place and the path of its callers, as far as they are known.
