@@ -157,8 +157,20 @@ impl Planner {
         };
         let hooks = hooks(data);
         let is_linker = is_linker(&module.path);
+        // The tracer itself calls the C library while it works, and threads begin and end in it.
+        let plain = self.selector.plain(&identity);
+        let is_runtimes_own = is_linker || !hooks.is_empty();
+        if plain && is_runtimes_own && !is_linker {
+            writer.journal(&JournalEntry::Note {
+                time: super::server::monotonic(),
+                text: format!(
+                    "functions of {} are not traced: the tracer itself uses them; calls of them are, as library calls",
+                    module.path.display()
+                ),
+            })?;
+        }
         let options = ScanOptions {
-            plain: self.selector.plain(&identity),
+            plain: plain && !is_runtimes_own,
             library_calls: self.selector.library_calls(&identity),
         };
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
