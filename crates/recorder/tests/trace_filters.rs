@@ -11,8 +11,9 @@ use dioptra_filters::{
 };
 use dioptra_recorder::trace::{Choice, Everything, LibraryCalls, PatchPatterns, RuleSelector};
 use dioptra_testprograms::{Language, Program, or_skip};
+use std::collections::BTreeSet;
 use std::path::Path;
-use traces::{Event, alone, read, trace};
+use traces::{Event, alone, as_log, read, trace};
 
 type Texts = [(RuleOption, &'static str)];
 
@@ -50,18 +51,18 @@ const RULES: &[&Texts] = &[
     ],
 ];
 
-const NAMES: [&str; 11] = [
-    "main", "root", "round_of", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
+const NAMES: [&str; 10] = [
+    "root", "round_of", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
 ];
 
 /// What is shown of a thread's events: names and depths of calls.
-fn shown(texts: &Texts, events: &[Event]) -> Vec<(bool, &'static str, u32)> {
+fn shown<'n>(texts: &Texts, events: &[Event], names: &[&'n str]) -> Vec<(bool, &'n str, u32)> {
     let mut rules = Rules::new(MatchStyle::Regex);
     for (option, text) in texts {
         rules.add(*option, text).unwrap();
     }
     let mut compiler = Compiler::new(rules, PlanOptions::default()).unwrap();
-    for name in NAMES {
+    for name in names {
         compiler.add(&Function {
             name,
             ..Function::default()
@@ -79,9 +80,9 @@ fn shown(texts: &Texts, events: &[Event]) -> Vec<(bool, &'static str, u32)> {
     for (time, event) in events.iter().enumerate() {
         match event {
             Event::Entry(name) => {
-                let id = NAMES.iter().position(|known| known == name).unwrap();
+                let id = names.iter().position(|known| known == name).unwrap();
                 let action = plan.action_of(id as u32);
-                let effects = lane.enter(&plan, action, switch, NAMES[id], time as u64, &mut tell);
+                let effects = lane.enter(&plan, action, switch, names[id], time as u64, &mut tell);
                 switch = switch.after(effects);
             }
             Event::Exit(_) | Event::Unwound(_) => lane.exit(&plan, time as u64, &mut tell),
@@ -92,18 +93,23 @@ fn shown(texts: &Texts, events: &[Event]) -> Vec<(bool, &'static str, u32)> {
     shown
 }
 
-/// The threads' events, in the order in which they ran.
-fn record(command: &[&str], texts: Option<&Texts>, folder: &Path) -> Vec<Vec<Event>> {
+/// The events of the threads that called any of the functions, in the order in which they began; and the program's output.
+fn record(
+    command: &[&str],
+    names: &[&str],
+    texts: Option<&Texts>,
+    folder: &Path,
+) -> (Vec<Vec<Event>>, String) {
     let everything = Everything {
         plain: true,
         plain_libraries: false,
         library_calls: false,
     };
-    let (outcome, _) = trace(folder, command, everything, |spec| {
+    let (outcome, output) = trace(folder, command, everything, |spec| {
         if let Some(texts) = texts {
-            let mut patches = PatchPatterns::new(MatchStyle::Regex);
-            // The program's functions alone: not those of what the compiler links into each program.
-            patches.patch("^main$;^root$;^round_of$;^f[0-7]$").unwrap();
+            let mut patches = PatchPatterns::new(MatchStyle::Simple);
+            // The program's own functions alone: not those of what the compiler links into each program.
+            patches.patch(&names.join(";")).unwrap();
             let choice = Choice {
                 patches,
                 rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
@@ -117,20 +123,17 @@ fn record(command: &[&str], texts: Option<&Texts>, folder: &Path) -> Vec<Vec<Eve
     assert_eq!(outcome.ending.lost, 0);
     let is_known = |event: &Event| match event {
         Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) => {
-            NAMES.contains(&name.as_str())
+            names.contains(&name.as_str())
         }
         Event::Lost(_) => true,
     };
-    read(folder)
+    let streams = read(folder)
         .streams
         .into_values()
         .map(|stream| stream.events.into_iter().filter(is_known).collect())
-        .filter(|events: &Vec<Event>| {
-            // Not the main thread, and not the shell.
-            let first = events.first();
-            first.is_some() && first != Some(&Event::Entry("main".to_owned()))
-        })
-        .collect()
+        .filter(|events: &Vec<Event>| !events.is_empty())
+        .collect();
+    (streams, output)
 }
 
 fn entries(threads: &[Vec<Event>]) -> usize {
@@ -159,12 +162,18 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             let seed = (number + 1).to_string();
             let command = [program, &seed, "60", "2"];
             let folder = tempfile::tempdir().unwrap();
-            let all = record(&command, None, folder.path());
+            let all = record(&command, &NAMES, None, folder.path()).0;
             let folder = tempfile::tempdir().unwrap();
-            let some = record(&command, Some(texts), folder.path());
+            let some = record(&command, &NAMES, Some(texts), folder.path()).0;
             let what = format!("{level} {flags:?} {texts:?}");
-            let by_readers: Vec<_> = all.iter().map(|events| shown(texts, events)).collect();
-            let by_both: Vec<_> = some.iter().map(|events| shown(texts, events)).collect();
+            let by_readers: Vec<_> = all
+                .iter()
+                .map(|events| shown(texts, events, &NAMES))
+                .collect();
+            let by_both: Vec<_> = some
+                .iter()
+                .map(|events| shown(texts, events, &NAMES))
+                .collect();
             let by_readers: Vec<_> = by_readers.into_iter().filter(|c| !c.is_empty()).collect();
             let by_both: Vec<_> = by_both.into_iter().filter(|c| !c.is_empty()).collect();
             assert!(entries(&all) > 500, "{what}");
@@ -207,10 +216,10 @@ fn short_calls_are_taken_back() {
     );
     let command = [program.to_str().unwrap(), "1", "200", "1"];
     let folder = tempfile::tempdir().unwrap();
-    let all = record(&command, None, folder.path());
+    let all = record(&command, &NAMES, None, folder.path()).0;
     let folder = tempfile::tempdir().unwrap();
     // No machine is so slow; what began in slow paths or was left by jumps stays.
-    let some = record(&command, Some(&[(Time, "1h")]), folder.path());
+    let some = record(&command, &NAMES, Some(&[(Time, "1h")]), folder.path()).0;
     assert!(
         entries(&some) * 4 < entries(&all),
         "{} of {}",
@@ -218,6 +227,73 @@ fn short_calls_are_taken_back() {
         entries(&all)
     );
     let folder = tempfile::tempdir().unwrap();
-    let same = record(&command, Some(&[(Time, "1ns")]), folder.path());
+    let same = record(&command, &NAMES, Some(&[(Time, "1ns")]), folder.path()).0;
     assert_eq!(same, all);
+}
+
+/// Exceptions, jumps out of handlers, destructors that call: programs that keep a log of their own.
+#[test]
+fn hard_control_flow_leaves_hidden_calls_too() {
+    const HARD: &[(&str, &Texts)] = &[
+        ("exceptions", &[(Notrace, "between")]),
+        ("exceptions", &[(Notrace, "thrower")]),
+        ("exceptions", &[(Filter, "between")]),
+        ("exceptions", &[(Filter, "rethrower"), (Notrace, "thrower")]),
+        ("exceptions", &[(Depth, "2")]),
+        ("exceptions", &[(Filter, "catcher"), (Depth, "2")]),
+        ("jumps", &[(Notrace, "leaf")]),
+        ("jumps", &[(Depth, "2")]),
+        ("signals", &[(Notrace, "leaf")]),
+    ];
+    let _turn = alone();
+    for level in ["-O0", "-O2"] {
+        for flags in [&["-fpatchable-function-entry=5"] as &[&str], &[]] {
+            let program = or_skip!(
+                Program::new(Language::Cpp, "trace-hard")
+                    .no_flags()
+                    .flags([level, "-g", "-pthread", "-fno-optimize-sibling-calls"])
+                    .flags(flags.iter().copied())
+                    .build()
+            );
+            for (case, texts) in HARD {
+                let what = format!("{case} {level} {flags:?} {texts:?}");
+                let command = [program.to_str().unwrap(), case, "20"];
+                let folder = tempfile::tempdir().unwrap();
+                let (_, log) = record(&command, &[case], None, folder.path());
+                let names: BTreeSet<&str> = log.lines().map(|line| &line[1..]).collect();
+                let names: Vec<&str> = names.into_iter().collect();
+                let all = traced(folder.path(), case, &names);
+                assert_eq!(
+                    as_log(&all, &names),
+                    log.lines().collect::<Vec<_>>(),
+                    "{what}"
+                );
+                let folder = tempfile::tempdir().unwrap();
+                let (some, same) = record(&command, &names, Some(texts), folder.path());
+                assert_eq!(same, log, "{what}");
+                let by_readers = shown(texts, &all, &names);
+                let by_both = shown(texts, some.first().map_or(&[], Vec::as_slice), &names);
+                assert_eq!(by_readers, by_both, "{what}");
+                assert!(some.iter().flatten().count() < all.len(), "{what}");
+            }
+        }
+    }
+}
+
+/// The events of these functions in the thread that called `case`.
+fn traced(folder: &Path, case: &str, names: &[&str]) -> Vec<Event> {
+    let trace = read(folder);
+    let entry = Event::Entry(case.to_owned());
+    let stream = trace
+        .streams
+        .into_values()
+        .find(|s| s.events.contains(&entry));
+    let is_known = |event: &Event| match event {
+        Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) => {
+            names.contains(&name.as_str())
+        }
+        Event::Lost(_) => true,
+    };
+    let events = stream.map(|stream| stream.events).unwrap_or_default();
+    events.into_iter().filter(is_known).collect()
 }

@@ -55,7 +55,7 @@ pub unsafe extern "C" fn personality(
             None => entries
                 .iter()
                 .rev()
-                .find(|entry| entry.is_open())
+                .find(|entry| entry.flags & ENTRY_UNWOUND == 0)
                 .map_or(0, |entry| entry.slot),
         };
         let here = |entry: &&Entry| entry.slot <= slot;
