@@ -3,6 +3,7 @@
 mod dump;
 mod graph;
 mod info;
+mod live;
 mod patches;
 mod record;
 mod render;
@@ -16,15 +17,24 @@ use std::process::ExitCode;
 
 /// Arguments of `dioptra trace`.
 #[derive(clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "`dioptra trace COMMAND` is `dioptra trace live COMMAND`."
+)]
 pub struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
+    #[command(flatten)]
+    live: live::Live,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
     /// Trace a command into a directory
     Record(record::Arguments),
+    /// Trace a command and show its calls when it has ended
+    Live(live::Live),
     /// Show the calls in the order of time
     Replay(replay::Arguments),
     /// Show how often functions were called and how long they took
@@ -41,15 +51,17 @@ impl Arguments {
     /// The exit status for our own failure: what runs a command keeps low numbers for the command's status.
     pub fn failure_status(&self) -> u8 {
         match self.command {
-            Command::Record(_) => 125,
+            None | Some(Command::Record(_) | Command::Live(_)) => 125,
             _ => 1,
         }
     }
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let result = match arguments.command {
+    let command = arguments.command.unwrap_or(Command::Live(arguments.live));
+    let result = match command {
         Command::Record(arguments) => record::run(arguments),
+        Command::Live(arguments) => live::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Graph(arguments) => graph::run(arguments),

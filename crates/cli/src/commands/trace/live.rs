@@ -1,0 +1,59 @@
+//! `dioptra trace COMMAND`: records, then shows the calls, and keeps nothing.
+
+use super::record::{TracedCommand, Tracing, exit_status, trace};
+use super::{replay, report, summary};
+use anyhow::Context;
+use clap::{Args, FromArgMatches};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Arguments of `dioptra trace live`.
+#[derive(clap::Args)]
+pub struct Live {
+    #[command(flatten)]
+    tracing: Tracing,
+    /// Show how often functions were called and how long they took before the calls
+    #[arg(long)]
+    report: bool,
+    /// What stands before each line: as of `dioptra trace replay`
+    #[arg(short = 'f', long, value_name = "FIELDS")]
+    output_fields: Option<String>,
+    #[command(flatten)]
+    command: TracedCommand,
+}
+
+pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
+    let folder = tempfile::Builder::new()
+        .prefix("dioptra-live-")
+        .tempdir()
+        .context("making a directory for the trace; set TMPDIR to a place with room")?;
+    let data = folder.path().join("trace");
+    let spec = arguments
+        .tracing
+        .spec(arguments.command.command, data.clone())?;
+    let outcome = match trace(spec) {
+        Ok(outcome) => outcome,
+        Err(status) => return Ok(status),
+    };
+    summary::warnings(&outcome);
+    if arguments.report {
+        report::run(with_data(&data, &[])?)?;
+        println!();
+    }
+    let fields = match &arguments.output_fields {
+        Some(fields) => vec![OsStr::new("--output-fields"), OsStr::new(fields)],
+        None => Vec::new(),
+    };
+    replay::run(with_data(&data, &fields)?)?;
+    Ok(exit_status(&outcome))
+}
+
+/// The arguments of a command that reads the trace, as if they were given.
+fn with_data<T: Args + FromArgMatches>(data: &Path, more: &[&OsStr]) -> anyhow::Result<T> {
+    let command = T::augment_args(clap::Command::new("live"));
+    let words = [OsStr::new("live"), OsStr::new("--data"), data.as_os_str()];
+    let words = words.iter().chain(more);
+    let matches = command.try_get_matches_from(words)?;
+    Ok(T::from_arg_matches(&matches)?)
+}
