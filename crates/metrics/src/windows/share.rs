@@ -201,7 +201,8 @@ impl Analysis<'_> {
             event,
             counted,
             predicted: leader_total * mean,
-            low: leader_total * (mean - reach.max(below)),
+            // Borders that are taken off may leave less than nothing; that the program counts so is impossible.
+            low: leader_total * (mean - reach.max(below)).max(mean.min(0.0)),
             high: leader_total * (mean + reach.max(above)),
             covered,
         })
