@@ -4,20 +4,22 @@
 //! then the command is let go, or the events are enabled. One loop waits for signals and for the rings until the
 //! recording's end, drains the rings once more, and completes the file.
 
+mod complete;
+
 use crate::command::{CommandStatus, HeldCommand};
 use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
 use crate::features;
-use crate::file_events::{file_indices, is_counting, passes_with_time, recorded};
+use crate::file_events::{file_indices, recorded};
 use crate::machine::Machine;
 use crate::modules::Modules;
-use crate::outcome::{Ending, EventOutcome, Outcome, Progress, WindowsOutcome};
+use crate::outcome::{Ending, Outcome, Progress, WindowsOutcome};
 use crate::output_file::{self, Undo};
 use crate::session::session_spec;
 use crate::signals::{Received, Signals};
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
-use crate::windows::{self, Counted, Windowed};
+use crate::windows::Windowed;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{
@@ -474,116 +476,6 @@ impl<'a> Recording<'a> {
 
     fn write_error(&self, source: WriteError) -> RecordError {
         SinkError::Write(source).of(&self.spec.output)
-    }
-
-    /// Writes what is known only at the end.
-    fn complete(
-        mut self,
-        ending: Ending,
-        duration: Duration,
-        observer: &mut dyn Observer,
-    ) -> Result<Outcome, RecordError> {
-        let spec = self.spec;
-        self.take_in_new_ids(observer)?;
-        let summary = self.session.summary().clone();
-        let untold = summary.lost_untold();
-        if untold > 0 {
-            self.write_made(features::monotonic_time(), |synthesizer| {
-                synthesizer.lost(untold)
-            })?;
-        }
-        if let Some(source) = self.sink.take_error() {
-            return Err(self.write_error(source));
-        }
-        let attached = self.session.events();
-        let mut recorded = recorded(spec, attached);
-        let windows = self.sink.windows.take();
-        if let Some(windows) = &windows {
-            for (index, event) in windows.events().iter().enumerate() {
-                let index = recorded.len() + index;
-                match self.sink.writer.add_ids(index, &event.ids) {
-                    Err(WriteError::LateIds { .. }) => observer.note(
-                        "windows of threads that came later have no event in a pipe; record to a file",
-                    ),
-                    other => other.map_err(|source| self.write_error(source))?,
-                }
-            }
-            recorded.extend_from_slice(windows.events());
-        }
-        let tracing_data = if spec.to_stdout() {
-            // Told at the start.
-            None
-        } else {
-            told_tracing_data(&recorded, observer)
-        };
-        let mut to_write = features::to_write(
-            &self.machine,
-            spec,
-            &recorded,
-            self.sink.build_ids(),
-            &self.clocks,
-            tracing_data,
-        );
-        let groups = windows.iter().flat_map(Windowed::group_descriptions);
-        to_write.group_descriptions.extend(groups);
-        let mut windows = windows;
-        let windows_outcome = windows.as_ref().map(Windowed::outcome);
-        if let Some(windows) = &mut windows {
-            let counted: Vec<Counted<'_>> = attached
-                .iter()
-                .zip(&summary.events)
-                .filter(|(event, _)| is_counting(spec, event))
-                .map(|(event, total)| Counted { event, total })
-                .collect();
-            let of_threads = !matches!(
-                spec.target,
-                RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
-            );
-            let section = windows.section(&windows::totals(&counted, of_threads), self.span);
-            to_write.windows = Some(section.map_err(|source| RecordError::Side {
-                path: spec.output.clone(),
-                source,
-            })?);
-        }
-        let lost = self.sink.lost + windows_outcome.as_ref().map_or(0, |w| w.stats.lost);
-        // A carrier of its own tells whether it lost anything.
-        let carrier = attached
-            .iter()
-            .zip(&summary.events)
-            .find(|(event, _)| event.spec.is_none());
-        let side_band_is_whole = carrier.is_some_and(|(_, total)| total.lost == Some(0));
-        let size = self
-            .sink
-            .writer
-            .finish(&to_write)
-            .map_err(|source| SinkError::Write(source).of(&spec.output))?;
-        if let Some(windows) = windows {
-            windows.done();
-        }
-        let events = attached
-            .iter()
-            .zip(&summary.events)
-            .filter(|(event, _)| event.spec.is_some() && !is_counting(spec, event));
-        Ok(Outcome {
-            path: spec.output.clone(),
-            size,
-            events: events
-                .map(|(event, total)| EventOutcome {
-                    name: event.name.clone(),
-                    samples: total.samples,
-                    lost: total.lost,
-                    throttled: total.throttled,
-                    passes_with_time: passes_with_time(&event.attr),
-                })
-                .collect(),
-            windows: windows_outcome,
-            unknown_samples: summary.unknown_samples,
-            lost,
-            mappings_may_be_lost: lost > 0 && !side_band_is_whole,
-            duration,
-            ending,
-            command: None,
-        })
     }
 }
 

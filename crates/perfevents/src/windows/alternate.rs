@@ -2,8 +2,8 @@
 //! its releases so far. What a kernel takes is no proof: since 6.19 another field stands where these were to stand. So
 //! each form is tried, and counts only if the periods of the samples that come really alternate.
 
+use super::plan::plan_of;
 use super::probe::{Finding, Own};
-use super::refresh::plan_of;
 use super::schedule::{Length, Schedule};
 use super::source::WindowsSpec;
 use crate::names::pmu::PmuDirectory;

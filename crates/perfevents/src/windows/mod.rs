@@ -17,6 +17,7 @@
 mod alternate;
 mod ids;
 mod lane;
+mod plan;
 mod probe;
 mod random;
 mod refresh;

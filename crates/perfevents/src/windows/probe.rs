@@ -1,7 +1,7 @@
 //! What makes windows here, found out by making some on the calling thread: no version, no size of a struct tells.
 
+use super::plan::{fallbacks, plan_of, plan_with, ring_pages};
 use super::random::Random;
-use super::refresh::{fallbacks, plan_of, plan_with, ring_pages};
 use super::schedule::{Length, Schedule};
 use super::slot::{self, Made, Slot};
 use super::source::{WindowsSpec, is_clock};

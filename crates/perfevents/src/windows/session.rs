@@ -2,8 +2,8 @@
 
 use super::alternate;
 use super::ids::{own_id, set_id};
+use super::plan::{fallbacks, groups_of};
 use super::probe::twins_of;
-use super::refresh::{fallbacks, groups_of};
 use super::source::{
     Seen, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec, is_clock,

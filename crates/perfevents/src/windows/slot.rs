@@ -395,7 +395,7 @@ pub(super) fn prepare(plan: &mut Plan) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::refresh::{fallbacks, plan_of};
+    use super::super::plan::{fallbacks, plan_of};
     use super::super::schedule::Length;
     use super::super::source::WindowsSpec;
     use super::*;
