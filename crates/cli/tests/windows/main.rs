@@ -267,6 +267,13 @@ fn rows_and_filters() {
     assert_eq!(facts(&large, "rows_below_share"), [&Value::from(1)]);
     let trusted = json("metrics", &made.file, &["--trust", "high"]);
     assert!(row(&trusted, "function", "ten").is_none());
+    let place = list(&trusted["columns"])
+        .iter()
+        .position(|column| column["id"] == "trust")
+        .unwrap();
+    for row in list(&trusted["rows"]) {
+        assert_eq!(row["cells"][place], "high", "{row}");
+    }
     assert!(row(&trusted, "function", "sixty").is_some());
     let only = json("metrics", &made.file, &["--symbol", "thirty"]);
     let thirty = row(&only, "function", "thirty").expect("a row");

@@ -230,10 +230,9 @@ impl Slot {
                 RecordType::SAMPLE => {
                     made.stats.samples += 1;
                     let number = pending.as_ref().map_or(0, |pending| pending.group);
-                    if let Some(group) = groups.get(number) {
-                        if let Some(id) = own_id(&group.layout, record) {
-                            set_id(id, &mut made.bytes[start..]);
-                        }
+                    let layout = groups.get(number).map(|group| &group.layout);
+                    if let Some(id) = layout.and_then(|layout| own_id(layout, record)) {
+                        set_id(id, &mut made.bytes[start..]);
                     }
                     if let Some(pending) = pending
                         && let Some(group) = groups.get_mut(pending.group)

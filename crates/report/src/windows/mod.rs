@@ -91,7 +91,9 @@ pub fn window_metrics(
             small += 1;
             continue;
         }
-        if row.trust.is_some_and(|trust| trust > options.least_trust) {
+        // What has no window that tells of it deserves none.
+        let trust = row.trust.unwrap_or(Trust::Unreliable);
+        if measured.has_windows && trust > options.least_trust {
             untrusted += 1;
             continue;
         }
