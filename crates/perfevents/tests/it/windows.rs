@@ -9,7 +9,7 @@ use dioptra_perfevents::windows::{
     WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
-    ByteOrder, Event, EventGroup, EventSpec, Place, SampleType, Target, limits,
+    ByteOrder, CpuSet, Event, EventGroup, EventSpec, Place, SampleType, Target, limits,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -388,4 +388,63 @@ fn own_ids_beside_another_profiler(kind: SourceKind) {
         .filter(|id| !leader.ids.contains(id))
         .collect();
     assert_eq!(strange, Vec::<&u64>::new());
+}
+
+/// Where CPUs are named, threads have windows only while they run there.
+#[test]
+fn bursts_begin_on_the_cpus_that_were_named() {
+    let online = CpuSet::online();
+    let mut cpus = online.iter();
+    let (Some(home), Some(other)) = (cpus.next(), cpus.next()) else {
+        skip!("there is one CPU only");
+    };
+    let thread = Faulting::start();
+    // SAFETY: a set of CPUs is plain bits, and the kernel only reads it.
+    let bound = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(home as usize, &mut set);
+        libc::sched_setaffinity(
+            thread.tid.cast_signed(),
+            std::mem::size_of_val(&set),
+            &raw const set,
+        )
+    };
+    if bound != 0 {
+        skip!("threads cannot be bound to a CPU here");
+    }
+    for (cpu, expected) in [(other, false), (home, true)] {
+        let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+        let mut spec = of_thread(
+            thread.tid,
+            group,
+            schedule(Length::Count(5), Length::Count(0)),
+        );
+        spec.cpus = Some(CpuSet::new([cpu]));
+        let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
+            skip!("page faults cannot be armed here");
+        };
+        let mut kept = Kept {
+            layout: Some(RecordLayout::new(
+                &found.source.events()[0].attr,
+                ByteOrder::NATIVE,
+            )),
+            ..Kept::default()
+        };
+        found.source.start().expect("start");
+        let patience = if expected {
+            PATIENCE
+        } else {
+            Duration::from_millis(200)
+        };
+        let end = Instant::now() + patience;
+        while kept.bursts.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+            found.source.round(&mut kept).expect("round");
+        }
+        assert_eq!(
+            !kept.bursts.is_empty(),
+            expected,
+            "on {cpu}, bound to {home}"
+        );
+    }
 }
