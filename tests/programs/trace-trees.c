@@ -46,10 +46,18 @@ static __attribute__((noinline)) void f7(int depth) {
     }
 }
 
+static volatile int sink;
+
+// Its last arguments lie on the stack, below the place of calls with fewer ones.
+static __attribute__((noinline, noclone)) void many(int a, int b, int c, int d, int e, int f, int g, int h, int i) {
+    sink = a + b + c + d + e + f + g + h + i;
+}
+
 static __attribute__((noinline)) void round_of(int number) {
     if (setjmp(start) == 0) {
         all[number % 8](0);
     }
+    many(number, 2, 3, 4, 5, 6, 7, 8, number);
     f1(6);
 }
 

@@ -51,8 +51,8 @@ const RULES: &[&Texts] = &[
     ],
 ];
 
-const NAMES: [&str; 10] = [
-    "root", "round_of", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
+const NAMES: [&str; 11] = [
+    "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
 ];
 
 /// What is shown of a thread's events: names and depths of calls.
@@ -166,6 +166,11 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             let folder = tempfile::tempdir().unwrap();
             let some = record(&command, &NAMES, Some(texts), folder.path()).0;
             let what = format!("{level} {flags:?} {texts:?}");
+            // In all rounds, also behind jumps, it is called by `round_of`.
+            let all_shown: Vec<_> = all.iter().flat_map(|e| shown(&[], e, &NAMES)).collect();
+            let many = all_shown.iter().filter(|(_, name, _)| *name == "many");
+            assert!(many.clone().all(|(.., depth)| *depth == 2), "{what}");
+            assert!(many.count() >= 2 * 60 * 2, "{what}");
             let by_readers: Vec<_> = all
                 .iter()
                 .map(|events| shown(texts, events, &NAMES))

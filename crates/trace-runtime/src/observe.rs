@@ -1,11 +1,14 @@
-//! Functions of the C library that exchange stacks.
+//! Functions of the C library that exchange stacks or cut them.
 
 use crate::arch::{self, ObserveFrame};
 use crate::chunks::Writer;
+use crate::shadow::{self, Block};
+use crate::slow::drop_entries;
 use crate::{exec, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::Observed;
+use dioptra_tracelayout::record::UnwindCause;
 
 /// An observed function has been called, and will do its work when this returns.
 pub extern "C" fn observe(frame: &mut ObserveFrame) {
@@ -22,6 +25,15 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
             let _signals = sys::BlockedSignals::new();
             exec::reconnect();
         }
+        return;
+    }
+    if frame.function == Observed::Jump as u64 {
+        let [buffer, _] = frame.arguments();
+        let _signals = sys::BlockedSignals::new();
+        // SAFETY: the function's own argument.
+        let target = unsafe { arch::jumps_to(buffer) };
+        let slot = (&raw const frame.return_address).addr() as u64;
+        jump(block, arena, target, slot);
         return;
     }
     let _signals = sys::BlockedSignals::new();
@@ -42,6 +54,25 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         // SAFETY: this thread's record; busy keeps hooks away.
         let mut writer = unsafe { Writer::new(record, arena) };
         parked::switch(&mut writer, key, target, is_new);
+    }
+    block.busy = 0;
+}
+
+/// The stack is cut at `target`. What can't be seen so (a jump to another stack) is noticed later, when calls do not fit.
+fn jump(block: &mut Block, arena: session::MappedArena, target: u64, slot: u64) {
+    block.busy = slot;
+    if !shadow::is_dummy(block.record)
+        && let Some(record) = thread::record(block, arena)
+    {
+        // SAFETY: this thread's record; busy keeps hooks away.
+        let mut writer = unsafe { Writer::new(record, arena) };
+        let entries = writer.entries();
+        let left = entries
+            .iter()
+            .rev()
+            .take_while(|entry| entry.slot < target)
+            .count();
+        drop_entries(&mut writer, left, UnwindCause::Jump);
     }
     block.busy = 0;
 }

@@ -94,6 +94,8 @@ pub enum Observed {
     SetContext = 2,
     /// `_dl_debug_state` of the dynamic linker, which it calls before and after it changes the list of modules.
     ModulesChange = 3,
+    /// `longjmp` and its kin: calls below the target are left.
+    Jump = 4,
 }
 
 /// Why a process connects.

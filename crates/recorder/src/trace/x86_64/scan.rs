@@ -243,6 +243,9 @@ pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
     [
         ("swapcontext", HookWork::Observe(Observed::SwapContext)),
         ("setcontext", HookWork::Observe(Observed::SetContext)),
+        // `_longjmp` and `siglongjmp` are other names of it.
+        ("longjmp", HookWork::Observe(Observed::Jump)),
+        ("__longjmp_chk", HookWork::Observe(Observed::Jump)),
         ("execve", HookWork::Execve),
         (
             "_dl_debug_state",

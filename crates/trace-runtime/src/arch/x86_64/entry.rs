@@ -64,6 +64,22 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as u64 }
 }
 
+/// The stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
+///
+/// # Safety
+/// It is one, of glibc.
+pub unsafe fn jumps_to(buffer: u64) -> u64 {
+    /// The place of the stack pointer in it.
+    const STACK_POINTER: usize = 6;
+    let words = ptr::with_exposed_provenance::<u64>(buffer as usize);
+    let guard: u64;
+    // SAFETY: the caller's promise; the C library keeps its pointer guard at this place of the thread's control block.
+    unsafe {
+        asm!("mov {}, qword ptr fs:[0x30]", out(reg) guard, options(nostack, pure, readonly));
+        words.add(STACK_POINTER).read_unaligned().rotate_right(17) ^ guard
+    }
+}
+
 /// The components of the processor's state that are saved: x87, SSE, AVX and AVX-512.
 const SAVED_STATE: u64 = 0xe7;
 
