@@ -53,6 +53,8 @@ pub struct RuleSelector {
     /// Names that were seen, for the nearest ones to a misspelt one.
     names: Vec<String>,
     notes: Vec<String>,
+    /// Programs of which all functions are traced since no compiler has prepared any.
+    uninstrumented: Vec<String>,
 }
 
 /// Why there can be no selector.
@@ -134,6 +136,7 @@ impl RuleSelector {
             compiler,
             symbolizer: Symbolizer::new(SymbolOptions::default()),
             names: Vec::new(),
+            uninstrumented: Vec::new(),
             choice,
         })
     }
@@ -157,10 +160,7 @@ impl Selector for RuleSelector {
     fn plain(&mut self, module: &ModuleIdentity) -> bool {
         let all = self.all_plain(module);
         if all {
-            self.notes.push(format!(
-                "{} is not instrumented: its functions are patched in memory, as with -P .",
-                module.path.display()
-            ));
+            self.uninstrumented.push(module.path.display().to_string());
         }
         all || self.choice.patches.may_want(module)
     }
@@ -310,9 +310,20 @@ impl Selector for RuleSelector {
 
     fn warnings(&mut self) -> Vec<String> {
         let mut warnings = Vec::new();
+        match self.uninstrumented.as_slice() {
+            [] => {}
+            [program] => warnings.push(format!(
+                "{program} is not instrumented: its functions are patched in memory, as with -P ."
+            )),
+            programs => warnings.push(format!(
+                "{} programs are not instrumented: their functions are patched in memory, as with -P .: {}",
+                programs.len(),
+                programs.join(", ")
+            )),
+        }
         // Without names nothing was matched.
         if self.choice.patches.needs_names() || self.has_rules {
-            warnings = self.matcher.warnings(&self.names);
+            warnings.extend(self.matcher.warnings(&self.names));
         }
         let names = self.names.iter().map(String::as_str);
         let told = self.compiler.warnings(names);
