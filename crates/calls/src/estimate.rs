@@ -21,8 +21,6 @@ struct Frame {
     chosen: bool,
     /// Whether it is in a cluster, its own or one around it.
     inside: bool,
-    /// Time within calls below it, each for as many as it stands for within this one.
-    below: f64,
 }
 
 /// The clusters of one sampled function.
@@ -43,8 +41,6 @@ struct Part {
 struct Whole {
     sums: Sums,
     sampled: bool,
-    /// Its self time contains an estimate of what was not shown below it, whose error is not known.
-    corrected: bool,
 }
 
 #[derive(Debug, Default)]
@@ -76,21 +72,24 @@ impl Clusters {
             weight,
             chosen: is_root,
             inside: inside || is_root,
-            below: 0.0,
         });
     }
 
-    pub fn leave(&mut self, duration: u64, outermost: bool, entered: bool, is_seen: bool) {
+    pub fn leave(
+        &mut self,
+        (duration, own): (u64, u64),
+        outermost: bool,
+        entered: bool,
+        is_seen: bool,
+    ) {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        let duration = duration as f64;
-        let own = duration - frame.below;
         let sums = match is_seen {
             true => [
                 f64::from(u8::from(entered)),
-                if outermost { duration } else { 0.0 },
-                own,
+                if outermost { duration as f64 } else { 0.0 },
+                own as f64,
             ],
             false => [0.0; 3],
         };
@@ -118,13 +117,6 @@ impl Clusters {
                 }
             }
         }
-        if let Some(around) = self.frames.last_mut() {
-            let times = frame.weight / around.weight;
-            around.below += duration * times;
-            if times != 1.0 {
-                self.whole.entry(around.function).or_default().corrected = true;
-            }
-        }
     }
 
     pub fn switch(&mut self, stack: u32) {
@@ -135,15 +127,12 @@ impl Clusters {
     /// What all calls of a function sum up to; none if nothing of it is sampled.
     pub fn estimate(&self, times: &FunctionTimes) -> Option<Sampled> {
         let whole = self.whole.get(&times.function)?;
-        if !whole.sampled && !whole.corrected {
+        if !whole.sampled {
             return None;
         }
         let [calls, total, self_time] = std::array::from_fn(|index| Estimate {
             value: whole.sums[index].max(0.0),
-            standard_error: match whole.corrected && index == 2 {
-                true => None,
-                false => self.error(times.function, index),
-            },
+            standard_error: self.error(times.function, index),
         });
         Some(Sampled {
             calls,

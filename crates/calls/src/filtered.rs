@@ -1,6 +1,6 @@
 //! The shown calls of one stream.
 
-use crate::{Call, Ending, Step, ViewLosses, Walk};
+use crate::{Call, Ending, Frames, Step, TimeRange, ViewLosses, Walk};
 use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub enum Shown {
         /// Whether a trigger asks for its backtrace.
         backtrace: bool,
     },
-    /// The innermost shown call ends.
+    /// The innermost shown call ends; at the end of its stream with [`Ending::Open`].
     Leave {
         /// When.
         time: u64,
@@ -27,6 +27,8 @@ pub enum Shown {
         call: Call,
         /// How.
         ending: Ending,
+        /// Its time outside of recorded calls below it, shown or not, in nanoseconds; from the start of the view's time.
+        own: u64,
     },
     /// Records are missing here, of shown calls or others.
     Lost {
@@ -57,96 +59,172 @@ impl Shown {
     }
 }
 
-/// A walk's steps, in which calls without an entry of their own begin, too: with `entered` none, before what first
-/// happens in them.
+/// An open call.
+#[derive(Clone, Copy, Debug)]
+struct Begun {
+    call: Call,
+    start: u64,
+    /// Time within calls below it.
+    below: u64,
+}
+
+/// A walk's steps, in which every call begins and ends: those without an entry of their own with `entered` none, before
+/// what first happens in them; those that are open at the end with [`Ending::Open`].
 pub(crate) struct Complete<'v> {
     walk: Walk<'v>,
-    /// How many of the open calls have begun in what was given.
-    begun: usize,
-    elsewhere: FxHashMap<u32, usize>,
-    stack: u32,
+    open: Frames<Begun>,
+    range: TimeRange,
     /// Beginnings still to be given, and the step behind them.
     missing: VecDeque<Call>,
     behind: Option<Step>,
     beginnings: u64,
+    missing_ends: u64,
+    /// The time at which what is open ends, once everything was given.
+    end: Option<u64>,
 }
 
 impl<'v> Complete<'v> {
-    pub fn new(walk: Walk<'v>) -> Complete<'v> {
+    pub fn new(walk: Walk<'v>, range: TimeRange) -> Complete<'v> {
         Complete {
             walk,
-            begun: 0,
-            elsewhere: FxHashMap::default(),
-            stack: 0,
+            open: Frames::default(),
+            range,
             missing: VecDeque::new(),
             behind: None,
             beginnings: 0,
+            missing_ends: 0,
+            end: None,
         }
     }
 
     #[cold]
-    fn queued(&mut self) -> Option<Step> {
-        let time = self.behind?.time();
+    fn queued(&mut self) -> Option<Shown> {
+        let step = self.behind?;
         if let Some(call) = self.missing.pop_front() {
-            return Some(Step::Enter { time, call });
+            self.beginnings += 1;
+            return self.give(Step::Enter {
+                time: step.time(),
+                call,
+            });
         }
-        self.behind.take()
+        self.behind = None;
+        self.give(step)
     }
 
     /// Gives the calls up to `depth` that have not begun, then `step`.
     #[cold]
-    fn begin(&mut self, upto: usize, step: Step) -> Option<Step> {
-        let open = self.walk.open().skip(self.begun);
-        self.missing.extend(open.take(upto - self.begun));
+    fn begin(&mut self, depth: usize, step: Step) -> Option<Shown> {
+        let begun = self.open.current().len();
+        self.missing
+            .extend(self.walk.open().skip(begun).take(depth - begun));
         if let Step::Leave { call, .. } = step
-            && self.missing.len() < upto - self.begun
+            && self.missing.len() < depth - begun
         {
             self.missing.push_back(Call {
                 entered: None,
                 ..call
             });
         }
-        self.beginnings += self.missing.len() as u64;
-        self.begun += self.missing.len();
         self.behind = Some(step);
-        self.count(&step);
         self.queued()
     }
 
     #[inline]
-    fn count(&mut self, step: &Step) {
-        match step {
-            Step::Enter { .. } => self.begun += 1,
-            Step::Leave { .. } => self.begun = self.begun.saturating_sub(1),
-            Step::Lost { .. } => {}
-            Step::Switch { stack, .. } => {
-                self.elsewhere.insert(self.stack, self.begun);
-                self.stack = *stack;
-                self.begun = self.elsewhere.remove(stack).unwrap_or(0);
+    fn give(&mut self, step: Step) -> Option<Shown> {
+        Some(match step {
+            Step::Enter { time, call } => {
+                self.open.push(Begun {
+                    call,
+                    start: time,
+                    below: 0,
+                });
+                Shown::Enter {
+                    time,
+                    call,
+                    weight: 1.0,
+                    backtrace: false,
+                }
+            }
+            Step::Leave { time, call, ending } => {
+                self.missing_ends += u64::from(ending == Ending::Missing);
+                let own = self.end(time);
+                Shown::Leave {
+                    time,
+                    call,
+                    ending,
+                    own,
+                }
+            }
+            Step::Lost { time, records } => Shown::Lost { time, records },
+            Step::Switch { time, stack } => {
+                self.open.switch(stack);
+                Shown::Switch { time, stack }
+            }
+        })
+    }
+
+    /// The innermost call ends; returns its own time.
+    #[inline]
+    fn end(&mut self, time: u64) -> u64 {
+        let Some(begun) = self.open.pop() else {
+            return 0;
+        };
+        let start = begun.start.max(self.range.start.unwrap_or(0));
+        let duration = time.saturating_sub(start);
+        if let Some(around) = self.open.last_mut() {
+            around.below = around.below.saturating_add(duration);
+        }
+        duration.saturating_sub(begun.below)
+    }
+
+    /// Ends what is open, stack by stack.
+    #[cold]
+    fn finish(&mut self) -> Option<Shown> {
+        let time = self.end?;
+        let stack = self.open.next_open()?;
+        match self.open.last().copied() {
+            Some(begun) => {
+                let own = self.end(time);
+                Some(Shown::Leave {
+                    time,
+                    call: begun.call,
+                    ending: Ending::Open,
+                    own,
+                })
+            }
+            None => {
+                self.open.switch(stack);
+                Some(Shown::Switch { time, stack })
             }
         }
     }
 }
 
 impl Iterator for Complete<'_> {
-    type Item = Step;
+    type Item = Shown;
 
     #[inline]
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<Shown> {
         if self.behind.is_some() {
             return self.queued();
         }
-        let step = self.walk.next()?;
+        if self.end.is_some() {
+            return self.finish();
+        }
+        let stop = self.range.stop.unwrap_or(u64::MAX);
+        let Some(step) = self.walk.next().filter(|step| step.time() <= stop) else {
+            self.end = Some(self.walk.time().min(stop));
+            return self.finish();
+        };
         let needed = match &step {
             Step::Enter { call, .. } => call.depth as usize,
             Step::Leave { call, .. } => call.depth as usize + 1,
             _ => 0,
         };
-        if needed > self.begun {
+        if needed > self.open.current().len() {
             return self.begin(needed, step);
         }
-        self.count(&step);
-        Some(step)
+        self.give(step)
     }
 }
 
@@ -191,9 +269,25 @@ pub(crate) struct Filter<'v> {
     /// Stacks without open calls, to be used again.
     idle: Vec<Stack>,
     serial: u64,
-    /// How calls ended otherwise than by returning, until that is told.
-    endings: FxHashMap<u64, Ending>,
+    ends: Ends,
     lost: Option<Lost>,
+}
+
+/// How calls ended, until that is told, by their numbers: the own time and the ending.
+#[derive(Debug, Default)]
+struct Ends {
+    last: Option<(u64, u64, Ending)>,
+    held: FxHashMap<u64, (u64, Ending)>,
+}
+
+impl Ends {
+    #[inline]
+    fn take(&mut self, serial: u64) -> (u64, Ending) {
+        match self.last.take_if(|last| last.0 == serial) {
+            Some((_, own, ending)) => (own, ending),
+            None => self.held.remove(&serial).unwrap_or((0, Ending::Returned)),
+        }
+    }
 }
 
 /// A gap that is not told yet.
@@ -229,7 +323,7 @@ impl<'v> Filter<'v> {
             elsewhere: FxHashMap::default(),
             idle: Vec::new(),
             serial: 0,
-            endings: FxHashMap::default(),
+            ends: Ends::default(),
             lost: None,
         };
         filter.stack = filter.new_stack();
@@ -255,7 +349,12 @@ impl<'v> Filter<'v> {
             Shown::Enter {
                 time, call, weight, ..
             } => return self.enter(time, call, weight, switch, out),
-            Shown::Leave { time, call, ending } => self.leave(time, call, ending, out),
+            Shown::Leave {
+                time,
+                call,
+                ending,
+                own,
+            } => self.leave(time, call, ending, own, out),
             Shown::Lost { time, records } => {
                 let serial = self.serial;
                 let lost = self.lost.get_or_insert(Lost {
@@ -312,8 +411,8 @@ impl<'v> Filter<'v> {
             entered: call.entered.is_some(),
             weight,
         };
-        let (endings, lost) = (&mut self.endings, &mut self.lost);
-        let mut tell = |event| tell(event, endings, lost, out);
+        let (ends, lost) = (&mut self.ends, &mut self.lost);
+        let mut tell = |event| tell(event, ends, lost, out);
         match (&mut self.stack.lane, &self.plan) {
             (Some(lane), Some(plan)) => {
                 let action = plan.action_of(call.function);
@@ -336,18 +435,28 @@ impl<'v> Filter<'v> {
         }
     }
 
-    fn leave(&mut self, time: u64, call: Call, ending: Ending, out: &mut VecDeque<Shown>) {
+    fn leave(
+        &mut self,
+        time: u64,
+        call: Call,
+        ending: Ending,
+        own: u64,
+        out: &mut VecDeque<Shown>,
+    ) {
         if !self.left_out.is_empty() && !self.stack.known.pop().unwrap_or(true) {
             return;
         }
-        let (endings, lost) = (&mut self.endings, &mut self.lost);
+        let (ends, lost) = (&mut self.ends, &mut self.lost);
         match (&mut self.stack.lane, &self.plan) {
             (Some(lane), Some(plan)) => {
                 let serial = lane.innermost().map(|opened| opened.serial);
-                if let (Some(serial), true) = (serial, ending != Ending::Returned) {
-                    endings.insert(serial, ending);
+                ends.last = serial.map(|serial| (serial, own, ending));
+                lane.exit(plan, time, &mut |event| tell(event, ends, lost, out));
+                if !lane.is_holding() {
+                    ends.held.clear();
+                } else if let Some((serial, own, ending)) = ends.last.take() {
+                    ends.held.insert(serial, (own, ending));
                 }
-                lane.exit(plan, time, &mut |event| tell(event, endings, lost, out));
             }
             _ => {
                 if let Some(depth) = self.stack.depth.checked_sub(1) {
@@ -356,23 +465,15 @@ impl<'v> Filter<'v> {
                         time,
                         call: Call { depth, ..call },
                         ending,
+                        own,
                     });
                 }
             }
         }
     }
 
-    /// The stream ends at `time`.
-    pub fn finish(&mut self, time: u64, out: &mut VecDeque<Shown>) {
-        if let Some(plan) = &self.plan {
-            let (endings, lost) = (&mut self.endings, &mut self.lost);
-            let elsewhere = self.elsewhere.values_mut();
-            for stack in elsewhere.chain([&mut self.stack]) {
-                if let Some(lane) = &mut stack.lane {
-                    lane.finish(plan, time, &mut |event| tell(event, endings, lost, out));
-                }
-            }
-        }
+    /// The stream has ended, and all of its calls.
+    pub fn finish(&mut self, out: &mut VecDeque<Shown>) {
         out.extend(self.lost.take().map(Lost::shown));
     }
 }
@@ -385,12 +486,7 @@ impl Stack {
     }
 }
 
-fn tell(
-    event: Event<Opened>,
-    endings: &mut FxHashMap<u64, Ending>,
-    lost: &mut Option<Lost>,
-    out: &mut VecDeque<Shown>,
-) {
+fn tell(event: Event<Opened>, ends: &mut Ends, lost: &mut Option<Lost>, out: &mut VecDeque<Shown>) {
     match event {
         Event::Enter {
             call,
@@ -422,10 +518,7 @@ fn tell(
             if let Some(gap) = lost.take_if(|gap| gap.time <= time) {
                 out.push_back(gap.shown());
             }
-            let ending = match endings.is_empty() {
-                true => Ending::Returned,
-                false => endings.remove(&call.serial).unwrap_or(Ending::Returned),
-            };
+            let (own, ending) = ends.take(call.serial);
             out.push_back(Shown::Leave {
                 time,
                 call: Call {
@@ -434,6 +527,7 @@ fn tell(
                     entered: call.entered.then_some(start),
                 },
                 ending,
+                own,
             });
         }
     }
@@ -495,18 +589,14 @@ pub struct Calls<'v> {
     steps: Complete<'v>,
     /// What is shown passes them one after the other.
     stages: Vec<Stage<'v>>,
-    stop: u64,
-    missing_ends: u64,
     ended: bool,
 }
 
 impl<'v> Calls<'v> {
-    pub(crate) fn new(steps: Complete<'v>, stages: Vec<Stage<'v>>, stop: Option<u64>) -> Calls<'v> {
+    pub(crate) fn new(steps: Complete<'v>, stages: Vec<Stage<'v>>) -> Calls<'v> {
         Calls {
             steps,
             stages,
-            stop: stop.unwrap_or(u64::MAX),
-            missing_ends: 0,
             ended: false,
         }
     }
@@ -515,40 +605,9 @@ impl<'v> Calls<'v> {
     pub fn losses(&self) -> ViewLosses {
         ViewLosses {
             walk: self.steps.walk.losses(),
-            missing_ends: self.missing_ends,
+            missing_ends: self.steps.missing_ends,
             missing_beginnings: self.steps.beginnings,
         }
-    }
-
-    /// The time of the last record that was looked at, or the end of the time that is shown.
-    pub fn time(&self) -> u64 {
-        self.steps.walk.time().min(self.stop)
-    }
-
-    /// The next step, unfiltered; none at the end of the stream or of the time that is shown.
-    #[inline]
-    fn step(&mut self) -> Option<Shown> {
-        if self.ended {
-            return None;
-        }
-        let Some(step) = self.steps.next().filter(|step| step.time() <= self.stop) else {
-            self.ended = true;
-            return None;
-        };
-        Some(match step {
-            Step::Enter { time, call } => Shown::Enter {
-                time,
-                call,
-                weight: 1.0,
-                backtrace: false,
-            },
-            Step::Leave { time, call, ending } => {
-                self.missing_ends += u64::from(ending == Ending::Missing);
-                Shown::Leave { time, call, ending }
-            }
-            Step::Lost { time, records } => Shown::Lost { time, records },
-            Step::Switch { time, stack } => Shown::Switch { time, stack },
-        })
     }
 
     fn next_filtered(&mut self) -> Option<Shown> {
@@ -560,7 +619,7 @@ impl<'v> Calls<'v> {
             if self.ended {
                 return None;
             }
-            match self.step() {
+            match self.steps.next() {
                 Some(shown) => {
                     self.stages.first_mut()?.take(shown);
                     for next in 1..self.stages.len() {
@@ -568,12 +627,12 @@ impl<'v> Calls<'v> {
                     }
                 }
                 None => {
-                    let end = self.time();
                     for stage in 0..self.stages.len() {
                         self.pass_on(stage);
                         let stage = &mut self.stages[stage];
-                        stage.filter.finish(end, &mut stage.out);
+                        stage.filter.finish(&mut stage.out);
                     }
+                    self.ended = true;
                 }
             }
         }
@@ -596,7 +655,7 @@ impl Iterator for Calls<'_> {
     #[inline]
     fn next(&mut self) -> Option<Shown> {
         if self.stages.is_empty() {
-            self.step()
+            self.steps.next()
         } else {
             self.next_filtered()
         }

@@ -2,7 +2,7 @@
 
 use crate::estimate::Clusters;
 use crate::frames::Frames;
-use crate::{Shown, View, ViewLosses, workers};
+use crate::{Ending, Shown, View, ViewLosses, workers};
 use dioptra_filters::Estimate;
 
 /// The shortest or longest of some durations.
@@ -124,13 +124,13 @@ pub struct FunctionTimes {
     pub open: u64,
     /// Time within it, in nanoseconds; calls within calls of itself are counted once.
     pub total: u64,
-    /// Time within it and not within shown calls below it.
+    /// Time within it and not within recorded calls below it, shown or not.
     pub self_time: u64,
     /// Each call's duration.
     pub totals: Times,
     /// Each call's self time.
     pub selves: Times,
-    /// If calls stand for others, or calls below it do.
+    /// If calls stand for others.
     pub sampled: Option<Sampled>,
 }
 
@@ -214,8 +214,6 @@ struct Frame {
     outermost: bool,
     entered: bool,
     start: u64,
-    /// Time within shown calls below it.
-    below: u64,
 }
 
 struct Worker {
@@ -292,24 +290,19 @@ impl Worker {
                         outermost: *open == 1,
                         entered: call.entered.is_some(),
                         start: time.max(from),
-                        below: 0,
                     });
                     if let Some(clusters) = &mut self.clusters {
                         clusters.enter(call.function, weight, view);
                     }
                 }
-                Shown::Leave { time, .. } => {
-                    self.leave(&mut frames, time, from, false, &mut stream);
+                Shown::Leave {
+                    time, ending, own, ..
+                } => {
+                    let open = ending == Ending::Open;
+                    self.leave(&mut frames, time, own, from, open, &mut stream);
                 }
                 Shown::Lost { .. } => {}
                 Shown::Switch { stack, .. } => self.switch(&mut frames, stack),
-            }
-        }
-        let end = calls.time();
-        while let Some(stack) = frames.next_open() {
-            self.switch(&mut frames, stack);
-            while frames.last().is_some() {
-                self.leave(&mut frames, end, from, true, &mut stream);
             }
         }
         self.losses += calls.losses();
@@ -334,6 +327,7 @@ impl Worker {
         &mut self,
         frames: &mut Frames<Frame>,
         time: u64,
+        own: u64,
         from: u64,
         open: bool,
         stream: &mut StreamTimes,
@@ -344,13 +338,12 @@ impl Worker {
         self.open[frame.slot as usize] -= 1;
         let is_seen = time >= from;
         let duration = time.saturating_sub(frame.start);
-        let own = duration.saturating_sub(frame.below);
-        match frames.last_mut() {
-            Some(around) => around.below = around.below.saturating_add(duration),
-            None => stream.total = stream.total.saturating_add(duration),
+        if frames.last().is_none() {
+            stream.total = stream.total.saturating_add(duration);
         }
         if let Some(clusters) = &mut self.clusters {
-            clusters.leave(duration, frame.outermost, frame.entered, is_seen);
+            let times = (duration, own);
+            clusters.leave(times, frame.outermost, frame.entered, is_seen);
         }
         if !is_seen {
             return;

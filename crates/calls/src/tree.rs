@@ -1,7 +1,7 @@
 //! Sums by call path: who called whom.
 
 use crate::frames::Frames;
-use crate::{Shown, View, ViewLosses, workers};
+use crate::{Ending, Shown, View, ViewLosses, workers};
 use rustc_hash::FxHashMap;
 
 /// All calls of one function on one path.
@@ -15,7 +15,7 @@ pub struct CallNode {
     pub calls: u64,
     /// Time within them in nanoseconds.
     pub total: u64,
-    /// Time within them and not within shown calls below.
+    /// Time within them and not within recorded calls below, shown or not.
     pub self_time: u64,
     /// The shortest and the longest duration of a call.
     pub totals: (u64, u64),
@@ -25,7 +25,7 @@ pub struct CallNode {
     pub weighted_calls: f64,
     /// The total time of as many.
     pub weighted_total: f64,
-    /// The self time of as many; what was not shown below them is taken off by estimate, too.
+    /// The self time of as many.
     pub weighted_self: f64,
     /// When the first one began.
     pub first: u64,
@@ -110,9 +110,7 @@ struct Frame {
     node: u32,
     entered: bool,
     start: u64,
-    below: u64,
     weight: f64,
-    weighted_below: f64,
 }
 
 impl CallTree {
@@ -206,29 +204,24 @@ impl CallTree {
                         node,
                         entered: call.entered.is_some(),
                         start: time.max(from),
-                        below: 0,
                         weight,
-                        weighted_below: 0.0,
                     });
                 }
-                Shown::Leave { time, .. } => self.leave(&mut frames, time, from),
+                Shown::Leave {
+                    time, ending, own, ..
+                } => {
+                    self.open += u64::from(ending == Ending::Open);
+                    self.leave(&mut frames, time, own, from);
+                }
                 Shown::Lost { .. } => {}
                 Shown::Switch { stack, .. } => frames.switch(stack),
-            }
-        }
-        let end = calls.time();
-        while let Some(stack) = frames.next_open() {
-            frames.switch(stack);
-            while frames.last().is_some() {
-                self.open += 1;
-                self.leave(&mut frames, end, from);
             }
         }
         self.losses += calls.losses();
     }
 
     #[inline]
-    fn leave(&mut self, frames: &mut Frames<Frame>, time: u64, from: u64) {
+    fn leave(&mut self, frames: &mut Frames<Frame>, time: u64, own: u64, from: u64) {
         let Some(frame) = frames.pop() else {
             return;
         };
@@ -236,16 +229,11 @@ impl CallTree {
             return;
         }
         let duration = time.saturating_sub(frame.start);
-        let own = duration.saturating_sub(frame.below);
-        if let Some(around) = frames.last_mut() {
-            around.below = around.below.saturating_add(duration);
-            around.weighted_below += duration as f64 * (frame.weight / around.weight);
-        }
         let node = &mut self.nodes[frame.node as usize];
         node.total = node.total.saturating_add(duration);
         node.self_time = node.self_time.saturating_add(own);
         node.weighted_total += duration as f64 * frame.weight;
-        node.weighted_self += (duration as f64 - frame.weighted_below) * frame.weight;
+        node.weighted_self += own as f64 * frame.weight;
         if frame.entered {
             node.calls += 1;
             node.weighted_calls += frame.weight;

@@ -315,7 +315,7 @@ impl<'t> View<'t> {
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
         let walk = Walk::new(self.trace, self.streams[place]);
-        Calls::new(Complete::new(walk), stages.collect(), self.range.stop)
+        Calls::new(Complete::new(walk, self.range), stages.collect())
     }
 
     /// The shown calls of all streams in time order, each with its stream's place.

@@ -15,6 +15,8 @@ pub enum Ending {
     Unwound(UnwindCause),
     /// Its exit is among records that are missing; the time is that of the first record behind the gap.
     Missing,
+    /// It had not ended when its stream's records did, or the time that is looked at. Only a [`View`](crate::View) tells.
+    Open,
 }
 
 /// A call.

@@ -121,6 +121,12 @@ impl<T: Copy> Lane<T> {
         self.open.len()
     }
 
+    /// Whether anything is kept back until more is known.
+    #[must_use]
+    pub fn is_holding(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// The innermost open call, as [`Lane::enter`] was given it.
     #[must_use]
     pub fn innermost(&self) -> Option<T> {

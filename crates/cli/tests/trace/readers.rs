@@ -191,6 +191,11 @@ fn dumps_agree_with_the_trace() {
         made.shown("dump", "--format flame-graph --sample-time 1ns"),
         "main 3000\nmain;a 2000\nmain;a;b 1000\nmain;b 1000\nt 6000\nt;w 4000\n"
     );
+    // What is hidden widens its caller.
+    assert_eq!(
+        made.shown("dump", "--format flame-graph --sample-time 1ns -D 1"),
+        "main 7000\nt 10000\n"
+    );
     let dot = made.shown("dump", "--graphviz");
     assert!(
         dot.contains(

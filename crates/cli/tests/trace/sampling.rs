@@ -73,7 +73,9 @@ fn report_scales_back_and_says_so() {
     };
     // Two of the first four are shown; the fifth is not known of until the sixth.
     assert_eq!(row("a")[column("calls")], 4.0);
-    assert_eq!(row("main")[column("calls")], 1.0);
+    assert_eq!(row("main")[column("calls")], 1);
+    // Its own time is that outside of all calls of a.
+    assert_eq!(row("main")[column("self")], 6_000);
     // Each a takes seven steps of a microsecond.
     assert_eq!(row("a")[column("total")], 28_000.0);
     // Equal executions tell the sum without error.

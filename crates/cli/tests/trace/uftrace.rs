@@ -123,6 +123,12 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         "-s total",
         "-s self",
         "-F d -s func",
+        "-N r -s func",
+        "-H a -s func",
+        "-D 2 -s func",
+        "-F main -D 2 -s func",
+        // Its self times contain calls that are too short to be shown, unlike those hidden otherwise.
+        "-t 1ms -s func -f total,call",
     ] {
         let theirs = uftrace("report", &data, options);
         assert_eq!(ours(&made, "report", options), theirs, "report {options}");

@@ -168,6 +168,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 struct Thread {
     /// Open calls: function and whether its beginning was shown.
     open: Frames<u32>,
+    /// Calls that are open at the end, the innermost first, by call stack.
+    remaining: Vec<Vec<u32>>,
     /// The time of its last line.
     last: Option<u64>,
     column: Option<usize>,
@@ -233,6 +235,7 @@ impl Replay<'_, '_, '_> {
                             },
                         )) = merged.peek()
                         && *next == place
+                        && *ending != Ending::Open
                         && range.contains(*end)
                     {
                         self.leaf(place, time, call, *end, *ending);
@@ -242,9 +245,17 @@ impl Replay<'_, '_, '_> {
                         self.threads[place].open.push(call.function);
                     }
                 }
-                Shown::Leave { time, call, ending } => {
+                Shown::Leave {
+                    time, call, ending, ..
+                } => {
                     self.threads[place].open.pop();
-                    if in_range {
+                    if ending == Ending::Open {
+                        let remaining = &mut self.threads[place].remaining;
+                        match remaining.last_mut() {
+                            Some(stack) => stack.push(call.function),
+                            None => remaining.push(vec![call.function]),
+                        }
+                    } else if in_range {
                         self.end(place, time, call, ending);
                     }
                 }
@@ -253,7 +264,17 @@ impl Replay<'_, '_, '_> {
                         self.lost(place, time, records);
                     }
                 }
-                Shown::Switch { stack, .. } => self.threads[place].open.switch(stack),
+                Shown::Switch { stack, .. } => {
+                    let thread = &mut self.threads[place];
+                    thread.open.switch(stack);
+                    if thread
+                        .remaining
+                        .last()
+                        .is_some_and(|stack| !stack.is_empty())
+                    {
+                        thread.remaining.push(Vec::new());
+                    }
+                }
             }
             self.out.flush_some()?;
         }
@@ -474,7 +495,13 @@ impl Replay<'_, '_, '_> {
                         call.depth
                     )
                 }
-                Shown::Leave { time, call, ending } => {
+                Shown::Leave {
+                    ending: Ending::Open,
+                    ..
+                } => continue,
+                Shown::Leave {
+                    time, call, ending, ..
+                } => {
                     let name = self.labels.get(call.function);
                     let duration = call.entered.map_or_else(
                         || "?".to_owned(),
@@ -505,27 +532,22 @@ impl Replay<'_, '_, '_> {
         let title = "dioptra stopped tracing with remaining functions";
         let mut told = false;
         for (place, stream) in self.view.streams().iter().enumerate() {
-            let mut stacks = 0;
-            while let Some(stack) = self.threads[place].open.next_open() {
-                self.threads[place].open.switch(stack);
+            let stacks = std::mem::take(&mut self.threads[place].remaining);
+            for (number, stack) in stacks.iter().filter(|stack| !stack.is_empty()).enumerate() {
+                self.out.line("");
                 if !told {
-                    self.out.line("");
                     self.out.line(title);
                     self.out.line(&"=".repeat(title.len()));
                     told = true;
-                } else {
-                    self.out.line("");
                 }
-                let which = match stacks {
+                let which = match number {
                     0 => String::new(),
-                    _ => format!(" (call stack {stack})"),
+                    _ => " (another call stack)".to_owned(),
                 };
-                stacks += 1;
                 self.out.line(&format!("task: {}{which}", stream.tid));
-                let mut level = self.threads[place].open.current().len();
-                while let Some(function) = self.threads[place].open.pop() {
-                    level -= 1;
-                    let name = self.labels.get(function);
+                for (inner, function) in stack.iter().enumerate() {
+                    let level = stack.len() - 1 - inner;
+                    let name = self.labels.get(*function);
                     let line = format!("[{level}] {name}");
                     self.out.line(&line);
                 }

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size; `all` or `none`. Keys to sort by are the same and func.
 
-A function's total time counts calls within calls of itself once; its self time is that outside of shown calls below it. Averages and extremes are those of single calls.
+A function's total time counts calls within calls of itself once; its self time is that outside of recorded calls below it, shown or not. Averages and extremes are those of single calls.
 
 Examples:
   dioptra trace report -s self

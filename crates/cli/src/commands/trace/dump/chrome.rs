@@ -38,6 +38,10 @@ pub fn write(
         let stream = view.streams()[place];
         let (phase, call, ending) = match shown {
             Shown::Enter { call, .. } => (b'B', Some(call), None),
+            Shown::Leave {
+                ending: Ending::Open,
+                ..
+            } => continue,
             Shown::Leave { call, ending, .. } => (b'E', Some(call), Some(ending)),
             Shown::Lost { .. } => (b'i', None, None),
             Shown::Switch { .. } => continue,

@@ -16,12 +16,8 @@ pub fn flame_graph(
     out: &mut Output,
 ) -> io::Result<ViewLosses> {
     let tree = call_tree(view);
-    let sampled = view.is_sampled();
-    let own = |node: &CallNode| match sampled {
-        true => node.weighted_self.max(0.0).round() as u64,
-        false => node.self_time,
-    };
-    let total: u64 = tree.nodes().iter().map(own).fold(0, u64::saturating_add);
+    let own = widths(&tree, view.is_sampled());
+    let total: u64 = own.iter().copied().fold(0, u64::saturating_add);
     let sample_time = sample_time.unwrap_or_else(|| {
         let mut time = 1_000;
         while total / time >= MOST_SAMPLES {
@@ -43,12 +39,12 @@ pub fn flame_graph(
         }
         // Semicolons part functions, the last blank parts the number.
         line.push_str(&labels.get(node.function).replace(';', ":"));
-        let samples = (own(node) + sample_time / 2) / sample_time;
+        let samples = (own[index as usize] + sample_time / 2) / sample_time;
         if samples > 0 {
             out.text.extend_from_slice(line.as_bytes());
             out.line(&format!(" {samples}"));
         } else {
-            dropped = dropped.saturating_add(own(node));
+            dropped = dropped.saturating_add(own[index as usize]);
         }
         let length = line.len();
         open.extend(
@@ -65,6 +61,20 @@ pub fn flame_graph(
         );
     }
     Ok(tree.losses)
+}
+
+/// The time of each node outside of the nodes below it: time in calls that are not shown is their callers'.
+fn widths(tree: &CallTree, sampled: bool) -> Vec<u64> {
+    let total = |node: &CallNode| match sampled {
+        true => node.weighted_total.max(0.0).round() as u64,
+        false => node.total,
+    };
+    let mut own: Vec<u64> = tree.nodes().iter().map(total).collect();
+    for node in tree.nodes().iter().skip(1) {
+        let around = &mut own[node.parent as usize];
+        *around = around.saturating_sub(total(node));
+    }
+    own
 }
 
 /// How often who called whom, over all paths; the program itself is 0.

@@ -42,7 +42,14 @@ pub fn write(
         out.line(&line);
         let mut calls = view.calls(place);
         for shown in calls.by_ref() {
-            if !range.contains(shown.time()) {
+            let is_open = matches!(
+                shown,
+                Shown::Leave {
+                    ending: Ending::Open,
+                    ..
+                }
+            );
+            if is_open || !range.contains(shown.time()) {
                 continue;
             }
             let text = &mut out.text;
