@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 
 /// The crates with fuzz targets, and these.
-const TARGETS: [(&str, &[&str]); 3] = [
+const TARGETS: [(&str, &[&str]); 4] = [
+    ("calls", &["trace"]),
     ("filters", &["rules"]),
     ("perfdata", &["recording", "writer"]),
     ("perfevents", &["records", "events"]),

@@ -271,6 +271,8 @@ pub(crate) struct Filter<'v> {
     serial: u64,
     ends: Ends,
     lost: Option<Lost>,
+    /// When something happened last.
+    last: u64,
 }
 
 /// How calls ended, until that is told, by their numbers: the own time and the ending.
@@ -325,6 +327,7 @@ impl<'v> Filter<'v> {
             serial: 0,
             ends: Ends::default(),
             lost: None,
+            last: 0,
         };
         filter.stack = filter.new_stack();
         filter
@@ -345,6 +348,7 @@ impl<'v> Filter<'v> {
 
     /// Takes what was shown so far and adds what still is to `out`. Returns what a beginning call switches.
     pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut VecDeque<Shown>) -> Effects {
+        self.last = shown.time();
         match shown {
             Shown::Enter {
                 time, call, weight, ..
@@ -461,6 +465,7 @@ impl<'v> Filter<'v> {
             _ => {
                 if let Some(depth) = self.stack.depth.checked_sub(1) {
                     self.stack.depth = depth;
+                    out.extend(lost.take().map(Lost::shown));
                     out.push_back(Shown::Leave {
                         time,
                         call: Call { depth, ..call },
@@ -474,7 +479,10 @@ impl<'v> Filter<'v> {
 
     /// The stream has ended, and all of its calls.
     pub fn finish(&mut self, out: &mut VecDeque<Shown>) {
-        out.extend(self.lost.take().map(Lost::shown));
+        if let Some(lost) = self.lost.take() {
+            let time = self.last;
+            out.push_back(Lost { time, ..lost }.shown());
+        }
     }
 }
 

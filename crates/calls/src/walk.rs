@@ -93,9 +93,9 @@ pub struct WalkLosses {
 
 impl std::ops::AddAssign for WalkLosses {
     fn add_assign(&mut self, other: WalkLosses) {
-        self.records += other.records;
+        self.records = self.records.saturating_add(other.records);
         self.gaps += other.gaps;
-        self.stray_exits += other.stray_exits;
+        self.stray_exits = self.stray_exits.saturating_add(other.stray_exits);
         self.malformed += other.malformed;
     }
 }
@@ -109,8 +109,8 @@ struct Open {
 
 const NO_TIME: u64 = u64::MAX;
 
-/// The most calls of unknown functions that are taken to be open: a chunk may claim any depth.
-const MAX_UNKNOWN: usize = 1 << 20;
+/// How many calls of unknown functions are taken to be open, whatever a stream's size.
+const FEW_UNKNOWN: usize = 1024;
 
 impl Open {
     fn call(self, depth: usize) -> Call {
@@ -150,6 +150,9 @@ pub struct Walk<'t> {
     /// The chunk whose beginning has to be fitted to the open calls, once its gap was told.
     beginning: Option<Chunk<'t>>,
     losses: WalkLosses,
+    /// How many more calls of unknown functions are taken to be open: a chunk may claim any depth, but each exit takes
+    /// two bytes.
+    unknown: usize,
 }
 
 impl<'t> Walk<'t> {
@@ -169,6 +172,9 @@ impl<'t> Walk<'t> {
             reopened: Vec::new(),
             beginning: None,
             losses: WalkLosses::default(),
+            unknown: usize::try_from(stream.bytes / 2)
+                .unwrap_or(usize::MAX)
+                .max(FEW_UNKNOWN),
         }
     }
 
@@ -255,7 +261,8 @@ impl<'t> Walk<'t> {
             function,
             entered: NO_TIME,
         };
-        let unknown = unlisted.saturating_sub(common).min(MAX_UNKNOWN);
+        let unknown = unlisted.saturating_sub(common).min(self.unknown);
+        self.unknown -= unknown;
         self.reopened
             .extend(std::iter::repeat_n(missing(0), unknown));
         let known = common.saturating_sub(unlisted);
@@ -272,7 +279,7 @@ impl<'t> Walk<'t> {
         match record {
             Record::Unwound { time, cause, calls } => {
                 let stray = (calls as usize).saturating_sub(self.open.len());
-                self.losses.stray_exits += stray as u64;
+                self.losses.stray_exits = self.losses.stray_exits.saturating_add(stray as u64);
                 self.unwinding = Some(Unwinding {
                     until: self.open.len().saturating_sub(calls as usize),
                     time: self.time_of(time),

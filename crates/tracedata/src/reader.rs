@@ -110,6 +110,8 @@ pub struct Stream {
     pub lost: u64,
     /// The number of its first chunk: not 0 if older ones were thrown away.
     pub first_sequence: u32,
+    /// Bytes of its chunks.
+    pub bytes: u64,
     /// Its chunks in order: where they lie in `records`.
     chunks: Vec<u64>,
 }
@@ -360,7 +362,7 @@ impl Trace {
             let rest = &bytes[offset..];
             match parse(rest) {
                 Ok(chunk) => {
-                    self.index_chunk(&chunk.header, offset as u64, streams);
+                    self.index_chunk(&chunk.header, offset as u64, rest.len() as u64, streams);
                     let size = chunk.header.size as usize;
                     if size > rest.len() {
                         let what =
@@ -389,6 +391,7 @@ impl Trace {
         &mut self,
         header: &ChunkHeader,
         offset: u64,
+        size: u64,
         streams: &mut BTreeMap<u32, Stream>,
     ) {
         let stream = streams.entry(header.stream).or_insert_with(|| Stream {
@@ -407,6 +410,7 @@ impl Trace {
                 .wrapping_add(stream.chunks.len() as u32)
         };
         stream.lost = stream.lost.saturating_add(header.lost);
+        stream.bytes += size.min(u64::from(header.size));
         stream.chunks.push(offset);
         if header.sequence != expected {
             let what = format!(
