@@ -143,6 +143,8 @@ mod tests {
             budget: 1,
             on_full: BLOCK,
             shift: 2,
+            hidden: 0,
+            levels: 0,
             recorder: 1,
             stop: AtomicU32::new(0),
             next_stream: AtomicU32::new(1),
