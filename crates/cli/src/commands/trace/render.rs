@@ -21,7 +21,8 @@ pub fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
     out.extend_from_slice(&digits[from..]);
 }
 
-fn push_three(out: &mut Vec<u8>, number: u64) {
+/// Adds three digits.
+pub fn push_three(out: &mut Vec<u8>, number: u64) {
     out.push(b'0' + (number / 100 % 10) as u8);
     out.push(b'0' + (number / 10 % 10) as u8);
     out.push(b'0' + (number % 10) as u8);

@@ -1,6 +1,6 @@
 //! Chrome's trace events, in JSON.
 
-use super::super::render::{Output, push_number};
+use super::super::render::{Output, push_number, push_three};
 use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses};
 use std::io;
 
@@ -50,8 +50,8 @@ pub fn write(
         let text = &mut out.text;
         text.extend_from_slice(b"{\"ts\":");
         push_number(text, shown.time() / 1000, 0);
-        let rest = format!(".{:03}", shown.time() % 1000);
-        text.extend_from_slice(rest.as_bytes());
+        text.push(b'.');
+        push_three(text, shown.time() % 1000);
         text.extend_from_slice(b",\"ph\":\"");
         text.push(phase);
         text.extend_from_slice(b"\",\"pid\":");
