@@ -13,6 +13,7 @@ mod report;
 mod trace;
 mod windows;
 mod windows_cost;
+mod windows_hardware;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -81,7 +81,8 @@ fn perf_reads_the_same() {
     for (name, bytes) in synthetic::all() {
         // perf 6.1 knows no larger attrs, reads no compressed pipe from a file, and in pipes of the other byte order
         // takes a feature's number as it stands ("wrong feature ID: 216172782113783808").
-        if name.contains("136") || name.contains("packed") || name == "pipe-big" {
+        let pipe_of_other_order = name == "pipe-big" || name == "windows-big";
+        if name.contains("136") || name.contains("packed") || pipe_of_other_order {
             continue;
         }
         let mut file = tempfile::NamedTempFile::new().expect("a file");

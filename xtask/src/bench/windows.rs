@@ -20,6 +20,11 @@ pub struct Arguments {
     cost: bool,
     #[command(flatten)]
     of_cost: super::windows_cost::CostArguments,
+    /// Functions in turns against the same alone, on hardware counters, instead
+    #[arg(long, conflicts_with = "cost")]
+    hardware: bool,
+    #[command(flatten)]
+    of_hardware: super::windows_hardware::HardwareArguments,
     /// How often each program is recorded
     #[arg(long, default_value_t = 2000)]
     runs: u32,
@@ -31,6 +36,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.cost {
         return super::windows_cost::run(&arguments.of_cost);
+    }
+    if arguments.hardware {
+        return super::windows_hardware::run(&arguments.of_hardware);
     }
     let study = build(&["--package", "dioptra-simulator", "--example", "study"])?;
     let mut child = Command::new(&study)
