@@ -6,6 +6,8 @@
 //! compared with its own.
 //!
 //! It is for machines with hardware counters; `--software` takes faults per millisecond instead, which any machine counts.
+//! There the times of a function alone have the kernel's share in them: `period`, which divides by samples in the function
+//! itself, is then larger by what the kernel takes.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -107,10 +109,15 @@ pub fn run(arguments: &HardwareArguments) -> Result<()> {
                 println!("{way:8} {function:8} {alone:10.3} no windows kept");
                 continue;
             };
-            let off = 100.0 * (value / alone - 1.0);
+            // Of a function that has none of what is counted there is no share to be off by.
+            let off = if alone.abs() < 0.05 {
+                String::new()
+            } else {
+                format!("{:.2}%", 100.0 * (value / alone - 1.0))
+            };
             let kept = number("kept_windows").unwrap_or(0.0);
             println!(
-                "{way:8} {function:8} {alone:10.3} {value:10.3} {low:10.3} {high:10.3} {off:8.2}% {kept:8}"
+                "{way:8} {function:8} {alone:10.3} {value:10.3} {low:10.3} {high:10.3} {off:>9} {kept:8}"
             );
             rows.push(json!({
                 "recorded": way, "function": function, "alone": alone, "value": value, "low": low,

@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub pmu_data: Option<PathBuf>,
 
-    /// Samples a second, or `max` for what the kernel allows [default: 4000, beside --windows 1000]
+    /// Samples a second, or `max` for what the kernel allows [default: 4000, beside --windows 500]
     #[arg(short = 'F', long = "freq", value_name = "HZ", conflicts_with = "count", value_parser = frequency)]
     pub frequency: Option<u64>,
 

@@ -10,7 +10,7 @@ use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
 
 /// Samples a second for the ranking, beside the windows, unless another number is asked for.
-pub(super) const RANKING: u64 = 1000;
+pub(super) const RANKING: u64 = 500;
 
 /// From one burst to the next, unless something else is asked for.
 const LONG: Length = Length::Time(1_000_000);
