@@ -4,6 +4,8 @@
 //! `info.json` ([`Info`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`Writer`] that a recorder uses, and a [`Trace`] for those who read one.
 
 mod clock;
+#[cfg(test)]
+mod fixture;
 mod info;
 mod journal;
 mod reader;

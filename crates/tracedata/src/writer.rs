@@ -211,32 +211,9 @@ fn write_all_vectored(file: &mut File, parts: [&[u8]; 3]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, ClockPair, Host};
+    use crate::fixture::info;
     use dioptra_tracelayout::chunk::Chunk;
     use dioptra_tracelayout::{FunctionKind, VERSION};
-
-    fn info() -> Info {
-        Info {
-            schema: 1,
-            layout: VERSION,
-            recorder: "dioptra 0".into(),
-            command: vec!["true".into()],
-            folder: "/".into(),
-            options: Vec::new(),
-            started_realtime: 1,
-            clock: Clock {
-                source: "tsc".into(),
-                shift: 2,
-                start: ClockPair {
-                    ticks: 1,
-                    monotonic: 2,
-                },
-            },
-            host: Host::default(),
-            pending: None,
-            ending: None,
-        }
-    }
 
     #[test]
     fn what_is_written_can_be_read() {

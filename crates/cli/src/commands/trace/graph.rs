@@ -1,5 +1,6 @@
 //! `dioptra trace graph`: who called whom.
 
+use super::fields;
 use super::render::{Labels, Output, push_duration, push_right, sources};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
@@ -64,40 +65,6 @@ const FIELDS: [(&str, Field, &str); 9] = [
     ("self-max", Field::SelfMax, "SELF MAX"),
 ];
 
-fn parse(text: Option<&str>) -> anyhow::Result<Vec<Field>> {
-    let mut fields = vec![Field::Total];
-    let Some(text) = text else {
-        return Ok(fields);
-    };
-    let words = match text.strip_prefix('+') {
-        Some(words) => words,
-        None => {
-            fields.clear();
-            text
-        }
-    };
-    if words == "none" {
-        return Ok(fields);
-    }
-    for word in words.split(',').map(str::trim) {
-        let known = FIELDS.iter().find(|(name, ..)| *name == word);
-        let Some((_, field, _)) = known else {
-            let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
-            let text = format!(
-                "-f: there is no field `{word}`; fields are {} and none",
-                names.join(", ")
-            );
-            return Err(usage(text));
-        };
-        if !fields.contains(field) {
-            fields.push(*field);
-        }
-    }
-    // In one order, as scripts know it from uftrace.
-    fields.sort_by_key(|field| FIELDS.iter().position(|(_, known, _)| known == field));
-    Ok(fields)
-}
-
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
@@ -105,7 +72,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.task {
         return tasks(&arguments, &view, &names);
     }
-    let fields = parse(arguments.output_fields.as_deref())?;
+    let fields = fields::parse(arguments.output_fields.as_deref(), &[Field::Total], &FIELDS)?;
     let tree = call_tree(&view);
     let mut facts = facts(&trace, &names, &tree.losses);
     if tree.open > 0 {

@@ -1,6 +1,7 @@
 //! `dioptra trace`: function tracing.
 
 mod dump;
+mod fields;
 mod graph;
 mod info;
 mod live;

@@ -1,11 +1,11 @@
 //! `dioptra trace replay`: the calls in the order of time, like a C program.
 
+use super::fields;
 use super::render::{
     COLORS, Color, DURATION, Labels, Output, RESET, duration_color, push_duration, push_number,
     push_right, push_timestamp, sources,
 };
 use super::selected::{Data, Naming, Selected, facts};
-use super::usage;
 use dioptra_calls::{Call, Ending, Frames, Shown, View, ViewLosses};
 use dioptra_tracelayout::record::UnwindCause;
 use std::io;
@@ -87,44 +87,14 @@ impl Field {
         let known = Field::ALL.iter().find(|(_, field, _)| *field == self);
         known.map_or("", |(_, _, heading)| heading)
     }
-
-    /// The fields that a text asks for.
-    fn parse(text: Option<&str>) -> anyhow::Result<Vec<Field>> {
-        let mut fields = vec![Field::Duration, Field::Tid];
-        let Some(text) = text else {
-            return Ok(fields);
-        };
-        let words = match text.strip_prefix('+') {
-            Some(words) => words,
-            None => {
-                fields.clear();
-                text
-            }
-        };
-        if words == "none" {
-            return Ok(fields);
-        }
-        for word in words.split(',').map(str::trim) {
-            let known = Field::ALL.iter().find(|(name, ..)| *name == word);
-            let Some((_, field, _)) = known else {
-                let names: Vec<&str> = Field::ALL.iter().map(|(name, ..)| *name).collect();
-                return Err(usage(format_args!(
-                    "-f: there is no field `{word}`; fields are {} and none",
-                    names.join(", ")
-                )));
-            };
-            if !fields.contains(field) {
-                fields.push(*field);
-            }
-        }
-        // In one order, as scripts know it from uftrace.
-        fields.sort_by_key(|field| Field::ALL.iter().position(|(_, known, _)| known == field));
-        Ok(fields)
-    }
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let fields = Field::parse(arguments.output_fields.as_deref())?;
+    let fields = fields::parse(
+        arguments.output_fields.as_deref(),
+        &[Field::Duration, Field::Tid],
+        &Field::ALL,
+    )?;
     let color = arguments.color.is_wanted()?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;

@@ -1,0 +1,46 @@
+//! `-f`: which fields an output has, as uftrace's users write it.
+
+use super::usage;
+
+/// A field that can be asked for: its name, itself, its heading.
+pub type Known<F> = (&'static str, F, &'static str);
+
+/// The fields that `text` asks for: a list in place of the `default` ones, `+` and a list beside them, or `none`.
+///
+/// # Errors
+/// A wrong argument, which names the known fields.
+pub fn parse<F: Copy + PartialEq>(
+    text: Option<&str>,
+    default: &[F],
+    known: &[Known<F>],
+) -> anyhow::Result<Vec<F>> {
+    let mut fields = default.to_vec();
+    let Some(text) = text else {
+        return Ok(fields);
+    };
+    let words = match text.strip_prefix('+') {
+        Some(words) => words,
+        None => {
+            fields.clear();
+            text
+        }
+    };
+    if words == "none" {
+        return Ok(fields);
+    }
+    for word in words.split(',').map(str::trim) {
+        let Some((_, field, _)) = known.iter().find(|(name, ..)| *name == word) else {
+            let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
+            return Err(usage(format_args!(
+                "-f: there is no field `{word}`; fields are {} and none",
+                names.join(", ")
+            )));
+        };
+        if !fields.contains(field) {
+            fields.push(*field);
+        }
+    }
+    // In one order, as scripts know it from uftrace.
+    fields.sort_by_key(|field| known.iter().position(|(_, known, _)| known == field));
+    Ok(fields)
+}
