@@ -1,6 +1,7 @@
 //! The shown calls of one stream.
 
-use crate::{Call, Ending, Frames, Step, TimeRange, ViewLosses, Walk};
+use crate::scheduled::Scheduled;
+use crate::{Call, Ending, Frames, Step, TimeRange, ViewLosses};
 use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -71,7 +72,7 @@ struct Begun {
 /// A walk's steps, in which every call begins and ends: those without an entry of their own with `entered` none, before
 /// what first happens in them; those that are open at the end with [`Ending::Open`].
 pub(crate) struct Complete<'v> {
-    walk: Walk<'v>,
+    walk: Scheduled<'v>,
     open: Frames<Begun>,
     range: TimeRange,
     /// Beginnings still to be given, and the step behind them.
@@ -84,7 +85,7 @@ pub(crate) struct Complete<'v> {
 }
 
 impl<'v> Complete<'v> {
-    pub fn new(walk: Walk<'v>, range: TimeRange) -> Complete<'v> {
+    pub fn new(walk: Scheduled<'v>, range: TimeRange) -> Complete<'v> {
         Complete {
             walk,
             open: Frames::default(),

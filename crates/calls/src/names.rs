@@ -90,6 +90,9 @@ impl<'t> FunctionNames<'t> {
 
     fn make(&self, function: u32) -> String {
         let entry = self.trace.function(function);
+        if let Some(event) = entry.as_event() {
+            return event.name().to_owned();
+        }
         if entry.kind == FunctionKind::LibraryCall {
             let raw = self.library_call(&entry);
             return self.styled(&dioptra_symbols::demangle(&raw), &raw);
@@ -242,7 +245,7 @@ impl<'t> FunctionNames<'t> {
     }
 
     pub(crate) fn module_path(&self, entry: &FunctionEntry) -> &'t str {
-        if entry.kind == FunctionKind::Address {
+        if matches!(entry.kind, FunctionKind::Address | FunctionKind::Event) {
             return "";
         }
         let module = self.trace.module(entry.module);

@@ -4,6 +4,8 @@ use crate::estimate::Clusters;
 use crate::frames::Frames;
 use crate::{Ending, Shown, View, ViewLosses, workers};
 use dioptra_filters::Estimate;
+use dioptra_tracedata::Trace;
+use dioptra_tracelayout::EventPlace;
 
 /// The shortest or longest of some durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +167,8 @@ pub struct StreamTimes {
     pub place: usize,
     /// Time within shown calls.
     pub total: u64,
+    /// Of it, the time without a CPU that is shown.
+    pub scheduled: u64,
     /// How many calls were shown.
     pub calls: u64,
 }
@@ -186,8 +190,7 @@ pub fn statistics(view: &View<'_>) -> Statistics {
     let sampled = view.is_sampled();
     // Estimates are sums of fractions: their last digit must not depend on who was faster.
     let most = if sampled { 1 } else { usize::MAX };
-    let functions = view.trace().function_count();
-    let new = || Worker::new(functions, sampled);
+    let new = || Worker::new(view.trace(), sampled);
     let mut workers = workers::each(count, most, new, |worker, place| worker.sum(view, place));
     let mut first = workers.pop().unwrap_or_else(new);
     for worker in workers {
@@ -225,12 +228,15 @@ struct Worker {
     streams: Vec<StreamTimes>,
     losses: ViewLosses,
     clusters: Option<Clusters>,
+    /// The id from which on ids are events'.
+    first_event: u32,
 }
 
 impl Worker {
-    fn new(functions: usize, sampled: bool) -> Worker {
+    fn new(trace: &Trace, sampled: bool) -> Worker {
         Worker {
-            slots: vec![0; functions],
+            slots: vec![0; trace.function_count()],
+            first_event: trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX),
             times: Vec::new(),
             open: Vec::new(),
             streams: Vec::new(),
@@ -296,8 +302,14 @@ impl Worker {
                     }
                 }
                 Shown::Leave {
-                    time, ending, own, ..
+                    time,
+                    call,
+                    ending,
+                    own,
                 } => {
+                    if call.function >= self.first_event && time >= from {
+                        stream.scheduled = stream.scheduled.saturating_add(own);
+                    }
                     let open = ending == Ending::Open;
                     self.leave(&mut frames, time, own, from, open, &mut stream);
                 }

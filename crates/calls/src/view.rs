@@ -2,7 +2,8 @@
 
 use crate::filtered::Complete;
 use crate::filtered::{Filter, Stage, SwitchAt};
-use crate::{Calls, FunctionNames, Merge, Shown, Timed, Walk, WalkLosses};
+use crate::scheduled::Scheduled;
+use crate::{Calls, Cpus, FunctionNames, Merge, Scheduling, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
     PlanOptions, RuleOption, Rules, Sampling, Switch,
@@ -38,6 +39,8 @@ pub struct Selection {
     pub with_sources: bool,
     /// Leave out library calls, as if they had not been recorded.
     pub no_libcall: bool,
+    /// Which periods without a CPU are shown as calls, where they are recorded.
+    pub scheduling: Scheduling,
     /// Only these threads; all if empty.
     pub tids: Vec<u32>,
     /// Nothing behind its end. Its start is left to who shows the calls: what is open then began before.
@@ -105,6 +108,7 @@ pub struct View<'t> {
     trace: &'t Trace,
     streams: Vec<&'t Stream>,
     range: TimeRange,
+    scheduling: Scheduling,
     first: Option<u64>,
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
     filterings: Vec<Filtering>,
@@ -144,6 +148,7 @@ impl<'t> View<'t> {
             trace,
             streams: trace.streams().iter().filter(is_chosen).collect(),
             range: selection.range,
+            scheduling: selection.scheduling,
             first: Self::first_time(trace),
             filterings: Vec::new(),
             warnings,
@@ -314,8 +319,13 @@ impl<'t> View<'t> {
             let filter = self.filter(filtering, place);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
-        let walk = Walk::new(self.trace, self.streams[place]);
+        let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
         Calls::new(Complete::new(walk, self.range), stages.collect())
+    }
+
+    /// On which CPU the thread of the stream at `place` was when; nothing is known if scheduling was not recorded.
+    pub fn cpus(&self, place: usize) -> Cpus<'_> {
+        Cpus::new(self.trace.switches(self.streams[place]))
     }
 
     /// The shown calls of all streams in time order, each with its stream's place.

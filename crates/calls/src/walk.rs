@@ -89,6 +89,9 @@ pub struct WalkLosses {
     pub stray_exits: u64,
     /// Chunks whose records end in bytes that are none.
     pub malformed: u64,
+    /// Periods in which the thread had no CPU that overlap recorded calls by more than the clocks' error: context switches
+    /// between are missing. They are shown up to those calls.
+    pub overlaps: u64,
 }
 
 impl std::ops::AddAssign for WalkLosses {
@@ -97,6 +100,7 @@ impl std::ops::AddAssign for WalkLosses {
         self.gaps += other.gaps;
         self.stray_exits = self.stray_exits.saturating_add(other.stray_exits);
         self.malformed += other.malformed;
+        self.overlaps += other.overlaps;
     }
 }
 

@@ -98,4 +98,7 @@ pub struct Ending {
     pub missed_no_memory: u64,
     /// Chunks that `--last` threw away as too old.
     pub discarded_chunks: u64,
+    /// Context switches that were lost.
+    #[serde(default)]
+    pub lost_switches: u64,
 }

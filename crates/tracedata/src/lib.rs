@@ -8,11 +8,14 @@ mod clock;
 mod fixture;
 mod info;
 mod journal;
+mod mapped;
 mod reader;
+mod switches;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
 pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules};
 pub use journal::{ClockPair, JournalEntry, Mapping, Module, ProcessCause, Refusal};
 pub use reader::{Damage, OpenError, Process, Stream, Trace};
+pub use switches::Switches;
 pub use writer::{WriteError, Writer};

@@ -1,14 +1,16 @@
 //! Reads the files of a trace, whole or as far as they go.
 
-use crate::{ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause};
+use crate::mapped::Mapped;
+use crate::switches::SwitchIndex;
+use crate::{ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, Switches};
 use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
 use dioptra_tracelayout::directory::{
-    FUNCTION_ENTRY_SIZE, FUNCTIONS, FunctionKind, INFO, JOURNAL, NAMES, RECORDS,
+    EventPlace, FUNCTION_ENTRY_SIZE, FUNCTIONS, FunctionKind, INFO, JOURNAL, NAMES, RECORDS,
+    SWITCHES,
 };
 use dioptra_tracelayout::{ChunkHeader, FunctionEntry, VERSION};
-use memmap2::Mmap;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -135,8 +137,11 @@ pub struct Trace {
     notes: Vec<String>,
     functions: Vec<FunctionEntry>,
     names: Vec<u8>,
-    records: Option<Mmap>,
+    records: Option<Mapped>,
     streams: Vec<Stream>,
+    switches: SwitchIndex,
+    /// The id of the first entry that stands for an event, if there are any.
+    first_event: Option<u32>,
     damage: Vec<Damage>,
 }
 
@@ -162,6 +167,8 @@ impl Trace {
             names: read_or_empty(&folder.join(NAMES))?,
             records: map(&folder.join(RECORDS))?,
             streams: Vec::new(),
+            switches: SwitchIndex::default(),
+            first_event: None,
             damage: Vec::new(),
         };
         let mut streams = BTreeMap::new();
@@ -169,6 +176,7 @@ impl Trace {
         trace.read_functions(&read_or_empty(&folder.join(FUNCTIONS))?);
         trace.index_chunks(&mut streams);
         trace.streams = streams.into_values().collect();
+        trace.index_switches(map(&folder.join(SWITCHES))?);
         Ok(trace)
     }
 
@@ -212,7 +220,7 @@ impl Trace {
         &self.notes
     }
 
-    /// How many function ids there are, the id 0 included.
+    /// How many function ids there are, the id 0 included, and those of events.
     pub fn function_count(&self) -> usize {
         self.functions.len()
     }
@@ -240,12 +248,28 @@ impl Trace {
         &self.streams
     }
 
-    /// The chunks of a stream, in order.
+    /// The chunks of a stream, in order. Memory of those before the one that is given is the system's again.
     pub fn chunks<'a>(&'a self, stream: &'a Stream) -> impl Iterator<Item = Chunk<'a>> + 'a {
-        stream.chunks.iter().filter_map(|&offset| {
-            let bytes = self.records.as_deref()?.get(offset as usize..)?;
-            parse(bytes).ok()
+        let mut before: Option<u64> = None;
+        stream.chunks.iter().filter_map(move |&offset| {
+            let records = self.records.as_ref()?;
+            if let Some(done) = before.replace(offset)
+                && let Ok(chunk) = parse(records.bytes().get(done as usize..)?)
+            {
+                records.release(done as usize, chunk.header.size as usize);
+            }
+            parse(records.bytes().get(offset as usize..)?).ok()
         })
+    }
+
+    /// The context switches of a stream's thread, if they were recorded.
+    pub fn switches(&self, stream: &Stream) -> Switches<'_> {
+        self.switches.of(stream)
+    }
+
+    /// The id that stands for an event among the function ids; none if such events were not recorded.
+    pub fn event_id(&self, event: EventPlace) -> Option<u32> {
+        self.first_event.map(|first| first + event as u32)
     }
 
     /// What could not be read.
@@ -256,8 +280,8 @@ impl Trace {
     /// Bytes of `records`.
     pub fn record_bytes(&self) -> u64 {
         self.records
-            .as_deref()
-            .map_or(0, |bytes| bytes.len() as u64)
+            .as_ref()
+            .map_or(0, |records| records.bytes().len() as u64)
     }
 
     fn read_journal(&mut self, bytes: &[u8], streams: &mut BTreeMap<u32, Stream>) {
@@ -356,10 +380,11 @@ impl Trace {
         let Some(map) = self.records.take() else {
             return;
         };
-        let bytes = &map[..];
+        let bytes = map.bytes();
         let mut offset = 0;
         while offset < bytes.len() {
             let rest = &bytes[offset..];
+            map.done_with(offset);
             match parse(rest) {
                 Ok(chunk) => {
                     self.index_chunk(&chunk.header, offset as u64, rest.len() as u64, streams);
@@ -385,6 +410,27 @@ impl Trace {
             }
         }
         self.records = Some(map);
+    }
+
+    /// Finds the context switches, and makes ids for what is shown of them.
+    fn index_switches(&mut self, file: Option<Mapped>) {
+        let start = |stream: &Stream| {
+            let offset = *stream.chunks.first()? as usize;
+            let header = parse(self.records.as_ref()?.bytes().get(offset..)?)
+                .ok()?
+                .header;
+            Some(self.clock.cursor().monotonic(header.base << header.shift))
+        };
+        let streams = self.streams.iter();
+        let streams = streams.filter_map(|stream| Some((start(stream)?, stream)));
+        let mut damage = std::mem::take(&mut self.damage);
+        self.switches = SwitchIndex::new(file, streams, &mut damage);
+        self.damage = damage;
+        if !self.switches.is_empty() {
+            self.first_event = u32::try_from(self.functions.len()).ok();
+            let events = [EventPlace::Schedule, EventPlace::SchedulePreempted];
+            self.functions.extend(events.map(FunctionEntry::event));
+        }
     }
 
     fn index_chunk(
@@ -490,22 +536,11 @@ fn read_or_empty(path: &Path) -> Result<Vec<u8>, OpenError> {
 }
 
 /// Maps a file; nothing if it is missing or empty.
-fn map(path: &Path) -> Result<Option<Mmap>, OpenError> {
-    let failed = |source| OpenError::Io {
+fn map(path: &Path) -> Result<Option<Mapped>, OpenError> {
+    Mapped::open(path).map_err(|source| OpenError::Io {
         path: path.to_owned(),
         source,
-    };
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(failed)?,
-    };
-    if file.metadata().map_err(failed)?.len() == 0 {
-        return Ok(None);
-    }
-    // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with SIGBUS, as
-    // with every reader over mmap; traces are only appended to.
-    let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
-    Ok(Some(map))
+    })
 }
 
 #[cfg(test)]

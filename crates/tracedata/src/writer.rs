@@ -1,7 +1,8 @@
 //! Writes the files of a trace.
 
 use crate::{Info, JournalEntry};
-use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS};
+use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
+use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, MAX_SWITCHES};
 use dioptra_tracelayout::{ChunkHeader, FunctionEntry, chunk};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,6 +27,8 @@ pub struct Writer {
     functions: File,
     names: File,
     records: File,
+    /// Made with the first of them.
+    switches: Option<File>,
     next_function: u32,
     names_size: u64,
     records_size: u64,
@@ -76,6 +79,7 @@ impl Writer {
             functions: create(FUNCTIONS)?,
             names: create(NAMES)?,
             records: create(RECORDS)?,
+            switches: None,
             folder: folder.to_owned(),
             next_function: 0,
             names_size: 0,
@@ -173,6 +177,29 @@ impl Writer {
         self.records_size += size as u64;
         self.chunks += 1;
         Ok(())
+    }
+
+    /// Adds context switches of one thread, in the order of time.
+    ///
+    /// # Errors
+    /// [`WriteError`]
+    pub fn switches(
+        &mut self,
+        (pid, tid): (u32, u32),
+        switches: &[ContextSwitch],
+    ) -> Result<(), WriteError> {
+        let mut bytes = Vec::new();
+        for block in switches.chunks(MAX_SWITCHES) {
+            let count = block.len() as u32;
+            bytes.extend(BlockHeader { count, pid, tid }.to_bytes());
+            bytes.extend(block.iter().flat_map(ContextSwitch::to_bytes));
+        }
+        let result = match &mut self.switches {
+            Some(file) => file.write_all(&bytes),
+            None => File::create(self.folder.join(SWITCHES))
+                .and_then(|file| self.switches.insert(file).write_all(&bytes)),
+        };
+        result.map_err(|source| self.failed(SWITCHES, source))
     }
 
     /// How many bytes `records` has.

@@ -10,6 +10,8 @@ pub const FUNCTIONS: &str = "functions";
 pub const NAMES: &str = "names";
 /// The calls.
 pub const RECORDS: &str = "records";
+/// When threads left their CPUs and got others.
+pub const SWITCHES: &str = "switches";
 /// The default name of the directory.
 pub const DEFAULT: &str = "dioptra.trace";
 
@@ -27,6 +29,29 @@ pub enum FunctionKind {
     /// Code that belongs to no module: `place` is its absolute address, `module` the number of the process in the
     /// journal.
     Address = 3,
+    /// No function: what the kernel did with the thread. Never in files; readers add such entries behind the table's, to
+    /// show events as calls. `place` is an [`EventPlace`].
+    Event = 4,
+}
+
+/// Which event an entry of the kind [`FunctionKind::Event`] stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum EventPlace {
+    /// The thread had no CPU, since it waited.
+    Schedule = 0,
+    /// The thread had no CPU, though it could have gone on.
+    SchedulePreempted = 1,
+}
+
+impl EventPlace {
+    /// The name, as uftrace's users know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            EventPlace::Schedule => "linux:schedule",
+            EventPlace::SchedulePreempted => "linux:schedule (pre-empted)",
+        }
+    }
 }
 
 /// The size of an entry in bytes.
@@ -56,6 +81,24 @@ impl FunctionEntry {
         place: 0,
         size: 0,
     };
+
+    /// Of an event.
+    pub const fn event(event: EventPlace) -> FunctionEntry {
+        FunctionEntry {
+            kind: FunctionKind::Event,
+            place: event as u64,
+            ..FunctionEntry::NONE
+        }
+    }
+
+    /// The event that it stands for; none if it is of another kind.
+    pub fn as_event(&self) -> Option<EventPlace> {
+        match (self.kind, self.place) {
+            (FunctionKind::Event, 0) => Some(EventPlace::Schedule),
+            (FunctionKind::Event, _) => Some(EventPlace::SchedulePreempted),
+            _ => None,
+        }
+    }
 
     /// The entry's bytes.
     pub fn to_bytes(&self) -> [u8; FUNCTION_ENTRY_SIZE] {

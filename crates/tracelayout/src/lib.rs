@@ -12,6 +12,7 @@
 //! | `functions` | a table of [`FunctionEntry`], 24 bytes each: entry *n* is the function (or library call) whose id is *n* |
 //! | `names` | texts of library calls' names, one after the other; entries of `functions` point into it |
 //! | `records` | the calls: [chunks](chunk) of [records](record), one after the other, in any order |
+//! | `switches` | when the threads left their CPUs and got others: blocks of [context switches](switches); only if they were recorded |
 //!
 //! Everything is little endian. All files but `info.json` are only ever appended to, so that a trace whose recorder was
 //! killed can be read up to where it ended: a JSON line without its newline, a table entry or a chunk that is cut off
@@ -53,10 +54,12 @@ pub mod chunk;
 pub mod directory;
 pub mod message;
 pub mod record;
+pub mod switches;
 
 pub use chunk::ChunkHeader;
-pub use directory::{FunctionEntry, FunctionKind};
+pub use directory::{EventPlace, FunctionEntry, FunctionKind};
 pub use record::{Decoder, Encoder, Record};
+pub use switches::{ContextSwitch, SwitchKind};
 
 /// The version of everything in this crate: of the files, the shared memory and the messages. A reader refuses others.
 pub const VERSION: u16 = 1;

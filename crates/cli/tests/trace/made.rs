@@ -2,7 +2,10 @@
 
 use dioptra_tracedata::{Clock, ClockPair, Ending, Host, Info, JournalEntry, ProcessCause, Writer};
 use dioptra_tracelayout::record::UnwindCause;
-use dioptra_tracelayout::{ChunkHeader, Encoder, FunctionEntry, FunctionKind, VERSION, chunk};
+use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, SwitchKind};
+use dioptra_tracelayout::{
+    ChunkHeader, Encoder, FunctionEntry, FunctionKind, VERSION, chunk, directory,
+};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -124,6 +127,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         missed_in_handlers: 0,
         missed_no_memory: 0,
         discarded_chunks: 0,
+        lost_switches: 0,
     });
     writer.info(&info).expect("the end");
     Made {
@@ -209,6 +213,18 @@ fn write_steps(
 impl Made {
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The same trace with context switches of its threads: thread, time, kind, on CPU 3.
+    pub fn with_switches(self, switches: &[(u32, u64, SwitchKind)]) -> Made {
+        let mut bytes = Vec::new();
+        for &(tid, time, kind) in switches {
+            let (pid, count) = (tid, 1);
+            bytes.extend(BlockHeader { count, pid, tid }.to_bytes());
+            bytes.extend(ContextSwitch { time, cpu: 3, kind }.to_bytes());
+        }
+        std::fs::write(self.folder.join(directory::SWITCHES), bytes).expect("a file");
+        self
     }
 
     /// `dioptra trace COMMAND ARGUMENTS` of it.

@@ -4,4 +4,5 @@ mod damage;
 mod made;
 mod readers;
 mod sampling;
+mod scheduling;
 mod uftrace;

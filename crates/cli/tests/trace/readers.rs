@@ -140,7 +140,7 @@ fn report_has_threads_and_differences() {
     let tasks = made.shown("report", "--task --format csv");
     assert_eq!(
         tasks,
-        "task,tid,pid,total,calls\nprogram,8,7,10000,3\nprogram,7,7,7000,4\n"
+        "task,tid,pid,total,self,calls\nprogram,8,7,10000,10000,3\nprogram,7,7,7000,7000,4\n"
     );
     let other = scripted("main( a( b ) b b )");
     let folder = other.folder().display();

@@ -2,6 +2,8 @@
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
+mod scheduling;
+
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -62,12 +64,12 @@ fn sampled_executions_are_those_that_their_inventor_described() {
         for (rules, expected) in &examples {
             let rules: Vec<&str> = rules.split(' ').collect();
             let folder = tempfile::tempdir().unwrap();
-            let record = [&["record"], &rules[..], &[program]].concat();
+            let record = [&["record", "--no-sched"], &rules[..], &[program]].concat();
             let recorded = dioptra(&record, folder.path());
             assert!(recorded.status.success(), "{}", text(&recorded.stderr));
             let shown = dioptra(&["replay", "-f", "none"], folder.path());
             assert_eq!(&text(&shown.stdout), expected, "{flags:?} {rules:?}");
-            let live = [&rules[..], &["-f", "none", program]].concat();
+            let live = [&rules[..], &["--no-sched", "-f", "none", program]].concat();
             let live = dioptra(&live, folder.path());
             assert_eq!(&text(&live.stdout), expected, "{flags:?} {rules:?}, live");
         }
@@ -95,7 +97,7 @@ fn a_level_of_rules_hides_what_it_hides() {
     ] {
         let rules: Vec<&str> = rules.split(' ').collect();
         let live = dioptra(
-            &[&rules[..], &["-f", "none", program]].concat(),
+            &[&rules[..], &["--no-sched", "-f", "none", program]].concat(),
             folder.path(),
         );
         assert_eq!(text(&live.stdout), expected, "{rules:?}");

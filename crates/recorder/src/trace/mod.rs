@@ -1,8 +1,9 @@
 //! Function tracing: starts a command with the runtime preloaded, and writes what it calls to a trace directory.
 //!
 //! [`record`] does it all. The recorder holds the memory into which the traced processes write
-//! ([`memory`]; `dioptra_tracelayout::arena`), so that nothing is lost when they are killed. Three threads work:
-//! one waits for the command and for signals, one collects full chunks ([`collect`]), and one answers processes
+//! ([`memory`]; `dioptra_tracelayout::arena`), so that nothing is lost when they are killed. Some threads work:
+//! one waits for the command and for signals, one collects full chunks ([`collect`]), one is told of context switches
+//! ([`scheduling`]) if they are wanted, and one answers processes
 //! that connect ([`server`]): it reads what they have mapped ([`maps`]), analyses each module once, asks which functions are
 //! wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the process's runtime applies.
 
@@ -13,6 +14,7 @@ mod memory;
 mod patterns;
 mod plan;
 mod rules;
+mod scheduling;
 mod select;
 mod server;
 mod x86_64;
@@ -72,6 +74,8 @@ pub struct TraceSpec {
     pub chunk_size: usize,
     /// Keep only what happened in this last stretch of time, as far as `memory` reaches.
     pub last: Option<Duration>,
+    /// Record when the threads have no CPU, too, where that is permitted.
+    pub scheduling: bool,
     /// The options as the user gave them, for `info.json`.
     pub options: Vec<String>,
     /// Rules that the selector does not carry out, for readers.
@@ -93,6 +97,7 @@ impl TraceSpec {
             memory: 32 << 20,
             chunk_size: 64 << 10,
             last: None,
+            scheduling: false,
             options: Vec::new(),
             pending: None,
         }
@@ -234,7 +239,11 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     });
 
     let mut collector = Collector::new(ring);
+    let mut lost_switches = 0;
     let status = std::thread::scope(|scope| {
+        let scheduling = spec
+            .scheduling
+            .then(|| scheduling::start(scope, &shared, command.pid(), spec.last));
         scope.spawn(|| listener.serve(&shared));
         let collecting = scope.spawn(|| {
             collector.run(&shared);
@@ -246,6 +255,9 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         ArenaMemory::wake(&shared.arena.header().filled);
         listener.end();
         let _ = collecting.join();
+        if let Some(scheduling) = scheduling {
+            lost_switches = scheduling.end(&shared);
+        }
         status
     })?;
     collector.finish(&shared);
@@ -271,6 +283,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         missed_in_handlers: header.missed_in_handlers.load(Ordering::Relaxed),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
+        lost_switches,
     };
     state.journal(&JournalEntry::Clock(ending.clock));
     info.ending = Some(ending.clone());

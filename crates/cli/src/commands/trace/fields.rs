@@ -25,14 +25,16 @@ pub fn parse<F: Copy + PartialEq>(
             text
         }
     };
-    if words == "none" {
-        return Ok(fields);
+    match words {
+        "none" => return Ok(fields),
+        "all" => return Ok(known.iter().map(|(_, field, _)| *field).collect()),
+        _ => {}
     }
     for word in words.split(',').map(str::trim) {
         let Some((_, field, _)) = known.iter().find(|(name, ..)| *name == word) else {
             let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
             return Err(usage(format_args!(
-                "-f: there is no field `{word}`; fields are {} and none",
+                "-f: there is no field `{word}`; fields are {}, all and none",
                 names.join(", ")
             )));
         };

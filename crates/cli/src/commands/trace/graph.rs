@@ -1,12 +1,13 @@
 //! `dioptra trace graph`: who called whom.
 
 use super::fields;
-use super::render::{Labels, Output, push_duration, push_right, sources};
+use super::render::{Labels, Output, Sources, address, push_duration, push_right};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
-use dioptra_calls::{CallNode, CallTree, FunctionNames, View, call_tree, statistics};
+use dioptra_calls::{CallNode, CallTree, FunctionNames, StreamTimes, View, call_tree, statistics};
 use dioptra_filters::MatchStyle;
 use dioptra_report::{Facts, Severity, escape};
+use dioptra_tracelayout::FunctionKind;
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
@@ -85,11 +86,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let command = program(&view);
     let mut graph = Graph {
         labels: Labels::new(&names, false),
-        sources: if arguments.srcline {
-            sources(&names)
-        } else {
-            Vec::new()
-        },
+        sources: arguments.srcline.then(|| Sources::new(&names)),
         fields,
         sampled: view.is_sampled(),
         view: &view,
@@ -123,7 +120,7 @@ fn program(view: &View<'_>) -> String {
 
 struct Graph<'v, 'n, 't> {
     labels: Labels<'n, 't>,
-    sources: Vec<Option<String>>,
+    sources: Option<Sources<'n, 't>>,
     fields: Vec<Field>,
     sampled: bool,
     view: &'v View<'t>,
@@ -141,7 +138,7 @@ impl Graph<'_, '_, '_> {
             line.push_str(&format!("{heading:>width$}"));
         }
         line.push_str("   FUNCTION");
-        if !self.sources.is_empty() {
+        if self.sources.is_some() {
             line.push_str(" [SOURCE]");
         }
         self.out.line(&line);
@@ -172,8 +169,8 @@ impl Graph<'_, '_, '_> {
                 Field::SelfMin => called(node.selves.0),
                 Field::SelfMax => called(node.selves.1),
                 Field::Address => {
-                    let place = self.view.trace().function(node.function).place;
-                    push_right(out, &format!("{place:x}"), 10);
+                    let entry = self.view.trace().function(node.function);
+                    push_right(out, &address(&entry), 10);
                     continue;
                 }
             };
@@ -191,7 +188,9 @@ impl Graph<'_, '_, '_> {
         self.prefix(Some(node));
         let mut text = format!("{indent}{branch}({}) ", self.count(node));
         text.push_str(self.labels.get(node.function));
-        if let Some(Some(source)) = self.sources.get(node.function as usize) {
+        if let Some(sources) = &mut self.sources
+            && let Some(source) = sources.get(node.function)
+        {
             text.push_str(&format!(" [{source}]"));
         }
         self.out.line(&text);
@@ -347,11 +346,12 @@ impl Graph<'_, '_, '_> {
             for (level, function) in tree.path(*node).into_iter().enumerate() {
                 let entry = self.view.trace().function(function);
                 let module = escape(names.module(function));
-                let line = format!(
-                    "   [{level}] {} ({module}+{:#x})",
-                    self.labels.get(function),
-                    entry.place
-                );
+                let name = self.labels.get(function);
+                let line = match entry.kind {
+                    FunctionKind::Event => format!("   [{level}] {name}"),
+                    FunctionKind::LibraryCall => format!("   [{level}] {name} ({module})"),
+                    _ => format!("   [{level}] {name} ({module}+{:#x})", entry.place),
+                };
                 self.out.line(&line);
             }
             self.out.line("");
@@ -397,13 +397,10 @@ fn tasks(
         )));
     }
     let sums = statistics(view);
-    let mut processes: BTreeMap<u32, Vec<(usize, u64)>> = BTreeMap::new();
+    let mut processes: BTreeMap<u32, Vec<StreamTimes>> = BTreeMap::new();
     for sum in &sums.streams {
         let stream = view.streams()[sum.place];
-        processes
-            .entry(stream.pid)
-            .or_default()
-            .push((sum.place, sum.total));
+        processes.entry(stream.pid).or_default().push(*sum);
     }
     let parent = |pid: u32| {
         let known = view
@@ -437,9 +434,9 @@ fn tasks(
         };
         // The main thread stands for the process.
         let mut threads = threads.clone();
-        threads.sort_by_key(|(place, _)| view.streams()[*place].tid != pid);
-        for (index, (place, total)) in threads.into_iter().enumerate() {
-            let stream = view.streams()[place];
+        threads.sort_by_key(|sum| view.streams()[sum.place].tid != pid);
+        for (index, sum) in threads.into_iter().enumerate() {
+            let stream = view.streams()[sum.place];
             for field in &fields {
                 out.text.extend_from_slice(b"  ");
                 match *field {
@@ -447,7 +444,10 @@ fn tasks(
                         let tid = format!("[{:>6}]", stream.tid);
                         out.text.extend_from_slice(tid.as_bytes());
                     }
-                    _ => push_duration(&mut out.text, total),
+                    "self" => {
+                        push_duration(&mut out.text, sum.total.saturating_sub(sum.scheduled));
+                    }
+                    _ => push_duration(&mut out.text, sum.total),
                 }
             }
             let depth = depth + usize::from(index > 0);
@@ -455,7 +455,7 @@ fn tasks(
                 0 => " ".to_owned(),
                 depth => format!(" {}+-", " | ".repeat(depth - 1) + " "),
             };
-            let line = format!(" :{branch}{}", escape(view.task_name(place)));
+            let line = format!(" :{branch}{}", escape(view.task_name(sum.place)));
             out.line(&line);
         }
         let children = processes

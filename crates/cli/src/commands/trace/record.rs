@@ -73,17 +73,35 @@ pub struct Tracing {
     /// Memory for records that are not written yet, beyond a chunk of 64 KiB for each thread
     #[arg(long, value_name = "SIZE", default_value = "32m", value_parser = size)]
     memory: usize,
-    // What these ask for is so here; scripts may ask for it nevertheless.
+    /// Do not record when threads have no CPU (linux:schedule)
+    #[arg(long)]
+    no_sched: bool,
+    /// Record no events but those of -E: as --no-sched
+    #[arg(long)]
+    no_event: bool,
+    /// Record an event: linux:schedule (recorded anyway unless --no-sched), linux:sched-in or linux:sched-out (the same)
+    #[arg(short = 'E', long, value_name = "EVENT", value_parser = event)]
+    event: Vec<Event>,
+    // What this asks for is so here; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     force: bool,
-    #[arg(long, hide = true)]
-    no_event: bool,
-    #[arg(long, hide = true)]
-    no_sched: bool,
 }
 
 fn style(word: &str) -> Result<MatchStyle, String> {
     MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
+}
+
+/// An event that can be recorded.
+#[derive(Clone, Copy)]
+enum Event {
+    Schedule,
+}
+
+fn event(word: &str) -> Result<Event, String> {
+    match word {
+        "linux:schedule" | "linux:sched-in" | "linux:sched-out" => Ok(Event::Schedule),
+        _ => Err("the events are linux:schedule, linux:sched-in and linux:sched-out".to_owned()),
+    }
 }
 
 fn on_full(word: &str) -> Result<OnFull, String> {
@@ -170,6 +188,11 @@ impl Tracing {
         spec.on_full = self.on_full;
         spec.last = self.last;
         spec.memory = self.memory;
+        let asked = self
+            .event
+            .iter()
+            .any(|event| matches!(event, Event::Schedule));
+        spec.scheduling = asked || !self.no_sched && !self.no_event;
         spec.pending = Some(pending).filter(|pending| !pending.rules.is_empty());
         Ok(spec)
     }

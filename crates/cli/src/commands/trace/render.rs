@@ -3,6 +3,7 @@
 use anyhow::bail;
 use dioptra_calls::FunctionNames;
 use dioptra_report::escape;
+use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use std::io::{self, IsTerminal, Write};
 
 /// Adds a number, right-aligned in `width` columns.
@@ -73,6 +74,14 @@ pub fn push_right(out: &mut Vec<u8>, text: &str, width: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// Where a function is in its module's file, or in memory if it is in none; nothing for library calls and events.
+pub fn address(entry: &FunctionEntry) -> String {
+    match entry.kind {
+        FunctionKind::Function | FunctionKind::Address => format!("{:x}", entry.place),
+        _ => String::new(),
+    }
+}
+
 /// Functions as they are shown.
 pub struct Labels<'n, 't> {
     names: &'n FunctionNames<'t>,
@@ -113,13 +122,30 @@ impl<'n, 't> Labels<'n, 't> {
     }
 }
 
-/// Where functions are written, as `FILE:LINE`.
-pub fn sources(names: &FunctionNames<'_>) -> Vec<Option<String>> {
-    let ids: Vec<u32> = (0..names.trace().function_count() as u32).collect();
-    let sources = names.sources(&ids).into_iter();
-    sources
-        .map(|source| source.map(|(file, line)| format!("{}:{line}", escape(&file))))
-        .collect()
+/// Where functions are written, as `FILE:LINE`; looked for when it is asked for.
+pub struct Sources<'n, 't> {
+    names: &'n FunctionNames<'t>,
+    found: Vec<Option<Option<Box<str>>>>,
+}
+
+impl<'n, 't> Sources<'n, 't> {
+    pub fn new(names: &'n FunctionNames<'t>) -> Sources<'n, 't> {
+        Sources {
+            names,
+            found: vec![None; names.trace().function_count()],
+        }
+    }
+
+    /// Of one function; none if that is not known.
+    pub fn get(&mut self, function: u32) -> Option<&str> {
+        let found = self.found.get_mut(function as usize)?;
+        let names = self.names;
+        let source = found.get_or_insert_with(|| {
+            let source = names.sources(&[function]).pop().flatten();
+            source.map(|(file, line)| format!("{}:{line}", escape(&file)).into())
+        });
+        source.as_deref()
+    }
 }
 
 /// When to use colours.

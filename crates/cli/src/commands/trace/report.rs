@@ -4,7 +4,7 @@ mod diff;
 mod fields;
 mod tasks;
 
-use super::render::{duration, push_duration, push_number, sources};
+use super::render::{Sources, duration, push_duration, push_number};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
 use dioptra_calls::{FunctionNames, FunctionTimes, Statistics, View, statistics};
@@ -117,13 +117,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// One row a name: functions of one name, such as local copies of an inline function, stay apart by their ids, library
 /// calls of several modules are one.
 fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: bool) -> Vec<Row> {
-    let sources = if srcline { sources(names) } else { Vec::new() };
+    let mut sources = srcline.then(|| Sources::new(names));
     let rows = sums.functions.iter().map(|times| {
         let id = times.function;
         Row {
             name: names.get(id).to_owned(),
             size: names.size(id),
-            source: sources.get(id as usize).cloned().flatten(),
+            source: sources
+                .as_mut()
+                .and_then(|sources| sources.get(id))
+                .map(str::to_owned),
             times: times.clone(),
             sampling: view.sampling(id).map(|sampling| sampling.kind),
         }

@@ -3,7 +3,7 @@
 use super::rules::RuleTexts;
 use super::usage;
 use crate::symbol_sources::SymbolSources;
-use dioptra_calls::{Demangle, FunctionNames, Selection, TimeRange, View, ViewLosses};
+use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, View, ViewLosses};
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_report::{Facts, Severity};
 use dioptra_symbols::SymbolOptions;
@@ -91,15 +91,19 @@ pub struct Selected {
     /// Choose other executions for random sampling
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    // What these leave out is not in a trace; scripts may ask for it nevertheless.
-    #[arg(long, hide = true)]
-    no_event: bool,
-    #[arg(long, hide = true)]
+    /// Leave out when threads had no CPU
+    #[arg(long)]
     no_sched: bool,
-    #[arg(long, hide = true)]
+    /// Leave out when threads had no CPU though they could have gone on
+    #[arg(long)]
     no_sched_preempt: bool,
-    #[arg(long, hide = true)]
+    /// Leave out all events: as --no-sched
+    #[arg(long)]
+    no_event: bool,
+    /// Show events outside of recorded calls, too
+    #[arg(long)]
     event_full: bool,
+    // What these leave out is not in a trace; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     kernel_full: bool,
     #[arg(long, hide = true)]
@@ -132,6 +136,7 @@ impl Selected {
                 rules,
                 with_sources: self.rules.have_locations(),
                 no_libcall: self.no_libcall,
+                scheduling: self.scheduling(),
                 tids: self.tid.clone(),
                 range,
                 off: !self.trace || self.disable,
@@ -143,6 +148,18 @@ impl Selected {
             eprintln!("dioptra: {warning}");
         }
         Ok(view)
+    }
+}
+
+impl Selected {
+    /// Which periods without a CPU to show.
+    fn scheduling(&self) -> Scheduling {
+        let wanted = !self.no_sched && !self.no_event;
+        Scheduling {
+            waits: wanted,
+            preemptions: wanted && !self.no_sched_preempt,
+            everywhere: self.event_full,
+        }
     }
 }
 
@@ -213,6 +230,11 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
         "exits have no call that they belong to",
     );
     loss(
+        "switch_overlaps",
+        walk.overlaps,
+        "periods without a CPU overlap recorded calls, so context switches are missing: they are shown up to these calls",
+    );
+    loss(
         "missing_ends",
         losses.missing_ends,
         "calls ended unseen: their durations reach to the end of the gap in which they did",
@@ -278,6 +300,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                     "missed_no_memory",
                     ending.missed_no_memory,
                     "calls were not recorded for want of memory",
+                ),
+                (
+                    "lost_switches",
+                    ending.lost_switches,
+                    "context switches are missing: the kernel had no room for them",
                 ),
             ] {
                 if count > 0 {

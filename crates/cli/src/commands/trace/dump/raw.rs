@@ -1,8 +1,9 @@
 //! Each entry and exit, stream by stream.
 
 use super::super::render::{Labels, Output, push_number, push_timestamp};
-use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses};
+use dioptra_calls::{Call, Ending, FunctionNames, Shown, View, ViewLosses};
 use dioptra_report::escape;
+use dioptra_tracelayout::EventPlace;
 use std::io;
 
 pub fn write(
@@ -56,7 +57,21 @@ pub fn write(
             push_timestamp(text, shown.time(), 15);
             push_number(text, u64::from(stream.tid), 7);
             text.extend_from_slice(b": ");
+            let event = |call: &Call| trace.function(call.function).as_event();
             let call = match shown {
+                Shown::Enter { call, .. } if event(&call).is_some() => {
+                    text.extend_from_slice(match event(&call) {
+                        Some(EventPlace::SchedulePreempted) => {
+                            b"[event] linux:sched-out (pre-empted)"
+                        }
+                        _ => &b"[event] linux:sched-out"[..],
+                    });
+                    None
+                }
+                Shown::Leave { call, .. } if event(&call).is_some() => {
+                    text.extend_from_slice(b"[event] linux:sched-in");
+                    None
+                }
                 Shown::Enter { call, .. } if call.entered.is_none() => {
                     text.extend_from_slice(b"[open ] ");
                     Some(call)

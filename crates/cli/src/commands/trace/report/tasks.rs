@@ -11,6 +11,7 @@ const FIELDS: [&str; 4] = ["total", "self", "tid", "func"];
 
 struct Row {
     total: u64,
+    self_time: u64,
     calls: u64,
     tid: u32,
     pid: u32,
@@ -53,6 +54,7 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
             let stream = view.streams()[sum.place];
             Row {
                 total: sum.total,
+                self_time: sum.total.saturating_sub(sum.scheduled),
                 calls: sum.calls,
                 tid: stream.tid,
                 pid: stream.pid,
@@ -64,6 +66,7 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
         "tid" => rows.sort_by_key(|row| row.tid),
         "func" => rows.sort_by_key(|row| Reverse(row.calls)),
         "name" => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        "self" => rows.sort_by_key(|row| Reverse(row.self_time)),
         _ => rows.sort_by_key(|row| Reverse(row.total)),
     }
     let facts = facts(&trace, &names, &sums.losses);
@@ -96,8 +99,9 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
         for field in &fields {
             out.extend_from_slice(b"  ");
             match *field {
-                // What a thread does outside of shown calls is not known, so all of their time is its own.
-                "total" | "self" => push_duration(&mut out, row.total),
+                "total" => push_duration(&mut out, row.total),
+                // What a thread does outside of shown calls is not known: all of their time with a CPU is its own.
+                "self" => push_duration(&mut out, row.self_time),
                 "tid" => push_number(&mut out, u64::from(row.tid), 6),
                 _ => push_number(&mut out, row.calls, 10),
             }
@@ -115,6 +119,7 @@ fn table(rows: &[Row]) -> anyhow::Result<Table> {
         Column::new("tid", "TID", ColumnKind::Name, Unit::None),
         Column::new("pid", "PID", ColumnKind::Name, Unit::None),
         Column::new("total", "Total time", ColumnKind::Time, Unit::Nanoseconds),
+        Column::new("self", "Self time", ColumnKind::Time, Unit::Nanoseconds),
         Column::new("calls", "Num funcs", ColumnKind::Count, Unit::None),
     ]);
     for row in rows {
@@ -125,6 +130,7 @@ fn table(rows: &[Row]) -> anyhow::Result<Table> {
                 Cell::Count(u64::from(row.tid)),
                 Cell::Count(u64::from(row.pid)),
                 Cell::Count(row.total),
+                Cell::Count(row.self_time),
                 Cell::Count(row.calls),
             ],
         )?;

@@ -1,0 +1,283 @@
+//! Scheduling as calls: when a thread had no CPU.
+//!
+//! Context switches come from the kernel, calls from the traced program, each with readings of one clock, of which one
+//! is converted. So the ends of a period without a CPU may seem to lie a moment behind a call that follows it.
+
+use crate::{Call, Ending, Step, Walk, WalkLosses};
+use dioptra_tracedata::{Stream, Switches, Trace};
+use dioptra_tracelayout::{ContextSwitch, EventPlace, SwitchKind};
+
+/// Calls may overlap a period without a CPU by so much: the clocks' error.
+const TOLERANCE: u64 = 20_000;
+
+/// Which periods without a CPU are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// Those in which the thread waited.
+    pub waits: bool,
+    /// Those in which it could have gone on.
+    pub preemptions: bool,
+    /// Also outside of all recorded calls.
+    pub everywhere: bool,
+}
+
+impl Scheduling {
+    /// None.
+    pub const NONE: Scheduling = Scheduling {
+        waits: false,
+        preemptions: false,
+        everywhere: false,
+    };
+}
+
+impl Default for Scheduling {
+    /// All within recorded calls.
+    fn default() -> Scheduling {
+        Scheduling {
+            waits: true,
+            preemptions: true,
+            everywhere: false,
+        }
+    }
+}
+
+/// On which CPU a thread was when.
+#[derive(Clone, Debug)]
+pub struct Cpus<'t> {
+    switches: Switches<'t>,
+    now: Option<u32>,
+    next: Option<ContextSwitch>,
+}
+
+impl<'t> Cpus<'t> {
+    pub(crate) fn new(mut switches: Switches<'t>) -> Cpus<'t> {
+        let next = switches.next();
+        Cpus {
+            // What it leaves first it had before.
+            now: next
+                .filter(|next| next.kind != SwitchKind::In)
+                .map(|next| next.cpu),
+            switches,
+            next,
+        }
+    }
+
+    /// The CPU at a time, the last one if it has none then; times that are asked for must not decrease. None before
+    /// the first one that is known.
+    #[inline]
+    pub fn at(&mut self, time: u64) -> Option<u32> {
+        while let Some(next) = self.next.filter(|next| next.time <= time) {
+            self.now = Some(next.cpu);
+            self.next = self.switches.next();
+        }
+        self.now
+    }
+}
+
+/// A stretch of time in which a thread had no CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Period {
+    /// When the kernel says that it began.
+    told: u64,
+    /// When it is shown to begin.
+    start: u64,
+    end: u64,
+    /// Whether it was found to overlap calls by more than the clocks' error.
+    overlaps: bool,
+    /// The function id that stands for it.
+    event: u32,
+}
+
+/// The periods of one thread.
+struct Periods<'t> {
+    switches: Switches<'t>,
+    waits: Option<u32>,
+    preemptions: Option<u32>,
+}
+
+impl Iterator for Periods<'_> {
+    type Item = Period;
+
+    fn next(&mut self) -> Option<Period> {
+        let mut left: Option<ContextSwitch> = None;
+        loop {
+            let switch = self.switches.next()?;
+            let Some(before) = left.filter(|_| switch.kind == SwitchKind::In) else {
+                // Without the other one it has no length: at the beginning, at the end, or one is lost.
+                left = (switch.kind != SwitchKind::In).then_some(switch);
+                continue;
+            };
+            left = None;
+            let event = match before.kind {
+                SwitchKind::Preempted => self.preemptions,
+                _ => self.waits,
+            };
+            if let Some(event) = event {
+                return Some(Period {
+                    told: before.time,
+                    start: before.time,
+                    end: switch.time,
+                    overlaps: false,
+                    event,
+                });
+            }
+        }
+    }
+}
+
+/// A walk whose steps include the periods without a CPU, as calls of functions that stand for them: see
+/// [`Trace::event_id`].
+pub(crate) struct Scheduled<'t> {
+    walk: Walk<'t>,
+    periods: Option<Periods<'t>>,
+    next: Option<Period>,
+    everywhere: bool,
+    /// The period that was begun, and its depth.
+    inside: Option<(Period, u32)>,
+    /// The walk's next step, if it was looked at already.
+    held: Option<Option<Step>>,
+    /// How many calls are open behind the last given step of the walk.
+    depth: u32,
+    /// The time of the last step that was given.
+    last: u64,
+    overlaps: u64,
+}
+
+impl<'t> Scheduled<'t> {
+    /// Through `stream` of `trace`.
+    pub fn new(trace: &'t Trace, stream: &'t Stream, scheduling: Scheduling) -> Scheduled<'t> {
+        let event = |wanted: bool, event| trace.event_id(event).filter(|_| wanted);
+        let waits = event(scheduling.waits, EventPlace::Schedule);
+        let preemptions = event(scheduling.preemptions, EventPlace::SchedulePreempted);
+        let wanted = waits.is_some() || preemptions.is_some();
+        let mut periods = wanted.then(|| Periods {
+            switches: trace.switches(stream),
+            waits,
+            preemptions,
+        });
+        Scheduled {
+            walk: Walk::new(trace, stream),
+            next: periods.as_mut().and_then(Iterator::next),
+            periods,
+            everywhere: scheduling.everywhere,
+            inside: None,
+            held: None,
+            depth: 0,
+            last: 0,
+            overlaps: 0,
+        }
+    }
+
+    /// The calls that are open now, the outermost first; those of periods are left out.
+    pub fn open(&self) -> impl Iterator<Item = Call> {
+        // The call that the step we hold has ended is still open for others.
+        let ending = match self.held {
+            Some(Some(Step::Leave { call, .. })) => Some(call),
+            _ => None,
+        };
+        self.walk.open().chain(ending)
+    }
+
+    /// What could not be made sense of so far.
+    pub fn losses(&self) -> WalkLosses {
+        WalkLosses {
+            overlaps: self.overlaps,
+            ..self.walk.losses()
+        }
+    }
+
+    /// The time of the last step.
+    pub fn time(&self) -> u64 {
+        self.walk.time().max(self.last)
+    }
+
+    fn step_on(&mut self, step: Option<Step>) -> Option<Step> {
+        self.last = step.as_ref().map_or(self.last, Step::time);
+        match &step {
+            Some(Step::Enter { call, .. }) => self.depth = call.depth + 1,
+            Some(Step::Leave { call, .. }) => self.depth = call.depth,
+            Some(Step::Switch { .. }) => self.depth = self.walk.open().len() as u32,
+            Some(Step::Lost { .. }) | None => {}
+        }
+        step
+    }
+
+    /// Begins or ends a period, or gives the walk's `step` that comes before that.
+    #[cold]
+    fn near(&mut self, step: Option<Step>) -> Option<Step> {
+        if let Some((period, depth)) = self.inside.take() {
+            self.held = Some(step);
+            self.last = period.end;
+            return Some(Step::Leave {
+                time: period.end,
+                call: call(period, depth),
+                ending: Ending::Returned,
+            });
+        }
+        let time = step.as_ref().map_or(u64::MAX, Step::time);
+        let depth = match &step {
+            Some(Step::Enter { call, .. }) => call.depth,
+            Some(Step::Leave { call, .. }) => call.depth + 1,
+            Some(_) => self.depth,
+            None => self.walk.open().len() as u32,
+        };
+        while let Some(mut period) = self.next.filter(|period| period.start < time) {
+            let is_shown = depth > 0 || self.everywhere;
+            if period.end > time {
+                // Whichever end is nearer to the step is wrong.
+                let (before, behind) = (time - period.told, period.end - time);
+                if is_shown && before.min(behind) > TOLERANCE && !period.overlaps {
+                    period.overlaps = true;
+                    self.overlaps += 1;
+                }
+                if before <= behind {
+                    period.start = time;
+                    self.next = Some(period);
+                    break;
+                }
+                period.end = time;
+            }
+            self.next = self.periods.as_mut().and_then(Iterator::next);
+            if is_shown {
+                period.start = period.start.max(self.last);
+                period.end = period.end.max(period.start);
+                self.last = period.start;
+                self.inside = Some((period, depth));
+                self.held = Some(step);
+                return Some(Step::Enter {
+                    time: period.start,
+                    call: call(period, depth),
+                });
+            }
+        }
+        self.step_on(step)
+    }
+}
+
+fn call(period: Period, depth: u32) -> Call {
+    Call {
+        function: period.event,
+        depth,
+        entered: Some(period.start),
+    }
+}
+
+impl Iterator for Scheduled<'_> {
+    type Item = Step;
+
+    #[inline]
+    fn next(&mut self) -> Option<Step> {
+        let step = match self.held.take() {
+            Some(step) => step,
+            None => self.walk.next(),
+        };
+        if self.next.is_none() && self.inside.is_none() {
+            return step;
+        }
+        let time = step.as_ref().map_or(u64::MAX, Step::time);
+        if self.inside.is_some() || self.next.is_some_and(|next| next.start < time) {
+            return self.near(step);
+        }
+        self.step_on(step)
+    }
+}

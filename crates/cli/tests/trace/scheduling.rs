@@ -1,0 +1,144 @@
+//! Scheduling, shown as calls.
+
+use crate::made::{Made, scripted};
+use dioptra_tracelayout::SwitchKind::{In, Preempted, Wait};
+use dioptra_tracelayout::directory;
+
+/// Steps are at 1000, 1001, … µs: `main` begins at 1000, `nap` is from 1001 to 1002, `spin` from 1003 to 1004, `main` ends
+/// at 1005.
+fn made() -> Made {
+    scripted("main( nap spin )").with_switches(&[
+        // Before all calls.
+        (7, 900_000, Wait),
+        (7, 950_000, In),
+        (7, 1_001_100, Wait),
+        (7, 1_001_600, In),
+        // Within `main`, and into `spin`, as a clock that is 50 ns late says.
+        (7, 1_002_850, Preempted),
+        (7, 1_003_050, In),
+        (7, 1_004_500, Preempted),
+        (7, 1_004_700, In),
+        // It ends within main without getting a CPU again.
+        (7, 1_004_900, Wait),
+    ])
+}
+
+#[test]
+fn time_without_a_cpu_is_shown_where_it_passed() {
+    let made = made();
+    let nested = concat!(
+        "            [     7] | main() {\n",
+        "            [     7] |   nap() {\n",
+        "   0.500 us [     7] |     /* linux:schedule */\n",
+        "   1.000 us [     7] |   } /* nap */\n",
+        "   0.150 us [     7] |   /* linux:schedule (pre-empted) */\n",
+        "   1.000 us [     7] |   spin();\n",
+        "   0.200 us [     7] |   /* linux:schedule (pre-empted) */\n",
+        "   5.000 us [     7] | } /* main */\n",
+    );
+    let shown = made.shown("replay", "");
+    assert_eq!(shown.split_once('\n').map(|(_, rest)| rest), Some(nested));
+    for (options, calls) in [
+        (
+            "--no-sched",
+            "main() {\n  nap();\n  spin();\n} /* main */\n",
+        ),
+        (
+            "--no-event",
+            "main() {\n  nap();\n  spin();\n} /* main */\n",
+        ),
+        (
+            "--no-sched-preempt",
+            "main() {\n  nap() {\n    /* linux:schedule */\n  } /* nap */\n  spin();\n} /* main */\n",
+        ),
+        ("-F nap", "nap() {\n  /* linux:schedule */\n} /* nap */\n"),
+        ("-F nap -D 1", "nap();\n"),
+        (
+            "-N nap",
+            "main() {\n  /* linux:schedule (pre-empted) */\n  spin();\n  /* linux:schedule (pre-empted) */\n} /* main */\n",
+        ),
+        ("-C nap", "main() {\n  nap();\n} /* main */\n"),
+        // It is no library call.
+        ("-t 400ns --no-libcall", "/* linux:schedule */\n"),
+        ("-t 600ns", "main() {\n  nap();\n  spin();\n} /* main */\n"),
+        (
+            "-t 400ns",
+            "main() {\n  nap() {\n    /* linux:schedule */\n  } /* nap */\n  spin();\n} /* main */\n",
+        ),
+        (
+            "--no-merge -F nap",
+            "nap() {\n  /* linux:sched-out */\n  /* linux:sched-in */\n} /* nap */\n",
+        ),
+        ("--event-full -D 1", "/* linux:schedule */\nmain();\n"),
+    ] {
+        assert_eq!(made.calls(options), calls, "{options}");
+    }
+    assert!(made.shown("replay", "-f cpu").contains("    3 | main() {"));
+}
+
+#[test]
+fn it_is_no_functions_own_time() {
+    let made = made();
+    let report = made.shown("report", "-s func --format csv -f total,self,call");
+    for row in [
+        "linux:schedule (pre-empted),350,350,2",
+        "linux:schedule,500,500,1",
+        "main,5000,2650,1",
+        "nap,1000,500,1",
+        "spin,1000,1000,1",
+    ] {
+        // Behind the name comes the function's number.
+        let (name, rest) = row.split_once(',').expect("a name");
+        let is_row = |line: &str| line.starts_with(&format!("{name},")) && line.ends_with(rest);
+        assert!(report.lines().any(is_row), "{row}: {report}");
+    }
+    let flames = made.shown("dump", "--format flame-graph --sample-time 1ns");
+    assert!(flames.contains("main;nap;linux:schedule 500\n"), "{flames}");
+    let graph = made.shown("graph", "linux:schedule");
+    assert!(
+        graph.contains("backtrace #0: hit 1, time   0.500 us"),
+        "{graph}"
+    );
+    let tasks = made.shown("report", "--task");
+    assert!(
+        tasks.contains("    5.000 us    4.150 us       7           6  program"),
+        "{tasks}"
+    );
+    let chrome = made.shown("dump", "--format chrome");
+    assert!(chrome.contains("\"name\":\"linux:schedule\""), "{chrome}");
+    let flat = made.shown("replay", "--flat");
+    assert!(
+        flat.contains("!!! 7: linux:sched-out time (1001100)"),
+        "{flat}"
+    );
+    let raw = made.shown("dump", "");
+    assert!(
+        raw.contains("[event] linux:sched-out (pre-empted)\n"),
+        "{raw}"
+    );
+}
+
+#[test]
+fn damaged_switches_are_told_and_the_rest_is_read() {
+    let made = made();
+    let path = made.folder().join(directory::SWITCHES);
+    let whole = std::fs::read(&path).expect("switches");
+    for length in 0..whole.len() {
+        std::fs::write(&path, &whole[..length]).expect("a file");
+        let output = made.run("replay", "-f none");
+        assert!(output.status.success());
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            text.matches("linux:schedule */").count(),
+            usize::from(length >= 4 * 32)
+        );
+        let told = String::from_utf8_lossy(&output.stderr).contains("switches at byte");
+        assert_eq!(told, length % 32 != 0, "{length}");
+    }
+    // Switches that overlap calls by more than clocks differ: others are missing between.
+    let made = scripted("main( nap( a b c d e f g h i j k l m n o p q r s t u v w x y z ) )");
+    let made = made.with_switches(&[(7, 1_001_500, Wait), (7, 1_053_500, In)]);
+    let output = made.run("report", "");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("1 periods without a CPU overlap"), "{told}");
+}

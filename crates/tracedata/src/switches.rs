@@ -1,0 +1,144 @@
+//! The file of context switches, read.
+
+use crate::mapped::Mapped;
+use crate::reader::{Damage, Stream};
+use dioptra_tracelayout::directory::SWITCHES;
+use dioptra_tracelayout::switches::{BLOCK_HEADER_SIZE, BlockHeader, ContextSwitch, SWITCH_SIZE};
+use std::collections::HashMap;
+
+/// Where the blocks of each thread lie.
+#[derive(Debug, Default)]
+pub(crate) struct SwitchIndex {
+    file: Option<Mapped>,
+    /// By process and thread: offsets of the blocks' switches, and how many there are.
+    blocks: HashMap<(u32, u32), Vec<(u64, u32)>>,
+    /// When each thread's streams begin, one process image after the other, `CLOCK_MONOTONIC` in nanoseconds, with their
+    /// numbers.
+    streams: HashMap<(u32, u32), Vec<(u64, u32)>>,
+}
+
+impl SwitchIndex {
+    /// Of a file; `streams` are the trace's, each with the time at which it begins.
+    pub fn new<'s>(
+        file: Option<Mapped>,
+        streams: impl Iterator<Item = (u64, &'s Stream)>,
+        damage: &mut Vec<Damage>,
+    ) -> SwitchIndex {
+        let mut index = SwitchIndex::default();
+        let Some(file) = file else {
+            return index;
+        };
+        let bytes = file.bytes();
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let rest = &bytes[offset..];
+            let Some(header) = BlockHeader::from_bytes(rest) else {
+                damage.push(Damage {
+                    file: SWITCHES,
+                    offset: offset as u64,
+                    what: format!(
+                        "no block of context switches; the last {} bytes can't be read",
+                        rest.len()
+                    ),
+                });
+                break;
+            };
+            let whole = (rest.len() - BLOCK_HEADER_SIZE) / SWITCH_SIZE;
+            let count = whole.min(header.count as usize);
+            if count < header.count as usize {
+                damage.push(Damage {
+                    file: SWITCHES,
+                    offset: offset as u64,
+                    what: format!(
+                        "a block of {} switches is cut off after {count}",
+                        header.count
+                    ),
+                });
+            }
+            let blocks = index.blocks.entry((header.pid, header.tid)).or_default();
+            blocks.push(((offset + BLOCK_HEADER_SIZE) as u64, count as u32));
+            file.done_with(offset);
+            offset = offset.saturating_add(header.block_size());
+        }
+        for (start, stream) in streams {
+            let known = index.streams.entry((stream.pid, stream.tid)).or_default();
+            known.push((start, stream.stream));
+        }
+        for streams in index.streams.values_mut() {
+            streams.sort_unstable();
+        }
+        index.file = Some(file);
+        index
+    }
+
+    /// Whether there is anything.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub fn of<'t>(&'t self, stream: &Stream) -> Switches<'t> {
+        let thread = (stream.pid, stream.tid);
+        let streams = self.streams.get(&thread).map_or(&[][..], Vec::as_slice);
+        let place = streams
+            .iter()
+            .position(|(_, number)| *number == stream.stream);
+        let (from, until) = match place {
+            Some(place) => (
+                if place == 0 { 0 } else { streams[place].0 },
+                streams.get(place + 1).map_or(u64::MAX, |next| next.0),
+            ),
+            None => (0, 0),
+        };
+        Switches {
+            file: self.file.as_ref(),
+            blocks: self.blocks.get(&thread).map_or(&[], Vec::as_slice),
+            block: &[],
+            from,
+            until,
+            last: 0,
+        }
+    }
+}
+
+/// The context switches of one stream's thread while it was that stream's, in the order of time: an iterator, see
+/// [`Trace::switches`](crate::Trace::switches). Switches of a kind that is not known are passed over.
+#[derive(Clone, Debug)]
+pub struct Switches<'t> {
+    file: Option<&'t Mapped>,
+    blocks: &'t [(u64, u32)],
+    block: &'t [u8],
+    from: u64,
+    until: u64,
+    last: u64,
+}
+
+impl Iterator for Switches<'_> {
+    type Item = ContextSwitch;
+
+    fn next(&mut self) -> Option<ContextSwitch> {
+        loop {
+            let Some((bytes, rest)) = self.block.split_first_chunk::<SWITCH_SIZE>() else {
+                let ((offset, count), rest) = self.blocks.split_first()?;
+                self.blocks = rest;
+                let file = self.file?;
+                let start = *offset as usize;
+                file.done_with(start);
+                let end = start + *count as usize * SWITCH_SIZE;
+                self.block = file.bytes().get(start..end)?;
+                continue;
+            };
+            self.block = rest;
+            let Some(mut switch) = ContextSwitch::from_bytes(bytes) else {
+                continue;
+            };
+            switch.time = switch.time.max(self.last);
+            self.last = switch.time;
+            if switch.time >= self.until {
+                return None;
+            }
+            if switch.time >= self.from {
+                return Some(switch);
+            }
+        }
+    }
+}
