@@ -161,7 +161,10 @@ impl Prologue {
                 Instruction::with_branch(Code::Jmp_rel32_64, rest).map_err(|_| Refused::Unknown)?;
             moved.push(jump);
         }
-        // Made-up instructions share an address, which must not be taken for a target of branches.
+        // What refers to one of them means the function, not the copy: nobody knows where they were. (Targets are absolute.)
+        for instruction in &mut moved {
+            instruction.set_ip(0);
+        }
         let block = InstructionBlock::new(&moved, code_at);
         let code = BlockEncoder::encode(64, block, BlockEncoderOptions::DONT_FIX_BRANCHES)
             .or_else(|_| {
@@ -205,5 +208,42 @@ impl Prologue {
         }
         moved.rest = self.rest.map(|rest| rest.wrapping_add(bias));
         moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The targets of the displaced instructions of `code`, which was at `address`, at `place`.
+    fn targets(code: &[u8], address: u64, place: u64) -> Vec<u64> {
+        let prologue = prologue(code, address, 0, false, |_| false).unwrap();
+        let bytes = prologue.encode(place).unwrap();
+        let skip = prologue.constants() as usize;
+        let start = place + skip as u64;
+        Decoder::with_ip(64, &bytes[skip..], start, DecoderOptions::NONE)
+            .into_iter()
+            .filter_map(|instruction| match instruction.op0_kind() {
+                OpKind::NearBranch64 => Some(instruction.near_branch_target()),
+                _ if instruction.is_ip_rel_memory_operand() => {
+                    Some(instruction.ip_rel_memory_address())
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_function_that_names_itself_means_its_entry() {
+        // push r15; lea rax, [rip - 9]
+        let code = [0x41, 0x57, 0x48, 0x8d, 0x05, 0xf7, 0xff, 0xff, 0xff, 0x90];
+        assert_eq!(targets(&code, 0x1000, 0x9000), [0x1000, 0x1009]);
+    }
+
+    #[test]
+    fn a_function_that_calls_itself_calls_its_entry() {
+        // call 0x1000: its return address is a constant in front, and then it is a jump.
+        let code = [0xe8, 0xfb, 0xff, 0xff, 0xff, 0xc3];
+        assert_eq!(targets(&code, 0x1000, 0x9000), [0x9000, 0x1000, 0x1005]);
     }
 }
