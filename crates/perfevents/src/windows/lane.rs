@@ -3,13 +3,17 @@
 //! It is bound to its CPU, so that whoever ran there is interrupted anyway and arming its events takes a microsecond;
 //! from another CPU it would take an interrupt, and in a virtual machine some sixty. What it interrupted goes on when
 //! it sleeps again, and its burst begins.
+//!
+//! Slots with a [`Trigger`](super::trigger::Trigger) are armed when that expires, the others by the lane's own timer.
 
 use super::random::Random;
 use super::schedule::Schedule;
 use super::slot::{Made, Slot};
+use super::trigger::Trigger;
 use crate::event::Place;
 use crate::sys;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,12 +38,35 @@ pub(super) struct Shared {
     pub prompt: Option<bool>,
 }
 
+/// How long nothing is looked at where triggers alone tell.
+const IDLE: Duration = Duration::from_secs(10);
+
 /// A CPU's arming thread.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub cpu: u32,
-    shared: Arc<(Mutex<Shared>, Condvar)>,
+    common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What is shared, and how to tell the thread that it changed: it waits for that alone, or for triggers too.
+#[derive(Debug)]
+struct Common {
+    shared: Mutex<Shared>,
+    changed: Condvar,
+    nudge: OwnedFd,
+}
+
+impl Common {
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        // What a panic left is still whole: each change is made in one go.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.changed.notify_all();
+        sys::eventfd_signal(self.nudge.as_fd());
+    }
 }
 
 impl Lane {
@@ -48,77 +75,123 @@ impl Lane {
     /// # Errors
     /// Of starting the thread.
     pub fn start(cpu: u32, schedule: Schedule) -> io::Result<Lane> {
-        let shared = Arc::new((Mutex::new(Shared::default()), Condvar::new()));
-        let of_thread = Arc::clone(&shared);
+        let common = Arc::new(Common {
+            shared: Mutex::default(),
+            changed: Condvar::new(),
+            nudge: sys::eventfd()?,
+        });
+        let of_thread = Arc::clone(&common);
         let thread = std::thread::Builder::new()
             .name(format!("windows/{cpu}"))
             .spawn(move || arm_when_due(cpu, &schedule, &of_thread))?;
         Ok(Lane {
             cpu,
-            shared,
+            common,
             thread: Some(thread),
         })
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared.0)
+        self.common.lock()
     }
 
     /// Lets bursts be armed, or no more.
     pub fn set_running(&self, running: bool) {
-        self.lock().running = running;
-        self.shared.1.notify_all();
+        let mut shared = self.lock();
+        shared.running = running;
+        if !running {
+            let triggers = shared.slots.iter_mut();
+            triggers
+                .filter_map(|slot| slot.trigger.as_mut())
+                .for_each(Trigger::stop);
+        }
+        drop(shared);
+        self.common.tell();
     }
 
     /// Adds a slot, whose turn comes.
     pub fn add(&self, slot: Slot) {
         self.lock().slots.push(slot);
-        self.shared.1.notify_all();
+        self.common.tell();
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
         self.lock().quit = true;
-        self.shared.1.notify_all();
+        self.common.tell();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    // What a panic left is still whole: each change is made in one go.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn arm_when_due(cpu: u32, schedule: &Schedule, shared: &(Mutex<Shared>, Condvar)) {
+fn arm_when_due(cpu: u32, schedule: &Schedule, common: &Common) {
     // An offline CPU: from wherever the thread runs then, which takes longer.
     let _ = sys::pin_to(cpu);
     let prompt = sys::become_prompt().is_ok();
     let seed = sys::clock_now(libc::CLOCK_MONOTONIC) ^ (u64::from(cpu) << 48);
     let mut random = Random::new(seed);
-    let (mutex, changed) = shared;
-    let mut state = lock(mutex);
+    let mut state = common.lock();
     state.prompt = Some(prompt);
     let mut due = None;
     while !state.quit {
         if !state.running || state.slots.is_empty() {
             due = None;
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait_for_change(common, state, None);
             continue;
         }
+        let mut fds = state.triggers(schedule, &mut random);
+        let timed = state.slots.iter().any(|slot| slot.trigger.is_none());
         let now = Instant::now();
         let next = *due.get_or_insert_with(|| now + wait(schedule, &mut random));
-        if now < next {
-            let waited = changed.wait_timeout(state, next - now);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if timed && now >= next {
+            state.arm_next(cpu, schedule, &mut random);
+            // From the time it was due: delays do not add up. Long ones are not made up for.
+            let after = next + wait(schedule, &mut random);
+            due = Some(after.max(now));
             continue;
         }
-        state.arm_next(cpu, schedule, &mut random);
-        // From the time it was due: delays do not add up. Long ones are not made up for.
-        let after = next + wait(schedule, &mut random);
-        due = Some(after.max(now));
+        let left = timed.then(|| next - now);
+        if fds.is_empty() {
+            state = wait_for_change(common, state, left);
+            continue;
+        }
+        drop(state);
+        fds.push(ready_to_read(common.nudge.as_raw_fd()));
+        let ready = sys::poll(&mut fds, left.unwrap_or(IDLE)).unwrap_or(0);
+        state = common.lock();
+        if ready == 0 {
+            continue;
+        }
+        sys::eventfd_clear(common.nudge.as_fd());
+        for fd in fds.iter().filter(|fd| fd.revents != 0) {
+            state.arm_triggered(fd, cpu, schedule, &mut random);
+        }
+    }
+}
+
+fn wait_for_change<'c>(
+    common: &'c Common,
+    state: MutexGuard<'c, Shared>,
+    most: Option<Duration>,
+) -> MutexGuard<'c, Shared> {
+    // What was told until now is seen.
+    sys::eventfd_clear(common.nudge.as_fd());
+    match most {
+        None => (common.changed.wait(state)).unwrap_or_else(PoisonError::into_inner),
+        Some(most) => {
+            let waited = common.changed.wait_timeout(state, most);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+fn ready_to_read(fd: i32) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
     }
 }
 
@@ -127,7 +200,69 @@ fn wait(schedule: &Schedule, random: &mut Random) -> Duration {
 }
 
 impl Shared {
-    /// Arms the next slot whose burst before is over and whose thread runs here, or waits for its turn to. One that
+    /// The triggers to wait for; those that do not run yet are started.
+    fn triggers(&mut self, schedule: &Schedule, random: &mut Random) -> Vec<libc::pollfd> {
+        let mut fds = Vec::new();
+        for trigger in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.trigger.as_mut())
+        {
+            if trigger.start(random.long(schedule)).is_err() {
+                trigger.end();
+            }
+            fds.extend(trigger.fd().map(ready_to_read));
+        }
+        fds
+    }
+
+    /// Arms the slot whose trigger is ready, if it has expired: its thread was just interrupted in its own code, here.
+    fn arm_triggered(
+        &mut self,
+        ready: &libc::pollfd,
+        cpu: u32,
+        schedule: &Schedule,
+        random: &mut Random,
+    ) {
+        let made = &mut self.made;
+        let is_ready = |slot: &Slot| slot.trigger.as_ref().and_then(Trigger::fd) == Some(ready.fd);
+        let Some(slot) = self.slots.iter_mut().find(|slot| is_ready(slot)) else {
+            return;
+        };
+        let Some(trigger) = &mut slot.trigger else {
+            return;
+        };
+        let expired = trigger.expired(random.long(schedule));
+        if ready.revents & !libc::POLLIN != 0 || expired.is_err() {
+            trigger.end();
+        }
+        if !expired.unwrap_or(false) {
+            return;
+        }
+        if made.bytes.len() > MOST_WAITING {
+            made.stats.held_back += 1;
+            return;
+        }
+        slot.drain(made);
+        if slot.is_busy() {
+            made.stats.busy += 1;
+            return;
+        }
+        match (slot.whereabouts(), slot.place) {
+            // It went to sleep, or elsewhere, before this thread was run.
+            (Some((false, _)), _) => return,
+            (Some((true, other)), Place::Thread(tid, _)) if other != cpu => {
+                self.elsewhere.push((tid, other));
+                return;
+            }
+            _ => {}
+        }
+        if slot.arm(schedule, random, true).is_err() {
+            made.stats.refused += 1;
+        }
+    }
+
+    /// Arms the next slot without a trigger whose burst before is over and whose thread runs here, or waits for its turn to. One that
     /// sleeps is left alone: it would begin where it wakes up, which is never a place of chance.
     fn arm_next(&mut self, cpu: u32, schedule: &Schedule, random: &mut Random) {
         if self.made.bytes.len() > MOST_WAITING {
@@ -139,6 +274,9 @@ impl Shared {
         for _ in 0..count.min(SLOTS_LOOKED_AT) {
             self.turn = (self.turn + 1) % count;
             let slot = &mut self.slots[self.turn];
+            if slot.trigger.is_some() {
+                continue;
+            }
             slot.drain(&mut self.made);
             if slot.is_busy() {
                 busy = true;

@@ -25,6 +25,7 @@ mod schedule;
 mod session;
 mod slot;
 mod source;
+mod trigger;
 
 pub use probe::{Finding, shortest_useful_window};
 pub use schedule::{Length, Schedule, WindowRequest, WindowSyntaxError};

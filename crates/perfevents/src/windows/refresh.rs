@@ -10,6 +10,7 @@ use super::source::{
     Seen, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec,
 };
+use super::trigger::{self, Trigger};
 use crate::attach::open_cgroup;
 use crate::attach::plan::Plan;
 use crate::bytes::ByteOrder;
@@ -122,7 +123,8 @@ impl RefreshSource {
 
     /// Sees to it that there are descriptors, or that fewer threads are watched.
     fn budget(&mut self, places: usize) {
-        let each = self.plan.events.len().max(1) as u64;
+        let each = self.plan.events.len() + usize::from(trigger::is_for(&self.plan));
+        let each = each.max(1) as u64;
         let open = limits::open_descriptors() + SPARE_DESCRIPTORS;
         let wanted = places.max(self.most_threads) as u64;
         let allowed = limits::raise_descriptors(open + wanted * each);
@@ -149,7 +151,7 @@ impl RefreshSource {
             self.pages,
             self.spec.schedule.batch,
         );
-        let (slot, ids) = match (opened, place) {
+        let (mut slot, ids) = match (opened, place) {
             (Err(error), Place::Thread(tid, _))
                 if is_about_room(&error) && !self.order.is_empty() =>
             {
@@ -165,6 +167,15 @@ impl RefreshSource {
         };
         for (event, id) in self.events.iter_mut().zip(ids) {
             event.ids.push(id);
+        }
+        if trigger::is_for(&self.plan) {
+            match Trigger::open(place, self.cgroup.as_ref().map(AsFd::as_fd)) {
+                Ok(trigger) => slot.trigger = Some(trigger),
+                Err(error) => self.note(format!(
+                    "bursts of some threads begin just after system calls and faults too often, since no clock tells \
+                     when they run their own code: {error}"
+                )),
+            }
         }
         let cpu = match place {
             Place::Cpu(cpu) | Place::Thread(_, Some(cpu)) => cpu,

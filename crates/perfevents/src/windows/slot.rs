@@ -4,6 +4,7 @@ use super::ids::{own_id, set_id};
 use super::random::Random;
 use super::schedule::Schedule;
 use super::source::{Burst, BurstOutcome, WindowStats};
+use super::trigger::Trigger;
 use crate::attach::plan::Plan;
 use crate::attr::AttrFlags;
 use crate::bytes::{ByteOrder, Cursor};
@@ -79,6 +80,8 @@ pub(super) struct Slot {
     ring: Ring,
     turn: usize,
     pending: Option<Pending>,
+    /// What tells when to arm it; without, whoever does has a timer.
+    pub trigger: Option<Trigger>,
 }
 
 /// Samples of a burst of `windows`, the one that marks its start among them. The kernel stops a software event's group
@@ -157,6 +160,7 @@ impl Slot {
             ring,
             turn: 0,
             pending: None,
+            trigger: None,
         };
         Ok((slot, ids))
     }
