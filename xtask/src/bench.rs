@@ -11,6 +11,7 @@ mod input;
 mod measure;
 mod report;
 mod trace;
+mod trace_read;
 mod windows;
 mod windows_cost;
 mod windows_hardware;

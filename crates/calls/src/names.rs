@@ -121,6 +121,18 @@ impl<'t> FunctionNames<'t> {
         }
     }
 
+    /// Whether a function's name, as it is shown, ends with its parameters.
+    pub fn has_parameters(&self, function: u32) -> bool {
+        if self.style != Demangle::Full || !self.get(function).contains('(') {
+            return false;
+        }
+        let entry = self.trace.function(function);
+        match entry.kind {
+            FunctionKind::LibraryCall => is_cpp(&self.library_call(&entry)),
+            _ => self.symbol(&entry).is_some_and(|(_, raw)| is_cpp(raw)),
+        }
+    }
+
     fn library_call(&self, entry: &FunctionEntry) -> Cow<'t, str> {
         let name = self.trace.library_call_name(entry);
         String::from_utf8_lossy(name.unwrap_or(b"<unknown>"))

@@ -3,7 +3,7 @@
 use crate::filtered::Complete;
 use crate::filtered::{Filter, Stage, SwitchAt};
 use crate::scheduled::Scheduled;
-use crate::{Calls, Cpus, FunctionNames, Merge, Scheduling, Shown, Timed, Walk, WalkLosses};
+use crate::{Calls, Cpus, FunctionNames, Merge, Paths, Scheduling, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
     PlanOptions, RuleOption, Rules, Sampling, Switch,
@@ -321,6 +321,11 @@ impl<'t> View<'t> {
         });
         let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
         Calls::new(Complete::new(walk, self.range), stages.collect())
+    }
+
+    /// Which calls of the stream at `place`, shown or not, lead to others.
+    pub fn paths(&self, place: usize) -> Paths<'t> {
+        Paths::new(Walk::new(self.trace, self.streams[place]))
     }
 
     /// On which CPU the thread of the stream at `place` was when; nothing is known if scheduling was not recorded.

@@ -1,14 +1,17 @@
 //! Reads the files of a trace, whole or as far as they go.
 
+mod index;
+
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
 use crate::{ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, Switches};
-use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
+use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{
     EventPlace, FUNCTION_ENTRY_SIZE, FUNCTIONS, FunctionKind, INFO, JOURNAL, NAMES, RECORDS,
     SWITCHES,
 };
-use dioptra_tracelayout::{ChunkHeader, FunctionEntry, VERSION};
+use dioptra_tracelayout::{FunctionEntry, VERSION};
+use index::parse;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -32,20 +35,20 @@ pub enum OpenError {
         folder: PathBuf,
     },
     /// A file can't be read.
-    #[error("{}: {source}", .path.display())]
+    #[error("{}: {error}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        error: io::Error,
     },
     /// `info.json` does not say what it should.
-    #[error("{}: {source}; without it the trace's clock is not known", .path.display())]
+    #[error("{}: {error}; without it the trace's clock is not known", .path.display())]
     Info {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: serde_json::Error,
+        error: serde_json::Error,
     },
     /// The trace is of another version.
     #[error("{}: a trace of layout {found}, this dioptra reads layout {VERSION}: use the dioptra that recorded it ({recorder})", .folder.display())]
@@ -177,6 +180,7 @@ impl Trace {
         trace.index_chunks(&mut streams);
         trace.streams = streams.into_values().collect();
         trace.index_switches(map(&folder.join(SWITCHES))?);
+        trace.find_missing();
         Ok(trace)
     }
 
@@ -375,131 +379,21 @@ impl Trace {
         }
     }
 
-    /// Finds the chunks: one pass over their headers. Behind bytes that are no chunk the next one is looked for.
-    fn index_chunks(&mut self, streams: &mut BTreeMap<u32, Stream>) {
-        let Some(map) = self.records.take() else {
-            return;
-        };
-        let bytes = map.bytes();
-        let mut offset = 0;
-        while offset < bytes.len() {
-            let rest = &bytes[offset..];
-            map.done_with(offset);
-            match parse(rest) {
-                Ok(chunk) => {
-                    self.index_chunk(&chunk.header, offset as u64, rest.len() as u64, streams);
-                    let size = chunk.header.size as usize;
-                    if size > rest.len() {
-                        let what =
-                            format!("a chunk of {size} bytes is cut off after {}", rest.len());
-                        self.damaged(RECORDS, offset as u64, what);
-                        break;
-                    }
-                    offset += size;
-                }
-                Err(error) => {
-                    let next = next_chunk(rest);
-                    let what = match next {
-                        Some(next) => format!("{error}; {next} bytes were passed over"),
-                        None => format!("{error}; the last {} bytes can't be read", rest.len()),
-                    };
-                    self.damaged(RECORDS, offset as u64, what);
-                    let Some(next) = next else { break };
-                    offset += next;
-                }
-            }
-        }
-        self.records = Some(map);
-    }
-
-    /// Finds the context switches, and makes ids for what is shown of them.
-    fn index_switches(&mut self, file: Option<Mapped>) {
-        let start = |stream: &Stream| {
-            let offset = *stream.chunks.first()? as usize;
-            let header = parse(self.records.as_ref()?.bytes().get(offset..)?)
-                .ok()?
-                .header;
-            Some(self.clock.cursor().monotonic(header.base << header.shift))
-        };
-        let streams = self.streams.iter();
-        let streams = streams.filter_map(|stream| Some((start(stream)?, stream)));
-        let mut damage = std::mem::take(&mut self.damage);
-        self.switches = SwitchIndex::new(file, streams, &mut damage);
-        self.damage = damage;
-        if !self.switches.is_empty() {
-            self.first_event = u32::try_from(self.functions.len()).ok();
-            let events = [EventPlace::Schedule, EventPlace::SchedulePreempted];
-            self.functions.extend(events.map(FunctionEntry::event));
-        }
-    }
-
-    fn index_chunk(
-        &mut self,
-        header: &ChunkHeader,
-        offset: u64,
-        size: u64,
-        streams: &mut BTreeMap<u32, Stream>,
-    ) {
-        let stream = streams.entry(header.stream).or_insert_with(|| Stream {
-            stream: header.stream,
-            pid: header.pid,
-            tid: header.tid,
-            parent: header.parent,
-            ..Stream::default()
-        });
-        let expected = if stream.chunks.is_empty() {
-            stream.first_sequence = header.sequence;
-            header.sequence
-        } else {
-            stream
-                .first_sequence
-                .wrapping_add(stream.chunks.len() as u32)
-        };
-        stream.lost = stream.lost.saturating_add(header.lost);
-        stream.bytes += size.min(u64::from(header.size));
-        stream.chunks.push(offset);
-        if header.sequence != expected {
-            let what = format!(
-                "chunk {} of stream {} follows chunk {} of it",
-                header.sequence,
-                header.stream,
-                expected.wrapping_sub(1)
-            );
-            // Numbers count on from here, so that one gap is told once.
-            let chunks = stream.chunks.len() as u32 - 1;
-            stream.first_sequence = header.sequence.wrapping_sub(chunks);
-            self.damaged(RECORDS, offset, what);
-        }
-    }
-
     fn damaged(&mut self, file: &'static str, offset: u64, what: String) {
         self.damage.push(Damage { file, offset, what });
     }
-}
-
-/// The chunk at the start of `bytes`; of one that is cut off, what is there of it.
-fn parse(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
-    match Chunk::parse(bytes) {
-        Err(ChunkError::CutOff) => Chunk::parse_cut_off(bytes),
-        parsed => parsed,
-    }
-}
-
-/// How far away the next header is that makes sense.
-fn next_chunk(bytes: &[u8]) -> Option<usize> {
-    (8..bytes.len().saturating_sub(HEADER_SIZE - 1))
-        .step_by(8)
-        .find(|&at| {
-            bytes[at..].starts_with(&MAGIC.to_le_bytes())
-                && ChunkHeader::from_bytes(&bytes[at..]).is_ok()
-        })
 }
 
 fn read_info(folder: &Path) -> Result<Info, OpenError> {
     let path = folder.join(INFO);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+            ) =>
+        {
             let folder = folder.to_owned();
             return Err(
                 if folder.join("info").exists() && folder.join("task.txt").exists() {
@@ -509,11 +403,11 @@ fn read_info(folder: &Path) -> Result<Info, OpenError> {
                 },
             );
         }
-        Err(source) => return Err(OpenError::Io { path, source }),
+        Err(error) => return Err(OpenError::Io { path, error }),
     };
-    let info: Info = serde_json::from_slice(&bytes).map_err(|source| OpenError::Info {
+    let info: Info = serde_json::from_slice(&bytes).map_err(|error| OpenError::Info {
         path: path.clone(),
-        source,
+        error,
     })?;
     if info.layout != VERSION {
         return Err(OpenError::Version {
@@ -528,18 +422,18 @@ fn read_info(folder: &Path) -> Result<Info, OpenError> {
 fn read_or_empty(path: &Path) -> Result<Vec<u8>, OpenError> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|source| OpenError::Io {
+        other => other.map_err(|error| OpenError::Io {
             path: path.to_owned(),
-            source,
+            error,
         }),
     }
 }
 
 /// Maps a file; nothing if it is missing or empty.
 fn map(path: &Path) -> Result<Option<Mapped>, OpenError> {
-    Mapped::open(path).map_err(|source| OpenError::Io {
+    Mapped::open(path).map_err(|error| OpenError::Io {
         path: path.to_owned(),
-        source,
+        error,
     })
 }
 

@@ -27,6 +27,9 @@ pub struct Arguments {
     /// Not uftrace
     #[arg(long)]
     without_peer: bool,
+    /// How fast traces are read instead of how they are recorded
+    #[arg(long)]
+    read: bool,
 }
 
 /// A way to make functions traceable.
@@ -89,14 +92,11 @@ struct Measured {
 
 /// Runs the bench.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.read {
+        return read(arguments);
+    }
     let tracer = build(&["--package", "dioptra-recorder", "--example", "trace"])?;
-    let uftrace = if arguments.without_peer {
-        None
-    } else {
-        Some(dioptra_testprograms::need_tool("uftrace").map_err(|skip| {
-            anyhow::anyhow!("{skip}; it is the peer to compare with (--without-peer does without)")
-        })?)
-    };
+    let uftrace = peer(arguments)?;
     let folder = scratch()?.join("trace");
     std::fs::create_dir_all(&folder)?;
     let workloads = [
@@ -158,6 +158,29 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let _ = std::fs::remove_dir_all(&folder);
     print(&workloads, &results, uftrace.as_deref(), arguments)
+}
+
+fn peer(arguments: &Arguments) -> Result<Option<PathBuf>> {
+    if arguments.without_peer {
+        return Ok(None);
+    }
+    let uftrace = dioptra_testprograms::need_tool("uftrace").map_err(|skip| {
+        anyhow::anyhow!("{skip}; it is the peer to compare with (--without-peer does without)")
+    })?;
+    Ok(Some(uftrace))
+}
+
+/// Reading traces of about so many calls, and of an eighth of them.
+fn read(arguments: &Arguments) -> Result<()> {
+    let program = program(&METHODS[0])?;
+    let (small, large) = (arguments.calls / 8, arguments.calls);
+    let workloads = [
+        ("fib", fib_argument(small), fib_argument(large)),
+        ("loop", small, large),
+        ("big", small / 15, large / 15),
+    ];
+    let uftrace = peer(arguments)?;
+    super::trace_read::run(&program, &workloads, uftrace.as_deref(), arguments.rounds)
 }
 
 /// Bytes that uftrace writes for a call.

@@ -203,14 +203,64 @@ fn dumps_agree_with_the_trace() {
         ),
         "{dot}"
     );
-    let flowchart = made.shown("dump", "--format mermaid");
+    let flowchart = made.shown("dump", "--format mermaid-text");
     assert!(flowchart.contains("    f1[\"main\"]\n"), "{flowchart}");
+    let page = made.shown("dump", "--mermaid");
+    assert!(page.starts_with("<!doctype html>"), "{page}");
+    assert!(
+        page.contains("<pre class=\"mermaid\">\nflowchart TB\n"),
+        "{page}"
+    );
+    assert!(page.contains("    f1[&quot;main&quot;]\n"), "{page}");
     let raw = made.shown("dump", "");
     assert!(
         raw.contains("    0.000001000      7: [entry] main(1) depth: 0\n"),
         "{raw}"
     );
     assert_eq!(raw.matches("[exit ]").count(), 7);
+}
+
+#[test]
+fn pages_are_the_text_escaped() {
+    let made = scripted("main( operator<<( a&&b ) )");
+    for (command, arguments) in [
+        ("replay", ""),
+        ("report", "-s func"),
+        ("report", "--task"),
+        ("graph", ""),
+        ("graph", "--task"),
+    ] {
+        let text = made.shown(command, arguments);
+        let page = made.shown(command, &format!("{arguments} --format html"));
+        let (_, body) = page.split_once("<pre>\n").expect("a body");
+        let (body, rest) = body.split_once("</pre>\n").expect("an end");
+        assert_eq!(rest, "</body>\n</html>\n");
+        let text = text.replace('&', "&amp;");
+        assert_eq!(body, text.replace('<', "&lt;").replace('>', "&gt;"));
+    }
+    let colored = made.shown("replay", "--format html -T main@color=red");
+    assert!(
+        colored.contains("<span style=\"color: #f66\">main</span>() {"),
+        "{colored}"
+    );
+}
+
+#[test]
+fn full_names_have_their_parameters_once() {
+    let made = scripted("main( _ZN3Box3getEi( _Z4leafv ) )");
+    let full = "main() {\n  Box::get(int) {\n    leaf();\n  } /* Box::get(int) */\n} /* main */\n";
+    assert_eq!(made.calls("--demangle full"), full);
+    let simple = "main() {\n  Box::get() {\n    leaf();\n  } /* Box::get */\n} /* main */\n";
+    assert_eq!(made.calls(""), simple);
+}
+
+#[test]
+fn a_backtrace_has_the_callers_that_are_not_shown() {
+    let made = scripted("main( a( b ) c( b ) )");
+    assert_eq!(
+        made.calls("-F b -T b@backtrace"),
+        "/* [ 0] main */\n/* [ 1] a */\nb();\n/* [ 0] main */\n/* [ 1] c */\nb();\n"
+    );
 }
 
 #[test]
@@ -230,7 +280,7 @@ fn wrong_arguments_are_told() {
     let made = scripted("main");
     for (command, arguments, part) in [
         ("replay", "-f durations", "there is no field `durations`"),
-        ("report", "-s speed", "there is no field `speed`"),
+        ("report", "-s speed", "there is no key `speed`"),
         ("report", "-s avg", "goes with --avg-total"),
         ("replay", "-r 5us", "write START~STOP"),
         ("dump", "--format svg", "is none of raw"),
@@ -249,6 +299,36 @@ fn wrong_arguments_are_told() {
         );
         assert!(told.contains(part), "{told}");
     }
-    let output = crate::made::dioptra("replay", std::path::Path::new("/nonexistent"), "");
+    for (folder, part) in [
+        ("/nonexistent", "there is no trace"),
+        ("/etc/passwd", "there is no trace"),
+        ("/", "there is no trace"),
+    ] {
+        let output = crate::made::dioptra("replay", std::path::Path::new(folder), "");
+        assert_eq!(output.status.code(), Some(1));
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(part) && told.lines().count() == 1, "{told}");
+    }
+    let told = |made: &Made| {
+        let output = made.run("report", "");
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let empty = trace(&[(7, Vec::new())]);
+    assert!(
+        told(&empty).contains("the trace has no calls"),
+        "{}",
+        told(&empty)
+    );
+    std::fs::write(made.folder().join("records"), "").expect("a file");
+    let shorter = told(&made);
+    assert!(
+        shorter.contains("records at byte 0: the file ends, and had "),
+        "{shorter}"
+    );
+    std::fs::write(made.folder().join("info.json"), "{").expect("a file");
+    let output = made.run("report", "");
     assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(text.matches("EOF while parsing").count(), 1, "{text}");
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Writer;
 use crate::fixture::info;
+use dioptra_tracelayout::ChunkHeader;
 use dioptra_tracelayout::{Encoder, Record, chunk};
 use std::fs::OpenOptions;
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Arguments of `dioptra trace dump`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Formats: raw (each entry and exit), chrome (for chrome://tracing and Perfetto), flame-graph (folded stacks), graphviz (DOT), mermaid (a flowchart).
+Formats: raw (each entry and exit), chrome (for chrome://tracing and Perfetto), flame-graph (folded stacks), graphviz (DOT), mermaid (a page with a flowchart, which a script from cdn.jsdelivr.net draws), mermaid-text (the flowchart alone, for Markdown).
 
 Examples:
   dioptra trace dump --format chrome > trace.json
@@ -70,10 +70,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         "flame-graph",
         "graphviz",
         "mermaid",
+        "mermaid-text",
     ];
     if !known.contains(&format) {
         return Err(usage(format_args!(
-            "--format: `{format}` is none of raw, chrome, flame-graph, graphviz and mermaid"
+            "--format: `{format}` is none of raw, chrome, flame-graph, graphviz, mermaid and mermaid-text"
         )));
     }
     let trace = arguments.data.open()?;
@@ -84,7 +85,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         "chrome" => chrome::write(&view, &names, &mut out)?,
         "flame-graph" => graphs::flame_graph(&view, &names, sample_time, &mut out)?,
         "graphviz" => graphs::graphviz(&view, &names, &mut out)?,
-        "mermaid" => graphs::mermaid(&view, &names, &mut out)?,
+        "mermaid" => graphs::mermaid(&view, &names, true, &mut out)?,
+        "mermaid-text" => graphs::mermaid(&view, &names, false, &mut out)?,
         _ => raw::write(&view, &names, &mut out)?,
     };
     out.flush()?;

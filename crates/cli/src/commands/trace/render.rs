@@ -1,25 +1,64 @@
 //! Times and names as the trace's texts show them.
 
+mod output;
+
+pub use output::{Output, escape_html};
+
 use anyhow::bail;
 use dioptra_calls::FunctionNames;
 use dioptra_report::escape;
+use dioptra_tracedata::Trace;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
+
+/// The digits of 00 to 99.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        number += 1;
+    }
+    pairs
+};
+
+/// Writes a number's digits so that they end before `end`, and returns where they begin.
+#[inline]
+fn put_digits(buffer: &mut [u8; 32], end: usize, mut number: u64) -> usize {
+    let mut at = end;
+    while number >= 100 {
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    if number >= 10 {
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[number as usize]);
+    } else {
+        at -= 1;
+        buffer[at] = b'0' + number as u8;
+    }
+    at
+}
 
 /// Adds a number, right-aligned in `width` columns.
-pub fn push_number(out: &mut Vec<u8>, mut number: u64, width: usize) {
-    let mut digits = [b' '; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    let from = at.min(digits.len() - width.min(digits.len()));
-    out.extend_from_slice(&digits[from..]);
+#[inline]
+pub fn push_number(out: &mut Vec<u8>, number: u64, width: usize) {
+    let mut digits = [b' '; 32];
+    let at = put_digits(&mut digits, 32, number);
+    out.extend_from_slice(&digits[at.min(32 - width.min(32))..]);
+}
+
+/// Adds a number of thousandths: `12.345`.
+#[inline]
+pub fn push_thousandths(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [b' '; 32];
+    let rest = (number % 1000) as usize;
+    digits[28] = b'.';
+    digits[29] = b'0' + (rest / 100) as u8;
+    digits[30..].copy_from_slice(&PAIRS[rest % 100]);
+    let at = put_digits(&mut digits, 28, number / 1000);
+    out.extend_from_slice(&digits[at..]);
 }
 
 /// Adds three digits.
@@ -86,7 +125,7 @@ pub fn address(entry: &FunctionEntry) -> String {
 pub struct Labels<'n, 't> {
     names: &'n FunctionNames<'t>,
     with_library: bool,
-    made: Vec<Option<Box<str>>>,
+    made: Vec<Option<Label>>,
 }
 
 impl<'n, 't> Labels<'n, 't> {
@@ -95,7 +134,7 @@ impl<'n, 't> Labels<'n, 't> {
         Labels {
             names,
             with_library,
-            made: vec![None; names.trace().function_count()],
+            made: (0..names.trace().function_count()).map(|_| None).collect(),
         }
     }
 
@@ -105,21 +144,53 @@ impl<'n, 't> Labels<'n, 't> {
     }
 
     /// A function's name; control characters are spelled out.
+    #[inline]
     pub fn get(&mut self, function: u32) -> &str {
-        let Some(made) = self.made.get_mut(function as usize) else {
-            return self.names.get(function);
-        };
-        made.get_or_insert_with(|| {
-            let mut name = escape(self.names.get(function));
+        let Label { text, name } = self.label(function);
+        text.get(..*name).unwrap_or(text)
+    }
+
+    /// A call of it: its name and `()`, or its name with its parameters if these are shown.
+    #[inline]
+    pub fn call(&mut self, function: u32) -> &str {
+        &self.label(function).text
+    }
+
+    #[inline]
+    fn label(&mut self, function: u32) -> &Label {
+        // A damaged record may name any id; those beyond the table are the one that is no function.
+        let known = (function as usize) < self.made.len();
+        let function = if known { function } else { 0 };
+        let names = self.names;
+        if self.made.is_empty() {
+            self.made.push(None);
+        }
+        self.made[function as usize].get_or_insert_with(|| {
+            let mut text = escape(names.get(function));
             if self.with_library
-                && let Some(library) = self.names.library(function)
+                && let Some(library) = names.library(function)
             {
-                name.push('@');
-                name.push_str(&escape(library));
+                text.push('@');
+                text.push_str(&escape(library));
             }
-            name.into()
+            let name = text.len();
+            if !names.has_parameters(function) {
+                text.push_str("()");
+            }
+            Label {
+                text: text.into(),
+                name,
+            }
         })
     }
+}
+
+/// A function as it is shown.
+struct Label {
+    /// A call of it.
+    text: Box<str>,
+    /// How much of it is its name.
+    name: usize,
 }
 
 /// Where functions are written, as `FILE:LINE`; looked for when it is asked for.
@@ -148,6 +219,21 @@ impl<'n, 't> Sources<'n, 't> {
     }
 }
 
+/// How text is written.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Style {
+    /// As it is
+    #[value(alias = "text")]
+    Normal,
+    /// As a page for a browser
+    Html,
+}
+
+/// The title of a page: the traced command.
+pub fn title(trace: &Trace) -> String {
+    escape(&trace.info().command.join(" "))
+}
+
 /// When to use colours.
 #[derive(clap::Args)]
 pub struct Color {
@@ -157,8 +243,11 @@ pub struct Color {
 }
 
 impl Color {
-    /// Whether to.
-    pub fn is_wanted(&self) -> anyhow::Result<bool> {
+    /// Whether to; pages have them unless they are refused.
+    pub fn is_wanted(&self, as_page: bool) -> anyhow::Result<bool> {
+        if self.color == "auto" && as_page {
+            return Ok(true);
+        }
         if self.color == "auto" {
             let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
             return Ok(!refused && io::stdout().is_terminal());
@@ -190,45 +279,6 @@ pub fn duration_color(nanoseconds: u64) -> Option<&'static str> {
     }
 }
 
-/// Standard output, written in large pieces.
-pub struct Output {
-    out: io::StdoutLock<'static>,
-    /// What is to be written.
-    pub text: Vec<u8>,
-}
-
-impl Output {
-    pub fn new() -> Output {
-        Output {
-            out: io::stdout().lock(),
-            text: Vec::with_capacity(1 << 17),
-        }
-    }
-
-    /// Writes if much has gathered.
-    #[inline]
-    pub fn flush_some(&mut self) -> io::Result<()> {
-        if self.text.len() >= 1 << 16 {
-            self.flush()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Writes everything.
-    pub fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.text)?;
-        self.text.clear();
-        self.out.flush()
-    }
-
-    /// Adds a line.
-    pub fn line(&mut self, line: &str) {
-        self.text.extend_from_slice(line.as_bytes());
-        self.text.push(b'\n');
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +296,21 @@ mod tests {
             let mut out = Vec::new();
             push_duration(&mut out, nanoseconds);
             assert_eq!(String::from_utf8_lossy(&out), shown);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        for number in [0, 7, 10, 99, 100, 12_345, u64::from(u32::MAX), u64::MAX] {
+            for width in [0, 1, 6, 20, 25] {
+                let mut out = Vec::new();
+                push_number(&mut out, number, width);
+                assert_eq!(String::from_utf8_lossy(&out), format!("{number:width$}"));
+            }
+            let mut out = Vec::new();
+            push_thousandths(&mut out, number);
+            let expected = format!("{}.{:03}", number / 1000, number % 1000);
+            assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }
 

@@ -4,9 +4,9 @@ mod flat;
 mod lines;
 
 use super::fields;
-use super::render::{Color, Labels, Output, Sources};
+use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
-use dioptra_calls::{Cpus, Ending, Frames, Shown, View, ViewLosses};
+use dioptra_calls::{Cpus, Ending, Frames, Paths, Shown, View, ViewLosses};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 use std::process::ExitCode;
@@ -57,6 +57,9 @@ pub struct Arguments {
     /// Show where functions are written
     #[arg(long)]
     srcline: bool,
+    /// Text, or a page
+    #[arg(long, value_name = "normal|html", default_value = "normal")]
+    format: Style,
     #[command(flatten)]
     color: Color,
 }
@@ -99,7 +102,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         &[Field::Duration, Field::Tid],
         &Field::ALL,
     )?;
-    let color = arguments.color.is_wanted()?;
+    let as_page = arguments.format == Style::Html;
+    let color = arguments.color.is_wanted(as_page)?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
@@ -121,7 +125,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         merge: !arguments.no_merge,
         last_place: None,
         number: 0,
-        out: Output::new(),
+        out: Output::page(&title(&trace), as_page)?,
     };
     let losses = if arguments.flat {
         replay.flat()?
@@ -131,7 +135,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.flat {
         replay.remaining();
     }
-    replay.out.flush()?;
+    replay.out.finish()?;
     facts(&trace, &names, &losses).write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -146,6 +150,8 @@ struct Thread<'v> {
     last: Option<u64>,
     column: Option<usize>,
     cpus: Cpus<'v>,
+    /// If a backtrace was asked for.
+    paths: Option<Paths<'v>>,
 }
 
 impl<'v> Thread<'v> {
@@ -156,6 +162,7 @@ impl<'v> Thread<'v> {
             last: None,
             column: None,
             cpus: view.cpus(place),
+            paths: None,
         }
     }
 }
@@ -200,7 +207,7 @@ impl Replay<'_, '_, '_> {
                         continue;
                     }
                     if backtrace {
-                        self.backtrace(place, time);
+                        self.backtrace(place, time, &call);
                     }
                     if self.merge
                         && let Some((

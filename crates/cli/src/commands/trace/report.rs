@@ -4,7 +4,7 @@ mod diff;
 mod fields;
 mod tasks;
 
-use super::render::{Sources, duration, push_duration, push_number};
+use super::render::{Output, Sources, duration, push_duration, push_number, title};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
 use dioptra_calls::{FunctionNames, FunctionTimes, Statistics, View, statistics};
@@ -14,7 +14,7 @@ use dioptra_report::{
 };
 use dioptra_tracedata::Trace;
 use fields::{Field, Key};
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -65,7 +65,7 @@ pub struct Arguments {
     #[arg(long)]
     srcline: bool,
     /// How to show the table
-    #[arg(long, value_name = "text|csv|json", default_value = "text")]
+    #[arg(long, value_name = "text|csv|json|html", default_value = "text")]
     format: String,
 }
 
@@ -81,14 +81,19 @@ struct Row {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let format: Format = match arguments.format.as_str() {
-        "normal" => Format::Text,
-        word => word.parse().map_err(usage)?,
+        "normal" | "html" => Format::Text,
+        word => word.parse().map_err(|_| {
+            usage(format_args!(
+                "--format: `{word}` is none of text, csv, json and html"
+            ))
+        })?,
     };
+    let as_page = arguments.format == "html";
     if arguments.task {
-        return tasks::run(&arguments, format);
+        return tasks::run(&arguments, format, as_page);
     }
     if let Some(other) = &arguments.diff {
-        return diff::run(&arguments, other, format);
+        return diff::run(&arguments, other, format, as_page);
     }
     let which = fields::Average::of(arguments.avg_total, arguments.avg_self);
     let fields = Field::parse(arguments.output_fields.as_deref(), which).map_err(usage)?;
@@ -101,7 +106,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     fields::sort(&mut rows, &keys);
     let facts = report_facts(&trace, &names, &sums, &rows);
     match format {
-        Format::Text => text(&rows, &fields, arguments.srcline, &facts)?,
+        Format::Text => {
+            let mut out = Output::page(&title(&trace), as_page)?;
+            text(&rows, &fields, arguments.srcline, &mut out.text);
+            out.finish()?;
+            facts.write_text(&mut io::stderr().lock())?;
+        }
         format => {
             let mut table = table(&rows, &fields, arguments.srcline)?;
             table.facts = facts;
@@ -180,8 +190,7 @@ fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
     Some(parts.map(|estimate| (estimate.value, estimate.standard_error)))
 }
 
-fn text(rows: &[Row], fields: &[Field], srcline: bool, facts: &Facts) -> anyhow::Result<()> {
-    let mut out = Vec::new();
+fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
     for field in fields {
         out.extend_from_slice(format!("  {:>10}", field.heading()).as_bytes());
     }
@@ -194,7 +203,7 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, facts: &Facts) -> anyhow:
     for row in rows {
         for field in fields {
             out.extend_from_slice(b"  ");
-            field.push_text(row, &mut out);
+            field.push_text(row, out);
         }
         out.extend_from_slice(b"  ");
         out.extend_from_slice(escape(&row.name).as_bytes());
@@ -217,11 +226,6 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, facts: &Facts) -> anyhow:
         }
         out.push(b'\n');
     }
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&out)?;
-    stdout.flush()?;
-    facts.write_text(&mut io::stderr().lock())?;
-    Ok(())
 }
 
 fn table(rows: &[Row], fields: &[Field], srcline: bool) -> anyhow::Result<Table> {

@@ -207,6 +207,18 @@ fn moment(text: &str, first: u64) -> Result<Option<u64>, String> {
 pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
     let mut facts = Facts::new();
     trace_facts(trace, &mut facts);
+    if trace
+        .streams()
+        .iter()
+        .all(|stream| stream.chunk_count() == 0)
+    {
+        facts.add(
+            Severity::Fallback,
+            "no_calls",
+            "the trace has no calls: none of the functions that were to be traced was called, or none could be; `dioptra trace info` tells more",
+            true,
+        );
+    }
     let walk = &losses.walk;
     let mut loss = |id: &str, count: u64, what: &str| {
         if count > 0 {

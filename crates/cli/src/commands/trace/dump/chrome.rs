@@ -1,6 +1,6 @@
 //! Chrome's trace events, in JSON.
 
-use super::super::render::{Output, push_number, push_three};
+use super::super::render::{Output, push_thousandths};
 use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses};
 use std::io;
 
@@ -27,66 +27,79 @@ pub fn write(
             out.text.extend_from_slice(line.as_bytes());
         }
     }
-    // Names with their quotes, by function.
-    let mut quoted: Vec<Option<Box<str>>> = vec![None; trace.function_count()];
+    // Beginnings and ends are pieced together from parts that are made once.
+    let middles: Vec<[String; 2]> = view
+        .streams()
+        .iter()
+        .map(|stream| {
+            let middle = |phase| {
+                let (pid, tid) = (stream.pid, stream.tid);
+                format!(",\"ph\":\"{phase}\",\"pid\":{pid},\"tid\":{tid},\"name\":")
+            };
+            [middle('B'), middle('E')]
+        })
+        .collect();
+    // Names with their quotes, by function; of those that are not in the table at the end.
+    let mut quoted: Vec<Option<Box<str>>> = vec![None; trace.function_count() + 1];
     let range = view.range();
     let mut merged = view.merged();
     for (place, shown) in merged.by_ref() {
         if !range.contains(shown.time()) {
             continue;
         }
-        let stream = view.streams()[place];
-        let (phase, call, ending) = match shown {
-            Shown::Enter { call, .. } => (b'B', Some(call), None),
+        let (end, call) = match shown {
+            Shown::Enter { call, .. } => (0, call),
             Shown::Leave {
                 ending: Ending::Open,
                 ..
             } => continue,
-            Shown::Leave { call, ending, .. } => (b'E', Some(call), Some(ending)),
-            Shown::Lost { .. } => (b'i', None, None),
+            Shown::Leave { call, .. } => (1, call),
+            Shown::Lost { time, records } => {
+                separate(out, &mut first);
+                let stream = view.streams()[place];
+                let line = format!(
+                    "{{\"ts\":{}.{:03},\"ph\":\"i\",\"pid\":{},\"tid\":{},\"name\":\"LOST\",\"s\":\"t\",\"args\":{{\"records\":{records}}}}}",
+                    time / 1000,
+                    time % 1000,
+                    stream.pid,
+                    stream.tid
+                );
+                out.text.extend_from_slice(line.as_bytes());
+                continue;
+            }
             Shown::Switch { .. } => continue,
         };
         separate(out, &mut first);
         let text = &mut out.text;
         text.extend_from_slice(b"{\"ts\":");
-        push_number(text, shown.time() / 1000, 0);
-        text.push(b'.');
-        push_three(text, shown.time() % 1000);
-        text.extend_from_slice(b",\"ph\":\"");
-        text.push(phase);
-        text.extend_from_slice(b"\",\"pid\":");
-        push_number(text, u64::from(stream.pid), 0);
-        text.extend_from_slice(b",\"tid\":");
-        push_number(text, u64::from(stream.tid), 0);
-        text.extend_from_slice(b",\"name\":");
-        match (call, shown) {
-            (Some(call), _) => {
-                let name = match quoted.get_mut(call.function as usize) {
-                    Some(Some(name)) => &*name,
-                    Some(name) => {
-                        let made = serde_json::to_string(names.get(call.function));
-                        &*name.insert(made.map_err(io::Error::from)?.into())
-                    }
-                    None => "\"<unknown>\"",
-                };
-                text.extend_from_slice(name.as_bytes());
-                if call.entered.is_none() && ending.is_none() {
-                    text.extend_from_slice(b",\"args\":{\"began\":\"before\"}");
-                }
+        push_thousandths(text, shown.time());
+        text.extend_from_slice(middles[place][end].as_bytes());
+        let name = (call.function as usize).min(quoted.len() - 1);
+        let name = match &mut quoted[name] {
+            Some(name) => &*name,
+            name => {
+                let made = serde_json::to_string(names.get(call.function));
+                &*name.insert(made.map_err(io::Error::from)?.into())
             }
-            (None, Shown::Lost { records, .. }) => {
-                let args = format!("\"LOST\",\"s\":\"t\",\"args\":{{\"records\":{records}}}");
-                text.extend_from_slice(args.as_bytes());
+        };
+        text.extend_from_slice(name.as_bytes());
+        match shown {
+            Shown::Enter { call, .. } if call.entered.is_none() => {
+                text.extend_from_slice(b",\"args\":{\"began\":\"before\"}");
             }
-            (None, _) => text.extend_from_slice(b"\"\""),
-        }
-        match ending {
-            None | Some(Ending::Returned) => {}
-            Some(Ending::Unwound(cause)) => {
+            Shown::Leave {
+                ending: Ending::Returned,
+                ..
+            } => {}
+            Shown::Leave {
+                ending: Ending::Unwound(cause),
+                ..
+            } => {
                 let args = format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}");
                 text.extend_from_slice(args.as_bytes());
             }
-            Some(_) => text.extend_from_slice(b",\"args\":{\"end\":\"missing\"}"),
+            Shown::Leave { .. } => text.extend_from_slice(b",\"args\":{\"end\":\"missing\"}"),
+            _ => {}
         }
         text.push(b'}');
         out.flush_some()?;

@@ -1,6 +1,6 @@
 //! Sums by call path for other programs: folded stacks, DOT, Mermaid.
 
-use super::super::render::{Labels, Output};
+use super::super::render::{Labels, Output, escape_html};
 use dioptra_calls::{CallNode, CallTree, FunctionNames, View, ViewLosses, call_tree};
 use std::collections::BTreeMap;
 use std::io;
@@ -133,30 +133,56 @@ pub fn graphviz(
     Ok(tree.losses)
 }
 
-/// A flowchart.
+/// A flowchart in Mermaid's language, in a page for a browser or alone.
 pub fn mermaid(
     view: &View<'_>,
     names: &FunctionNames<'_>,
+    as_page: bool,
     out: &mut Output,
 ) -> io::Result<ViewLosses> {
     let tree = call_tree(view);
-    let quoted = |text: &str| {
-        let text = text.replace('&', "&amp;").replace('"', "&quot;");
-        format!("\"{}\"", text.replace('<', "&lt;").replace('>', "&gt;"))
-    };
     let mut labels = Labels::new(names, false);
     let mut known = std::collections::BTreeSet::new();
-    out.line("flowchart TB");
-    out.line(&format!("    f0[{}]", quoted(&program(view))));
+    let program = program(view);
+    if as_page {
+        let mut title = Vec::new();
+        escape_html(program.as_bytes(), &mut title);
+        let title = String::from_utf8_lossy(&title);
+        out.line(&format!(
+            "<!doctype html>\n<html>\n<head><meta charset=\"utf-8\"><title>{title}</title></head>\n<body>\n<h2>Function Call Graph for {title}</h2>\n<pre class=\"mermaid\">"
+        ));
+    }
+    let line = |text: String, out: &mut Output| {
+        if as_page {
+            escape_html(text.as_bytes(), &mut out.text);
+            out.text.push(b'\n');
+        } else {
+            out.line(&text);
+        }
+    };
+    // A label is HTML in Mermaid.
+    let quoted = |text: &str| {
+        let mut label = Vec::new();
+        escape_html(text.as_bytes(), &mut label);
+        format!("\"{}\"", String::from_utf8_lossy(&label))
+    };
+    line("flowchart TB".to_owned(), out);
+    line(format!("    f0[{}]", quoted(&program)), out);
     for ((from, to), calls) in edges(&tree, view.is_sampled()) {
         for function in [from, to] {
             if function != 0 && known.insert(function) {
                 let name = quoted(labels.get(function));
-                out.line(&format!("    f{function}[{name}]"));
+                line(format!("    f{function}[{name}]"), out);
             }
         }
-        out.line(&format!("    f{from} -->|{calls}| f{to}"));
+        line(format!("    f{from} -->|{calls}| f{to}"), out);
         out.flush_some()?;
+    }
+    if as_page {
+        // Without a network the diagram's text stays.
+        out.line(
+            "</pre>\n<script type=\"module\">\nimport mermaid from \"https://cdn.jsdelivr.net/npm/mermaid@11/dist/mermaid.esm.min.mjs\";\nmermaid.initialize({ startOnLoad: true, maxTextSize: 99999999, maxEdges: 999999 });\n</script>\n</body>\n</html>",
+        );
     }
     Ok(tree.losses)
 }

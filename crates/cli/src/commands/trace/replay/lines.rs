@@ -117,18 +117,26 @@ impl Replay<'_, '_, '_> {
         }
     }
 
+    /// A function's name, or a call of it.
     #[inline]
-    pub(super) fn name(&mut self, function: u32) {
+    pub(super) fn name(&mut self, function: u32, as_call: bool) {
         let color = self.colors.get(function as usize).copied().flatten();
-        let color = color.and_then(|color| COLORS.get(color));
-        if let Some(color) = color {
-            self.out.text.extend_from_slice(color.as_bytes());
+        let out = &mut self.out.text;
+        if let Some(color) = color.and_then(|color| COLORS.get(color)) {
+            out.extend_from_slice(color.as_bytes());
+            let name = self.labels.get(function);
+            let length = name.len();
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(RESET.as_bytes());
+            if as_call {
+                out.extend_from_slice(&self.labels.call(function).as_bytes()[length..]);
+            }
+            return;
         }
-        let name = self.labels.get(function);
-        self.out.text.extend_from_slice(name.as_bytes());
-        if color.is_some() {
-            self.out.text.extend_from_slice(RESET.as_bytes());
-        }
+        out.extend_from_slice(match as_call {
+            true => self.labels.call(function).as_bytes(),
+            false => self.labels.get(function).as_bytes(),
+        });
     }
 
     /// The event that a function id stands for.
@@ -159,8 +167,8 @@ impl Replay<'_, '_, '_> {
             });
             return;
         }
-        self.name(call.function);
-        self.out.text.extend_from_slice(b"() {");
+        self.name(call.function, true);
+        self.out.text.extend_from_slice(b" {");
         self.source(call.function);
         self.out.text.push(b'\n');
     }
@@ -176,8 +184,8 @@ impl Replay<'_, '_, '_> {
             });
             return;
         }
-        self.name(call.function);
-        self.out.text.extend_from_slice(b"();");
+        self.name(call.function, true);
+        self.out.text.push(b';');
         self.source(call.function);
         if let Some(text) = ending_text(ending) {
             self.out
@@ -200,7 +208,7 @@ impl Replay<'_, '_, '_> {
         if self.comment || ending.is_some() {
             self.out.text.extend_from_slice(b" /* ");
             if self.comment {
-                self.name(call.function);
+                self.name(call.function, false);
             }
             if let Some(text) = ending {
                 let separator: &[u8] = if self.comment { b": " } else { b"" };
@@ -222,9 +230,13 @@ impl Replay<'_, '_, '_> {
         self.out.line(&text);
     }
 
-    /// The calls that lead to what comes next.
-    pub(super) fn backtrace(&mut self, place: usize, time: u64) {
-        let path = self.threads[place].open.current().to_vec();
+    /// The calls that lead to this one, shown or not.
+    pub(super) fn backtrace(&mut self, place: usize, time: u64, call: &Call) {
+        let view = self.view;
+        let paths = self.threads[place]
+            .paths
+            .get_or_insert_with(|| view.paths(place));
+        let path = paths.to(call);
         for (level, function) in path.into_iter().enumerate() {
             let before = self.threads[place].last;
             let start = self.out.text.len();

@@ -1,12 +1,12 @@
 //! What one trace has more than another.
 
-use super::{Arguments, duration, report_facts, rows, signed_duration, usage};
+use super::{Arguments, Output, duration, report_facts, rows, signed_duration, title, usage};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -74,7 +74,12 @@ impl Pair {
     }
 }
 
-pub fn run(arguments: &Arguments, other: &Path, format: Format) -> anyhow::Result<ExitCode> {
+pub fn run(
+    arguments: &Arguments,
+    other: &Path,
+    format: Format,
+    as_page: bool,
+) -> anyhow::Result<ExitCode> {
     let policy = Policy::parse(&arguments.diff_policy)?;
     let measure = match arguments.sort.as_deref() {
         None | Some("total") => 0,
@@ -145,7 +150,9 @@ pub fn run(arguments: &Arguments, other: &Path, format: Format) -> anyhow::Resul
             from(&there)
         );
         text(&pairs, policy, &mut out);
-        io::stdout().lock().write_all(out.as_bytes())?;
+        let mut page = Output::page(&title(&here), as_page)?;
+        page.text.extend_from_slice(out.as_bytes());
+        page.finish()?;
         all.write_text(&mut io::stderr().lock())?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -312,7 +312,13 @@ impl Key {
                 ("avg", _) => field(Of::Average),
                 ("min", _) => field(Of::Shortest),
                 ("max", _) => field(Of::Longest),
-                _ => Field::named(word).map_err(|error| format!("-s: {error}"))?,
+                _ => Field::named(word).map_err(|_| {
+                    let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
+                    format!(
+                        "-s: there is no key `{word}`; keys are {} and func",
+                        names.join(", ")
+                    )
+                })?,
             }))
         };
         text.split(',').map(|word| key(word.trim())).collect()

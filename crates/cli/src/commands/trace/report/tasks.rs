@@ -1,10 +1,10 @@
 //! A row for each thread.
 
-use super::{Arguments, facts, push_duration, push_number, usage};
+use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
 use std::cmp::Reverse;
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 const FIELDS: [&str; 4] = ["total", "self", "tid", "func"];
@@ -18,7 +18,7 @@ struct Row {
     name: String,
 }
 
-pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Result<ExitCode> {
     let fields: Vec<&str> = match arguments.output_fields.as_deref() {
         None | Some("all") => FIELDS.to_vec(),
         Some("none") => Vec::new(),
@@ -79,7 +79,8 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let mut out = Vec::new();
+    let mut page = Output::page(&title(&trace), as_page)?;
+    let out = &mut page.text;
     let headings = fields.iter().map(|field| match *field {
         "total" => "  Total time",
         "self" => "   Self time",
@@ -99,16 +100,16 @@ pub fn run(arguments: &Arguments, format: Format) -> anyhow::Result<ExitCode> {
         for field in &fields {
             out.extend_from_slice(b"  ");
             match *field {
-                "total" => push_duration(&mut out, row.total),
+                "total" => push_duration(out, row.total),
                 // What a thread does outside of shown calls is not known: all of their time with a CPU is its own.
-                "self" => push_duration(&mut out, row.self_time),
-                "tid" => push_number(&mut out, u64::from(row.tid), 6),
-                _ => push_number(&mut out, row.calls, 10),
+                "self" => push_duration(out, row.self_time),
+                "tid" => push_number(out, u64::from(row.tid), 6),
+                _ => push_number(out, row.calls, 10),
             }
         }
         out.extend_from_slice(format!("  {}\n", escape(&row.name)).as_bytes());
     }
-    io::stdout().lock().write_all(&out)?;
+    page.finish()?;
     facts.write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
 }

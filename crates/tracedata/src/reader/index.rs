@@ -1,0 +1,145 @@
+//! Where in the files what lies, and what they lack.
+
+use super::{Stream, Trace};
+use crate::mapped::Mapped;
+use crate::switches::SwitchIndex;
+use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
+use dioptra_tracelayout::directory::{EventPlace, FUNCTION_ENTRY_SIZE, FUNCTIONS, RECORDS};
+use dioptra_tracelayout::{ChunkHeader, FunctionEntry};
+use std::collections::BTreeMap;
+
+impl Trace {
+    /// Finds the chunks: one pass over their headers. Behind bytes that are no chunk the next one is looked for.
+    pub(super) fn index_chunks(&mut self, streams: &mut BTreeMap<u32, Stream>) {
+        let Some(map) = self.records.take() else {
+            return;
+        };
+        let bytes = map.bytes();
+        let mut offset = 0;
+        while offset < bytes.len() {
+            let rest = &bytes[offset..];
+            map.done_with(offset);
+            match parse(rest) {
+                Ok(chunk) => {
+                    self.index_chunk(&chunk.header, offset as u64, rest.len() as u64, streams);
+                    let size = chunk.header.size as usize;
+                    if size > rest.len() {
+                        let what =
+                            format!("a chunk of {size} bytes is cut off after {}", rest.len());
+                        self.damaged(RECORDS, offset as u64, what);
+                        break;
+                    }
+                    offset += size;
+                }
+                Err(error) => {
+                    let next = next_chunk(rest);
+                    let what = match next {
+                        Some(next) => format!("{error}; {next} bytes were passed over"),
+                        None => format!("{error}; the last {} bytes can't be read", rest.len()),
+                    };
+                    self.damaged(RECORDS, offset as u64, what);
+                    let Some(next) = next else { break };
+                    offset += next;
+                }
+            }
+        }
+        self.records = Some(map);
+    }
+
+    /// Tells what files have less of than was written.
+    pub(super) fn find_missing(&mut self) {
+        let size = self.record_bytes();
+        let written = self.info.ending.as_ref().map_or(0, |ending| ending.bytes);
+        if size < written {
+            let what = format!("the file ends, and had {written} bytes when it was written");
+            self.damaged(RECORDS, size, what);
+        }
+        // Events' entries are not in the file.
+        let events = if self.first_event.is_some() { 2 } else { 0 };
+        let count = (self.functions.len() - events) as u64;
+        let modules = self.modules.values();
+        let named = modules.map(|module| u64::from(module.first) + u64::from(module.count));
+        if let Some(named) = named.max().filter(|named| *named > count) {
+            let what = format!("the table ends after {count} functions; modules have {named}");
+            self.damaged(FUNCTIONS, count * FUNCTION_ENTRY_SIZE as u64, what);
+        }
+    }
+
+    /// Finds the context switches, and makes ids for what is shown of them.
+    pub(super) fn index_switches(&mut self, file: Option<Mapped>) {
+        let start = |stream: &Stream| {
+            let offset = *stream.chunks.first()? as usize;
+            let header = parse(self.records.as_ref()?.bytes().get(offset..)?)
+                .ok()?
+                .header;
+            Some(self.clock.cursor().monotonic(header.base << header.shift))
+        };
+        let streams = self.streams.iter();
+        let streams = streams.filter_map(|stream| Some((start(stream)?, stream)));
+        let mut damage = std::mem::take(&mut self.damage);
+        self.switches = SwitchIndex::new(file, streams, &mut damage);
+        self.damage = damage;
+        if !self.switches.is_empty() {
+            self.first_event = u32::try_from(self.functions.len()).ok();
+            let events = [EventPlace::Schedule, EventPlace::SchedulePreempted];
+            self.functions.extend(events.map(FunctionEntry::event));
+        }
+    }
+
+    fn index_chunk(
+        &mut self,
+        header: &ChunkHeader,
+        offset: u64,
+        size: u64,
+        streams: &mut BTreeMap<u32, Stream>,
+    ) {
+        let stream = streams.entry(header.stream).or_insert_with(|| Stream {
+            stream: header.stream,
+            pid: header.pid,
+            tid: header.tid,
+            parent: header.parent,
+            ..Stream::default()
+        });
+        let expected = if stream.chunks.is_empty() {
+            stream.first_sequence = header.sequence;
+            header.sequence
+        } else {
+            stream
+                .first_sequence
+                .wrapping_add(stream.chunks.len() as u32)
+        };
+        stream.lost = stream.lost.saturating_add(header.lost);
+        stream.bytes += size.min(u64::from(header.size));
+        stream.chunks.push(offset);
+        if header.sequence != expected {
+            let what = format!(
+                "chunk {} of stream {} follows chunk {} of it",
+                header.sequence,
+                header.stream,
+                expected.wrapping_sub(1)
+            );
+            // Numbers count on from here, so that one gap is told once.
+            let chunks = stream.chunks.len() as u32 - 1;
+            stream.first_sequence = header.sequence.wrapping_sub(chunks);
+            self.damaged(RECORDS, offset, what);
+        }
+    }
+}
+
+/// The chunk at the start of `bytes`; of one that is cut off, what is there of it.
+pub(super) fn parse(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
+    match Chunk::parse(bytes) {
+        Err(ChunkError::CutOff) => Chunk::parse_cut_off(bytes),
+        parsed => parsed,
+    }
+}
+
+/// How far away the next header is that makes sense.
+fn next_chunk(bytes: &[u8]) -> Option<usize> {
+    (8..bytes.len().saturating_sub(HEADER_SIZE - 1))
+        .step_by(8)
+        .find(|&at| {
+            bytes[at..].starts_with(&MAGIC.to_le_bytes())
+                && ChunkHeader::from_bytes(&bytes[at..]).is_ok()
+        })
+}
