@@ -3,10 +3,10 @@
 use super::maps::{MappedModule, Maps};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::x86_64::hot::{HookKind, HookOptions};
+use super::x86_64::image::segments;
+use super::x86_64::observed::{FunctionHook, HookWork, hooks};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
-use super::x86_64::scan::{
-    CandidateBody, FunctionHook, HookWork, ModuleCode, ScanOptions, hooks, scan, segments,
-};
+use super::x86_64::scan::{CandidateBody, ModuleCode, ScanOptions, scan};
 use super::x86_64::thunk::jump;
 use crate::procfs;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};

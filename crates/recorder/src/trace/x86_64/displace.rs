@@ -25,6 +25,12 @@ pub enum Refused {
     NoEntry,
     /// What it does depends on who called it, or it returns more than once.
     Special,
+    /// It looks at its return address, or changes it: it would see the tracer's.
+    ReturnAddress,
+    /// It belongs to the code that throws exceptions, which goes through frames while they are left.
+    Unwinder,
+    /// It has a name, but no unwind table says where its frame is.
+    NoTable,
     /// There is no room near it.
     Far,
 }
@@ -40,6 +46,9 @@ impl Refused {
             Refused::Unknown => "its first bytes are no known instructions",
             Refused::NoEntry => "not an ordinary function entry",
             Refused::Special => "depends on its caller's address or returns twice",
+            Refused::ReturnAddress => "looks at its return address",
+            Refused::Unwinder => "belongs to the code that throws exceptions",
+            Refused::NoTable => "no unwind table describes it",
             Refused::Far => "no memory is free near it",
         }
     }
@@ -209,6 +218,31 @@ impl Prologue {
         moved.rest = self.rest.map(|rest| rest.wrapping_add(bias));
         moved
     }
+}
+
+/// How many of the bytes pad.
+pub fn padding(bytes: &[u8], most: u64) -> usize {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(bytes.len());
+    let mut decoder = Decoder::new(64, &bytes[..most], DecoderOptions::NONE);
+    let mut size = 0;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let is_padding = matches!(
+            instruction.code(),
+            Code::Nopw
+                | Code::Nopd
+                | Code::Nopq
+                | Code::Nop_rm16
+                | Code::Nop_rm32
+                | Code::Nop_rm64
+                | Code::Int3
+        );
+        if !is_padding {
+            break;
+        }
+        size += instruction.len();
+    }
+    size
 }
 
 #[cfg(test)]

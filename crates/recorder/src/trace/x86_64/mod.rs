@@ -1,8 +1,13 @@
 //! Code for x86-64: hooks, thunks, displaced prologues, and the files they come in.
 
 pub mod cfi;
+pub mod described;
 pub mod displace;
+pub mod flow;
 pub mod hot;
+pub mod image;
+pub mod observed;
 pub mod pool;
 pub mod scan;
+pub mod special;
 pub mod thunk;

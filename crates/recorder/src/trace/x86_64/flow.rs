@@ -1,0 +1,385 @@
+//! What a module's code does, as far as it decides which functions can be patched: where it branches, and what it
+//! does with return addresses.
+//!
+//! All code has to be decoded for it; it is done when it is first asked for.
+
+use super::described::{Described, Slot, Stretch, each};
+use super::displace::JUMP;
+use super::image::{ENDBR, Image};
+use super::special::is_unwinder;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use std::cell::OnceCell;
+use std::collections::HashSet;
+
+/// The most entries of a jump table that are looked at.
+const MOST_CASES: u64 = 4096;
+
+/// What code does.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// Where it may go on inside functions, sorted.
+    targets: Vec<u64>,
+    /// Functions that go on at their own first instruction.
+    loops: HashSet<u64>,
+    /// Functions that look at their return address, or change it.
+    looks: HashSet<u64>,
+    /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
+    unwinding: HashSet<u64>,
+}
+
+impl Flow {
+    /// Whether something may go on in the bytes that a jump at `site` takes, except at their start.
+    pub fn enters(&self, site: u64) -> bool {
+        let (from, to) = (site + 1, site + JUMP as u64);
+        let at = self.targets.partition_point(|&target| target < from);
+        self.targets.get(at).is_some_and(|&target| target < to)
+    }
+
+    /// Whether a function goes on at its own first instruction.
+    pub fn loops(&self, start: u64) -> bool {
+        self.loops.contains(&start)
+    }
+
+    /// Whether a function looks at its return address.
+    pub fn looks_at_return_address(&self, start: u64) -> bool {
+        self.looks.contains(&start)
+    }
+
+    /// Whether an unwinder calls a function.
+    pub fn is_unwinding(&self, start: u64) -> bool {
+        self.unwinding.contains(&start)
+    }
+}
+
+/// Found when it is first asked for.
+pub struct LazyFlow<'s, 'a> {
+    image: &'s Image<'a>,
+    described: &'s [Described],
+    flow: OnceCell<Flow>,
+}
+
+impl<'s, 'a> LazyFlow<'s, 'a> {
+    /// That of the functions of an image.
+    pub fn new(image: &'s Image<'a>, described: &'s [Described]) -> LazyFlow<'s, 'a> {
+        LazyFlow {
+            image,
+            described,
+            flow: OnceCell::new(),
+        }
+    }
+
+    /// It.
+    pub fn get(&self) -> &Flow {
+        self.flow.get_or_init(|| {
+            let mut finder = Finder {
+                image: self.image,
+                described: self.described,
+                unwinders: unwinders(self.image, self.described),
+                flow: Flow::default(),
+                parts: HashSet::new(),
+                backs: Vec::new(),
+            };
+            finder.find();
+            finder.flow
+        })
+    }
+}
+
+/// Functions that throw exceptions or resume after them.
+fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
+    described
+        .iter()
+        .filter(|function| function.special)
+        .map(|function| function.start)
+        .chain(
+            image
+                .named()
+                .filter(|(.., name)| is_unwinder(name))
+                .map(|(address, ..)| address),
+        )
+        .collect()
+}
+
+struct Finder<'s, 'a> {
+    image: &'s Image<'a>,
+    described: &'s [Described],
+    unwinders: HashSet<u64>,
+    flow: Flow,
+    /// Functions and the parts of functions that they branch to.
+    parts: HashSet<(u64, u64)>,
+    /// Parts of functions and the functions to whose start they branch.
+    backs: Vec<(u64, u64)>,
+}
+
+impl Finder<'_, '_> {
+    fn find(&mut self) {
+        let image = self.image;
+        each(image, |function, stretches| {
+            self.function(&function, stretches)
+        });
+        self.gaps();
+        for (part, start) in std::mem::take(&mut self.backs) {
+            if self.parts.contains(&(start, part)) {
+                self.flow.loops.insert(start);
+            }
+        }
+        // Pointers that the linker makes count, too, and those that it has made.
+        self.flow.targets.extend(image.relative.values());
+        if image.is_fixed() {
+            self.pointers();
+        }
+        self.flow.targets.sort_unstable();
+        self.flow.targets.dedup();
+    }
+
+    fn function(&mut self, function: &Described, stretches: &[Stretch]) {
+        let Some(bytes) = self.image.bytes(function.start, function.size) else {
+            return;
+        };
+        let mut decoder = Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        let mut stretches = stretches.iter().peekable();
+        let mut named = Vec::new();
+        let mut tables = Vec::new();
+        let is_unwinder = self.unwinders.contains(&function.start);
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            while stretches
+                .next_if(|stretch| stretch.end <= instruction.ip())
+                .is_some()
+            {}
+            let slot = stretches.peek().map_or(Slot::Unknown, |s| s.slot);
+            if function.entry && looks(&instruction, slot) {
+                self.flow.looks.insert(function.start);
+            }
+            if is_near_branch(&instruction) {
+                let target = instruction.near_branch_target();
+                if instruction.flow_control() == FlowControl::Call {
+                    self.flow.targets.push(target);
+                    if is_unwinder {
+                        self.flow.unwinding.insert(target);
+                    }
+                } else {
+                    self.branch(function, target);
+                }
+            } else if instruction.is_ip_rel_memory_operand() {
+                named.push((
+                    instruction.op0_register(),
+                    instruction.ip_rel_memory_address(),
+                ));
+            } else if instruction.code() == Code::Movsxd_r64_rm32
+                && instruction.memory_index_scale() == 4
+            {
+                // A distance from a table is read.
+                let base = instruction.memory_base();
+                let of_base = named.iter().filter(|(register, _)| *register == base);
+                tables.extend(of_base.map(|(_, address)| *address));
+            } else if instruction.flow_control() == FlowControl::IndirectBranch
+                && instruction.op0_kind() == OpKind::Memory
+                && instruction.memory_base() == Register::None
+            {
+                // A table of addresses, of code for one place.
+                self.addresses(function, instruction.memory_displacement64());
+            }
+        }
+        // Functions (this one, too), or labels of computed jumps.
+        let labels = named.iter().map(|(_, address)| *address);
+        let image = self.image;
+        let labels = labels.filter(|address| image.is_code(*address));
+        self.flow.targets.extend(labels);
+        tables.sort_unstable();
+        tables.dedup();
+        for table in tables {
+            self.distances(function, table);
+        }
+    }
+
+    /// A function, or a part of one, branches.
+    fn branch(&mut self, function: &Described, target: u64) {
+        self.go_on(function, target);
+        if function.contains(target) {
+            return;
+        }
+        let Some(other) = self.around(target) else {
+            return;
+        };
+        if !function.entry && is_start(self.image, &other, target) {
+            self.backs.push((function.start, other.start));
+        }
+        if !other.entry {
+            self.parts.insert((function.start, other.start));
+        }
+    }
+
+    /// The function that an address is in.
+    fn around(&self, address: u64) -> Option<Described> {
+        let at = self.described.partition_point(|f| f.start <= address);
+        let before = self.described.get(at.checked_sub(1)?)?;
+        before.contains(address).then_some(*before)
+    }
+
+    /// A function may go on at an address.
+    fn go_on(&mut self, function: &Described, target: u64) {
+        if is_start(self.image, function, target) {
+            self.flow.loops.insert(function.start);
+        } else {
+            self.flow.targets.push(target);
+        }
+    }
+
+    /// Looks at a table of distances from itself, as compilers make for `switch`. What follows it is known by leading
+    /// elsewhere than into the function and its parts.
+    fn distances(&mut self, function: &Described, table: u64) {
+        for case in 0..MOST_CASES {
+            let Some(&[a, b, c, d]) = self.image.bytes(table + 4 * case, 4) else {
+                return;
+            };
+            let distance = i32::from_le_bytes([a, b, c, d]);
+            let target = table.wrapping_add_signed(i64::from(distance));
+            if !function.contains(target) && self.around(target).is_none_or(|f| f.entry) {
+                return;
+            }
+            self.go_on(function, target);
+        }
+    }
+
+    /// Looks at a table of addresses.
+    fn addresses(&mut self, function: &Described, table: u64) {
+        for case in 0..MOST_CASES {
+            let word = self.image.bytes(table.wrapping_add(8 * case), 8);
+            let Some(target) =
+                word.and_then(|word| Some(u64::from_le_bytes(word.try_into().ok()?)))
+            else {
+                return;
+            };
+            if !function.contains(target) && self.around(target).is_none_or(|f| f.entry) {
+                return;
+            }
+            self.go_on(function, target);
+        }
+    }
+
+    /// Looks at code that no table describes: it may branch into functions.
+    fn gaps(&mut self) {
+        let mut at = 0;
+        for segment in self.image.segments.iter().filter(|s| s.executable) {
+            let end = segment.address + segment.file_size;
+            at = at.max(segment.address);
+            let inside = self.described.iter().filter(|f| f.start < end);
+            for (from, to) in inside
+                .map(|function| (function.start, function.end()))
+                .chain([(end, end)])
+            {
+                if from > at {
+                    self.gap(at, from);
+                }
+                at = at.max(to);
+            }
+        }
+    }
+
+    fn gap(&mut self, from: u64, to: u64) {
+        let Some(bytes) = self.image.bytes(from, to - from) else {
+            return;
+        };
+        let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+        let mut instruction = Instruction::default();
+        while decoder.can_decode() {
+            decoder.decode_out(&mut instruction);
+            if is_near_branch(&instruction) {
+                self.flow.targets.push(instruction.near_branch_target());
+            }
+        }
+    }
+
+    /// Looks at data of a program that is made for one place.
+    fn pointers(&mut self) {
+        for segment in self.image.segments.iter().filter(|s| !s.executable) {
+            let bytes = self.image.bytes(segment.address, segment.file_size);
+            let (words, _) = bytes.unwrap_or_default().as_chunks::<8>();
+            let words = words.iter().map(|word| u64::from_le_bytes(*word));
+            self.flow
+                .targets
+                .extend(words.filter(|&word| self.image.is_code(word)));
+        }
+    }
+}
+
+fn is_near_branch(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.op0_kind(),
+        OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16
+    )
+}
+
+/// Whether an address is that of a function's first instruction.
+fn is_start(image: &Image<'_>, function: &Described, address: u64) -> bool {
+    if address == function.start {
+        return true;
+    }
+    let skip = ENDBR.len() as u64;
+    address == function.start + skip
+        && image
+            .bytes(function.start, skip)
+            .is_some_and(|bytes| bytes == ENDBR)
+}
+
+/// Whether an instruction has to do with the place of the return address, other than to return.
+fn looks(instruction: &Instruction, slot: Slot) -> bool {
+    let (register, distance) = match slot {
+        Slot::AboveStackPointer(distance) => (Register::RSP, distance),
+        Slot::AboveFramePointer(distance) => (Register::RBP, distance),
+        Slot::Unknown => return false,
+    };
+    let pops = matches!(instruction.code(), Code::Pop_r64 | Code::Pop_rm64);
+    if pops && slot == Slot::AboveStackPointer(0) {
+        return true;
+    }
+    // Nops have operands, too; hand-written code takes the place for its frame pointer; and to change nothing with
+    // the bus locked is a fence.
+    let is_fence =
+        instruction.has_lock_prefix() && instruction.op1_kind() == OpKind::Immediate8to64;
+    let is_used = !is_fence
+        && !matches!(
+            instruction.code(),
+            Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64 | Code::Lea_r64_m
+        );
+    is_used
+        && instruction.memory_base() == register
+        && instruction.memory_index() == Register::None
+        && instruction.op_kinds().any(|kind| kind == OpKind::Memory)
+        && instruction.memory_displacement64() == distance.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::code_asm::{CodeAssembler, qword_ptr, r10, rax, rbp, rsp};
+
+    /// Whether the instruction that `assemble` makes looks at the return address where it lies at `slot`.
+    fn looks_so(slot: Slot, assemble: impl FnOnce(&mut CodeAssembler)) -> bool {
+        let mut assembler = CodeAssembler::new(64).unwrap();
+        assemble(&mut assembler);
+        let bytes = assembler.assemble(0x1000).unwrap();
+        looks(&Decoder::with_ip(64, &bytes, 0x1000, 0).decode(), slot)
+    }
+
+    #[test]
+    fn looks_at_return_addresses_are_seen() {
+        use Slot::{AboveFramePointer, AboveStackPointer};
+        let load = |a: &mut CodeAssembler| a.mov(rax, qword_ptr(rsp + 24)).unwrap();
+        assert!(looks_so(AboveStackPointer(24), load));
+        assert!(!looks_so(AboveStackPointer(32), load));
+        assert!(!looks_so(AboveFramePointer(24), load));
+        let store = |a: &mut CodeAssembler| a.mov(qword_ptr(rbp + 8), rax).unwrap();
+        assert!(looks_so(AboveFramePointer(8), store));
+        assert!(!looks_so(AboveFramePointer(16), store));
+        let pop = |a: &mut CodeAssembler| a.pop(r10).unwrap();
+        assert!(looks_so(AboveStackPointer(0), pop));
+        assert!(!looks_so(AboveStackPointer(8), pop));
+        let fence = |a: &mut CodeAssembler| a.lock().or(qword_ptr(rsp), 0).unwrap();
+        assert!(!looks_so(AboveStackPointer(0), fence));
+        let back = |a: &mut CodeAssembler| a.ret().unwrap();
+        assert!(!looks_so(AboveStackPointer(0), back));
+    }
+}

@@ -1,0 +1,227 @@
+//! What an ELF file says, as far as it matters where calls can be traced.
+//!
+//! Addresses are those of the file (virtual addresses), before it is loaded.
+
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
+use object::elf::{ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_RELATIVE};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::{
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
+    RelocationTarget, SymbolKind,
+};
+use std::collections::{BTreeMap, HashMap};
+
+type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
+
+/// A loadable segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Where it is loaded.
+    pub address: u64,
+    /// How much of the file it maps.
+    pub file_size: u64,
+    /// Whether it holds code.
+    pub executable: bool,
+}
+
+/// What marks the targets of indirect branches.
+pub const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
+
+/// The loadable segments of an ELF file, if it is one.
+pub fn segments(data: &[u8]) -> Option<Vec<Segment>> {
+    Some(segments_of(&Elf::parse(data).ok()?))
+}
+
+fn segments_of(elf: &Elf<'_>) -> Vec<Segment> {
+    let endian = elf.endian();
+    elf.elf_program_headers()
+        .iter()
+        .filter(|header| header.p_type(endian) == PT_LOAD)
+        .map(|header| Segment {
+            offset: header.p_offset(endian),
+            address: header.p_vaddr(endian),
+            file_size: header.p_filesz(endian),
+            executable: header.p_flags(endian).0 & PF_X.0 != 0,
+        })
+        .collect()
+}
+
+/// An ELF file.
+pub struct Image<'a> {
+    /// The file.
+    pub elf: Elf<'a>,
+    /// Its loadable segments.
+    pub segments: Vec<Segment>,
+    data: &'a [u8],
+    /// Addresses of pointers that the dynamic linker fills with functions, and their names.
+    pub slots: HashMap<u64, String>,
+    /// Addresses that the linker makes of load-relative words: where, what.
+    pub relative: BTreeMap<u64, u64>,
+    /// Stubs that jump through slots.
+    pub stubs: BTreeMap<u64, Stub>,
+}
+
+/// A stub of the procedure linkage table.
+#[derive(Clone, Debug)]
+pub struct Stub {
+    /// The function that it leads to.
+    pub name: String,
+    /// The jump.
+    pub jump: Instruction,
+}
+
+impl<'a> Image<'a> {
+    /// Reads the headers. Nothing else is known yet.
+    ///
+    /// # Errors
+    /// If the bytes are no ELF file for this machine.
+    pub fn new(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
+        let elf = Elf::parse(data)?;
+        Ok(Image {
+            segments: segments_of(&elf),
+            elf,
+            data,
+            slots: HashMap::new(),
+            relative: BTreeMap::new(),
+            stubs: BTreeMap::new(),
+        })
+    }
+
+    /// Reads relocations and linkage tables, too.
+    ///
+    /// # Errors
+    /// As [`Image::new`].
+    pub fn linked(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
+        let mut image = Image::new(data)?;
+        image.relocations();
+        image.find_stubs();
+        Ok(image)
+    }
+
+    /// Whether it is made for one address: pointers in it need no relocations.
+    pub fn is_fixed(&self) -> bool {
+        self.elf.elf_header().e_type(self.elf.endian()) == ET_EXEC
+    }
+
+    /// Whether an address is one of code.
+    pub fn is_code(&self, address: u64) -> bool {
+        self.segments
+            .iter()
+            .any(|s| s.executable && address.wrapping_sub(s.address) < s.file_size)
+    }
+
+    fn relocations(&mut self) {
+        let Some(relocations) = self.elf.dynamic_relocations() else {
+            return;
+        };
+        let symbols = self.elf.dynamic_symbol_table();
+        for (address, relocation) in relocations {
+            match relocation.target() {
+                RelocationTarget::Symbol(index) => {
+                    let name = symbols
+                        .as_ref()
+                        .and_then(|table| table.symbol_by_index(index).ok())
+                        .and_then(|symbol| symbol.name().ok().map(str::to_owned));
+                    if let Some(name) = name {
+                        self.slots.insert(address, name);
+                    }
+                }
+                _ => {
+                    if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == R_X86_64_RELATIVE)
+                    {
+                        self.relative.insert(address, relocation.addend() as u64);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The bytes at an address, as many as there are.
+    pub fn bytes(&self, address: u64, size: u64) -> Option<&'a [u8]> {
+        let segment = self
+            .segments
+            .iter()
+            .find(|segment| address.wrapping_sub(segment.address) < segment.file_size)?;
+        let inside = address - segment.address;
+        let size = size.min(segment.file_size - inside);
+        let start = usize::try_from(segment.offset.checked_add(inside)?).ok()?;
+        self.data.get(start..start.checked_add(size as usize)?)
+    }
+
+    fn find_stubs(&mut self) {
+        for section in self.elf.sections() {
+            let Ok(".plt" | ".plt.sec" | ".plt.got") = section.name() else {
+                continue;
+            };
+            let Ok(bytes) = section.data() else { continue };
+            let mut decoder = Decoder::with_ip(64, bytes, section.address(), DecoderOptions::NONE);
+            let mut start = section.address();
+            while decoder.can_decode() {
+                let instruction = decoder.decode();
+                if instruction.code() == Code::Endbr64 {
+                    start = instruction.ip();
+                    continue;
+                }
+                if instruction.code() == Code::Jmp_rm64
+                    && instruction.is_ip_rel_memory_operand()
+                    && let Some(name) = self.slots.get(&instruction.ip_rel_memory_address())
+                {
+                    let stub = Stub {
+                        name: name.clone(),
+                        jump: instruction,
+                    };
+                    self.stubs.insert(start.min(instruction.ip()), stub);
+                }
+                start = instruction.next_ip();
+            }
+        }
+    }
+
+    /// The name of the function of another module that an instruction calls.
+    pub fn called(&self, instruction: &Instruction) -> Option<&str> {
+        if instruction.op0_kind() == OpKind::NearBranch64 {
+            let stub = self.stubs.get(&instruction.near_branch_target())?;
+            return Some(&stub.name);
+        }
+        if instruction.is_ip_rel_memory_operand() {
+            return self
+                .slots
+                .get(&instruction.ip_rel_memory_address())
+                .map(String::as_str);
+        }
+        None
+    }
+
+    /// The addresses that a section lists.
+    pub fn listed(&self, name: &str) -> Vec<u64> {
+        let mut all = Vec::new();
+        for section in self.elf.sections() {
+            if section.name() != Ok(name) {
+                continue;
+            }
+            let Ok(data) = section.data() else { continue };
+            for (at, word) in data.chunks_exact(8).enumerate() {
+                let stored = word.try_into().map_or(0, u64::from_le_bytes);
+                let place = section.address() + 8 * at as u64;
+                let address = self.relative.get(&place).copied().unwrap_or(stored);
+                if address != 0 {
+                    all.push(address);
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The functions that have names: the address, the size, the name.
+    pub fn named(&self) -> impl Iterator<Item = (u64, u64, &'a str)> {
+        self.elf
+            .symbols()
+            .chain(self.elf.dynamic_symbols())
+            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
+            .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
+    }
+}
