@@ -1,8 +1,9 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask pmu-test`.
+//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask soak`, `cargo xtask pmu-test`.
 
 mod bench;
 mod fuzz;
 mod pmu_test;
+mod soak;
 mod test;
 mod tools;
 
@@ -40,6 +41,8 @@ enum Chore {
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },
+    /// Trace random programs, and kill traced ones, for a long time
+    Soak(soak::Arguments),
     /// Check what needs hardware counters, in a virtual machine that emulates them exactly
     PmuTest(pmu_test::Arguments),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Chore::Fuzz { target, seconds } => {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
+        Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
     };
     result.unwrap_or_else(|error| {

@@ -246,9 +246,23 @@ impl<'t> Walk<'t> {
     }
 
     /// Begins a chunk: makes the open calls those that it says were open then. Without losses they are.
-    fn begin(&mut self, chunk: Chunk<'t>) {
+    ///
+    /// The list is that of the stack that is named first (none: 0). As long as that is not the current one, the switch comes
+    /// first, and the list is fitted to what was open there.
+    fn begin(&mut self, chunk: Chunk<'t>) -> Option<Step> {
         let base = chunk.header.base;
         self.decoder = Decoder::new(chunk.records, base);
+        let stack = match self.decoder.clone().next() {
+            Some(Ok(Record::Stack { stack, .. })) => stack,
+            _ => 0,
+        };
+        let switched = (stack != self.stack).then(|| {
+            self.switch(stack);
+            Step::Switch {
+                time: self.time_of(base),
+                stack,
+            }
+        });
         let depth = chunk.header.depth as usize;
         let listed = chunk.open();
         let unlisted = depth - listed.len();
@@ -276,6 +290,20 @@ impl<'t> Walk<'t> {
             time: self.time_of(base),
             ending: Ending::Missing,
         });
+        switched
+    }
+
+    /// Goes on with the calls that are open on another stack.
+    fn switch(&mut self, stack: u32) {
+        let left = std::mem::take(&mut self.open);
+        if let Some(place) = self.elsewhere.iter().position(|(s, _)| *s == stack) {
+            self.open = self.elsewhere.swap_remove(place).1;
+        }
+        // Of a stack without open calls there is nothing to know.
+        if !left.is_empty() {
+            self.elsewhere.push((self.stack, left));
+        }
+        self.stack = stack;
     }
 
     #[cold]
@@ -300,17 +328,11 @@ impl<'t> Walk<'t> {
             }
             Record::Stack { time, stack } => {
                 let time = self.time_of(time);
-                if stack != self.stack {
-                    let left = std::mem::take(&mut self.open);
-                    if let Some(place) = self.elsewhere.iter().position(|(s, _)| *s == stack) {
-                        self.open = self.elsewhere.swap_remove(place).1;
-                    }
-                    // Of a stack without open calls there is nothing to know.
-                    if !left.is_empty() {
-                        self.elsewhere.push((self.stack, left));
-                    }
-                    self.stack = stack;
+                if stack == self.stack {
+                    // Chunks say again where they begin.
+                    return None;
                 }
+                self.switch(stack);
                 Some(Step::Switch { time, stack })
             }
             Record::Entry { .. } | Record::Exit { .. } | Record::Other { .. } => None,
@@ -366,7 +388,9 @@ impl Iterator for Walk<'_> {
                 }
                 None => {
                     if let Some(chunk) = self.beginning.take() {
-                        self.begin(chunk);
+                        if let Some(step) = self.begin(chunk) {
+                            return Some(step);
+                        }
                     } else if let Some(lost) = self.next_chunk()? {
                         return Some(lost);
                     }

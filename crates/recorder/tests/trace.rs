@@ -10,29 +10,7 @@ use dioptra_testprograms::{Language, Program, Skip, or_skip};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use traces::{Event, Trace, alone, as_log, read, trace};
-
-/// A way to make functions traceable: a name, flags, and whether functions are patched that no compiler prepared.
-const METHODS: [(&str, &[&str], bool); 6] = [
-    ("patchable", &["-fpatchable-function-entry=5"], false),
-    ("fentry", &["-pg", "-mfentry"], false),
-    ("mcount", &["-pg"], false),
-    ("plain", &[], true),
-    ("cygprof", &["-finstrument-functions"], false),
-    (
-        "xray",
-        &["-fxray-instrument", "-fxray-instruction-threshold=1"],
-        false,
-    ),
-];
-
-fn choice(plain: bool) -> Everything {
-    Everything {
-        plain,
-        plain_libraries: false,
-        library_calls: false,
-    }
-}
+use traces::{Event, METHODS, Trace, alone, as_log, everything, read, trace};
 
 fn hard(compiler: &str, level: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
     Program::new(Language::Cpp, "trace-hard")
@@ -56,7 +34,7 @@ fn same_as_log(case: &str, count: &str) {
                 let folder = tempfile::tempdir().unwrap();
                 let what = format!("{case} by {compiler} {level} {method}");
                 let command = [program.to_str().unwrap(), case, count];
-                let (outcome, output) = trace(folder.path(), &command, choice(plain), |_| {});
+                let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
                 assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0), "{what}");
                 let expected: Vec<&str> = output.lines().collect();
                 assert!(expected.len() > 10, "{what}");
@@ -116,7 +94,7 @@ fn one(
     let program = hard("g++", "-O1", METHODS[0].1)?;
     let folder = tempfile::tempdir().unwrap();
     let command = [program.to_str().unwrap(), case, count];
-    let (outcome, output) = trace(folder.path(), &command, choice(false), change);
+    let (outcome, output) = trace(folder.path(), &command, everything(false), change);
     Ok((outcome, output, read(folder.path())))
 }
 
@@ -233,7 +211,7 @@ fn what_a_killed_program_did_is_a_prefix() {
             program.to_str().unwrap(),
             "endless",
         ];
-        trace(folder.path(), &command, choice(false), |_| {});
+        trace(folder.path(), &command, everything(false), |_| {});
         let trace = read(folder.path());
         let Some(stream) = trace.streams.values().next() else {
             continue;
@@ -256,7 +234,7 @@ fn what_is_dropped_is_counted() {
     let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
     let folder = tempfile::tempdir().unwrap();
     let command = [program.to_str().unwrap(), "deep", "200000"];
-    let (outcome, _) = trace(folder.path(), &command, choice(false), |spec| {
+    let (outcome, _) = trace(folder.path(), &command, everything(false), |spec| {
         spec.on_full = OnFull::Drop;
         spec.memory = 4 * 4096;
         spec.chunk_size = 4096;
@@ -289,7 +267,7 @@ fn the_last_part_can_be_kept_alone() {
         program.to_str().unwrap(),
         "endless",
     ];
-    let (outcome, _) = trace(folder.path(), &command, choice(false), |spec| {
+    let (outcome, _) = trace(folder.path(), &command, everything(false), |spec| {
         spec.last = Some(Duration::from_secs(10));
         spec.memory = 1 << 20;
     });
@@ -309,7 +287,7 @@ fn executed_programs_are_traced_whatever_their_environment() {
     );
     let folder = tempfile::tempdir().unwrap();
     let command = [program.to_str().unwrap()];
-    let (outcome, output) = trace(folder.path(), &command, choice(false), |_| {});
+    let (outcome, output) = trace(folder.path(), &command, everything(false), |_| {});
     assert_eq!(
         (output.as_str(), outcome.ending.status),
         ("done\n", Some(0)),
@@ -355,7 +333,7 @@ fn library_calls_are_named() {
         let command = [program.to_str().unwrap()];
         let library_calls = Everything {
             library_calls: true,
-            ..choice(false)
+            ..everything(false)
         };
         let (outcome, output) = trace(folder.path(), &command, library_calls, |_| {});
         assert_eq!(
@@ -409,7 +387,7 @@ except ZeroDivisionError as error:
             .output()
             .unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let (outcome, output) = trace(folder.path(), command, choice(true), |_| {});
+        let (outcome, output) = trace(folder.path(), command, everything(true), |_| {});
         assert_eq!(
             output,
             String::from_utf8_lossy(&plain.stdout),
@@ -454,7 +432,7 @@ fn libraries_that_are_loaded_later_are_traced() {
         );
         let folder = tempfile::tempdir().unwrap();
         let command = [program.to_str().unwrap(), library.to_str().unwrap(), "5"];
-        let (outcome, output) = trace(folder.path(), &command, choice(false), |_| {});
+        let (outcome, output) = trace(folder.path(), &command, everything(false), |_| {});
         assert_eq!(
             (output.as_str(), outcome.ending.status),
             ("5\n", Some(0)),
@@ -484,7 +462,7 @@ fn a_daemon_is_traced_to_its_end() {
     );
     let folder = tempfile::tempdir().unwrap();
     let command = [program.to_str().unwrap()];
-    trace(folder.path(), &command, choice(false), |_| {});
+    trace(folder.path(), &command, everything(false), |_| {});
     let trace = read(folder.path());
     let calls = |name: &str| -> usize {
         let entry = Event::Entry(name.to_owned());

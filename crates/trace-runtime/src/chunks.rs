@@ -1,9 +1,9 @@
 //! Taking chunks, closing them, and writing records from Rust.
 
-use crate::arch;
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
+use crate::{arch, parked};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use dioptra_tracelayout::arena::DROP;
@@ -173,7 +173,9 @@ impl Writer {
         cursor.chunk = index as u64 + 1;
         cursor.alive = 1;
         let stack = self.record().stack;
-        if stack != 0 {
+        // Where stacks are exchanged, a chunk on the first one says so as well: else a switch that happens to be its first
+        // record would be taken for it.
+        if stack != 0 || parked::is_used() {
             self.encode(&mut |to: &mut Encoder<'_>| to.stack(time, stack));
         }
         true

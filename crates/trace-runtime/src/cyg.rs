@@ -204,12 +204,15 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool) {
     };
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
-    let stale = writer
-        .entries()
-        .iter()
-        .rev()
-        .take_while(|entry| entry.slot < slot)
-        .count();
+    let entries = writer.entries();
+    let stale = match entries.last() {
+        Some(entry) if entry.slot < slot => {
+            let cut = sys::Cut::at(slot);
+            let left = entries.iter().rev();
+            left.take_while(|entry| cut.leaves(entry.slot)).count()
+        }
+        _ => 0,
+    };
     drop_entries(&mut writer, stale, UnwindCause::Jump);
     let record = writer.record();
     if record.top >= record.limit {

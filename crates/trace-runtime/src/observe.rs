@@ -67,10 +67,11 @@ fn jump(block: &mut Block, arena: session::MappedArena, target: u64, slot: u64) 
         // SAFETY: this thread's record; busy keeps hooks away.
         let mut writer = unsafe { Writer::new(record, arena) };
         let entries = writer.entries();
+        let cut = sys::Cut::at(target);
         let left = entries
             .iter()
             .rev()
-            .take_while(|entry| entry.slot < target)
+            .take_while(|entry| cut.leaves(entry.slot))
             .count();
         drop_entries(&mut writer, left, UnwindCause::Jump);
     }

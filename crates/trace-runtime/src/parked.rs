@@ -14,6 +14,7 @@ use core::cell::UnsafeCell;
 use core::hint;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND};
 
 /// A stack that was left.
 #[repr(C)]
@@ -62,6 +63,11 @@ static LISTS: Locked = Locked {
 
 /// The number of the next stack in this process.
 static NEXT_STACK: AtomicU32 = AtomicU32::new(1);
+
+/// Whether this process has exchanged stacks.
+pub fn is_used() -> bool {
+    NEXT_STACK.load(Ordering::Relaxed) > 1
+}
 
 /// For a few instructions, while signals are blocked.
 fn locked<T>(work: impl FnOnce(&mut Lists) -> T) -> T {
@@ -176,9 +182,18 @@ fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry], gate: Gate) 
     true
 }
 
+/// Whether a call's place on the stack still looks like one's.
+fn alive(slot: u64) -> bool {
+    sys::peek(sys::pid(), slot).is_some_and(crate::slow::is_thunk)
+}
+
+/// Whether a call may still return through its thunk.
+pub fn will_return(entry: &Entry) -> bool {
+    entry.flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) == 0 && alive(entry.slot)
+}
+
 /// Keeps the return address of a call that seems to be gone, if its place on the stack still looks like a call's.
 pub fn bury(entry: &Entry) {
-    let alive = |slot| sys::peek(sys::pid(), slot).is_some_and(crate::slow::is_thunk);
     if !alive(entry.slot) {
         return;
     }

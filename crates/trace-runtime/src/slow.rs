@@ -177,12 +177,16 @@ fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
     let entries = writer.entries();
     let mut keep = entries.len();
     let mut tail = false;
+    if entries.last().is_none_or(|entry| entry.slot > slot) {
+        return false;
+    }
+    let cut = sys::Cut::at(slot);
     while let Some(entry) = keep.checked_sub(1).and_then(|at| entries.get(at)) {
-        if entry.slot > slot {
-            break;
-        }
         if entry.slot == slot && is_thunk(return_address) {
             tail = true;
+            break;
+        }
+        if entry.slot != slot && !cut.leaves(entry.slot) {
             break;
         }
         keep -= 1;

@@ -202,14 +202,48 @@ pub fn peek(pid: u32, address: u64) -> Option<u64> {
     (read == 8).then_some(word)
 }
 
-/// Whether a signal handler runs on a stack of its own.
-pub fn on_alternate_stack() -> bool {
+/// The alternate stack of this thread's signal handlers, as the kernel tells.
+fn alternate_stack() -> Option<libc::stack_t> {
     // SAFETY: zero is a valid value; the kernel fills it.
     unsafe {
         let mut stack: libc::stack_t = core::mem::zeroed();
         let place = (&raw mut stack).expose_provenance();
-        syscall(libc::SYS_sigaltstack, [0, place, 0, 0, 0, 0]) == 0
-            && stack.ss_flags & libc::SS_ONSTACK != 0
+        (syscall(libc::SYS_sigaltstack, [0, place, 0, 0, 0, 0]) == 0).then_some(stack)
+    }
+}
+
+/// Whether a signal handler runs on a stack of its own.
+pub fn on_alternate_stack() -> bool {
+    alternate_stack().is_some_and(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
+}
+
+/// What tells whether a call is left when the stack is cut: an alternate stack of signal handlers may lie anywhere, and is
+/// always entered last.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    target: u64,
+    alternate: (u64, u64),
+}
+
+impl Cut {
+    /// The stack pointer is set to `target`.
+    pub fn at(target: u64) -> Cut {
+        let stack = alternate_stack().filter(|stack| stack.ss_flags & libc::SS_DISABLE == 0);
+        let alternate = stack.map_or((0, 0), |stack| {
+            let start = stack.ss_sp.addr() as u64;
+            (start, start.saturating_add(stack.ss_size as u64))
+        });
+        Cut { target, alternate }
+    }
+
+    /// Whether a place that was in use is left.
+    pub fn leaves(&self, slot: u64) -> bool {
+        let is_alternate = |place: u64| self.alternate.0 <= place && place < self.alternate.1;
+        match (is_alternate(slot), is_alternate(self.target)) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => slot < self.target,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::chunks::{Writer, now};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
-use crate::{arch, libc_calls, sys};
+use crate::{arch, libc_calls, parked, sys};
 
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::ENTRY_SIZE;
@@ -141,8 +141,12 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
         let busy = block.busy;
         block.busy = 1;
         end(record, arena);
-        // Calls that are still open (of the C library, if that is traced) will return through us.
-        if (*record).top == shadow::bottom(record) {
+        // Calls that are still open (of the C library, if that is traced) will return through us. Others will not, if the
+        // thread was left by an exit or cancelled; unwinders of a later thread would find them at the same places.
+        let mut writer = Writer::new(record, arena);
+        let entries = writer.entries();
+        if !entries.iter().any(parked::will_return) {
+            (*record).top = shadow::bottom(record);
             block.record = shadow::dummy();
             block.gate = Gate::default();
             core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)

@@ -50,36 +50,26 @@ pub unsafe extern "C" fn personality(
         let context =
             core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
         let is_here = |slot: u64| context.contains(&slot.wrapping_add(9));
-        let slot = match entries.iter().rev().find(|entry| is_here(entry.slot)) {
-            Some(entry) => entry.slot,
-            None => entries
-                .iter()
-                .rev()
-                .find(|entry| entry.flags & ENTRY_UNWOUND == 0)
-                .map_or(0, |entry| entry.slot),
-        };
-        let here = |entry: &&Entry| entry.slot <= slot;
-        let left = entries
+        let innermost = entries
             .iter()
-            .rev()
-            .take_while(here)
-            .filter(|entry| entry.is_open())
-            .count();
-        record_unwound(&mut writer, left, UnwindCause::Exception);
+            .rposition(|entry| is_here(entry.slot))
+            .or_else(|| {
+                let is_open = |entry: &Entry| entry.flags & ENTRY_UNWOUND == 0;
+                entries.iter().rposition(is_open)
+            })
+            .unwrap_or(entries.len());
+        // What ended in a jump to it has the same place. All that is above in the list was called from here, wherever it
+        // lies: handlers have other stacks.
+        let slot = entries.get(innermost).map_or(0, |entry| entry.slot);
+        let same = entries[..innermost].iter().rev();
+        let first = innermost - same.take_while(|entry| entry.slot == slot).count();
+        let left = entries.iter().skip(first);
+        let open = left.filter(|entry| entry.is_open()).count();
+        record_unwound(&mut writer, open, UnwindCause::Exception);
         let entries = writer.entries();
-        let all_left = entries
-            .iter()
-            .rposition(|entry| entry.slot > slot)
-            .map_or(0, |at| at + 1);
-        block
-            .gate
-            .leave(entries.get(all_left..).unwrap_or_default());
-        for entry in writer
-            .entries()
-            .iter_mut()
-            .rev()
-            .take_while(|entry| entry.slot <= slot)
-        {
+        let left = entries.get_mut(first..).unwrap_or_default();
+        block.gate.leave(left);
+        for entry in left {
             entry.flags |= ENTRY_UNWOUND;
         }
         block.busy = busy;

@@ -1,5 +1,10 @@
 //! Records traces of test programs and reads them, simply and slowly.
 
+// No test uses all of it.
+#![allow(dead_code)]
+
+pub mod trees;
+
 use dioptra_recorder::trace::{Everything, TraceOutcome, TraceSpec, record};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
@@ -9,6 +14,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
+
+/// A way to make functions traceable: a name, flags, and whether functions are patched that no compiler prepared.
+pub const METHODS: [(&str, &[&str], bool); 6] = [
+    ("patchable", &["-fpatchable-function-entry=5"], false),
+    ("fentry", &["-pg", "-mfentry"], false),
+    ("mcount", &["-pg"], false),
+    ("plain", &[], true),
+    ("cygprof", &["-finstrument-functions"], false),
+    (
+        "xray",
+        &["-fxray-instrument", "-fxray-instruction-threshold=1"],
+        false,
+    ),
+];
+
+/// What is traced, with library calls or without.
+pub fn everything(plain: bool) -> Everything {
+    Everything {
+        plain,
+        plain_libraries: false,
+        library_calls: false,
+    }
+}
 
 /// Signals and the like belong to the process: one recording at a time.
 static ONE: Mutex<()> = Mutex::new(());
@@ -37,14 +65,25 @@ pub struct Trace {
 #[derive(Debug, Default)]
 pub struct Stream {
     pub pid: u32,
+    pub tid: u32,
     pub parent: u32,
     pub events: Vec<Event>,
+    /// For each event, how many counted calls were open before it on the same call stack.
+    pub depths: Vec<usize>,
     /// Calls that are open at the end.
     pub open: Vec<String>,
     next: u32,
     /// Which call stack it is on, and the open calls of the others.
     stack: u32,
     others: HashMap<u32, Vec<String>>,
+}
+
+impl Stream {
+    fn happens(&mut self, event: Event, is_counted: &impl Fn(&str) -> bool) {
+        self.events.push(event);
+        let counted = self.open.iter().filter(|name| is_counted(name));
+        self.depths.push(counted.count());
+    }
 }
 
 /// Records a command whose output goes to a file.
@@ -72,8 +111,13 @@ pub fn trace(
     (outcome, String::from_utf8_lossy(&output).into_owned())
 }
 
-/// Reads a trace.
+/// Reads a trace; all calls are counted.
 pub fn read(folder: &Path) -> Trace {
+    read_counting(folder, |_| true)
+}
+
+/// Reads a trace, counting some functions' calls.
+pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace {
     let folder = folder.join("trace");
     let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
     let names = function_names(&folder, &journal).unwrap();
@@ -99,14 +143,15 @@ pub fn read(folder: &Path) -> Trace {
         };
         let listed = stack == stream.stack || header.sequence == 0;
         if header.sequence == 0 {
-            stream.pid = header.pid;
+            (stream.pid, stream.tid) = (header.pid, header.tid);
             stream.parent = header.parent;
             stream.open.clone_from(&open);
+            stream.stack = stack;
         }
         if !listed {
             // The switch itself comes first, and the list is that of the stack that is left.
         } else if header.lost > 0 {
-            stream.events.push(Event::Lost(header.lost));
+            stream.happens(Event::Lost(header.lost), &is_counted);
             // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
             let unlisted = header.depth as usize - open.len();
             stream.open.resize(unlisted, "?".to_owned());
@@ -134,28 +179,29 @@ pub fn read(folder: &Path) -> Trace {
                     assert!(now >= time, "time goes on");
                     time = now;
                     let name = names[function as usize].clone();
-                    stream.open.push(name.clone());
-                    stream.events.push(Event::Entry(name));
+                    stream.happens(Event::Entry(name.clone()), &is_counted);
+                    stream.open.push(name);
                 }
                 Record::Exit { time: now } => {
                     assert!(now >= time, "time goes on");
                     time = now;
                     let name = stream.open.pop().expect("an exit without a call");
-                    stream.events.push(Event::Exit(name));
+                    stream.happens(Event::Exit(name), &is_counted);
                 }
                 Record::Unwound { calls, .. } => {
                     for _ in 0..calls {
                         let name = stream.open.pop().expect("unwound without a call");
-                        stream.events.push(Event::Unwound(name));
+                        stream.happens(Event::Unwound(name), &is_counted);
                     }
                 }
+                Record::Stack { stack, .. } if stack == stream.stack => {}
                 Record::Stack { stack, .. } => {
                     let before = std::mem::replace(&mut stream.stack, stack);
                     let open = std::mem::take(&mut stream.open);
                     stream.others.insert(before, open);
                     stream.open = stream.others.remove(&stack).unwrap_or_default();
                 }
-                Record::Lost { records } => stream.events.push(Event::Lost(records)),
+                Record::Lost { records } => stream.happens(Event::Lost(records), &is_counted),
                 other => panic!("{other:?}"),
             }
         }

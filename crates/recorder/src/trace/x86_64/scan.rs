@@ -271,13 +271,17 @@ impl Scanner<'_, '_> {
         }
         let mut instruction = first;
         let mut mcount = None;
-        for _ in 0..24 {
+        // Functions with variable arguments pass over their saving of vector registers first.
+        for _ in 0..48 {
             if is_mcount(&instruction) {
                 mcount = Some(instruction);
                 break;
             }
             if instruction.is_invalid()
-                || instruction.flow_control() != FlowControl::Next
+                || !matches!(
+                    instruction.flow_control(),
+                    FlowControl::Next | FlowControl::ConditionalBranch
+                )
                 || !decoder.can_decode()
             {
                 break;

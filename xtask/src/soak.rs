@@ -1,0 +1,47 @@
+//! `cargo xtask soak`: the random tests of tracing, at length and with other seeds.
+
+use anyhow::{Context, Result, ensure};
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Arguments of `cargo xtask soak`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How many random trees of calls are executed, over all ways to build the program
+    #[arg(long, default_value_t = 10_000)]
+    trees: u64,
+    /// How often a traced program is killed
+    #[arg(long, default_value_t = 200)]
+    kills: u64,
+    /// The first seed; without it, the clock's
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only ways to build and trace whose names contain this, such as "g++ -O2 plain"
+    #[arg(long)]
+    only: Option<String>,
+}
+
+/// Runs the tests that make up what they do.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let seed = arguments.seed.unwrap_or(now.as_secs() << 20);
+    println!("--- seed {seed}");
+    let status = Command::new("cargo")
+        .args(["test", "-p", "dioptra-recorder", "--test", "trace_random"])
+        .args(["--", "--nocapture", "--test-threads=1"])
+        .env("DIOPTRA_SOAK_TREES", arguments.trees.to_string())
+        .env("DIOPTRA_SOAK_KILLS", arguments.kills.to_string())
+        .env("DIOPTRA_SOAK_SEED", seed.to_string())
+        .env(
+            "DIOPTRA_SOAK_ONLY",
+            arguments.only.as_deref().unwrap_or_default(),
+        )
+        .current_dir(crate::root())
+        .status()
+        .context("cargo does not start")?;
+    ensure!(
+        status.success(),
+        "a trace differs from what the program said: see above; seed {seed}"
+    );
+    Ok(())
+}
