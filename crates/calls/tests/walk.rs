@@ -226,6 +226,29 @@ fn each_stack_of_a_thread_has_its_own_open_calls() {
 }
 
 #[test]
+fn chunks_begin_on_the_stack_that_they_name() {
+    // A forked child of a coroutine: its parent's calls on that stack are open.
+    let mut child = piece(1, 0, 0, |e| {
+        e.stack(0, 5).unwrap();
+        e.entry(1, 2).unwrap();
+    });
+    (child.depth, child.open) = (1, vec![9]);
+    // The next chunk is lost, and with it the way back to the first stack, which is said by nothing but its list.
+    let mut later = piece(1, 2, 20, |e| e.exit(21).unwrap());
+    (later.depth, later.open) = (1, vec![7]);
+    assert_eq!(
+        walked(&[child, later]),
+        [
+            "0 stack 5",
+            "1   +2",
+            "20 lost 0",
+            "20 stack 0",
+            "21 -7 (?)"
+        ]
+    );
+}
+
+#[test]
 fn streams_are_merged_by_time() {
     let parent = tempfile::tempdir().unwrap();
     let calls = |stream: u32, times: &[u64]| {

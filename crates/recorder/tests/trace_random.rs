@@ -107,6 +107,13 @@ impl Way {
         let read = || read_counting(folder.path(), |name| names.contains(name));
         let trace = panic::catch_unwind(AssertUnwindSafe(read))
             .map_err(|_| "the trace contradicts itself".to_owned())?;
+        let by_readers = traces::walked(folder.path());
+        for (number, stream) in read_counting(folder.path(), |_| true).streams {
+            let all = stream.events.into_iter().zip(stream.depths);
+            if by_readers.get(&number) != Some(&all.collect()) {
+                return Err(format!("stream {number} is walked through otherwise"));
+            }
+        }
         let detail = match (self.method, self.compiler) {
             ("cygprof", "clang++") => Detail::Names,
             ("cygprof", _) => Detail::Depths,

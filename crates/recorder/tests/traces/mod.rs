@@ -5,6 +5,7 @@
 
 pub mod trees;
 
+use dioptra_calls::{Ending, Step};
 use dioptra_recorder::trace::{Everything, TraceOutcome, TraceSpec, record};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
@@ -210,6 +211,39 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
         }
     }
     trace
+}
+
+/// What the readers of the crates make of a trace: for each stream the events, with the number of open calls.
+pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
+    let folder = folder.join("trace");
+    let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
+    let names = function_names(&folder, &journal).unwrap();
+    let trace = dioptra_tracedata::Trace::open(&folder).unwrap();
+    let of_stream = |stream: &dioptra_tracedata::Stream| {
+        let mut events = Vec::new();
+        for step in dioptra_calls::Walk::new(&trace, stream) {
+            match step {
+                Step::Enter { call, .. } => events.push((
+                    Event::Entry(names[call.function as usize].clone()),
+                    call.depth as usize,
+                )),
+                Step::Leave { call, ending, .. } => {
+                    let name = names[call.function as usize].clone();
+                    let event = match ending {
+                        Ending::Returned => Event::Exit(name),
+                        Ending::Unwound(_) => Event::Unwound(name),
+                        _ => Event::Lost(0),
+                    };
+                    events.push((event, call.depth as usize));
+                }
+                Step::Lost { records, .. } => events.push((Event::Lost(records), 0)),
+                Step::Switch { .. } => {}
+            }
+        }
+        events
+    };
+    let streams = trace.streams().iter();
+    streams.map(|s| (s.stream, of_stream(s))).collect()
 }
 
 /// The names of all ids.
