@@ -73,6 +73,8 @@ pub struct Stream {
     pub depths: Vec<usize>,
     /// Calls that are open at the end.
     pub open: Vec<String>,
+    /// How many of them are counted.
+    counted: usize,
     next: u32,
     /// Which call stack it is on, and the open calls of the others.
     stack: u32,
@@ -80,10 +82,24 @@ pub struct Stream {
 }
 
 impl Stream {
-    fn happens(&mut self, event: Event, is_counted: &impl Fn(&str) -> bool) {
+    fn happens(&mut self, event: Event) {
         self.events.push(event);
-        let counted = self.open.iter().filter(|name| is_counted(name));
-        self.depths.push(counted.count());
+        self.depths.push(self.counted);
+    }
+
+    fn recount(&mut self, is_counted: &impl Fn(&str) -> bool) {
+        self.counted = self.open.iter().filter(|name| is_counted(name)).count();
+    }
+
+    fn push(&mut self, name: String, is_counted: &impl Fn(&str) -> bool) {
+        self.counted += usize::from(is_counted(&name));
+        self.open.push(name);
+    }
+
+    fn pop(&mut self, is_counted: &impl Fn(&str) -> bool) -> Option<String> {
+        let name = self.open.pop()?;
+        self.counted -= usize::from(is_counted(&name));
+        Some(name)
     }
 }
 
@@ -152,7 +168,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
         if !listed {
             // The switch itself comes first, and the list is that of the stack that is left.
         } else if header.lost > 0 {
-            stream.happens(Event::Lost(header.lost), &is_counted);
+            stream.happens(Event::Lost(header.lost));
             // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
             let unlisted = header.depth as usize - open.len();
             stream.open.resize(unlisted, "?".to_owned());
@@ -169,6 +185,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
                 known.clone_from(listed);
             }
         }
+        stream.recount(&is_counted);
         let mut time = header.base;
         let mut decoder = Decoder::new(chunk.records, header.base);
         for record in decoder.by_ref() {
@@ -180,19 +197,19 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
                     assert!(now >= time, "time goes on");
                     time = now;
                     let name = names[function as usize].clone();
-                    stream.happens(Event::Entry(name.clone()), &is_counted);
-                    stream.open.push(name);
+                    stream.happens(Event::Entry(name.clone()));
+                    stream.push(name, &is_counted);
                 }
                 Record::Exit { time: now } => {
                     assert!(now >= time, "time goes on");
                     time = now;
-                    let name = stream.open.pop().expect("an exit without a call");
-                    stream.happens(Event::Exit(name), &is_counted);
+                    let name = stream.pop(&is_counted).expect("an exit without a call");
+                    stream.happens(Event::Exit(name));
                 }
                 Record::Unwound { calls, .. } => {
                     for _ in 0..calls {
-                        let name = stream.open.pop().expect("unwound without a call");
-                        stream.happens(Event::Unwound(name), &is_counted);
+                        let name = stream.pop(&is_counted).expect("unwound without a call");
+                        stream.happens(Event::Unwound(name));
                     }
                 }
                 Record::Stack { stack, .. } if stack == stream.stack => {}
@@ -201,8 +218,9 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
                     let open = std::mem::take(&mut stream.open);
                     stream.others.insert(before, open);
                     stream.open = stream.others.remove(&stack).unwrap_or_default();
+                    stream.recount(&is_counted);
                 }
-                Record::Lost { records } => stream.happens(Event::Lost(records), &is_counted),
+                Record::Lost { records } => stream.happens(Event::Lost(records)),
                 other => panic!("{other:?}"),
             }
         }
