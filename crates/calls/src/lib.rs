@@ -7,6 +7,7 @@
 //! shown calls of one stream, [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
 //! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
 
+mod ahead;
 mod estimate;
 mod filtered;
 mod frames;
@@ -22,6 +23,7 @@ mod view;
 mod walk;
 mod workers;
 
+pub use ahead::{Ahead, ahead};
 pub use filtered::{Calls, Shown};
 pub use frames::Frames;
 pub use merge::{Merge, Timed};

@@ -10,7 +10,7 @@ use dioptra_tracelayout::{ContextSwitch, EventPlace, SwitchKind};
 /// Calls may overlap a period without a CPU by so much: the clocks' error.
 const TOLERANCE: u64 = 20_000;
 
-/// Which periods without a CPU are shown.
+/// Which periods without a CPU are shown. They are no function's own time, shown or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduling {
     /// Those in which the thread waited.
@@ -19,15 +19,6 @@ pub struct Scheduling {
     pub preemptions: bool,
     /// Also outside of all recorded calls.
     pub everywhere: bool,
-}
-
-impl Scheduling {
-    /// None.
-    pub const NONE: Scheduling = Scheduling {
-        waits: false,
-        preemptions: false,
-        everywhere: false,
-    };
 }
 
 impl Default for Scheduling {
@@ -91,8 +82,9 @@ struct Period {
 /// The periods of one thread.
 struct Periods<'t> {
     switches: Switches<'t>,
-    waits: Option<u32>,
-    preemptions: Option<u32>,
+    /// The function ids that stand for them.
+    waits: u32,
+    preemptions: u32,
 }
 
 impl Iterator for Periods<'_> {
@@ -107,20 +99,17 @@ impl Iterator for Periods<'_> {
                 left = (switch.kind != SwitchKind::In).then_some(switch);
                 continue;
             };
-            left = None;
             let event = match before.kind {
                 SwitchKind::Preempted => self.preemptions,
                 _ => self.waits,
             };
-            if let Some(event) = event {
-                return Some(Period {
-                    told: before.time,
-                    start: before.time,
-                    end: switch.time,
-                    overlaps: false,
-                    event,
-                });
-            }
+            return Some(Period {
+                told: before.time,
+                start: before.time,
+                end: switch.time,
+                overlaps: false,
+                event,
+            });
         }
     }
 }
@@ -145,12 +134,10 @@ pub(crate) struct Scheduled<'t> {
 
 impl<'t> Scheduled<'t> {
     /// Through `stream` of `trace`.
-    pub fn new(trace: &'t Trace, stream: &'t Stream, scheduling: Scheduling) -> Scheduled<'t> {
-        let event = |wanted: bool, event| trace.event_id(event).filter(|_| wanted);
-        let waits = event(scheduling.waits, EventPlace::Schedule);
-        let preemptions = event(scheduling.preemptions, EventPlace::SchedulePreempted);
-        let wanted = waits.is_some() || preemptions.is_some();
-        let mut periods = wanted.then(|| Periods {
+    pub fn new(trace: &'t Trace, stream: &'t Stream, everywhere: bool) -> Scheduled<'t> {
+        let waits = trace.event_id(EventPlace::Schedule);
+        let preemptions = trace.event_id(EventPlace::SchedulePreempted);
+        let mut periods = waits.zip(preemptions).map(|(waits, preemptions)| Periods {
             switches: trace.switches(stream),
             waits,
             preemptions,
@@ -159,7 +146,7 @@ impl<'t> Scheduled<'t> {
             walk: Walk::new(trace, stream),
             next: periods.as_mut().and_then(Iterator::next),
             periods,
-            everywhere: scheduling.everywhere,
+            everywhere,
             inside: None,
             held: None,
             depth: 0,

@@ -9,7 +9,7 @@ use dioptra_filters::{
     PlanOptions, RuleOption, Rules, Sampling, Switch,
 };
 use dioptra_tracedata::{PendingRules, Stream, Trace};
-use dioptra_tracelayout::FunctionKind;
+use dioptra_tracelayout::{EventPlace, FunctionKind};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -108,7 +108,7 @@ pub struct View<'t> {
     trace: &'t Trace,
     streams: Vec<&'t Stream>,
     range: TimeRange,
-    scheduling: Scheduling,
+    everywhere: bool,
     first: Option<u64>,
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
     filterings: Vec<Filtering>,
@@ -148,7 +148,7 @@ impl<'t> View<'t> {
             trace,
             streams: trace.streams().iter().filter(is_chosen).collect(),
             range: selection.range,
-            scheduling: selection.scheduling,
+            everywhere: selection.scheduling.everywhere,
             first: Self::first_time(trace),
             filterings: Vec::new(),
             warnings,
@@ -191,13 +191,14 @@ impl<'t> View<'t> {
         selection: &Selection,
     ) -> Result<(), ViewError> {
         self.warnings.extend(selection.rules.notes());
-        if selection.rules.is_empty() && !selection.no_libcall && !selection.off {
+        let trace = self.trace;
+        let left_out = left_out(trace, selection);
+        if selection.rules.is_empty() && left_out.is_empty() && !selection.off {
             return Ok(());
         }
-        let trace = self.trace;
         let mut filtering = Filtering {
             words: None,
-            left_out: Vec::new(),
+            left_out,
             initial: if selection.off {
                 Switch::Off
             } else {
@@ -205,11 +206,6 @@ impl<'t> View<'t> {
             },
             switches: Vec::new(),
         };
-        if selection.no_libcall {
-            filtering.left_out = (0..trace.function_count())
-                .map(|id| trace.function(id as u32).kind == FunctionKind::LibraryCall)
-                .collect();
-        }
         if !selection.rules.is_empty() {
             let (rules, sources) = (&selection.rules, selection.with_sources);
             let words = compile(names, rules, sources, selection.seed, &mut self.warnings)?;
@@ -319,7 +315,7 @@ impl<'t> View<'t> {
             let filter = self.filter(filtering, place);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
-        let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
+        let walk = Scheduled::new(self.trace, self.streams[place], self.everywhere);
         Calls::new(Complete::new(walk, self.range), stages.collect())
     }
 
@@ -373,6 +369,24 @@ impl<'t> Merge<Calls<'t>> {
             losses += calls.losses();
         }
         losses
+    }
+}
+
+/// Which functions a selection leaves out, by id; empty if it leaves out none.
+fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
+    let scheduling = selection.scheduling;
+    let left_out = |id: usize| {
+        let entry = trace.function(id as u32);
+        match entry.as_event() {
+            Some(EventPlace::Schedule) => !scheduling.waits,
+            Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
+            None => selection.no_libcall && entry.kind == FunctionKind::LibraryCall,
+        }
+    };
+    let functions: Vec<bool> = (0..trace.function_count()).map(left_out).collect();
+    match functions.contains(&true) {
+        true => functions,
+        false => Vec::new(),
     }
 }
 

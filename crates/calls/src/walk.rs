@@ -89,8 +89,8 @@ pub struct WalkLosses {
     pub stray_exits: u64,
     /// Chunks whose records end in bytes that are none.
     pub malformed: u64,
-    /// Periods in which the thread had no CPU that overlap recorded calls by more than the clocks' error: context switches
-    /// between are missing. They are shown up to those calls.
+    /// Periods in which the thread had no CPU that overlap recorded calls by more than the clocks' error: a child that
+    /// shares its parent's memory made these calls, or context switches are missing. They are shown up to or from them.
     pub overlaps: u64,
 }
 

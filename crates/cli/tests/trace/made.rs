@@ -46,6 +46,7 @@ pub fn script(text: &str, start: u64, tick: u64) -> Vec<Step> {
 pub struct Made {
     _parent: tempfile::TempDir,
     folder: PathBuf,
+    pid: u32,
 }
 
 /// A trace of threads, each with its id and steps. Functions are library calls of `program`, so that their names need no
@@ -133,6 +134,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
     Made {
         _parent: parent,
         folder,
+        pid: threads.first().map_or(1, |(tid, _)| *tid),
     }
 }
 
@@ -219,7 +221,7 @@ impl Made {
     pub fn with_switches(self, switches: &[(u32, u64, SwitchKind)]) -> Made {
         let mut bytes = Vec::new();
         for &(tid, time, kind) in switches {
-            let (pid, count) = (tid, 1);
+            let (pid, count) = (self.pid, 1);
             bytes.extend(BlockHeader { count, pid, tid }.to_bytes());
             bytes.extend(ContextSwitch { time, cpu: 3, kind }.to_bytes());
         }

@@ -1,18 +1,23 @@
 //! A recording of uftrace's, made ours, is shown as uftrace shows it, byte for byte.
 
 use crate::made::{Made, Step, trace};
-use dioptra_testprograms::{Language, Program, need_tool, or_skip, skip};
-use std::path::Path;
+use dioptra_testprograms::{Language, Program, Skip, need_tool, or_skip};
+use dioptra_tracelayout::SwitchKind;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What uftrace recorded of a program, thread by thread.
-fn recorded(data: &Path) -> Vec<(u32, Vec<Step>)> {
+/// Threads, each with what it did; and context switches: thread, time, kind.
+type Recorded = (Vec<(u32, Vec<Step>)>, Vec<(u32, u64, SwitchKind)>);
+
+/// What uftrace recorded of a program.
+fn recorded(data: &Path) -> Recorded {
     let output = Command::new("uftrace")
         .args(["dump", "--no-pager", "-d"])
         .arg(data)
         .output()
         .expect("uftrace dumps");
     let mut threads: Vec<(u32, Vec<Step>)> = Vec::new();
+    let mut switches = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         // `12455.909116914  12553: [entry] main(5629ecb94050) depth: 0`
         let Some((head, rest)) = line.split_once(": [") else {
@@ -33,6 +38,16 @@ fn recorded(data: &Path) -> Vec<(u32, Vec<Step>)> {
             .expect("a thread");
         let time = time.0.parse::<u64>().expect("seconds") * 1_000_000_000
             + time.1.parse::<u64>().expect("nanoseconds");
+        if kind == "event" {
+            let kind = match rest.trim() {
+                "linux:sched-in(200001)" => SwitchKind::In,
+                "linux:sched-out(200002)" => SwitchKind::Wait,
+                "linux:sched-out (pre-empted)(200007)" => SwitchKind::Preempted,
+                _ => continue,
+            };
+            switches.push((tid, time, kind));
+            continue;
+        }
         if threads.last().is_none_or(|(last, _)| *last != tid) {
             threads.push((tid, Vec::new()));
         }
@@ -42,7 +57,8 @@ fn recorded(data: &Path) -> Vec<(u32, Vec<Step>)> {
             _ => Step::Leave(time),
         });
     }
-    threads
+    switches.sort_by_key(|(_, time, _)| *time);
+    (threads, switches)
 }
 
 fn uftrace(command: &str, data: &Path, arguments: &str) -> String {
@@ -66,31 +82,56 @@ fn ours(made: &Made, command: &str, arguments: &str) -> String {
         .collect()
 }
 
-fn record(program: &Path, folder: &Path) -> Result<(), String> {
-    let recorded = Command::new("uftrace")
-        .args(["record", "--no-event", "-d", "data"])
-        .arg(program)
-        .current_dir(folder)
+/// Texts are the same; of long ones the first line that differs is shown.
+fn same(ours: &str, theirs: &str, what: &str) {
+    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+        assert_eq!(ours, theirs, "{what}");
+    }
+    assert_eq!(ours.lines().count(), theirs.lines().count(), "{what}");
+}
+
+/// uftrace's recording of a program, and the same as ours.
+struct Recording {
+    _folder: tempfile::TempDir,
+    data: PathBuf,
+    made: Made,
+}
+
+fn recording(program: &[&str], flags: &[&str], options: &[&str]) -> Result<Recording, Skip> {
+    need_tool("uftrace")?;
+    let built = Program::new(Language::C, program[0]).flags(["-pg", "-O0"]);
+    let built = built.flags(flags.iter().copied()).build()?;
+    let folder = tempfile::tempdir().expect("a folder");
+    let recorded_it = Command::new("uftrace")
+        .args(["record", "-d", "data"])
+        .args(options)
+        .arg(built)
+        .args(&program[1..])
+        .current_dir(folder.path())
         .stdout(Stdio::null())
         .output()
         .expect("uftrace starts");
-    match recorded.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&recorded.stderr).into_owned()),
+    if !recorded_it.status.success() {
+        let reason = String::from_utf8_lossy(&recorded_it.stderr);
+        return Err(Skip::new(format!("uftrace does not record here: {reason}")));
     }
+    let data = folder.path().join("data");
+    let (threads, switches) = recorded(&data);
+    let mut made = trace(&threads);
+    if !switches.is_empty() {
+        made = made.with_switches(&switches);
+    }
+    Ok(Recording {
+        _folder: folder,
+        data,
+        made,
+    })
 }
 
 #[test]
 fn one_thread_is_shown_as_uftrace_shows_it() {
-    or_skip!(need_tool("uftrace"));
-    let program = Program::new(Language::C, "nested_calls").flags(["-pg", "-O0"]);
-    let program = or_skip!(program.build());
-    let folder = tempfile::tempdir().expect("a folder");
-    if let Err(reason) = record(&program, folder.path()) {
-        return skip(format!("uftrace does not record here: {reason}"));
-    }
-    let data = folder.path().join("data");
-    let made = trace(&recorded(&data));
+    let Recording { data, made, .. } =
+        &or_skip!(recording(&["nested_calls"], &[], &["--no-event"]));
     for options in [
         "",
         "-f none",
@@ -111,9 +152,9 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         "--task-newline",
         "--match=glob -F [ab]",
     ] {
-        let theirs = uftrace("replay", &data, options);
+        let theirs = uftrace("replay", data, options);
         assert!(!theirs.is_empty());
-        assert_eq!(ours(&made, "replay", options), theirs, "replay {options}");
+        assert_eq!(ours(made, "replay", options), theirs, "replay {options}");
     }
     for options in [
         "-s func",
@@ -130,8 +171,8 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         // Its self times contain calls that are too short to be shown, unlike those hidden otherwise.
         "-t 1ms -s func -f total,call",
     ] {
-        let theirs = uftrace("report", &data, options);
-        assert_eq!(ours(&made, "report", options), theirs, "report {options}");
+        let theirs = uftrace("report", data, options);
+        assert_eq!(ours(made, "report", options), theirs, "report {options}");
     }
     for options in ["", "-f total,self", "-F d", "c", "r", "a"] {
         // The first line names the session and the program.
@@ -144,7 +185,7 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
             };
             lines.into_iter().map(cut).collect()
         };
-        let theirs = known(body(uftrace("graph", &data, options)));
+        let theirs = known(body(uftrace("graph", data, options)));
         let theirs: Vec<String> = theirs
             .into_iter()
             .map(|line| match line.split_once(" : (1) nested_calls") {
@@ -153,7 +194,7 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
             })
             .collect();
         assert_eq!(
-            known(body(ours(&made, "graph", options))),
+            known(body(ours(made, "graph", options))),
             theirs,
             "graph {options}"
         );
@@ -162,24 +203,34 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
 
 #[test]
 fn threads_are_shown_as_uftrace_shows_them() {
-    or_skip!(need_tool("uftrace"));
-    let program = Program::new(Language::C, "threads").flags(["-pg", "-O0", "-pthread"]);
-    let program = or_skip!(program.build());
-    let folder = tempfile::tempdir().expect("a folder");
-    if let Err(reason) = record(&program, folder.path()) {
-        return skip(format!("uftrace does not record here: {reason}"));
-    }
-    let data = folder.path().join("data");
-    let made = trace(&recorded(&data));
+    let recorded = recording(&["threads"], &["-pthread"], &["--no-event"]);
+    let Recording { data, made, .. } = &or_skip!(recorded);
     for options in [
         "",
         "--column-view",
         "--task-newline",
         "--column-view --column-offset 4",
     ] {
-        let theirs = uftrace("replay", &data, options);
-        assert_eq!(ours(&made, "replay", options), theirs, "replay {options}");
+        let theirs = uftrace("replay", data, options);
+        assert_eq!(ours(made, "replay", options), theirs, "replay {options}");
     }
-    let theirs = uftrace("report", &data, "-s func");
-    assert_eq!(ours(&made, "report", "-s func"), theirs);
+    let theirs = uftrace("report", data, "-s func");
+    assert_eq!(ours(made, "report", "-s func"), theirs);
+}
+
+#[test]
+fn scheduling_is_shown_as_uftrace_shows_it() {
+    let recorded = recording(&["sleeps", "40"], &[], &[]);
+    let Recording { data, made, .. } = &or_skip!(recorded);
+    // Of calls whose scheduling is not shown it makes two lines.
+    for options in ["", "--no-merge", "-F doze", "--no-merge --no-sched"] {
+        let theirs = uftrace("replay", data, options);
+        let is_there = theirs.contains("linux:sched");
+        assert!(is_there || options != "", "uftrace recorded no scheduling");
+        same(&ours(made, "replay", options), &theirs, options);
+    }
+    for options in ["-s func", "-s func --no-sched-preempt", "-F doze -s func"] {
+        let theirs = uftrace("report", data, options);
+        assert_eq!(ours(made, "report", options), theirs, "report {options}");
+    }
 }

@@ -6,7 +6,7 @@ mod lines;
 use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
-use dioptra_calls::{Cpus, Ending, Frames, Paths, Shown, View, ViewLosses};
+use dioptra_calls::{Ahead, Cpus, Ending, Frames, Paths, Shown, View, ahead};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 use std::process::ExitCode;
@@ -127,11 +127,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         number: 0,
         out: Output::page(&title(&trace), as_page)?,
     };
-    let losses = if arguments.flat {
-        replay.flat()?
-    } else {
-        replay.nested()?
-    };
+    let (shown, merged) = ahead(view.merged(), |merged| match arguments.flat {
+        true => replay.flat(merged),
+        false => replay.nested(merged),
+    });
+    shown?;
+    let losses = merged.losses();
     if !arguments.flat {
         replay.remaining();
     }
@@ -189,10 +190,9 @@ struct Replay<'v, 'n, 't> {
 }
 
 impl Replay<'_, '_, '_> {
-    fn nested(&mut self) -> io::Result<ViewLosses> {
+    fn nested(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
         self.heading();
         let range = self.view.range();
-        let mut merged = self.view.merged();
         while let Some((place, shown)) = merged.next() {
             let in_range = range.contains(shown.time());
             match shown {
@@ -260,7 +260,7 @@ impl Replay<'_, '_, '_> {
             }
             self.out.flush_some()?;
         }
-        Ok(merged.losses())
+        Ok(())
     }
 
     fn heading(&mut self) {

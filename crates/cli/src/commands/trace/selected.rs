@@ -242,15 +242,21 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
         "exits have no call that they belong to",
     );
     loss(
-        "switch_overlaps",
-        walk.overlaps,
-        "periods without a CPU overlap recorded calls, so context switches are missing: they are shown up to these calls",
-    );
-    loss(
         "missing_ends",
         losses.missing_ends,
         "calls ended unseen: their durations reach to the end of the gap in which they did",
     );
+    if walk.overlaps > 0 {
+        facts.add(
+            Severity::Info,
+            "switch_overlaps",
+            format!(
+                "{} periods without a CPU overlap recorded calls and are shown up to these or from them: a child that shares its parent's memory (vfork) made them, or context switches are missing",
+                walk.overlaps
+            ),
+            walk.overlaps,
+        );
+    }
     if losses.missing_beginnings > 0 {
         facts.add(
             Severity::Info,

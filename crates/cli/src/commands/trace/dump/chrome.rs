@@ -1,7 +1,7 @@
 //! Chrome's trace events, in JSON.
 
 use super::super::render::{Output, push_thousandths};
-use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses};
+use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses, ahead};
 use std::io;
 
 pub fn write(
@@ -42,68 +42,71 @@ pub fn write(
     // Names with their quotes, by function; of those that are not in the table at the end.
     let mut quoted: Vec<Option<Box<str>>> = vec![None; trace.function_count() + 1];
     let range = view.range();
-    let mut merged = view.merged();
-    for (place, shown) in merged.by_ref() {
-        if !range.contains(shown.time()) {
-            continue;
-        }
-        let (end, call) = match shown {
-            Shown::Enter { call, .. } => (0, call),
-            Shown::Leave {
-                ending: Ending::Open,
-                ..
-            } => continue,
-            Shown::Leave { call, .. } => (1, call),
-            Shown::Lost { time, records } => {
-                separate(out, &mut first);
-                let stream = view.streams()[place];
-                let line = format!(
-                    "{{\"ts\":{}.{:03},\"ph\":\"i\",\"pid\":{},\"tid\":{},\"name\":\"LOST\",\"s\":\"t\",\"args\":{{\"records\":{records}}}}}",
-                    time / 1000,
-                    time % 1000,
-                    stream.pid,
-                    stream.tid
-                );
-                out.text.extend_from_slice(line.as_bytes());
+    let (written, merged) = ahead(view.merged(), |merged| -> io::Result<()> {
+        for (place, shown) in merged {
+            if !range.contains(shown.time()) {
                 continue;
             }
-            Shown::Switch { .. } => continue,
-        };
-        separate(out, &mut first);
-        let text = &mut out.text;
-        text.extend_from_slice(b"{\"ts\":");
-        push_thousandths(text, shown.time());
-        text.extend_from_slice(middles[place][end].as_bytes());
-        let name = (call.function as usize).min(quoted.len() - 1);
-        let name = match &mut quoted[name] {
-            Some(name) => &*name,
-            name => {
-                let made = serde_json::to_string(names.get(call.function));
-                &*name.insert(made.map_err(io::Error::from)?.into())
+            let (end, call) = match shown {
+                Shown::Enter { call, .. } => (0, call),
+                Shown::Leave {
+                    ending: Ending::Open,
+                    ..
+                } => continue,
+                Shown::Leave { call, .. } => (1, call),
+                Shown::Lost { time, records } => {
+                    separate(out, &mut first);
+                    let stream = view.streams()[place];
+                    let line = format!(
+                        "{{\"ts\":{}.{:03},\"ph\":\"i\",\"pid\":{},\"tid\":{},\"name\":\"LOST\",\"s\":\"t\",\"args\":{{\"records\":{records}}}}}",
+                        time / 1000,
+                        time % 1000,
+                        stream.pid,
+                        stream.tid
+                    );
+                    out.text.extend_from_slice(line.as_bytes());
+                    continue;
+                }
+                Shown::Switch { .. } => continue,
+            };
+            separate(out, &mut first);
+            let text = &mut out.text;
+            text.extend_from_slice(b"{\"ts\":");
+            push_thousandths(text, shown.time());
+            text.extend_from_slice(middles[place][end].as_bytes());
+            let name = (call.function as usize).min(quoted.len() - 1);
+            let name = match &mut quoted[name] {
+                Some(name) => &*name,
+                name => {
+                    let made = serde_json::to_string(names.get(call.function));
+                    &*name.insert(made.map_err(io::Error::from)?.into())
+                }
+            };
+            text.extend_from_slice(name.as_bytes());
+            match shown {
+                Shown::Enter { call, .. } if call.entered.is_none() => {
+                    text.extend_from_slice(b",\"args\":{\"began\":\"before\"}");
+                }
+                Shown::Leave {
+                    ending: Ending::Returned,
+                    ..
+                } => {}
+                Shown::Leave {
+                    ending: Ending::Unwound(cause),
+                    ..
+                } => {
+                    let args = format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}");
+                    text.extend_from_slice(args.as_bytes());
+                }
+                Shown::Leave { .. } => text.extend_from_slice(b",\"args\":{\"end\":\"missing\"}"),
+                _ => {}
             }
-        };
-        text.extend_from_slice(name.as_bytes());
-        match shown {
-            Shown::Enter { call, .. } if call.entered.is_none() => {
-                text.extend_from_slice(b",\"args\":{\"began\":\"before\"}");
-            }
-            Shown::Leave {
-                ending: Ending::Returned,
-                ..
-            } => {}
-            Shown::Leave {
-                ending: Ending::Unwound(cause),
-                ..
-            } => {
-                let args = format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}");
-                text.extend_from_slice(args.as_bytes());
-            }
-            Shown::Leave { .. } => text.extend_from_slice(b",\"args\":{\"end\":\"missing\"}"),
-            _ => {}
+            text.push(b'}');
+            out.flush_some()?;
         }
-        text.push(b'}');
-        out.flush_some()?;
-    }
+        Ok(())
+    });
+    written?;
     let info = trace.info();
     let metadata = serde_json::json!({
         "version": info.recorder,

@@ -2,16 +2,15 @@
 
 use super::Replay;
 use super::lines::ending_text;
-use dioptra_calls::{Ending, Shown, ViewLosses};
+use dioptra_calls::{Ahead, Ending, Shown};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 
 impl Replay<'_, '_, '_> {
     /// A line for each entry and exit.
-    pub(super) fn flat(&mut self) -> io::Result<ViewLosses> {
+    pub(super) fn flat(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
         let range = self.view.range();
-        let mut merged = self.view.merged();
-        for (place, shown) in merged.by_ref() {
+        for (place, shown) in merged {
             if !range.contains(shown.time()) {
                 continue;
             }
@@ -65,6 +64,6 @@ impl Replay<'_, '_, '_> {
             self.number += 1;
             self.out.flush_some()?;
         }
-        Ok(merged.losses())
+        Ok(())
     }
 }
