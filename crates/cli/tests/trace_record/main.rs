@@ -2,6 +2,7 @@
 
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
+mod plain;
 mod scheduling;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};

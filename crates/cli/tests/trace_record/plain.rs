@@ -1,0 +1,215 @@
+//! Programs and libraries that no compiler has prepared are patched, all of them: they do what they did, and calls are
+//! counted as others count them.
+
+use super::{dioptra, text};
+use dioptra_testprograms::{self as programs, Language, Program, or_skip};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// All functions of the program and of all libraries but the C library, where the tracer leaves the functions alone.
+const EVERYTHING: &[&str] = &["-P", ".", "-P", ".@lib", "-P", ".@_"];
+
+const PYTHON: &str = "import json,re,threading,hashlib,decimal
+print(json.dumps({str(i): i * i for i in range(50)}), hashlib.sha256(b'x').hexdigest(), decimal.Decimal(2).sqrt())
+print(len(re.findall('a+b', 'aab' * 500)))
+def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+threads = [threading.Thread(target=fib, args=(12,)) for _ in range(4)]
+[t.start() for t in threads]; [t.join() for t in threads]
+try:
+    1 / 0
+except ZeroDivisionError as error:
+    print(error)";
+
+const SQL: &str = "create table t(a integer primary key, b text); create index i on t(b);
+    with recursive c(x) as (select 1 union all select x + 1 from c where x < 1000) insert into t select x, hex(x * x) from c;
+    select count(*), sum(length(b)), group_concat(distinct substr(b, 1, 2)) from t where b like '3%';
+    select * from t a join t b on a.a = b.a + 1 where a.a < 10 order by b.b desc;";
+
+#[test]
+fn with_all_libraries_programs_do_what_they_did() {
+    let program = |language, name, flags: &[&str]| {
+        Program::new(language, name)
+            .no_flags()
+            .flags(flags.iter().copied())
+            .build()
+    };
+    let hard = or_skip!(program(Language::Cpp, "trace-hard", &["-O2", "-pthread"]));
+    let own_unwinder = ["-O2", "-pthread", "-static-libgcc", "-static-libstdc++"];
+    let own_unwinder = or_skip!(program(Language::Cpp, "trace-hard", &own_unwinder));
+    let parser = or_skip!(programs::rust("trace-parser", &["-Copt-level=3"]));
+    let (hard, own_unwinder) = (hard.to_str().unwrap(), own_unwinder.to_str().unwrap());
+    let mut commands: Vec<Vec<&str>> = vec![
+        vec![hard, "exceptions", "20"],
+        vec![hard, "threads", "10"],
+        vec![hard, "coroutines", "10"],
+        vec![own_unwinder, "exceptions", "20"],
+        vec![parser.to_str().unwrap(), "50"],
+    ];
+    for command in [["python3", "-c", PYTHON], ["sqlite3", ":memory:", SQL]] {
+        match programs::need_tool(command[0]) {
+            Ok(_) => commands.push(command.to_vec()),
+            Err(skip) => skip.print(),
+        }
+    }
+    for command in commands {
+        let plain = Command::new(command[0]).args(&command[1..]).output();
+        let plain = plain.unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = [&["record", "--no-sched"], EVERYTHING, &command].concat();
+        let traced = dioptra(&arguments, folder.path());
+        let told = text(&traced.stderr);
+        assert_eq!(
+            traced.status.code(),
+            plain.status.code(),
+            "{command:?}: {told}"
+        );
+        assert_eq!(
+            text(&traced.stdout),
+            text(&plain.stdout),
+            "{command:?}: {told}"
+        );
+        let counted: u64 = calls(folder.path()).values().sum();
+        assert!(counted > 100, "{command:?}: {told}");
+    }
+}
+
+#[test]
+fn what_cannot_be_patched_is_refused_for_its_reason() {
+    let program = or_skip!(
+        Program::new(Language::C, "trace-odd")
+            .no_flags()
+            .flags(["-O2"])
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let record = [
+        "record",
+        "--no-sched",
+        "-P",
+        ".",
+        program.to_str().unwrap(),
+        "7",
+    ];
+    let recorded = dioptra(&record, folder.path());
+    let plain = Command::new(&program).arg("7").output().unwrap();
+    assert_eq!(
+        text(&plain.stdout).split(' ').take(2).collect::<Vec<_>>(),
+        ["7", "7"]
+    );
+    let told = text(&recorded.stderr);
+    assert_eq!(text(&recorded.stdout), text(&plain.stdout), "{told}");
+    for reason in [
+        "1 looks at its return address",
+        "2 it loops to its first instruction",
+        "1 something jumps into its first instructions",
+        "no unwind table describes it",
+    ] {
+        assert!(told.contains(reason), "{reason}: {told}");
+    }
+    let found = calls(folder.path());
+    for function in ["asks", "names_itself", "ordinary", "enters"] {
+        assert_eq!(found.get(function), Some(&7), "{function}: {found:?}");
+    }
+    for function in ["looks", "loops", "entered", "switches", "undescribed"] {
+        assert_eq!(found.get(function), None, "{function}");
+    }
+}
+
+#[test]
+fn functions_are_called_as_often_as_callgrind_says() {
+    or_skip!(programs::need_tool("valgrind"));
+    let parser = or_skip!(programs::rust("trace-parser", &["-Copt-level=3"]));
+    let parser = parser.to_str().unwrap();
+    let same = same_as_callgrind(&["-P", "."], &[parser, "60"], "trace-parser");
+    for function in [
+        "peek",
+        "number",
+        "factor",
+        "product",
+        "sum",
+        "wrong",
+        "write_text",
+        "one_round",
+    ] {
+        assert!(same.contains_key(function), "{function}: {same:?}");
+    }
+    or_skip!(programs::need_tool("sqlite3"));
+    let sqlite = ["sqlite3", ":memory:", SQL];
+    let same = same_as_callgrind(&["-P", ".@libsqlite3"], &sqlite, "libsqlite3");
+    assert!(same.len() > 20, "{same:?}");
+}
+
+/// Compares what a recording counts with what callgrind does, in modules whose paths contain a word, for functions that
+/// both know; which they are.
+fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeMap<String, u64> {
+    let folder = tempfile::tempdir().unwrap();
+    let counted = folder.path().join("counted");
+    let ran = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--compress-strings=no",
+            "--compress-pos=no",
+        ])
+        .arg(format!("--callgrind-out-file={}", counted.display()))
+        .args(command)
+        .output()
+        .unwrap();
+    let expected = by_callgrind(&counted, module);
+    let record = [&["record", "--no-sched", "--no-libcall"], options, command].concat();
+    let recorded = dioptra(&record, folder.path());
+    assert_eq!(text(&recorded.stdout), text(&ran.stdout));
+    let found = calls(folder.path());
+    let both = expected
+        .into_iter()
+        .filter(|(name, _)| found.contains_key(name));
+    both.inspect(|(name, count)| assert_eq!(found.get(name), Some(count), "{name}"))
+        .collect()
+}
+
+/// How often functions were called, from callgrind's file (its format: valgrind's manual).
+fn by_callgrind(file: &Path, module: &str) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    let (mut here, mut called_module, mut called) = ("", None, "");
+    let content = std::fs::read(file).unwrap();
+    for line in text(&content).lines() {
+        match line.split_once('=') {
+            Some(("ob", object)) => here = object,
+            Some(("cob", object)) => called_module = Some(object),
+            Some(("cfn", function)) => called = function,
+            Some(("calls", numbers)) => {
+                let count = numbers
+                    .split(' ')
+                    .next()
+                    .and_then(|word| word.parse::<u64>().ok());
+                if called_module.take().unwrap_or(here).contains(module) {
+                    // Recursive calls may have numbers.
+                    let name = called.split('\'').next().unwrap_or(called);
+                    *counts.entry(name.to_owned()).or_default() += count.unwrap_or(0);
+                }
+            }
+            _ => {}
+        }
+    }
+    counts
+}
+
+/// Calls by function. Functions of one name are taken together.
+fn calls(folder: &Path) -> BTreeMap<String, u64> {
+    let shown = dioptra(&["report", "--format", "json"], folder);
+    let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let columns = report["columns"].as_array().unwrap();
+    let place = |id: &str| {
+        columns
+            .iter()
+            .position(|column| column["id"] == id)
+            .unwrap()
+    };
+    let (function, calls) = (place("function"), place("calls"));
+    let mut counts = BTreeMap::new();
+    for row in report["rows"].as_array().unwrap() {
+        let name = row["cells"][function].as_str().unwrap().to_owned();
+        *counts.entry(name).or_default() += row["cells"][calls].as_u64().unwrap();
+    }
+    counts
+}
