@@ -2,7 +2,7 @@
 
 use dioptra_metrics::windows::{
     Analysis, ArtefactNote, Burst, Discard, Estimate, EstimatorOptions, Figure, Method, Place,
-    Rules, Shares, Trust, WindowFlags, WindowGroup, Windows,
+    Rules, Shares, Totals, Trust, WindowFlags, WindowGroup, Windows,
 };
 use dioptra_metrics::{Bound, Environment, MetricSet, RecordedEvent};
 
@@ -338,7 +338,7 @@ fn what_borders_cost_is_found_and_taken_off() {
     assert_eq!(of_instructions.note, ArtefactNote::Known);
     let away = (of_instructions.per_window + 40.0).abs();
     assert!(away < 4.0 * of_instructions.error, "{of_instructions:?}");
-    assert!(of_instructions.error < 1.0 && of_instructions.is_significant());
+    assert!(of_instructions.error < 1.0 && of_instructions.is_taken_off());
     assert!((of_instructions.variation - 0.19).abs() < 0.03);
     let bound = bound();
     let mut estimator = analysis.estimator(&bound, &artefacts, EstimatorOptions::default());
@@ -350,10 +350,7 @@ fn what_borders_cost_is_found_and_taken_off() {
     // Without it nothing is taken off.
     let windows = bordered(300, 0);
     let artefacts = by_function(&windows).artefacts();
-    assert!(
-        !artefacts.iter().any(|a| a.is_significant()),
-        "{artefacts:?}"
-    );
+    assert!(!artefacts.iter().any(|a| a.is_taken_off()), "{artefacts:?}");
 }
 
 #[test]
@@ -440,7 +437,19 @@ fn shares_and_rates_make_the_total() {
     assert_eq!((none.value, none.samples), (0.0, 0));
     near(none.high, 3.688_879_45 / 1000.0);
     // Half at 1 + 1/300, half at 2 + 1/300 a cycle.
-    let closure = analysis.closure(&shares, &[], 1, 0, 1e9, 1.5e9).unwrap();
+    let closure = analysis
+        .closure(
+            &shares,
+            &[],
+            1,
+            0,
+            &Totals {
+                leader: 1e9,
+                counted: 1.5e9,
+                interrupts: 0,
+            },
+        )
+        .unwrap();
     near(closure.covered, 0.8);
     assert!((closure.error() - 1.0 / 450.0).abs() < 1e-3, "{closure:?}");
     assert!(closure.holds());
@@ -450,10 +459,34 @@ fn shares_and_rates_make_the_total() {
         (high - low) / 2.0 > 0.020 && (high - low) / 2.0 < 0.022,
         "{closure:?}"
     );
-    let wrong = analysis.closure(&shares, &[], 1, 0, 1e9, 1.7e9).unwrap();
+    let wrong = analysis
+        .closure(
+            &shares,
+            &[],
+            1,
+            0,
+            &Totals {
+                leader: 1e9,
+                counted: 1.7e9,
+                interrupts: 0,
+            },
+        )
+        .unwrap();
     assert!(!wrong.holds());
     // None of the third was seen in 400 windows of 300 cycles: up to 3.69 could have been missed.
-    let unseen = analysis.closure(&shares, &[], 2, 0, 1e9, 5.0).unwrap();
+    let unseen = analysis
+        .closure(
+            &shares,
+            &[],
+            2,
+            0,
+            &Totals {
+                leader: 1e9,
+                counted: 5.0,
+                interrupts: 0,
+            },
+        )
+        .unwrap();
     assert_eq!(unseen.predicted, 0.0);
     let exposure: u64 = (1..=2)
         .map(|row| analysis.row(row).unwrap().acceptance().kept() * 300)
@@ -461,7 +494,17 @@ fn shares_and_rates_make_the_total() {
     near(unseen.high, 3.688_879_45 / exposure as f64 * 1e9);
     assert!(unseen.holds());
     assert_eq!(
-        analysis.closure(&Shares::default(), &[], 1, 0, 1e9, 1e9),
+        analysis.closure(
+            &Shares::default(),
+            &[],
+            1,
+            0,
+            &Totals {
+                leader: 1e9,
+                counted: 1e9,
+                interrupts: 0
+            }
+        ),
         None
     );
 }
@@ -593,7 +636,125 @@ mod any_stream {
                     estimator.drift(row, column);
                 }
             }
-            analysis.closure(&shares, &artefacts, 2, 0, 1e9, 1e6);
+            analysis.closure(&shares, &artefacts, 2, 0, &Totals { leader: 1e9, counted: 1e6, interrupts: 0 });
         }
     }
+}
+
+/// Bursts that a clock leads: of each window's length interrupts take 60, or a little more or less, and the program counts
+/// one in two of what is left. All windows end in function 1; `start` is where they start.
+fn clocked(bursts: u64, start: u32) -> Windows {
+    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+    windows.set_clock(0);
+    windows.set_borderless(1);
+    for i in 0..bursts {
+        let period = 200 + (i * 61) % 200;
+        windows.push_burst(Burst {
+            time: i,
+            period,
+            ..Burst::default()
+        });
+        for index in 1..4 {
+            // Interrupts that take longer make windows longer, in which nothing more happens.
+            let more = (i * 37 + index * 11) % 81;
+            let counts = [period + more, (period + 20 * (i % 3) - 40) / 2];
+            let none = WindowFlags::empty();
+            windows.push_window(index as u16, none, at(start), at(1), &counts);
+        }
+    }
+    windows
+}
+
+#[test]
+fn what_interrupts_take_of_a_clock_is_found_by_periods() {
+    for start in [1, 2] {
+        // Where every window comes from elsewhere, all of them together tell.
+        let windows = clocked(1200, start);
+        let analysis = by_function(&windows);
+        let artefacts = analysis.artefacts();
+        assert_eq!(artefacts.len(), 1, "{artefacts:?}");
+        let clock = artefacts[0];
+        assert_eq!((clock.event, clock.note), (0, ArtefactNote::Known));
+        assert!(clock.of_interrupts && clock.is_taken_off());
+        // The lengths' mean is 40 more than the period's, the program's own time 20 less.
+        assert!((clock.per_window - 60.0).abs() < 3.0 * clock.error + 0.5);
+        assert!(clock.error < 6.0, "{clock:?}");
+    }
+    let windows = clocked(1200, 1);
+    let analysis = by_function(&windows);
+    let artefacts = analysis.artefacts();
+    let bound = bound();
+    let mut estimator = analysis.estimator(&bound, &artefacts, EstimatorOptions::default());
+    let row = analysis.row(1).unwrap();
+    let figure = estimator.estimate(row, set().column("ipc").unwrap());
+    let ipc = figure.estimate().unwrap();
+    assert!(ipc.raw.high < 0.45, "{ipc:?}");
+    assert!(ipc.corrected.unwrap().holds(0.5), "{ipc:?}");
+    // What the program counted in its own 1e6, and interrupts took 60 of each of 10 000.
+    let shares = Shares::new([(1, 100, 100)]);
+    let totals = Totals {
+        leader: 1.6e6,
+        counted: 5e5,
+        interrupts: 10_000,
+    };
+    let closure = analysis
+        .closure(&shares, &artefacts, 1, 0, &totals)
+        .unwrap();
+    assert!(
+        closure.holds() && closure.error().abs() < 0.05,
+        "{closure:?}"
+    );
+    assert!(
+        !analysis
+            .closure(&shares, &[], 1, 0, &totals)
+            .unwrap()
+            .holds()
+    );
+}
+
+#[test]
+fn few_bursts_or_one_period_tell_nothing_of_interrupts() {
+    let note = |windows: &Windows| {
+        let artefacts = by_function(windows).artefacts();
+        assert!(!artefacts[0].is_taken_off());
+        artefacts[0].note
+    };
+    assert_eq!(note(&clocked(200, 1)), ArtefactNote::FewBursts);
+    let mut same = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+    same.set_clock(0);
+    for i in 0..400 {
+        same.push_burst(Burst {
+            period: 300,
+            ..Burst::default()
+        });
+        let counts = [300 + i % 5, 100 + i % 3];
+        same.push_window(1, WindowFlags::empty(), at(1), at(1), &counts);
+    }
+    assert_eq!(note(&same), ArtefactNote::LengthsDoNotVary);
+}
+
+/// Borders are taken off where rows have them in common.
+#[test]
+fn rows_that_disagree_on_borders_keep_their_counts() {
+    let of_borders = |borders: [u64; 2]| {
+        let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+        for i in 0..1000_u64 {
+            let period = 200 + (i * 61) % 200;
+            let function = (i % 2) as u32 + 1;
+            windows.push_burst(Burst {
+                period,
+                ..Burst::default()
+            });
+            for index in 1..4 {
+                let count = 2 * period + borders[(i % 2) as usize] + (i * 37 + index * 11) % 31;
+                let none = WindowFlags::empty();
+                let place = at(function);
+                windows.push_window(index as u16, none, place, place, &[period, count]);
+            }
+        }
+        let artefacts = by_function(&windows).artefacts();
+        (artefacts[0].note, artefacts[0].is_taken_off())
+    };
+    assert_eq!(of_borders([40, 40]), (ArtefactNote::Known, true));
+    assert_eq!(of_borders([40, 100]), (ArtefactNote::RowsDisagree, false));
 }

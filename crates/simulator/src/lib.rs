@@ -11,4 +11,4 @@ pub mod study;
 mod walk;
 
 pub use program::{Event, Function, Program};
-pub use recording::{Recorded, Recording, Spoiling};
+pub use recording::{Begin, Recorded, Recording, Spoiling};

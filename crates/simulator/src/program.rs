@@ -9,6 +9,8 @@ pub struct Event {
     pub within: f64,
     /// Single events that come at random, instead of a steady flow such as instructions.
     pub rare: bool,
+    /// Single events that come at one distance from each other, as a loop makes them; in programs of one function.
+    pub regular: bool,
     /// What a window's borders add to its count.
     pub border: f64,
 }
@@ -20,6 +22,7 @@ impl Event {
             between: 0.5,
             within: 0.3,
             rare: false,
+            regular: false,
             border: 0.0,
         }
     }
@@ -30,7 +33,17 @@ impl Event {
             between: 0.0,
             within: 0.0,
             rare: true,
+            regular: false,
             border: 0.0,
+        }
+    }
+
+    /// Single events at one distance from each other.
+    pub fn regular() -> Self {
+        Self {
+            rare: false,
+            regular: true,
+            ..Self::single()
         }
     }
 }
@@ -48,6 +61,8 @@ pub struct Function {
     pub rates: Vec<f64>,
     /// Events that each entry adds.
     pub entry_events: Vec<f64>,
+    /// What the borders of windows that end here add, beside [`Event::border`].
+    pub borders: Vec<f64>,
     /// From how many places it is called; 0 for recordings without call chains.
     pub call_sites: u32,
 }
@@ -61,6 +76,7 @@ impl Function {
             entry: 0.0,
             rates: rates.to_vec(),
             entry_events: vec![0.0; rates.len()],
+            borders: vec![0.0; rates.len()],
             call_sites: 0,
         }
     }

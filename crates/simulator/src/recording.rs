@@ -23,6 +23,16 @@ pub struct Spoiling {
     pub partly: f64,
 }
 
+/// Where in the program bursts begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Begin {
+    /// Anywhere, each cycle of the program being as probable.
+    Anywhere,
+    /// This share of them just after a [regular](crate::Event::regular) event, the others anywhere: a timer fired while
+    /// the kernel served it.
+    AfterEvents(f64),
+}
+
 /// How the program is watched.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
@@ -34,6 +44,11 @@ pub struct Recording {
     pub period: (u64, u64),
     /// The groups, as events of the program; bursts take them in turn. The leader, cycles, stands before each.
     pub groups: Vec<Vec<u32>>,
+    /// Where bursts begin.
+    pub begin: Begin,
+    /// Mean cycles of each window in which an interrupt works, and not the program: the leader is a clock then, which
+    /// counts them. 0 for leaders that do not.
+    pub interrupt: f64,
     /// Mean cycles from a counter's overflow to the place that is recorded.
     pub skid: f64,
     /// A burst's last window is this many times as long as the others; 1 where it is not.
@@ -42,9 +57,12 @@ pub struct Recording {
     pub spoiling: Spoiling,
     /// Samples of the ordinary event.
     pub samples: u32,
-    /// Cycles of the whole run.
+    /// Cycles of the whole run, without interrupts.
     pub cycles: f64,
 }
+
+/// How much interrupts vary in length: standard deviation ÷ mean.
+const INTERRUPT_VARIATION: f64 = 0.3;
 
 impl Recording {
     /// Bursts of five windows of 200 to 400 cycles, in which all events of a program are read and nothing goes wrong.
@@ -54,6 +72,8 @@ impl Recording {
             batch: 5,
             period: (200, 400),
             groups: vec![(0..program.events.len() as u32).collect()],
+            begin: Begin::Anywhere,
+            interrupt: 0.0,
             skid: 0.0,
             last: 1.0,
             spoiling: Spoiling::default(),
@@ -70,8 +90,10 @@ pub struct Recorded {
     pub windows: Windows,
     /// Samples of each function.
     pub samples: Vec<u64>,
-    /// What plain counters counted of each event, cycles first.
+    /// What plain counters counted of each event, cycles first; interrupts count there.
     pub totals: Vec<f64>,
+    /// How often the program was interrupted.
+    pub interrupts: u64,
 }
 
 impl Recording {
@@ -95,6 +117,10 @@ impl Recording {
             drop_last: self.last != 1.0,
         });
         let mut windows = Windows::new(groups.collect());
+        if self.interrupt > 0.0 {
+            windows.set_clock(0);
+            (1..=program.events.len() as u32).for_each(|event| windows.set_borderless(event));
+        }
         for number in 0..self.bursts {
             self.burst(program, shares, number, &mut windows, random);
         }
@@ -109,8 +135,12 @@ impl Recording {
                     .map(|(f, share)| share * program.truth(f, event))
                     .sum::<f64>()
         };
-        let totals = std::iter::once(self.cycles).chain((0..program.events.len()).map(total));
+        let interrupts =
+            u64::from(self.bursts) * (u64::from(self.batch) + 1) + u64::from(self.samples);
+        let clock = self.cycles + interrupts as f64 * self.interrupt;
+        let totals = std::iter::once(clock).chain((0..program.events.len()).map(total));
         Recorded {
+            interrupts,
             windows,
             samples,
             totals: totals.collect(),
@@ -143,6 +173,7 @@ impl Recording {
             skid: self.skid,
         };
         let pace = Pace::new(program, random);
+        let regular = self.first_events(program, random);
         let late = random.random::<f64>() < self.spoiling.late;
         let mut start = places.at_time(0.0, program, random);
         let mut begin = 0.0;
@@ -152,13 +183,19 @@ impl Recording {
             } else {
                 period as f64
             };
-            let time = begin + length;
+            let time = begin + self.own_time(length, random);
             let end = places.at_time(time, program, random);
             let mut counts = vec![length as u64];
             let means = pace.means(program, &runs, begin..time, random);
             for event in &self.groups[group] {
                 let event = *event as usize;
-                counts.push(count(&program.events[event], means[event], random));
+                counts.push(match regular[event] {
+                    Some((first, distance)) => {
+                        let until = |time: f64| ((time - first) / distance).ceil().max(0.0);
+                        (until(time) - until(begin)) as u64
+                    }
+                    None => count(&program.events[event], means[event], random),
+                });
             }
             let mut flags = if late {
                 WindowFlags::LATE
@@ -172,6 +209,32 @@ impl Recording {
             }
             (start, begin) = (end, time);
         }
+    }
+
+    /// Of a window's length what is left to the program.
+    fn own_time(&self, length: f64, random: &mut Pcg64Mcg) -> f64 {
+        if self.interrupt <= 0.0 {
+            return length;
+        }
+        let interrupt = self.interrupt * varied(INTERRUPT_VARIATION, random);
+        length - interrupt.min(length)
+    }
+
+    /// For each event that is regular: when in a burst the first comes, and the distance between two.
+    fn first_events(&self, program: &Program, random: &mut Pcg64Mcg) -> Vec<Option<(f64, f64)>> {
+        let events = program.events.iter().enumerate();
+        let first = |(event, of): (usize, &crate::Event)| {
+            let distance = 1.0 / program.functions[0].rates[event];
+            of.regular.then(|| {
+                let just_after = match self.begin {
+                    Begin::Anywhere => false,
+                    Begin::AfterEvents(share) => random.random::<f64>() < share,
+                };
+                let passed = if just_after { 1.0 } else { random.random() };
+                (distance * passed, distance)
+            })
+        };
+        events.map(first).collect()
     }
 
     /// Makes some windows useless, with counts that would be seen if they were used.
@@ -275,6 +338,10 @@ impl Pace {
                     *mean += f.entry_events[event];
                 }
             }
+        }
+        let last = runs.iter().rfind(|r| r.start < time.end);
+        for (event, mean) in means.iter_mut().enumerate() {
+            *mean += last.map_or(0.0, |run| program.functions[run.function].borders[event]);
         }
         means
     }

@@ -3,7 +3,7 @@
 mod scenarios;
 
 use dioptra_metrics::windows::{
-    Analysis, Artefact, Estimate, EstimatorOptions, Rules, Shares, Trust,
+    Analysis, Artefact, ArtefactNote, Estimate, EstimatorOptions, Rules, Shares, Totals, Trust,
 };
 use dioptra_metrics::{Bound, Count, Environment, MetricSet, Mode, RecordedEvent};
 use rand::SeedableRng;
@@ -14,6 +14,9 @@ use serde::Serialize;
 use crate::{Program, Recorded, Recording};
 
 pub use scenarios::scenarios;
+
+/// Of two-sided 95 % in the normal distribution.
+const NORMAL: f64 = 1.96;
 
 /// The formulas that are studied. Event 1 is a flow, event 2 single events.
 const SET: &str = r#"
@@ -58,6 +61,13 @@ pub enum Question {
     },
     /// Does the closure interval of an event hold its total?
     Closure {
+        /// The event, 1 for the program's first.
+        event: u32,
+    },
+    /// Does the interval of what interrupts take of a clock's windows hold the truth?
+    Interrupts,
+    /// Is it said that rows do not have in common what borders add to an event?
+    Disagreement {
         /// The event, 1 for the program's first.
         event: u32,
     },
@@ -181,7 +191,7 @@ impl Asked {
         let spread = answers.iter().map(|a| (a.1 - value).powi(2)).sum::<f64>();
         let about_values = matches!(
             self.question,
-            Question::Interval { .. } | Question::Closure { .. }
+            Question::Interval { .. } | Question::Closure { .. } | Question::Interrupts
         );
         let met = self
             .bar
@@ -238,11 +248,33 @@ impl Run<'_> {
                 let shares = Shares::new(samples.map(|(f, n)| (f as u32, *n, *n)));
                 let totals = &self.recorded.totals;
                 let (cycles, counted) = (totals[0], totals[event as usize]);
-                let closure = self
-                    .analysis
-                    .closure(&shares, &[], event, 0, cycles, counted)?;
+                let totals = Totals {
+                    leader: cycles,
+                    interrupts: self.recorded.interrupts,
+                    counted,
+                };
+                // Borders are no matter here, but what interrupts take is.
+                let clocks: Vec<Artefact> = self
+                    .artefacts
+                    .iter()
+                    .filter(|a| a.event == 0)
+                    .copied()
+                    .collect();
+                let closure = self.analysis.closure(&shares, &clocks, event, 0, &totals)?;
                 let half = (closure.high - closure.low) / 2.0 / counted;
                 Some((closure.holds(), closure.error() + 1.0, half))
+            }
+            Question::Interrupts => {
+                let found = self.artefacts.iter().find(|a| a.of_interrupts)?;
+                let truth = self.scenario.recording.interrupt;
+                let half = NORMAL * found.error;
+                let holds = (found.per_window - truth).abs() <= half;
+                Some((holds, found.per_window / truth, half / truth))
+            }
+            Question::Disagreement { event } => {
+                let artefact = self.artefacts.iter().find(|a| a.event == event)?;
+                let told = artefact.note == ArtefactNote::RowsDisagree;
+                Some((told, f64::NAN, f64::NAN))
             }
             Question::Drift { function } => {
                 let options = EstimatorOptions::default();

@@ -82,6 +82,46 @@ fn faults_belong_to_the_function_that_faults() {
     }
 }
 
+/// Windows of a clock hold the interrupts that end them: what these take is found from windows of several lengths, and
+/// taken off.
+#[test]
+fn interrupts_are_taken_off_windows_of_clocks() {
+    let program = or_skip!(programs::c("windows", &[]));
+    let windows = "--windows=short=70us,jitter=30us,long=500us";
+    let options = [windows, "-e", "{task-clock,page-faults}"];
+    let command = [program.as_os_str(), "150".as_ref()];
+    let recorded = or_skip!(record(&options, &command));
+    let table = json("metrics", &recorded.file, &["--set", "faults_per_ms"]);
+    if facts(&table, "windows")[0]["source"] != "refresh" {
+        println!("skipped: clocks cannot be armed here");
+        return;
+    }
+    let told = facts(&table, "clock_windows")[0];
+    let taken = told["per_window"].as_f64().expect("a number");
+    assert!((0.0..50_000.0).contains(&taken), "{told}");
+    assert_eq!(told["taken_off"], true);
+    // Of windows some 70 us long, with what is left of them in any case. With the kernel the faults are its functions'.
+    if let Some(touching) = row(&table, "function", "touch_and_call")
+        && touching["kept_windows"].as_u64() > Some(20)
+    {
+        let raw = number(&touching, "faults_per_ms_raw");
+        let corrected = number(&touching, "faults_per_ms_corrected");
+        let least = raw * 70_000.0 / (70_000.0 - 0.5 * taken);
+        assert!(least <= corrected, "{told} {touching:?}");
+        assert_eq!(
+            touching["faults_per_ms"],
+            touching["faults_per_ms_corrected"]
+        );
+    }
+    let computing = row(&table, "function", "compute").expect("the other one");
+    assert_eq!(number(&computing, "faults_per_ms"), 0.0, "{computing:?}");
+    // What is taken off the windows is taken off the program's time too.
+    let closure = facts(&table, "closure")[0];
+    let of = |what: &str| closure[what].as_f64().expect("a number");
+    let half = (of("error_high") - of("error_low")) / 2.0;
+    assert!(of("error").abs() < 2.5 * half, "{closure}");
+}
+
 /// perf's own recordings of groups: windows between all samples.
 #[test]
 fn groups_that_perf_recorded_have_windows() {

@@ -7,22 +7,35 @@
 //! scatter. Only rows of high trust take part: in the others longer windows hold more of their neighbours.
 //! The error comes from the spread between bursts.
 //!
+//! The constant is one only if all rows agree on it: a row in which the event never happens has none, and rates that bend
+//! with the windows' length look like one. So rows' own constants are compared, and where they disagree more than chance
+//! explains none is taken off.
+//!
+//! Windows that a clock leads hold their interrupts; what these take comes first, and is off the lengths then.
+//!
 //! What software counts (page faults, context switches) has no such constant: interrupts do not count there, and what a
 //! fit finds is that longer windows stand elsewhere. [`Windows::set_borderless`](super::Windows::set_borderless) tells
 //! which events those are.
 
-use super::accept::Trust;
+use super::homogeneity::{ByBurst, Disagreement};
+use super::stream::{WindowGroup, WindowView};
 use super::tally::Analysis;
 
 /// An event's constant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Artefact {
-    /// The event.
+    /// The event. A clock that leads is one too: it counts the interrupts.
     pub event: u32,
-    /// Counts that a window has beside what its length explains; negative where the borders cost counts.
+    /// Counts that a window has beside what its length explains; negative where the borders cost counts. Of a clock
+    /// nanoseconds in which the program did nothing.
     pub per_window: f64,
     /// Its standard error.
     pub error: f64,
+    /// How much rows differ in it beside what chance explains: a standard deviation, part of what a row's own is
+    /// uncertain by.
+    pub spread: f64,
+    /// It is what interrupts take of the windows that a clock leads: there for sure, however well it is known.
+    pub of_interrupts: bool,
     /// Windows behind it.
     pub windows: u64,
     /// Bursts behind it.
@@ -42,19 +55,24 @@ pub enum ArtefactNote {
     LengthsDoNotVary,
     /// Too few bursts to say.
     FewBursts,
+    /// Rows do not have it in common.
+    RowsDisagree,
+    /// What was found cannot be: a negative time, or most of the window.
+    NoSense,
 }
 
 /// Lengths must vary by this much (standard deviation ÷ mean). A period drawn from two to four thirds of the nominal one
 /// varies by 0.19.
-const LEAST_VARIATION: f64 = 0.05;
+pub(super) const LEAST_VARIATION: f64 = 0.05;
 /// From fewer bursts the constant is so uncertain, and its error too, that taking it off does more harm than good.
-const LEAST_BURSTS: u64 = 300;
+pub(super) const LEAST_BURSTS: u64 = 300;
 
 impl Artefact {
-    /// Whether it can be told from 0: more than three standard errors away. Only then is it taken off: one that is 0 in
-    /// truth would else shift every row of one recording in twenty.
-    pub fn is_significant(&self) -> bool {
-        self.note == ArtefactNote::Known && self.per_window.abs() > 3.0 * self.error
+    /// Whether it is taken off: it can be told from 0, being more than three standard errors away, or is there for sure.
+    /// One that is 0 in truth would else shift every row of one recording in twenty.
+    pub fn is_taken_off(&self) -> bool {
+        let is_certain = self.of_interrupts || self.per_window.abs() > 3.0 * self.error;
+        self.note == ArtefactNote::Known && is_certain
     }
 }
 
@@ -66,6 +84,8 @@ struct Sums {
     length_squares: f64,
     /// For each event of the group: Σx, Σx·l, Σx².
     events: Vec<[f64; 3]>,
+    /// For each event: what the row's own constant is made of, by burst.
+    own: Vec<ByBurst>,
 }
 
 impl Sums {
@@ -78,6 +98,12 @@ impl Sums {
         1.0 - length * self.length / self.length_squares
     }
 
+    /// The row's own constant, weighed by its leverage.
+    fn own_constant(&self, event: usize) -> f64 {
+        let [sum, product, _] = self.events[event];
+        sum - product * self.length / self.length_squares
+    }
+
     fn weight(&self, event: usize) -> f64 {
         let [_, product, squares] = self.events[event];
         let scatter = (squares - product * product / self.length_squares) / self.windows;
@@ -87,18 +113,31 @@ impl Sums {
 }
 
 impl Analysis<'_> {
-    /// The constants of all events that stand beside a leader and may have some, in the order of their numbers. Two
-    /// passes over the windows.
+    /// The constants of all clocks that lead, then those of all events that stand beside a leader and may have some, each
+    /// in the order of their numbers. Two passes over the windows for either.
     pub fn artefacts(&self) -> Vec<Artefact> {
+        let mut found = self.interrupts();
+        let borders = self.borders(&found);
+        found.extend(borders);
+        found
+    }
+
+    fn borders(&self, interrupts: &[Artefact]) -> Vec<Artefact> {
         let groups = self.windows().groups();
-        let trusted: Vec<bool> = self
-            .rows()
-            .iter()
-            .map(|row| self.trust(row) == Some(Trust::High))
-            .collect();
+        let trusted = self.trusted();
         let usable = || {
             let kept = self.kept().filter(|(_, row)| trusted[*row]);
             kept.filter(|(window, _)| window.counts.first().is_some_and(|length| *length > 0))
+        };
+        let taken_of = |group: &WindowGroup| {
+            let leader = group.events.first();
+            let mut known = interrupts.iter().filter(|a| a.is_taken_off());
+            let found = known.find(|a| Some(&a.event) == leader);
+            found.map_or(0.0, |a| a.per_window)
+        };
+        let taken: Vec<f64> = groups.iter().map(taken_of).collect();
+        let length_of = |window: &WindowView<'_>| {
+            window.counts[0] as f64 - taken[usize::from(window.burst.group)]
         };
         // As the rows' own sums stand: one for each group that was kept there.
         let mut sums: Vec<Vec<Sums>> = self
@@ -106,17 +145,15 @@ impl Analysis<'_> {
             .iter()
             .map(|row| vec![Sums::default(); row.clusters.len()])
             .collect();
-        let place = |row: usize, group: u16| {
-            let mut groups = self.rows()[row].clusters.iter().map(|c| c.group);
-            groups.position(|g| g == group).unwrap_or(0)
-        };
+        let place = |row: usize, group: u16| self.rows()[row].place_of(group);
         for (window, row) in usable() {
             let sums = &mut sums[row][place(row, window.burst.group)];
-            let length = window.counts[0] as f64;
+            let length = length_of(&window);
             sums.windows += 1.0;
             sums.length += length;
             sums.length_squares += length * length;
             sums.events.resize(window.counts.len(), [0.0; 3]);
+            sums.own.resize(window.counts.len(), ByBurst::default());
             for (event, count) in sums.events.iter_mut().zip(window.counts) {
                 let count = *count as f64;
                 event[0] += count;
@@ -128,7 +165,9 @@ impl Analysis<'_> {
             .iter()
             .flat_map(|group| group.events.iter().skip(1).copied())
             .collect();
-        events.retain(|event| !self.windows().is_borderless(*event));
+        events.retain(|event| {
+            !self.windows().is_borderless(*event) && !self.windows().is_clock(*event)
+        });
         events.sort_unstable();
         events.dedup();
         let mut fits: Vec<Fit> = events.into_iter().map(Fit::new).collect();
@@ -157,7 +196,7 @@ impl Analysis<'_> {
             fit.solve();
         }
         for (window, row) in usable() {
-            let sums = &sums[row][place(row, window.burst.group)];
+            let sums = &mut sums[row][place(row, window.burst.group)];
             if sums.windows < 2.0 {
                 continue;
             }
@@ -167,8 +206,18 @@ impl Analysis<'_> {
                 .skip(1)
             {
                 if let Some(fit) = place {
-                    let (length, count) = (window.counts[0] as f64, window.counts[event] as f64);
+                    let (length, count) = (length_of(&window), window.counts[event] as f64);
                     fits[*fit].scatter(window.burst_number, sums, event, length, count);
+                }
+            }
+        }
+        for (row, sums) in self.rows().iter().zip(&sums) {
+            for (clusters, sums) in row.clusters.iter().zip(sums) {
+                let places = &places[usize::from(clusters.group)];
+                for (event, place) in places.iter().enumerate().skip(1) {
+                    if let Some(fit) = place.filter(|_| sums.windows >= 2.0) {
+                        fits[fit].compare(sums, event);
+                    }
                 }
             }
         }
@@ -186,10 +235,8 @@ struct Fit {
     length: f64,
     /// Σ(l − the row's mean)²
     length_spread: f64,
-    bursts: u64,
-    burst: Option<u32>,
-    of_burst: f64,
-    squares: f64,
+    bursts: ByBurst,
+    disagreement: Disagreement,
 }
 
 impl Fit {
@@ -202,17 +249,14 @@ impl Fit {
             windows: 0.0,
             length: 0.0,
             length_spread: 0.0,
-            bursts: 0,
-            burst: None,
-            of_burst: 0.0,
-            squares: 0.0,
+            bursts: ByBurst::default(),
+            disagreement: Disagreement::default(),
         }
     }
 
     fn add(&mut self, sums: &Sums, event: usize) {
-        let [sum, product, _] = sums.events[event];
         let weight = sums.weight(event);
-        self.above += weight * (sum - product * sums.length / sums.length_squares);
+        self.above += weight * sums.own_constant(event);
         self.below += weight * sums.leverage();
         self.windows += sums.windows;
         self.length += sums.length;
@@ -226,30 +270,33 @@ impl Fit {
         }
     }
 
-    fn scatter(&mut self, burst: u32, sums: &Sums, event: usize, length: f64, count: f64) {
-        if self.burst != Some(burst) {
-            self.end_burst();
-            self.burst = Some(burst);
-            self.bursts += 1;
-        }
+    fn scatter(&mut self, burst: u32, sums: &mut Sums, event: usize, length: f64, count: f64) {
         let rate = (sums.events[event][1] - self.constant * sums.length) / sums.length_squares;
-        let rest = count - rate * length - self.constant;
-        self.of_burst += sums.weight(event) * sums.residue(length) * rest;
+        let part = sums.residue(length) * (count - rate * length - self.constant);
+        self.bursts.add(burst, sums.weight(event) * part);
+        sums.own[event].add(burst, part);
     }
 
-    fn end_burst(&mut self) {
-        self.squares += self.of_burst * self.of_burst;
-        self.of_burst = 0.0;
+    /// Whether the row's own constant is the one of all.
+    fn compare(&mut self, sums: &Sums, event: usize) {
+        let own = &sums.own[event];
+        let leverage = sums.leverage();
+        // Counts that should be there and never are do not vary: that they come by chance is the least.
+        let variance = own.variance().max(self.constant.abs() * leverage);
+        let deviation = sums.own_constant(event) / leverage - self.constant;
+        self.disagreement
+            .add(deviation, variance / (leverage * leverage), own.bursts());
     }
 
-    fn finish(mut self) -> Artefact {
-        self.end_burst();
-        let bursts = self.bursts as f64;
+    fn finish(self) -> Artefact {
+        let bursts = self.bursts.bursts();
         let variation = (self.length_spread / self.windows).sqrt() / (self.length / self.windows);
         let note = if variation < LEAST_VARIATION {
             ArtefactNote::LengthsDoNotVary
-        } else if self.bursts < LEAST_BURSTS {
+        } else if bursts < LEAST_BURSTS {
             ArtefactNote::FewBursts
+        } else if self.disagreement.is_significant() {
+            ArtefactNote::RowsDisagree
         } else {
             ArtefactNote::Known
         };
@@ -258,12 +305,14 @@ impl Fit {
             event: self.event,
             per_window: if known { self.constant } else { 0.0 },
             error: if known {
-                (self.squares * bursts / (bursts - 1.0)).sqrt() / self.below
+                self.bursts.variance().sqrt() / self.below
             } else {
                 f64::INFINITY
             },
+            spread: self.disagreement.spread(),
+            of_interrupts: false,
             windows: self.windows as u64,
-            bursts: self.bursts,
+            bursts,
             variation: if variation.is_nan() { 0.0 } else { variation },
             note,
         }

@@ -11,7 +11,7 @@
 //! the one from the bursts, which knows of events that come in clumps, and ends where there are no events.
 //!
 //! The corrected value has what does not belong to the function taken off, so much for each window: what the borders add,
-//! where that can be told from 0 ([`Artefact::is_significant`]; to take off mere noise would only add its error to
+//! where that can be told from 0 ([`Artefact::is_taken_off`]; to take off mere noise would only add its error to
 //! every row), and what other functions do in the time that windows hide ([`Runs`](super::Runs)).
 //!
 //! Where no group holds all inputs, each is taken per event of the leader from the groups that have it. Groups
@@ -209,9 +209,10 @@ impl Analysis<'_> {
             .map(|event| Count::exact(self.sum(self.total(), event as u32) as f64))
             .collect();
         let mut borders = vec![(0.0, 0.0); events];
-        for artefact in artefacts.iter().filter(|a| a.is_significant()) {
+        for artefact in artefacts.iter().filter(|a| a.is_taken_off()) {
             if let Some(slot) = borders.get_mut(artefact.event as usize) {
-                *slot = (artefact.per_window, artefact.error * artefact.error);
+                let variance = artefact.error.powi(2) + artefact.spread.powi(2);
+                *slot = (artefact.per_window, variance);
             }
         }
         Estimator {

@@ -83,6 +83,17 @@ impl Shares {
     }
 }
 
+/// What plain counters counted over a whole run.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Totals {
+    /// Of the leader.
+    pub leader: f64,
+    /// Of the event in question.
+    pub counted: f64,
+    /// How often samples interrupted the program: what they take of a clock stands in its total too.
+    pub interrupts: u64,
+}
+
 /// How well shares and rates reproduce an event's total over the program.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Closure {
@@ -90,7 +101,7 @@ pub struct Closure {
     pub event: u32,
     /// What a plain counter counted.
     pub counted: f64,
-    /// Σ share × rate × the leader's total.
+    /// Σ share × rate × the leader's total, as far as it is the program's own.
     pub predicted: f64,
     /// The lower limit of `predicted` at 95 %.
     pub low: f64,
@@ -122,10 +133,9 @@ impl Closure {
 
 impl Analysis<'_> {
     /// Closure of one event. `leader` is the event by which rates are taken (a group's leader: cycles, a clock); it must
-    /// stand in the groups that count `event`. `leader_total` and `counted` are what plain counters counted of both
-    /// over the same run. Shares are shares of the ranking event: if that is a clock and the leader is cycles, a clock
-    /// that changes speed shows as an error here. Significant artefacts of the event are taken off; what windows hide
-    /// of others is not, since it is part of the total wherever it stands. `None` where no row has both a share and a
+    /// stand in the groups that count `event`. `totals` are of the same run. Shares are shares of the ranking event: if that is a clock and the leader is cycles, a clock
+    /// that changes speed shows as an error here. Artefacts of both are taken off; what windows hide of
+    /// others is not, since it is part of the total wherever it stands. `None` where no row has both a share and a
     /// rate.
     pub fn closure(
         &self,
@@ -133,13 +143,17 @@ impl Analysis<'_> {
         artefacts: &[Artefact],
         event: u32,
         leader: u32,
-        leader_total: f64,
-        counted: f64,
+        totals: &Totals,
     ) -> Option<Closure> {
-        let per_window = artefacts
-            .iter()
-            .find(|a| a.event == event && a.is_significant());
-        let (constant, constant_error) = per_window.map_or((0.0, 0.0), |a| (a.per_window, a.error));
+        let constant_of = |event: u32| {
+            let mut known = artefacts.iter().filter(|a| a.is_taken_off());
+            let found = known.find(|a| a.event == event);
+            found.map_or((0.0, 0.0), |a| (a.per_window, a.error))
+        };
+        let (constant, constant_error) = constant_of(event);
+        let (interrupt, interrupt_error) = constant_of(leader);
+        let interrupts = totals.interrupts as f64;
+        let own_total = totals.leader - interrupt * interrupts;
         let mut rates = Vec::new();
         let mut covered = 0.0;
         for row in self.rows() {
@@ -152,6 +166,7 @@ impl Analysis<'_> {
                 sums.lengths += clusters.total(leader) as f64;
                 sums.windows += clusters.all_windows();
             }
+            sums.lengths -= interrupt * sums.windows;
             if sums.lengths > 0.0 {
                 covered += share.value;
                 rates.push((row, share.value, sums));
@@ -162,19 +177,21 @@ impl Analysis<'_> {
         }
         // To first order in each burst's counts; a burst may have met several rows.
         let mut of_burst: FxHashMap<u32, f64> = FxHashMap::default();
-        let (mut mean, mut mean_square, mut by_constant) = (0.0, 0.0, 0.0);
+        let (mut mean, mut mean_square) = (0.0, 0.0);
+        let (mut by_constant, mut by_interrupt) = (0.0, 0.0);
         for (row, share, sums) in &rates {
             let share = share / covered;
             let rate = (sums.counts - constant * sums.windows) / sums.lengths;
             mean += share * rate;
             mean_square += share * rate * rate;
             by_constant += share * sums.windows / sums.lengths;
+            by_interrupt += share * rate * sums.windows / sums.lengths;
             for (clusters, event, leader, width) in self.counting(row, event, leader) {
                 for (j, burst) in clusters.bursts.iter().enumerate() {
                     let counts = &clusters.sums[j * width..(j + 1) * width];
-                    let rest = counts[event] as f64
-                        - constant * f64::from(clusters.windows[j])
-                        - rate * counts[leader] as f64;
+                    let windows = f64::from(clusters.windows[j]);
+                    let length = counts[leader] as f64 - interrupt * windows;
+                    let rest = counts[event] as f64 - constant * windows - rate * length;
                     *of_burst.entry(*burst).or_default() += share * rest / sums.lengths;
                 }
             }
@@ -191,6 +208,9 @@ impl Analysis<'_> {
         let squares: f64 = of_burst.values().map(|u| u * u).sum();
         let mut variance = (mean_square - mean * mean).max(0.0) / shares.samples() as f64;
         variance += (by_constant * constant_error).powi(2);
+        // What interrupts take raises the rates, and lowers what they are multiplied by.
+        by_interrupt -= mean * interrupts / own_total;
+        variance += (by_interrupt * interrupt_error).powi(2);
         let reach = if bursts > 1.0 {
             variance += squares * bursts / (bursts - 1.0);
             student_quantile(0.975, bursts - 1.0) * variance.sqrt()
@@ -199,11 +219,11 @@ impl Analysis<'_> {
         };
         Some(Closure {
             event,
-            counted,
-            predicted: leader_total * mean,
+            counted: totals.counted,
+            predicted: own_total * mean,
             // Borders that are taken off may leave less than nothing; that the program counts so is impossible.
-            low: leader_total * (mean - reach.max(below)).max(mean.min(0.0)),
-            high: leader_total * (mean + reach.max(above)),
+            low: own_total * (mean - reach.max(below)).max(mean.min(0.0)),
+            high: own_total * (mean + reach.max(above)),
             covered,
         })
     }

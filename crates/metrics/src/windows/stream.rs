@@ -122,6 +122,8 @@ pub struct Windows {
     counts: Vec<u64>,
     /// Events to whose counts borders add nothing.
     borderless: Vec<u32>,
+    /// Events that go on in the interrupts that end windows.
+    clocks: Vec<u32>,
 }
 
 /// A burst and its windows, in the order of their indices.
@@ -173,6 +175,16 @@ impl Windows {
     /// Tells that windows' borders add nothing to an event's counts: software counts it, when it happens.
     pub fn set_borderless(&mut self, event: u32) {
         self.borderless.push(event);
+    }
+
+    /// Tells that an event is a clock: it goes on in the interrupts that end windows, so that windows which it leads are
+    /// in part theirs.
+    pub fn set_clock(&mut self, event: u32) {
+        self.clocks.push(event);
+    }
+
+    pub(super) fn is_clock(&self, event: u32) -> bool {
+        self.clocks.contains(&event)
     }
 
     pub(super) fn is_borderless(&self, event: u32) -> bool {

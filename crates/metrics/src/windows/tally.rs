@@ -94,6 +94,12 @@ impl Row {
         self.clusters[at].add(window.burst_number, window.counts);
     }
 
+    /// Where a group stands among those that have kept windows here.
+    pub(super) fn place_of(&self, group: u16) -> usize {
+        let mut groups = self.clusters.iter().map(|c| c.group);
+        groups.position(|g| g == group).unwrap_or(0)
+    }
+
     /// The caller's key.
     pub fn key(&self) -> u32 {
         self.key
@@ -352,6 +358,12 @@ impl<'w> Analysis<'w> {
         let seen = Trust::of(row.acceptance.discard_ratio()?, &self.rules);
         let runs = row.runs().map(|runs| runs.trust(&self.rules));
         Some(seen.max(runs.unwrap_or(Trust::High)))
+    }
+
+    /// For each row whether it deserves high trust.
+    pub(super) fn trusted(&self) -> Vec<bool> {
+        let trust = |row| self.trust(row) == Some(Trust::High);
+        self.rows.iter().map(trust).collect()
     }
 
     /// Who works in the row's kept windows besides its function, unseen: rows that the thread was met in between two

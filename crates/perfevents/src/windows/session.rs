@@ -34,7 +34,7 @@ pub(super) struct SessionSource {
     events: Vec<AttachedEvent>,
     ids_known: usize,
     groups: Vec<WindowGroup>,
-    /// Of samples that read groups; samples of events that stand alone tell no id but the one that may be another's.
+    /// Of samples that tell counts with their ids beside the one that may be another's; `None` where not all do.
     layout: Option<RecordLayout>,
     /// For how long windows are made, at most.
     most: Option<Duration>,
@@ -82,14 +82,11 @@ impl SessionSource {
         }
         // A ring owner stands behind them.
         let ours = session.events().iter().filter(|event| event.spec.is_some());
-        let layout = session
-            .events()
-            .first()
-            .filter(|_| kind != SourceKind::Period);
+        let events: Vec<AttachedEvent> = ours.cloned().collect();
         Ok(SessionSource {
             kind,
-            layout: layout.map(|event| RecordLayout::new(&event.attr, ByteOrder::NATIVE)),
-            events: ours.cloned().collect(),
+            layout: common_layout(&events),
+            events,
             ids_known: session.new_ids_since(0).len(),
             session,
             groups: window_groups,
@@ -111,6 +108,19 @@ impl SessionSource {
             }
         }
     }
+}
+
+/// The layout of all samples, where they have one and read counts: which it is could not be told from an id that may be
+/// another's.
+fn common_layout(events: &[AttachedEvent]) -> Option<RecordLayout> {
+    let mut sampled = events.iter().filter(|event| event.attr.samples());
+    let first = sampled.next()?;
+    let same = |event: &AttachedEvent| {
+        (event.attr.sample_type, event.attr.read_format)
+            == (first.attr.sample_type, first.attr.read_format)
+    };
+    let reads = first.attr.sample_type.contains(SampleType::READ);
+    (reads && sampled.all(same)).then(|| RecordLayout::new(&first.attr, ByteOrder::NATIVE))
 }
 
 /// What is sampled.
@@ -150,8 +160,14 @@ fn groups(spec: &WindowsSpec, kind: SourceKind) -> Result<Vec<EventGroup>, Windo
             }
             let alone = |mut event: EventSpec| {
                 event.attr.sample_type |= spec.samples | SampleType::IP;
+                if Features::get().inherit_read || !spec.inherit {
+                    // Its count tells whose the sample is, also where its id does not.
+                    event.attr.sample_type |= SampleType::READ;
+                }
                 if is_clock(&event.attr) && !event.explicit_period {
                     event.set_default_period(1_000_000_000 / FREQUENCY);
+                    // As those have whose frequency is set.
+                    event.attr.sample_type |= SampleType::PERIOD;
                 } else {
                     event.set_default_frequency(FREQUENCY);
                 }

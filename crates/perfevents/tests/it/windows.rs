@@ -350,6 +350,12 @@ fn t9_steady_samples_have_their_own_ids_beside_another_profiler() {
     own_ids_beside_another_profiler(SourceKind::Steady);
 }
 
+/// And where each event is sampled for itself.
+#[test]
+fn t9_samples_of_single_events_have_their_own_ids_beside_another_profiler() {
+    own_ids_beside_another_profiler(SourceKind::Period);
+}
+
 fn own_ids_beside_another_profiler(kind: SourceKind) {
     let thread = Faulting::start();
     let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
@@ -381,12 +387,12 @@ fn own_ids_beside_another_profiler(kind: SourceKind) {
         found.source.round(&mut kept).expect("round");
     }
     assert!(kept.samples.len() > 50);
-    let leader = &found.source.events()[0];
-    let strange: Vec<_> = kept
-        .ids
-        .iter()
-        .filter(|id| !leader.ids.contains(id))
+    let sampled = found.source.events().iter();
+    let sampled = sampled.filter(|event| event.attr.samples());
+    let own: BTreeSet<u64> = sampled
+        .flat_map(|event| event.ids.iter().copied())
         .collect();
+    let strange: Vec<_> = kept.ids.iter().filter(|id| !own.contains(id)).collect();
     assert_eq!(strange, Vec::<&u64>::new());
 }
 

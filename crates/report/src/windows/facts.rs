@@ -2,10 +2,10 @@
 //! shares and rates make the program's own totals.
 
 use super::WindowOptions;
-use super::stream::{Stream, is_clock};
+use super::stream::Stream;
 use crate::{Facts, Input, Severity};
 use dioptra_metrics::EventName;
-use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares};
+use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares, Totals};
 use dioptra_perfevents::event_type;
 use dioptra_perfevents::names::software;
 use dioptra_profile::Profile;
@@ -62,16 +62,16 @@ pub(super) fn add(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     if told.options.for_people {
         what_errors_are(facts);
     }
-    source(facts, input, told);
+    source(facts, told);
     ranking(facts, input, told.ranking, told.shares);
     discards(facts, told);
     samples(facts, told);
     for artefact in told.artefacts {
-        artefact_fact(
-            facts,
-            artefact,
-            &told.stream.events[artefact.event as usize].name,
-        );
+        let name = &told.stream.events[artefact.event as usize].name;
+        match artefact.of_interrupts {
+            true => interrupts_fact(facts, artefact, name),
+            false => artefact_fact(facts, artefact, name),
+        }
     }
     if told.options.closure {
         closures(facts, input, told);
@@ -83,7 +83,7 @@ pub(super) fn what_errors_are(facts: &mut Facts) {
     facts.add(Severity::Info, "errors", text, 0.95);
 }
 
-fn source(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
+fn source(facts: &mut Facts, told: &Told<'_, '_>) {
     let windows = told.windows;
     let total = told.analysis.total();
     let bursts = windows.bursts().len();
@@ -123,18 +123,6 @@ fn source(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
             "bursts_used": total.bursts(),
         }),
     );
-    let groups = &windows.plan().groups;
-    let leaders = groups.iter().filter_map(|group| group.events.first());
-    let mut leaders = leaders.filter_map(|event| input.profile.events().get(*event as usize));
-    if leaders.any(|leader| is_clock(leader.attr())) {
-        facts.add(
-            Severity::Info,
-            "clock_windows",
-            "windows of a clock hold the interrupt that ends them, some 10 to 20 us in a virtual machine: rates are low \
-             by its share, as the closure shows",
-            Value::Null,
-        );
-    }
     for finding in &recorded.findings {
         facts.add(
             Severity::Info,
@@ -254,35 +242,65 @@ fn samples(facts: &mut Facts, told: &Told<'_, '_>) {
     }
 }
 
-fn artefact_fact(facts: &mut Facts, artefact: &Artefact, event: &str) {
-    let (text, value) = match artefact.note {
+/// What interrupts take of windows that a clock leads.
+fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
+    let why = match artefact.note {
         ArtefactNote::Known => {
-            let what = if artefact.is_significant() {
+            let text = format!(
+                "{clock}: interrupts take {:.1} ±{:.1} us of each window, taken off where values are shown",
+                artefact.per_window / 1000.0,
+                artefact.error / 1000.0
+            );
+            let value = json!({"event": clock, "per_window": artefact.per_window, "standard_error": artefact.error,
+                "spread": artefact.spread, "taken_off": true});
+            facts.add(Severity::Info, "clock_windows", text, value);
+            return;
+        }
+        ArtefactNote::LengthsDoNotVary => "all windows are about as long; record with jitter",
+        ArtefactNote::FewBursts => "too few bursts; record longer",
+        ArtefactNote::RowsDisagree | ArtefactNote::NoSense => {
+            "shorter and longer windows do not tell"
+        }
+    };
+    facts.add(
+        Severity::Info,
+        "clock_windows",
+        format!(
+            "{clock}: windows hold the interrupts that end them, some 10 to 20 us in a virtual machine: rates are low \
+             by their share, as the closure shows; what they take is not known: {why}"
+        ),
+        json!({"event": clock, "per_window": null, "why": why, "taken_off": false}),
+    );
+}
+
+fn artefact_fact(facts: &mut Facts, artefact: &Artefact, event: &str) {
+    let why = match artefact.note {
+        ArtefactNote::Known => {
+            let what = if artefact.is_taken_off() {
                 "taken off where values are shown"
             } else {
                 "which cannot be told from 0 and is not taken off"
             };
-            (
-                format!(
-                    "{event}: windows' borders add {:.3} ±{:.3} to each window, {what}",
-                    artefact.per_window, artefact.error
-                ),
-                json!({"event": event, "per_window": artefact.per_window, "standard_error": artefact.error,
-                    "taken_off": artefact.is_significant()}),
-            )
+            let text = format!(
+                "{event}: windows' borders add {:.3} ±{:.3} to each window, {what}",
+                artefact.per_window, artefact.error
+            );
+            let value = json!({"event": event, "per_window": artefact.per_window, "standard_error": artefact.error,
+                "spread": artefact.spread, "taken_off": artefact.is_taken_off()});
+            facts.add(Severity::Info, "boundary_artefact", text, value);
+            return;
         }
-        ArtefactNote::LengthsDoNotVary => (
-            format!(
-                "{event}: what windows' borders add is not known, since all windows are about as long; record with jitter"
-            ),
-            json!({"event": event, "per_window": null, "why": "lengths do not vary"}),
-        ),
-        ArtefactNote::FewBursts => (
-            format!("{event}: what windows' borders add is not known: too few bursts"),
-            json!({"event": event, "per_window": null, "why": "few bursts"}),
-        ),
+        ArtefactNote::LengthsDoNotVary => "all windows are about as long; record with jitter",
+        ArtefactNote::FewBursts => "too few bursts",
+        ArtefactNote::RowsDisagree => "it is not the same in all rows, and is not taken off",
+        ArtefactNote::NoSense => "shorter and longer windows do not tell",
     };
-    facts.add(Severity::Info, "boundary_artefact", text, value);
+    facts.add(
+        Severity::Info,
+        "boundary_artefact",
+        format!("{event}: what windows' borders add is not known: {why}"),
+        json!({"event": event, "per_window": null, "why": why}),
+    );
 }
 
 /// Shares × rates against what plain counters counted.
@@ -315,14 +333,15 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
         else {
             continue;
         };
-        let closure = told.analysis.closure(
-            told.shares,
-            told.artefacts,
-            event,
-            leader,
-            leader_total,
+        let totals = Totals {
+            leader: leader_total,
             counted,
-        );
+            // All that a sample interrupts takes about as long.
+            interrupts: told.windows.facts().samples + told.shares.samples(),
+        };
+        let closure = told
+            .analysis
+            .closure(told.shares, told.artefacts, event, leader, &totals);
         let Some(closure) = closure else {
             continue;
         };

@@ -62,8 +62,12 @@ impl Stream {
         for (number, event) in (0_u32..).zip(&stream.events) {
             let mut recorded = input.profile.events().iter();
             let recorded = recorded.find(|recorded| recorded.name() == event.name);
-            if recorded.is_some_and(|recorded| counts_by_software(recorded.attr())) {
+            let Some(recorded) = recorded else { continue };
+            if counts_by_software(recorded.attr()) {
                 stream.windows.set_borderless(number);
+            }
+            if is_clock(recorded.attr()) {
+                stream.windows.set_clock(number);
             }
         }
         // A thread goes on through functions, unless a filter left some of them only.
@@ -124,7 +128,7 @@ fn counts_by_software(attr: &Attr) -> bool {
 }
 
 /// Whether an event is a clock.
-pub(super) fn is_clock(attr: &Attr) -> bool {
+fn is_clock(attr: &Attr) -> bool {
     attr.kind == event_type::SOFTWARE
         && matches!(attr.config, software::CPU_CLOCK | software::TASK_CLOCK)
 }

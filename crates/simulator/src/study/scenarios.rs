@@ -1,7 +1,7 @@
 //! The scenarios of `cargo xtask bench windows`.
 
 use super::{Asked, Bar, Question, Scenario};
-use crate::{Event, Function, Program, Recording, Spoiling};
+use crate::{Begin, Event, Function, Program, Recording, Spoiling};
 
 /// Nominal 95 % intervals from 20 bursts on.
 const COVERS: Bar = yes(0.93, 0.97);
@@ -9,6 +9,8 @@ const COVERS: Bar = yes(0.93, 0.97);
 const COVERS_FEW: Bar = yes(0.92, 1.0);
 /// Poisson's limits are never too narrow, and often too wide.
 const COVERS_RARE: Bar = yes(0.94, 1.0);
+/// Rows that agree are said not to in one run of a hundred.
+const AGREE: Bar = yes(0.0, 0.02);
 /// Windows of 300 cycles on average.
 const WINDOW: f64 = 300.0;
 
@@ -33,6 +35,9 @@ pub fn scenarios() -> Vec<Scenario> {
     steady(&mut all);
     rare(&mut all);
     crossings(&mut all);
+    regular(&mut all);
+    clocks(&mut all);
+    borders(&mut all);
     others(&mut all);
     all
 }
@@ -133,7 +138,7 @@ fn crossings(all: &mut Vec<Scenario>) {
         (2.0, None, flagged),
         (2.5, None, flagged),
         (3.0, Some(0.03), None),
-        (5.0, Some(0.03), None),
+        (5.0, Some(0.03), Some((0.0, 0.2))),
         (10.0, Some(0.01), None),
         (30.0, Some(0.01), Some((0.0, 0.05))),
     ];
@@ -194,28 +199,6 @@ fn others(all: &mut Vec<Scenario>) {
     rotated.recording.groups = vec![vec![0], vec![1]];
     all.push(rotated);
 
-    let rates = |f: u32| [1.4 - 0.3 * f64::from(f % 3), 0.01];
-    let functions = (0..6).map(|f| Function::new(100.0 * WINDOW, &rates(f)));
-    let mut bordered = Program::mixed(events(), functions.collect());
-    bordered.events[0].border = -40.0;
-    let corrected = Bar {
-        yes: Some((0.93, 0.97)),
-        bias: Some(0.01),
-    };
-    let questions = vec![
-        asked(
-            "ipc, borders cost 40 instructions, raw",
-            interval("ipc", false),
-            Bar::default(),
-        ),
-        asked(
-            "ipc, borders cost 40 instructions, best",
-            interval("ipc", true),
-            corrected,
-        ),
-    ];
-    all.push(scenario(bordered, 20_000, questions));
-
     let functions = (0..5).map(|f| Function::new(40.0 * WINDOW, &[0.5 + 0.3 * f64::from(f), 0.01]));
     let mixed = Program::mixed(events(), functions.collect());
     let question = asked("closure", Question::Closure { event: 1 }, COVERS);
@@ -236,4 +219,134 @@ fn others(all: &mut Vec<Scenario>) {
         asked(name, question, yes(0.02, 0.08))
     });
     all.push(scenario(program, 50, differ.into()));
+}
+
+/// Events of a loop, further apart than bursts are long: what starts a burst must know nothing of them.
+fn regular(all: &mut Vec<Scenario>) {
+    for distance in [700.0, 1556.0, 10_000.0] {
+        let program = Program::endless(
+            vec![Event::flow(), Event::regular()],
+            &[1.5, 1.0 / distance],
+        );
+        let near = Bar {
+            yes: Some((0.93, 1.0)),
+            bias: Some(0.01),
+        };
+        for (begin, text, bar) in [
+            (Begin::Anywhere, "bursts begin anywhere", near),
+            (
+                Begin::AfterEvents(0.5),
+                "half of the bursts begin just after one",
+                Bar::default(),
+            ),
+        ] {
+            let name = format!("mpkc, an event each {distance} cycles, {text}");
+            let question = asked(name, interval("mpkc", true), bar);
+            let mut scenario = scenario(program.clone(), 2000, vec![question]);
+            scenario.recording.begin = begin;
+            all.push(scenario);
+        }
+    }
+}
+
+/// Windows of a clock, a fifth of which is their interrupts'.
+fn clocks(all: &mut Vec<Scenario>) {
+    let rates = [[1.5, 0.02], [0.7, 0.005], [1.0, 0.0], [2.0, 0.002]];
+    let functions = rates.map(|rates| Function::new(100.0 * WINDOW, &rates));
+    let program = Program::mixed(events(), functions.into());
+    let right = Bar {
+        yes: Some((0.93, 0.97)),
+        bias: Some(0.01),
+    };
+    for bursts in [1000, 5000] {
+        let text = format!("windows of a clock, interrupts take a fifth, {bursts} bursts");
+        let mut questions = Vec::new();
+        for column in ["ipc", "mpkc"] {
+            for (best, kind, bar) in [(false, "raw", Bar::default()), (true, "best", right)] {
+                let name = format!("{column}, {text}, {kind}");
+                questions.push(asked(name, interval(column, best), bar));
+            }
+        }
+        for event in [1, 2] {
+            let name = format!("closure of event {event}, {text}");
+            questions.push(asked(name, Question::Closure { event }, COVERS));
+        }
+        questions.push(asked(
+            format!("interrupts, {text}"),
+            Question::Interrupts,
+            COVERS,
+        ));
+        let mut scenario = scenario(program.clone(), bursts, questions);
+        scenario.recording.interrupt = 60.0;
+        all.push(scenario);
+    }
+    // No row deserves trust: all windows together tell.
+    let text = "interrupts, windows of a clock, interrupts take a fifth, runs of half a window";
+    let question = asked(text, Question::Interrupts, COVERS);
+    let mut short = scenario(visited(0.5, 0.3), 4000, vec![question]);
+    short.recording.interrupt = 60.0;
+    all.push(short);
+}
+
+/// What windows' borders add: the same in all functions, or not.
+fn borders(all: &mut Vec<Scenario>) {
+    let rates = |f: u32| [1.4 - 0.3 * f64::from(f % 3), 0.01];
+    let functions = (0..6).map(|f| Function::new(100.0 * WINDOW, &rates(f)));
+    let mut bordered = Program::mixed(events(), functions.collect());
+    bordered.events[0].border = -40.0;
+    let right = Bar {
+        yes: Some((0.93, 0.97)),
+        bias: Some(0.01),
+    };
+    let text = "borders cost 40 instructions";
+    let disagree = |text: &str, event, bar| {
+        let name = format!("rows disagree, {text}");
+        asked(name, Question::Disagreement { event }, bar)
+    };
+    let questions = vec![
+        asked(
+            format!("ipc, {text}, raw"),
+            interval("ipc", false),
+            Bar::default(),
+        ),
+        asked(format!("ipc, {text}, best"), interval("ipc", true), right),
+        disagree(text, 1, AGREE),
+    ];
+    all.push(scenario(bordered.clone(), 20_000, questions));
+
+    // Function 0 is one of those where they cost nothing.
+    const FEWER: u32 = 8000;
+    let mut partly = bordered;
+    partly.events[0].border = 0.0;
+    for function in &mut partly.functions[3..] {
+        function.borders[0] = -80.0;
+    }
+    let text = "borders cost 80 instructions in half of the functions";
+    let questions = vec![
+        asked(format!("ipc, {text}, best"), interval("ipc", true), right),
+        disagree(text, 1, yes(0.9, 1.0)),
+    ];
+    all.push(scenario(partly.clone(), FEWER, questions));
+    partly.functions[1].borders[0] = -80.0;
+    partly.functions[2].borders[0] = -80.0;
+    let text = "borders cost 80 instructions in all functions but one";
+    let question = asked(
+        format!("ipc, {text}, best"),
+        interval("ipc", true),
+        yes(0.85, 1.0),
+    );
+    all.push(scenario(partly.clone(), FEWER, vec![question]));
+
+    // An event that borders add where it happens anyway, and never does in function 0.
+    for function in &mut partly.functions {
+        function.borders = vec![0.0, 0.3];
+    }
+    let text = "borders add an event to a third of the windows";
+    let question = disagree(text, 2, AGREE);
+    all.push(scenario(partly.clone(), FEWER, vec![question]));
+    partly.functions[0].rates[1] = 0.0;
+    partly.functions[0].borders[1] = 0.0;
+    let text = "borders add an event to a third of the windows, but where there is none";
+    let question = disagree(text, 2, yes(0.95, 1.0));
+    all.push(scenario(partly, FEWER, vec![question]));
 }
