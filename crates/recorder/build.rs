@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that it is made of.
-const CRATES: [&str; 2] = ["trace-runtime", "tracelayout"];
+const CRATES: [&str; 3] = ["trace-runtime", "tracelayout", "filters"];
 
 fn main() {
     let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");

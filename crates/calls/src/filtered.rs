@@ -1,8 +1,10 @@
 //! The shown calls of one stream.
 
+use crate::recorded::Recorded;
 use crate::scheduled::Scheduled;
 use crate::{Call, Ending, Frames, Step, TimeRange, ViewLosses};
 use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
+use dioptra_tracedata::Trace;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -67,6 +69,54 @@ struct Begun {
     start: u64,
     /// Time within calls below it.
     below: u64,
+    /// For how many each call below it stands.
+    weight: f64,
+    /// A chosen execution of a function that was sampled with what it called.
+    root: bool,
+}
+
+/// For how many calls the recorded ones of a stream stand.
+pub(crate) struct Weights<'v> {
+    recorded: &'v Recorded,
+    trace: &'v Trace,
+    stream: u32,
+    /// How many chosen executions are open, by function: recursion within one belongs to it.
+    open: FxHashMap<u32, u32>,
+}
+
+impl<'v> Weights<'v> {
+    pub fn new(recorded: &'v Recorded, trace: &'v Trace, stream: u32) -> Weights<'v> {
+        Weights {
+            recorded,
+            trace,
+            stream,
+            open: FxHashMap::default(),
+        }
+    }
+
+    /// A call begins: its own weight, that of what it calls, and whether it is a chosen execution with what it calls.
+    #[inline]
+    fn begin(&mut self, function: u32, around: f64) -> (f64, f64, bool) {
+        let Some(sampling) = self.recorded.get(function) else {
+            return (around, around, false);
+        };
+        let own = around * sampling.weight(self.trace, self.stream, function);
+        if !sampling.tree {
+            return (own, around, false);
+        }
+        let open = self.open.entry(function).or_default();
+        if *open > 0 {
+            return (around, around, false);
+        }
+        *open += 1;
+        (own, own, true)
+    }
+
+    fn end(&mut self, function: u32) {
+        if let Some(open) = self.open.get_mut(&function) {
+            *open = open.saturating_sub(1);
+        }
+    }
 }
 
 /// A walk's steps, in which every call begins and ends: those without an entry of their own with `entered` none, before
@@ -82,10 +132,16 @@ pub(crate) struct Complete<'v> {
     missing_ends: u64,
     /// The time at which what is open ends, once everything was given.
     end: Option<u64>,
+    /// None if all calls were recorded.
+    weights: Option<Weights<'v>>,
 }
 
 impl<'v> Complete<'v> {
-    pub fn new(walk: Scheduled<'v>, range: TimeRange) -> Complete<'v> {
+    pub fn new(
+        walk: Scheduled<'v>,
+        range: TimeRange,
+        weights: Option<Weights<'v>>,
+    ) -> Complete<'v> {
         Complete {
             walk,
             open: Frames::default(),
@@ -95,6 +151,7 @@ impl<'v> Complete<'v> {
             beginnings: 0,
             missing_ends: 0,
             end: None,
+            weights,
         }
     }
 
@@ -134,15 +191,22 @@ impl<'v> Complete<'v> {
     fn give(&mut self, step: Step) -> Option<Shown> {
         Some(match step {
             Step::Enter { time, call } => {
+                let around = self.open.last().map_or(1.0, |around| around.weight);
+                let (weight, below, root) = match &mut self.weights {
+                    Some(weights) => weights.begin(call.function, around),
+                    None => (1.0, 1.0, false),
+                };
                 self.open.push(Begun {
                     call,
                     start: time,
                     below: 0,
+                    weight: below,
+                    root,
                 });
                 Shown::Enter {
                     time,
                     call,
-                    weight: 1.0,
+                    weight,
                     backtrace: false,
                 }
             }
@@ -170,6 +234,11 @@ impl<'v> Complete<'v> {
         let Some(begun) = self.open.pop() else {
             return 0;
         };
+        if begun.root
+            && let Some(weights) = &mut self.weights
+        {
+            weights.end(begun.call.function);
+        }
         let start = begun.start.max(self.range.start.unwrap_or(0));
         let duration = time.saturating_sub(start);
         if let Some(around) = self.open.last_mut() {
@@ -377,7 +446,10 @@ impl<'v> Filter<'v> {
                         Some(next) => next,
                         None => self.idle.pop().unwrap_or_else(|| self.new_stack()),
                     };
-                    let left = std::mem::replace(&mut self.stack, next);
+                    let mut left = std::mem::replace(&mut self.stack, next);
+                    if let (Some(next), Some(left)) = (&mut self.stack.lane, &mut left.lane) {
+                        next.exchange_counters(left);
+                    }
                     if left.is_idle() {
                         self.idle.push(left);
                     } else {

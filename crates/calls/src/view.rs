@@ -1,16 +1,17 @@
 //! What is to be seen of a trace.
 
 use crate::filtered::Complete;
-use crate::filtered::{Filter, Stage, SwitchAt};
+use crate::filtered::{Filter, Stage, SwitchAt, Weights};
+use crate::recorded::{Recorded, RecordedSampling};
 use crate::scheduled::Scheduled;
 use crate::{Calls, Cpus, FunctionNames, Merge, Paths, Scheduling, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
-    PlanOptions, RuleOption, Rules, Sampling, Switch,
+    PlanOptions, RuleOption, Rules, SampleKind, Switch,
 };
 use dioptra_tracedata::{PendingRules, Stream, Trace};
 use dioptra_tracelayout::{EventPlace, FunctionKind};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 /// From when to when, `CLOCK_MONOTONIC` in nanoseconds, both included; none is without end.
@@ -110,6 +111,7 @@ pub struct View<'t> {
     range: TimeRange,
     everywhere: bool,
     first: Option<u64>,
+    recorded: Recorded,
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
     filterings: Vec<Filtering>,
     warnings: Vec<String>,
@@ -150,6 +152,7 @@ impl<'t> View<'t> {
             range: selection.range,
             everywhere: selection.scheduling.everywhere,
             first: Self::first_time(trace),
+            recorded: Recorded::of(trace),
             filterings: Vec::new(),
             warnings,
         };
@@ -167,7 +170,7 @@ impl<'t> View<'t> {
             let with_sources = pending.rules.iter().any(|rule| rule.option == "-L");
             // What matches nothing was told when it was recorded.
             let mut told = Vec::new();
-            let words = compile(names, &rules, with_sources, seed, &mut told)
+            let words = compile(names, &rules, &self.recorded, with_sources, seed, &mut told)
                 .map_err(|error| error.to_string())?;
             let filtering = Filtering {
                 words: Some(words),
@@ -208,7 +211,10 @@ impl<'t> View<'t> {
         };
         if !selection.rules.is_empty() {
             let (rules, sources) = (&selection.rules, selection.with_sources);
-            let words = compile(names, rules, sources, selection.seed, &mut self.warnings)?;
+            // What was sampled then may be sampled again now.
+            let recorded = Recorded::default();
+            let seed = selection.seed;
+            let words = compile(names, rules, &recorded, sources, seed, &mut self.warnings)?;
             filtering.words = Some(words);
         }
         let switching = self.add(filtering)?;
@@ -316,7 +322,14 @@ impl<'t> View<'t> {
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
         let walk = Scheduled::new(self.trace, self.streams[place], self.everywhere);
-        Calls::new(Complete::new(walk, self.range), stages.collect())
+        let weights = (!self.recorded.is_empty()).then(|| {
+            let stream = self.streams[place].stream;
+            Weights::new(&self.recorded, self.trace, stream)
+        });
+        Calls::new(
+            Complete::new(walk, self.range, weights),
+            stages.collect(),
+        )
     }
 
     /// Which calls of the stream at `place`, shown or not, lead to others.
@@ -338,15 +351,37 @@ impl<'t> View<'t> {
         )
     }
 
-    /// How a function's executions are chosen by the rules; none if all are shown.
-    pub fn sampling(&self, function: u32) -> Option<Sampling> {
-        self.plans()
-            .find_map(|plan| plan.sampling(plan.action_of(function)))
+    /// How a function's executions are chosen, while they were recorded or by the rules; none if all are shown.
+    pub fn sampling(&self, function: u32) -> Option<SampleKind> {
+        let chosen = |plan: Plan<'_>| Some(plan.sampling(plan.action_of(function))?.kind);
+        let recorded = self.recorded.get(function).map(|recorded| recorded.kind);
+        recorded.or_else(|| self.plans().find_map(chosen))
     }
 
-    /// Whether any function is sampled by the rules.
+    /// Whether any function is sampled, while it was recorded or by the rules.
     pub fn is_sampled(&self) -> bool {
-        self.plans().any(|plan| plan.sampler_count() > 0)
+        !self.recorded.is_empty() || self.plans().any(|plan| plan.sampler_count() > 0)
+    }
+
+    /// How a function was sampled while it was recorded; none if all of its calls were.
+    pub fn recorded_sampling(&self, function: u32) -> Option<&RecordedSampling> {
+        self.recorded.get(function)
+    }
+
+    /// How often functions that were sampled while they were recorded were called in the chosen threads: by function,
+    /// the executions that would have been recorded otherwise, and those that were.
+    pub fn counted(&self) -> BTreeMap<u32, (u64, u64)> {
+        let chosen: BTreeSet<u32> = self.streams.iter().map(|s| s.stream).collect();
+        // A thread of which nothing was recorded has no stream to choose.
+        let known: BTreeSet<u32> = self.trace.streams().iter().map(|s| s.stream).collect();
+        let mut counted: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+        for ((stream, function), (seen, shown)) in self.trace.counted() {
+            if chosen.contains(stream) || !known.contains(stream) {
+                let sum = counted.entry(*function).or_default();
+                *sum = (sum.0.saturating_add(*seen), sum.1.saturating_add(*shown));
+            }
+        }
+        counted
     }
 
     /// The colours that triggers ask for, by function: indexes into [`dioptra_filters::COLORS`].
@@ -419,6 +454,7 @@ fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
 fn compile(
     names: &FunctionNames<'_>,
     rules: &Rules,
+    recorded: &Recorded,
     with_sources: bool,
     seed: u64,
     warnings: &mut Vec<String>,
@@ -455,6 +491,7 @@ fn compile(
             source: sources
                 .get(id as usize)
                 .and_then(|source| Some(source.as_ref()?.0.as_str())),
+            is_chosen: recorded.get(id).is_some(),
         });
         if entry.kind != FunctionKind::None {
             known.push(name);

@@ -115,6 +115,13 @@ impl<T: Copy> Lane<T> {
         &self.samplers
     }
 
+    /// Goes on with the counters of a lane of the same thread, which takes this one's: counters belong to threads, not
+    /// to the call stacks that a thread exchanges.
+    pub fn exchange_counters(&mut self, other: &mut Self) {
+        core::mem::swap(&mut self.samplers, &mut other.samplers);
+        core::mem::swap(&mut self.tails, &mut other.tails);
+    }
+
     /// How many calls are open, shown or not.
     #[must_use]
     pub fn open_calls(&self) -> usize {

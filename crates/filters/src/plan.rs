@@ -337,6 +337,21 @@ impl<'a> Plan<'a> {
         (sampling.kind != SampleKind::All).then_some(sampling)
     }
 
+    /// How a probe site may choose among executions by counting those that the gate lets in, and whether the others are
+    /// hidden with their subtrees. Only if `Rules::beyond_places` says nothing against it.
+    #[must_use]
+    pub fn counted(&self, action: u32) -> Option<(Sampling, bool)> {
+        let rules = self.action(action);
+        let by_count = match rules.sampling.kind {
+            SampleKind::Every => rules.sampling.parameter > 1,
+            SampleKind::Random | SampleKind::Rate | SampleKind::Auto => true,
+            SampleKind::All | SampleKind::Tail => false,
+        };
+        let tree = rules.has(flag::FILTER);
+        let never = rules.has(flag::HIDE) || rules.size_rank < self.header.lowest_rank;
+        (by_count && (tree || !never)).then_some((rules.sampling, tree))
+    }
+
     /// The colour that an action asks for, as an index into [`COLORS`](crate::COLORS).
     #[must_use]
     pub fn color(&self, action: u32) -> Option<usize> {

@@ -57,6 +57,16 @@ impl Pace {
     /// The largest mean distance between two shown executions.
     pub const MAX_INTERVAL: f64 = (1_u64 << 30) as f64;
 
+    /// How many executions pass on average until one is shown, itself included.
+    #[must_use]
+    pub fn interval(self) -> f64 {
+        if self.0 == 0 {
+            return 1.0;
+        }
+        let scale = self.0 as f64 / 4_294_967_296.0;
+        -1.0 / (-core::f64::consts::LN_2 / scale).exp_m1()
+    }
+
     /// One execution of `interval` on average; at most [`Pace::MAX_INTERVAL`], and all below 1.
     #[must_use]
     pub fn from_interval(interval: f64) -> Self {
@@ -89,6 +99,15 @@ mod tests {
                     );
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_pace_is_an_interval() {
+        assert_eq!(Pace::ALL.interval(), 1.0);
+        for interval in [1.5, 7.0, 1000.0, 1e8] {
+            let error = Pace::from_interval(interval).interval() / interval - 1.0;
+            assert!(error.abs() < 1e-6, "{interval}: {error}");
         }
     }
 

@@ -37,6 +37,18 @@ pub(crate) enum Draw {
 }
 
 impl Sampler {
+    /// Where [`Sampler::left`] lies, in bytes.
+    pub const LEFT: usize = core::mem::offset_of!(Self, left);
+    /// Where the gap that it belongs to lies; a hook may end a gap itself if that is not 0: it adds the gap to
+    /// [`Sampler::FINISHED`] and 1 to [`Sampler::SHOWN`], and `left` becomes the gap less 1.
+    pub const GAP: usize = core::mem::offset_of!(Self, gap);
+    /// Where the executions of finished gaps are counted.
+    pub const FINISHED: usize = core::mem::offset_of!(Self, finished);
+    /// Where the chosen executions are counted.
+    pub const SHOWN: usize = core::mem::offset_of!(Self, shown);
+    /// Where open chosen executions of a filter are counted, a word of 4 bytes.
+    pub const OPEN: usize = core::mem::offset_of!(Self, open);
+
     /// How many executions were counted: those that would have been shown without sampling.
     #[must_use]
     pub fn seen(&self) -> u64 {
@@ -64,6 +76,44 @@ impl Sampler {
             self.gap = pace.gap(&mut self.random);
             self.left = self.gap - 1;
         }
+    }
+
+    /// For `sample=auto`: how densely to show executions when the gap that has begun is over.
+    pub fn pace_ahead(&mut self, pace: Pace) {
+        self.next = pace.0;
+    }
+
+    /// Counts an execution at a probe site and says whether it is chosen; not for a tail, which is judged at its end.
+    /// `seed` is the thread's; the clock is read only for a rate.
+    pub fn count(
+        &mut self,
+        sampling: Sampling,
+        seed: u64,
+        clock: impl FnOnce() -> u64,
+    ) -> bool {
+        self.draw(sampling, seed, clock) != Draw::Skip
+    }
+
+    /// For `sample=N/s`: the moment from which on an execution is chosen, in units of the clock.
+    #[must_use]
+    pub fn due(&self) -> u64 {
+        self.next
+    }
+
+    /// How many chosen executions of a filter are open.
+    #[must_use]
+    pub fn open(&self) -> u32 {
+        self.open
+    }
+
+    /// A chosen execution of a filter begins.
+    pub fn begin(&mut self) {
+        self.open = self.open.saturating_add(1);
+    }
+
+    /// It has ended.
+    pub fn end(&mut self) {
+        self.open = self.open.saturating_sub(1);
     }
 
     /// Counts an execution and says whether it is shown. `seed` is the thread's; the clock is read only for a rate.

@@ -8,7 +8,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use dioptra_tracelayout::arena::DROP;
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
-use dioptra_tracelayout::message::thread::{ENTRY_POSITION, MARGIN};
+use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
 use dioptra_tracelayout::{Encoder, VERSION};
 
 /// How long a thread waits for a chunk before it looks whether the recorder lives.
@@ -125,7 +125,9 @@ impl Writer {
         let entries = self.entries();
         for entry in entries.iter_mut() {
             // What is in chunks that were closed can't be taken back, and the same place may come again.
-            entry.flags |= ENTRY_POSITION;
+            if entry.flags & ENTRY_CHOSEN == 0 {
+                entry.flags |= ENTRY_POSITION;
+            }
         }
         let open_entries = entries.iter().filter(|entry| entry.is_open());
         let depth = open_entries.clone().count();

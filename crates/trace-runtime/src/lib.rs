@@ -29,6 +29,7 @@ pub mod exec;
 pub mod libc_calls;
 pub mod observe;
 pub mod parked;
+pub mod sampling;
 pub mod session;
 pub mod shadow;
 pub mod slow;

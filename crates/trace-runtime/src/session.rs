@@ -3,6 +3,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
+use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, Choice, FIRST_AREA, SLOTS};
 
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static KEY: AtomicUsize = AtomicUsize::new(0);
@@ -48,6 +49,42 @@ impl MappedArena {
                 self.header().chunk_count as usize,
             )
         }
+    }
+
+    /// How calls of sampled functions are chosen, by slot.
+    pub fn choices(&self) -> &'static [Choice] {
+        match self.header().counters_offset() {
+            // SAFETY: is_valid has checked that they fit; they are atomics.
+            Some(offset) => unsafe {
+                core::slice::from_raw_parts(self.base.add(offset + CHOICES).cast(), SLOTS)
+            },
+            None => &[],
+        }
+    }
+
+    /// The states of areas of counters.
+    pub fn area_states(&self) -> &'static [AtomicU32] {
+        match self.header().counters_offset() {
+            // SAFETY: as above.
+            Some(offset) => unsafe {
+                core::slice::from_raw_parts(self.base.add(offset).cast(), AREAS)
+            },
+            None => &[],
+        }
+    }
+
+    /// The address of an area of counters.
+    pub fn area(&self, index: usize) -> Option<u64> {
+        let offset = self.header().counters_offset()? + FIRST_AREA + index * AREA_SIZE;
+        let area = (index < AREAS).then(|| self.base.wrapping_add(offset))?;
+        Some(area.expose_provenance() as u64)
+    }
+
+    /// The number of an area at an address; none if it is not the arena's.
+    pub fn area_index(&self, area: u64) -> Option<usize> {
+        let distance = area.checked_sub(self.area(0)?)?;
+        let index = distance as usize / AREA_SIZE;
+        (index < AREAS).then_some(index)
     }
 
     /// The memory of a chunk.

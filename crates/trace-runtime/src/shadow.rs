@@ -86,6 +86,8 @@ pub struct Cursor {
     pub chunk: u64,
     /// Records that could not be written since the last chunk.
     pub lost: u64,
+    /// Where the thread counts calls of sampled functions, or 0.
+    pub area: u64,
 }
 
 /// A thread, as the tracer knows it.
@@ -170,6 +172,7 @@ const _: () = {
     assert!(offset_of!(Cursor, next) as i64 == layout::CURSOR_NEXT + PAGE as i64);
     assert!(offset_of!(Cursor, end) as i64 == layout::CURSOR_END + PAGE as i64);
     assert!(offset_of!(Cursor, time) as i64 == layout::CURSOR_TIME + PAGE as i64);
+    assert!(offset_of!(Cursor, area) as i64 == layout::CURSOR_AREA + PAGE as i64);
     assert!(offset_of!(Record, top) as i64 == layout::RECORD_TOP);
     assert!(offset_of!(Record, limit) as i64 == layout::RECORD_LIMIT);
     assert!(offset_of!(Record, next) as i64 == layout::RECORD_NEXT);
@@ -204,6 +207,7 @@ pub static DUMMY: Dummy = Dummy {
         alive: 1,
         chunk: 0,
         lost: 0,
+        area: 0,
     },
     fill: [0; PAGE - size_of::<Cursor>()],
     record: Record {

@@ -4,6 +4,7 @@ use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
 use crate::session;
 use crate::shadow::{self, Block, Entry, Gate};
+use crate::sampling::{self, Counted};
 use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -73,7 +74,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
         resynchronise(&mut writer);
     }
     let tail = drop_stale(&mut writer, slot, frame.return_address);
-    let kind = hook_kind(frame);
+    let mut kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
         return false;
     }
@@ -85,12 +86,34 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
             .fetch_add(1, Ordering::Relaxed);
         return false;
     }
+    let slot_number = match kind & (kind::COUNTED | kind::CHOSEN) {
+        0 => 0,
+        _ => sampling_slot(frame),
+    };
+    if kind & kind::COUNTED != 0 {
+        let tree = kind & kind::FILTER != 0;
+        kind = match (sampling::count(&mut writer, &arena, slot_number, tree), tree) {
+            (Counted::Chosen, true) => kind | kind::CHOSEN,
+            (Counted::Chosen, false) => kind,
+            (Counted::Skipped, true) => kind::GATED | kind::MUTE,
+            (Counted::Skipped, false) => return false,
+        };
+    }
+    let chosen = match kind & kind::CHOSEN {
+        0 => 0,
+        _ => {
+            sampling::begin(writer.cursor(), slot_number);
+            layout::ENTRY_CHOSEN | slot_number << 8
+        }
+    };
     let function = frame.function as u32;
     let entry = Entry {
         return_address: frame.return_address,
         slot,
         function,
-        flags: flags(kind, arena.header().levels) | if tail { layout::ENTRY_TAIL } else { 0 },
+        flags: flags(kind, arena.header().levels)
+            | chosen
+            | if tail { layout::ENTRY_TAIL } else { 0 },
         spare: block.gate.saved(),
     };
     let id = entry.id();
@@ -123,6 +146,13 @@ fn hook_kind(frame: &EnterFrame) -> u64 {
     }
 }
 
+/// The number of the slot that a sampled function's calls are counted in: it follows the thunk.
+fn sampling_slot(frame: &EnterFrame) -> u32 {
+    let place = frame.thunk.wrapping_add_signed(layout::THUNK_SLOT);
+    // SAFETY: what follows the thunk of a hook that has said so.
+    unsafe { ptr::with_exposed_provenance::<u32>(place as usize).read_unaligned() }
+}
+
 /// Whether a call at `slot` is hidden by its place.
 fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
     let below = match kind & (kind::MUTE | kind::FILTER) {
@@ -135,7 +165,10 @@ fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
 
 /// The flags of an entry made by a hook of this kind.
 pub fn flags(kind: u64, levels: u32) -> u32 {
-    let mut flags = layout::ENTRY_POSITION;
+    let mut flags = match kind & kind::CHOSEN {
+        0 => layout::ENTRY_POSITION,
+        _ => 0,
+    };
     if kind & (kind::MUTE | kind::FILTER) != 0 || levels > 0 {
         flags |= layout::ENTRY_SAVED;
     }
@@ -208,6 +241,9 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     left.iter().for_each(parked::bury);
     // SAFETY: the block of this thread.
     unsafe { (*arch::block()).gate.leave(left) };
+    let left: *const [Entry] = left;
+    // SAFETY: the entries are not the cursor's.
+    sampling::leave(writer.cursor(), unsafe { &*left });
     record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
@@ -279,6 +315,7 @@ fn exit_here(block: &mut Block, slot: u64, left_midway: bool) -> Option<u64> {
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
+    sampling::leave(writer.cursor(), &[entry]);
     if entry.flags & layout::ENTRY_MUTE != 0 {
         // Nothing was recorded.
     } else if stopped() {

@@ -3,7 +3,7 @@
 use crate::chunks::{Writer, now};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
-use crate::{arch, libc_calls, parked, sys};
+use crate::{arch, libc_calls, parked, sampling, sys};
 
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::ENTRY_SIZE;
@@ -37,6 +37,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         (*record).top = shadow::bottom(record);
         let cursor = &mut *shadow::cursor(record);
         (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
+        cursor.area = 0;
         cursor.alive = 1;
     }
     block.record = record;
@@ -161,6 +162,7 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
 unsafe fn end(record: *mut Record, arena: MappedArena) {
     // SAFETY: the caller's promise.
     let mut writer = unsafe { Writer::new(record, arena) };
+    sampling::end(writer.cursor(), &arena);
     let open = writer
         .entries()
         .iter()

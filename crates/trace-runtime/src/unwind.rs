@@ -2,7 +2,7 @@
 
 use crate::arch;
 use crate::chunks::Writer;
-use crate::session;
+use crate::{sampling, session};
 use crate::shadow::{self, Entry};
 use crate::slow::record_unwound;
 use crate::sys;
@@ -69,6 +69,7 @@ pub unsafe extern "C" fn personality(
         let entries = writer.entries();
         let left = entries.get_mut(first..).unwrap_or_default();
         block.gate.leave(left);
+        sampling::leave(&*shadow::cursor(block.record), left);
         for entry in left {
             entry.flags |= ENTRY_UNWOUND;
         }

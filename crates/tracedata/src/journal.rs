@@ -61,6 +61,15 @@ pub enum JournalEntry {
         /// The stream that it continues, after a fork; else 0.
         parent: u32,
     },
+    /// Functions of which only chosen executions are recorded.
+    Sampled(SampledFunctions),
+    /// What was counted of sampled functions in a stream; written when the recording ends.
+    Counted {
+        /// The stream.
+        stream: u32,
+        /// By function.
+        functions: Vec<FunctionCounts>,
+    },
     /// The command ended.
     End {
         /// When.
@@ -77,6 +86,28 @@ pub enum JournalEntry {
         /// A sentence.
         text: String,
     },
+}
+
+/// Functions of which only chosen executions are recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SampledFunctions {
+    /// How they are chosen, as it is written behind `sample=`.
+    pub how: String,
+    /// They come and go with what they call; else alone.
+    pub tree: bool,
+    /// Their ids.
+    pub functions: Vec<u32>,
+}
+
+/// Executions of a sampled function in one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCounts {
+    /// Its id.
+    pub function: u32,
+    /// How many there were that would have been recorded without sampling.
+    pub seen: u64,
+    /// How many of them were chosen.
+    pub shown: u64,
 }
 
 /// How a process image began.

@@ -4,7 +4,10 @@ mod index;
 
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
-use crate::{ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, Switches};
+use crate::{
+    ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, SampledFunctions,
+    Switches,
+};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{
     EventPlace, FUNCTION_ENTRY_SIZE, FUNCTIONS, FunctionKind, INFO, JOURNAL, NAMES, RECORDS,
@@ -138,6 +141,8 @@ pub struct Trace {
     modules: BTreeMap<u32, Module>,
     mappings: Vec<Mapping>,
     notes: Vec<String>,
+    sampled: Vec<SampledFunctions>,
+    counted: BTreeMap<(u32, u32), (u64, u64)>,
     functions: Vec<FunctionEntry>,
     names: Vec<u8>,
     records: Option<Mapped>,
@@ -166,6 +171,8 @@ impl Trace {
             modules: BTreeMap::new(),
             mappings: Vec::new(),
             notes: Vec::new(),
+            sampled: Vec::new(),
+            counted: BTreeMap::new(),
             functions: Vec::new(),
             names: read_or_empty(&folder.join(NAMES))?,
             records: map(&folder.join(RECORDS))?,
@@ -222,6 +229,17 @@ impl Trace {
     /// What the recorder wants readers to know.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Functions of which only chosen executions were recorded.
+    pub fn sampled(&self) -> &[SampledFunctions] {
+        &self.sampled
+    }
+
+    /// How often sampled functions were called, by stream and function: executions that would have been recorded without
+    /// sampling, and chosen ones among them. Missing if the recorder was killed.
+    pub fn counted(&self) -> &BTreeMap<(u32, u32), (u64, u64)> {
+        &self.counted
     }
 
     /// How many function ids there are, the id 0 included, and those of events.
@@ -359,6 +377,14 @@ impl Trace {
                     ..Stream::default()
                 };
                 streams.insert(stream, known);
+            }
+            JournalEntry::Sampled(functions) => self.sampled.push(functions),
+            JournalEntry::Counted { stream, functions } => {
+                for counts in functions {
+                    let sum = self.counted.entry((stream, counts.function)).or_default();
+                    sum.0 = sum.0.saturating_add(counts.seen);
+                    sum.1 = sum.1.saturating_add(counts.shown);
+                }
             }
             JournalEntry::End { time, pid, status } => {
                 let process = self.processes.iter_mut().rev().find(|p| p.pid == pid);

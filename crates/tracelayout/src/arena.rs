@@ -74,6 +74,10 @@ pub struct Arena {
     pub missed_in_handlers: AtomicU64,
     /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
     pub missed_no_memory: AtomicU64,
+    /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
+    pub has_counters: u32,
+    /// Threads that have counted sampled calls where nobody reads it, for want of an area.
+    pub uncounted_threads: AtomicU32,
 }
 
 impl Arena {
@@ -82,9 +86,15 @@ impl Arena {
         (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
     }
 
-    /// The size of the whole arena in bytes.
+    /// The size of the whole arena in bytes, without counters: they lie behind it.
     pub const fn size(chunk_size: usize, chunk_count: usize) -> usize {
         Self::chunks_offset(chunk_count) + chunk_size * chunk_count
+    }
+
+    /// Where the counters of sampled functions begin, if there are any.
+    pub fn counters_offset(&self) -> Option<usize> {
+        let size = Self::size(self.chunk_size as usize, self.chunk_count as usize);
+        (self.has_counters != 0).then_some(size)
     }
 
     /// Whether the sizes make sense and fit `bytes` of memory.
@@ -95,7 +105,15 @@ impl Arena {
             && size.is_multiple_of(4096)
             && (4096..=crate::chunk::MAX_CHUNK).contains(&size)
             && (1..=MAX_CHUNKS).contains(&count)
-            && Self::size(size, count) <= bytes
+            && Self::size(size, count) + self.counters_size() <= bytes
+    }
+
+    fn counters_size(&self) -> usize {
+        if self.has_counters != 0 {
+            crate::sampling::SIZE
+        } else {
+            0
+        }
     }
 
     /// Takes the first free chunk, unless too many are full.
@@ -155,6 +173,8 @@ mod tests {
             lost: AtomicU64::new(0),
             missed_in_handlers: AtomicU64::new(0),
             missed_no_memory: AtomicU64::new(0),
+            has_counters: 0,
+            uncounted_threads: AtomicU32::new(0),
         };
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));

@@ -54,6 +54,7 @@ pub mod chunk;
 pub mod directory;
 pub mod message;
 pub mod record;
+pub mod sampling;
 pub mod switches;
 
 pub use chunk::ChunkHeader;

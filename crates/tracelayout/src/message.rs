@@ -246,6 +246,9 @@ pub mod thread {
     /// In the cursor: the tick of the last record.
     pub const CURSOR_TIME: i64 = -4096 + 16;
 
+    /// In the cursor: the address of the thread's [area](crate::sampling) of counters, or 0.
+    pub const CURSOR_AREA: i64 = -4096 + 48;
+
     /// In the record: the address of the shadow stack's innermost entry.
     pub const RECORD_TOP: i64 = 0;
     /// In the record: the last address that may become the innermost entry's.
@@ -278,6 +281,8 @@ pub mod thread {
     pub const ENTRY_MUTE: u32 = 8;
     /// A flag: the spare word holds what was in the block before: [`BLOCK_HIDDEN`], and [`BLOCK_LEVEL`] from bit 48 on.
     pub const ENTRY_SAVED: u32 = 16;
+    /// A flag: a chosen execution of a sampled filter; the upper bits of the flags are its slot.
+    pub const ENTRY_CHOSEN: u32 = 32;
     /// The upper bits of the flags: the lower 24 bits of the place behind the call's entry record, or all ones if it is not
     /// known. Only for calls that may be taken back.
     pub const ENTRY_POSITION: u32 = 0xffff_ff00;
@@ -301,6 +306,10 @@ pub mod thread {
         pub const LEVELS: u64 = 8;
         /// It is taken back if it was short.
         pub const TIMED: u64 = 16;
+        /// It is a chosen execution of a sampled filter. The slot's number follows the thunk.
+        pub const CHOSEN: u64 = 32;
+        /// The runtime counts it, and chooses. The slot's number follows the thunk.
+        pub const COUNTED: u64 = 64;
     }
 
     /// The slot of the entry below all others: larger than all addresses.
@@ -319,6 +328,9 @@ pub mod thread {
     pub const fn operand(id: u32) -> u32 {
         if id <= 0xffff { id << 16 } else { id }
     }
+
+    /// Where the number of a slot lies, from where hooks of entries return to in its thunk.
+    pub const THUNK_SLOT: i64 = 22;
 
     /// How many bytes of a chunk stay free behind [`CURSOR_END`]: room for the largest record of the hot path, and for
     /// what has to be said when a chunk is closed.

@@ -33,6 +33,8 @@ pub struct Function<'a> {
     pub size: Option<u64>,
     /// The path of its source file, if known.
     pub source: Option<&'a str>,
+    /// Its executions were chosen when they were recorded: `sample=` does not choose among them again.
+    pub is_chosen: bool,
 }
 
 /// What sort of function.
@@ -183,7 +185,7 @@ impl Compiler {
         if hidden_place && !action.has(flag::NOTRACE) {
             action.flags |= flag::HIDE;
         }
-        if let Some(sample) = changes.sample.filter(|_| !action.has(flag::NOTRACE)) {
+        if let Some(sample) = changes.sample.filter(|_| !action.has(flag::NOTRACE) && !function.is_chosen) {
             action.sampling = self.sampling(sample);
         }
         let next = self.actions.len() as u32;

@@ -267,6 +267,44 @@ impl Rules {
             && self.size.is_none()
     }
 
+    /// Whether any rule samples otherwise than by durations.
+    #[must_use]
+    pub fn sample(&self) -> bool {
+        let chooses = |sample| !matches!(sample, Sample::Percentile(_));
+        self.rules
+            .iter()
+            .any(|rule| rule.changes.sample.is_some_and(chooses))
+    }
+
+    /// Whether rules about functions set a minimum duration.
+    #[must_use]
+    pub fn set_durations(&self) -> bool {
+        self.rules.iter().any(|rule| rule.changes.time.is_some())
+    }
+
+    /// Why it is not by the place of a call among calls of filters, hidden functions and recorded ones alone that it would
+    /// be shown, durations and callers (`-C`) apart: the words that ask for more. `None` if it is.
+    ///
+    /// Then probe sites can count executions while the program runs, and limit levels, as readers would.
+    #[must_use]
+    pub fn beyond_places(&self) -> Option<&'static str> {
+        let any = |asks: fn(&Changes) -> bool| self.rules.iter().any(|rule| asks(&rule.changes));
+        let hides = any(|changes| changes.hide)
+            || !self.locations.is_empty()
+            || self.size.is_some_and(|size| size > 0);
+        if any(|changes| changes.switch.is_some() || changes.finish) {
+            Some("trace_on, trace_off and finish")
+        } else if any(|changes| changes.depth.is_some()) {
+            Some("depth=")
+        } else if any(|changes| changes.size.is_some()) {
+            Some("size=")
+        } else if self.depth.is_some() && hides {
+            Some("-D with -H, -L or -Z")
+        } else {
+            None
+        }
+    }
+
     /// What the user should know about the rules: actions that have no effect.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {

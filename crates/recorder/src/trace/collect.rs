@@ -1,5 +1,6 @@
 //! Takes chunks from the arena and writes them.
 
+use super::counters;
 use super::memory::ArenaMemory;
 use super::server::{Shared, State, monotonic};
 use crate::procfs;
@@ -106,6 +107,9 @@ impl Collector {
             let filled = arena.header().filled.load(Ordering::Acquire);
             if self.pass(shared) == 0 {
                 ArenaMemory::wait(&arena.header().filled, filled, NAP_MS);
+            }
+            for area in counters::areas(arena).iter().filter(|area| area.has_ended) {
+                shared.state().counters.take(arena, *area, true);
             }
             if self.last_reap.elapsed() >= REAP_EVERY {
                 self.reap(shared);
@@ -243,15 +247,24 @@ impl Collector {
             if !self.streams.contains(&header.stream) {
                 self.announce(&mut shared.state(), &header);
             }
-            let exists = exists(thread);
-            let gone = !exists && *self.seen.entry(thread).or_insert(exists);
-            let replaced = executed
-                .iter()
-                .any(|(pid, first)| *pid == header.pid && header.stream < *first);
-            if gone || replaced {
+            if self.is_gone(thread, header.stream, &executed) {
                 self.take_busy(shared, index);
             }
         }
+        for area in counters::areas(arena) {
+            if !area.has_ended && self.is_gone(area.thread, area.stream, &executed) {
+                shared.state().counters.take(arena, area, true);
+            }
+        }
+    }
+
+    /// Whether the thread that had a stream is gone, or another program in its place.
+    fn is_gone(&mut self, thread: (u32, u32), stream: u32, executed: &[(u32, u32)]) -> bool {
+        let exists = exists(thread);
+        let gone = !exists && *self.seen.entry(thread).or_insert(exists);
+        let is_replaced =
+            |(pid, first): &(u32, u32)| *pid == thread.0 && stream < *first;
+        gone || executed.iter().any(is_replaced)
     }
 
     /// Treats a chunk whose thread is gone as full.
@@ -301,6 +314,13 @@ impl Collector {
         rest.sort_unstable();
         for (_, _, index) in rest {
             self.write(shared, index);
+        }
+        let mut state = shared.state();
+        for area in counters::areas(&shared.arena) {
+            state.counters.take(&shared.arena, area, false);
+        }
+        for entry in state.counters.journal().collect::<Vec<_>>() {
+            state.journal(&entry);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
 use dioptra_tracelayout::message::thread::OUTSIDE;
+use dioptra_tracelayout::sampling;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
@@ -49,7 +50,10 @@ impl ArenaMemory {
     /// # Errors
     /// Of the system calls.
     pub fn new(options: ArenaOptions) -> io::Result<ArenaMemory> {
-        let size = Arena::size(options.chunk_size, options.chunks);
+        let mut size = Arena::size(options.chunk_size, options.chunks);
+        if options.gating.samples {
+            size += sampling::SIZE;
+        }
         // Who maps it is found by its name; recordings may run side by side.
         let name = format!(
             "dioptra-arena-{}-{}",
@@ -100,6 +104,8 @@ impl ArenaMemory {
             lost: 0.into(),
             missed_in_handlers: 0.into(),
             missed_no_memory: 0.into(),
+            has_counters: u32::from(options.gating.samples),
+            uncounted_threads: 0.into(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
         unsafe { base.cast::<Arena>().write(arena) };
@@ -166,6 +172,13 @@ impl ArenaMemory {
             // SAFETY: inside the mapping, and the chunk is ours as for `chunk`.
             unsafe { ptr::write_bytes(self.base.add(start), 0, bytes.min(size)) };
         }
+    }
+
+    /// The first byte of the counters of sampled functions, if there are any and they lie in the mapping.
+    pub fn counters(&self) -> Option<*mut u8> {
+        let start = self.header().counters_offset()?;
+        let fits = start.checked_add(sampling::SIZE)? <= self.size;
+        fits.then(|| self.base.wrapping_add(start))
     }
 
     fn place(&self, index: usize) -> Option<(usize, usize)> {

@@ -8,6 +8,7 @@
 //! wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the process's runtime applies.
 
 mod collect;
+mod counters;
 mod embedded;
 mod maps;
 mod memory;

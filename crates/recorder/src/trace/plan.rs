@@ -9,6 +9,7 @@ use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
 use super::x86_64::scan::{CandidateBody, ModuleCode, ScanOptions, scan};
 use super::x86_64::thunk::jump;
 use crate::procfs;
+use dioptra_filters::Sampling;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
 use dioptra_tracelayout::message::{FunctionId, Method, PATCH_SIZE, Patch, RuntimeAddresses};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
@@ -48,6 +49,18 @@ pub struct Planner {
     selector: Box<dyn Selector>,
     modules: HashMap<FileKey, Arc<Prepared>>,
     next_module: u32,
+    sampled: Vec<SampledFunction>,
+}
+
+/// A function of which some calls are recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledFunction {
+    /// Its id.
+    pub function: u32,
+    /// How they are chosen; times in nanoseconds.
+    pub sampling: Sampling,
+    /// With what they call.
+    pub tree: bool,
 }
 
 impl std::fmt::Debug for Planner {
@@ -80,7 +93,13 @@ impl Planner {
             selector,
             modules: HashMap::new(),
             next_module: 0,
+            sampled: Vec::new(),
         }
+    }
+
+    /// The sampled functions of the modules that were analysed since this was last asked.
+    pub fn take_sampled(&mut self) -> Vec<SampledFunction> {
+        std::mem::take(&mut self.sampled)
     }
 
     /// What hides calls.
@@ -218,6 +237,11 @@ impl Planner {
             }
             *methods.entry(place.method).or_default() += 1;
             entries.push(entry(place, number, writer)?);
+            self.sampled.extend(variant.sampling().map(|sampling| SampledFunction {
+                function: id,
+                sampling,
+                tree: variant.samples_trees(),
+            }));
             chosen.push((*variant, id));
         }
         writer.functions(&entries)?;
@@ -388,7 +412,10 @@ pub fn plan(
                 functions.push(FunctionId {
                     address: candidate.start.wrapping_add(bias),
                     id: *id,
-                    filter: u32::from(*variant == SiteVariant::Filter),
+                    filter: u32::from(matches!(
+                        variant,
+                        SiteVariant::Filter | SiteVariant::SampleFilter(_)
+                    )),
                 });
             }
             traced => {
@@ -396,10 +423,16 @@ pub fn plan(
                     SiteVariant::Timed => HookKind::Timed,
                     SiteVariant::Filter => HookKind::Filter,
                     SiteVariant::Mute => HookKind::Mute,
-                    SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
+                    SiteVariant::SampleFilter(_) => HookKind::Chosen,
+                    SiteVariant::Record | SiteVariant::Sample(_) | SiteVariant::Skip => {
+                        HookKind::Record
+                    }
                 };
                 wanted.push(Wanted {
-                    work: Work::Trace(*id, kind),
+                    work: match traced.sampling() {
+                        Some(sampling) => Work::Sample(*id, kind, sampling),
+                        None => Work::Trace(*id, kind),
+                    },
                     body: match &candidate.body {
                         CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),
                         CandidateBody::Displaced(prologue) => {

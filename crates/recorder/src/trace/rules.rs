@@ -8,6 +8,7 @@ use dioptra_filters::{
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle};
 use dioptra_tracelayout::message::Method;
+use dioptra_tracelayout::sampling::SLOTS;
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -53,6 +54,8 @@ pub struct RuleSelector {
     /// Names that were seen, for the nearest ones to a misspelt one.
     names: Vec<String>,
     notes: Vec<String>,
+    /// Functions of a program call hooks themselves: they are all recorded, whatever the rules.
+    hooks_itself: bool,
     /// Programs of which all functions are traced since no compiler has prepared any.
     uninstrumented: Vec<String>,
 }
@@ -71,27 +74,17 @@ pub enum RuleError {
 
 /// What can be left out while the program runs, so that readers, who apply the same rules to what was recorded, show the
 /// same as if everything had been recorded.
-fn gating(choice: &Choice, compiler: &Compiler) -> Gating {
+fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
     let mut levels = None;
     let mut at_least = None;
-    let mut any_action = false;
-    let mut any_hidden = false;
     for (option, text) in &choice.rules {
         match option {
             RuleOption::Depth => levels = text.trim().parse().ok(),
             RuleOption::Time => at_least = parse_time(text.trim()).ok(),
-            RuleOption::Hide | RuleOption::Size | RuleOption::Location => any_hidden = true,
-            RuleOption::Trigger => any_action = true,
-            RuleOption::Filter | RuleOption::Notrace | RuleOption::Caller => {
-                any_action |= text.split(';').any(|part| {
-                    // What is a trigger has an action; other words are modules.
-                    let part = part.trim().trim_start_matches('!');
-                    let mut rules = Rules::new(choice.style);
-                    rules.add(RuleOption::Trigger, part).is_ok()
-                });
-            }
+            _ => {}
         }
     }
+    let by_place = rules.beyond_places().is_none();
     // What an ordinary call would have to ask for tells what there is.
     let words = compiler.plan();
     let skip = Plan::from_words(&words).map_or(Gate::OPEN, |plan| plan.site_need(0).skip());
@@ -99,9 +92,10 @@ fn gating(choice: &Choice, compiler: &Compiler) -> Gating {
         opt_in: skip.meets(Gate::OUTSIDE),
         mutes: skip.meets(Gate::MUTED),
         // Levels are counted as readers count them only if each recorded call takes one.
-        levels: levels.filter(|levels| *levels < u16::MAX && !any_action && !any_hidden),
+        levels: levels.filter(|levels| *levels < u16::MAX && by_place),
         // Triggers may set other durations.
-        at_least: at_least.filter(|time| *time > 0 && !any_action),
+        at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
+        samples: rules.sample() && by_place,
     }
 }
 
@@ -124,11 +118,17 @@ impl RuleSelector {
             rules.add(*option, text)?;
         }
         let has_rules = !rules.is_empty();
-        let notes = rules.notes();
-        let compiler = Compiler::new(rules, PlanOptions::default())?;
+        let mut notes = rules.notes();
+        if let Some(words) = rules.beyond_places().filter(|_| rules.sample()) {
+            notes.push(format!(
+                "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
+            ));
+        }
+        let compiler = Compiler::new(rules.clone(), PlanOptions::default())?;
         let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
         Ok(RuleSelector {
-            gating: gating(&choice, &compiler),
+            gating: gating(&choice, &rules, &compiler),
+            hooks_itself: false,
             has_rules,
             with_sources: choice.rules.iter().any(is_place),
             notes,
@@ -252,8 +252,18 @@ impl Selector for RuleSelector {
                 },
                 size: named.size,
                 source: named.source.as_deref(),
+                is_chosen: false,
             })
         };
+        let calls_hooks = functions.iter().any(|f| f.method == Method::Cygprof);
+        if self.gating.samples && calls_hooks && !self.hooks_itself {
+            self.hooks_itself = true;
+            self.notes.push(format!(
+                "{}: programs compiled with -finstrument-functions are not sampled while they run: all calls are recorded, and chosen when they are shown",
+                module.path.display()
+            ));
+        }
+        let samples = self.gating.samples && !self.hooks_itself;
         let patching = self.matcher.answer(questions());
         let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
         let words = self.compiler.plan();
@@ -270,6 +280,19 @@ impl Selector for RuleSelector {
                     return SiteVariant::Skip;
                 }
                 let need = plan.site_need(*action);
+                let counted = plan
+                    .counted(*action)
+                    .filter(|(sampling, _)| samples && (sampling.slot as usize) < SLOTS);
+                match counted {
+                    Some((sampling, true)) => return SiteVariant::SampleFilter(sampling),
+                    Some((sampling, false)) => {
+                        return match self.is_wanted(*patching, place.method, all_plain) {
+                            true => SiteVariant::Sample(sampling),
+                            false => SiteVariant::Skip,
+                        };
+                    }
+                    None => {}
+                }
                 // What hides or lets in is hooked even where it is not to be recorded itself.
                 match need {
                     SiteNeed::Unneeded => return SiteVariant::Skip,

@@ -1,5 +1,6 @@
 //! Which functions are traced: asked of a [`Selector`] once for each module.
 
+use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::Method;
 use std::path::PathBuf;
 
@@ -44,6 +45,25 @@ pub enum SiteVariant {
     Mute,
     /// The call is recorded, also outside of other such calls and at any level, and what it calls.
     Filter,
+    /// As [`SiteVariant::Record`], of some calls.
+    Sample(Sampling),
+    /// As [`SiteVariant::Filter`], of some calls; others are as [`SiteVariant::Mute`].
+    SampleFilter(Sampling),
+}
+
+impl SiteVariant {
+    /// Whether calls that are not chosen are hidden with what they call.
+    pub fn samples_trees(self) -> bool {
+        matches!(self, SiteVariant::SampleFilter(_))
+    }
+
+    /// How calls are chosen; none if all are treated alike.
+    pub fn sampling(self) -> Option<Sampling> {
+        match self {
+            SiteVariant::Sample(sampling) | SiteVariant::SampleFilter(sampling) => Some(sampling),
+            _ => None,
+        }
+    }
 }
 
 /// What hides calls of [`SiteVariant::Record`] and [`SiteVariant::Timed`] while the program runs.
@@ -57,6 +77,8 @@ pub struct Gating {
     pub levels: Option<u16>,
     /// The duration in nanoseconds from which on [`SiteVariant::Timed`] calls are kept.
     pub at_least: Option<u64>,
+    /// There may be sites that sample.
+    pub samples: bool,
 }
 
 impl Gating {

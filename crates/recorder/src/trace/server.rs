@@ -1,16 +1,19 @@
 //! Answers traced processes.
 
 use super::collect::clock_pair;
+use super::counters::{Counters, how};
 use super::maps::Maps;
 use super::memory::ArenaMemory;
-use super::plan::{ModulePlan, Planner, plan};
+use super::plan::{ModulePlan, Planner, SampledFunction, plan};
 use super::select::Gating;
 use super::x86_64::hot::HookOptions;
 use crate::procfs;
-use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, WriteError, Writer};
+use dioptra_tracedata::{
+    ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions, WriteError, Writer,
+};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -56,6 +59,8 @@ pub struct State {
     pub executed: Vec<(u32, u32)>,
     /// What has been done in each process.
     pub planned: HashMap<u32, HashSet<Planned>>,
+    /// What is counted of sampled functions.
+    pub counters: Counters,
     /// How many have connected at all.
     pub connected: u64,
     /// The first thing that went wrong.
@@ -72,6 +77,7 @@ impl State {
             processes: HashSet::new(),
             executed: Vec::new(),
             planned: HashMap::new(),
+            counters: Counters::default(),
             connected: 0,
             failure: None,
             told: HashSet::new(),
@@ -375,6 +381,15 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
         for note in state.planner.take_notes() {
             state.note(note);
         }
+        let sampled = state.planner.take_sampled();
+        if !sampled.is_empty() {
+            let rate = clock_rate(shared);
+            let ticks = |nanoseconds| (nanoseconds as f64 * rate).round().max(1.0) as u64;
+            state.counters.add(&sampled, &shared.arena, ticks);
+            for entry in sampled_functions(&sampled) {
+                state.journal(&entry);
+            }
+        }
         for area in &module.areas {
             if area.protection & libc::PROT_EXEC as u8 != 0 {
                 state.journal(&JournalEntry::Mapping(Mapping {
@@ -406,13 +421,47 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
     Ok(plans)
 }
 
+/// Ticks of the clock, unshifted, in a nanosecond.
+fn clock_rate(shared: &Shared) -> f64 {
+    let now = clock_pair_later(shared);
+    let ticks = now.ticks.saturating_sub(shared.start.ticks);
+    let time = now.monotonic.saturating_sub(shared.start.monotonic);
+    ticks as f64 / time.max(1) as f64
+}
+
+/// Both clocks, long enough after the start to compare them.
+fn clock_pair_later(shared: &Shared) -> ClockPair {
+    let now = clock_pair();
+    if now.monotonic - shared.start.monotonic >= 1_000_000 {
+        return now;
+    }
+    std::thread::sleep(Duration::from_millis(1));
+    clock_pair()
+}
+
+/// Says how functions are sampled: one entry for all that are sampled alike.
+fn sampled_functions(functions: &[SampledFunction]) -> Vec<JournalEntry> {
+    let mut alike: BTreeMap<(String, bool), Vec<u32>> = BTreeMap::new();
+    for function in functions {
+        let key = (how(&function.sampling), function.tree);
+        alike.entry(key).or_default().push(function.function);
+    }
+    let entry = |((how, tree), functions)| {
+        JournalEntry::Sampled(SampledFunctions {
+            how,
+            tree,
+            functions,
+        })
+    };
+    alike.into_iter().map(entry).collect()
+}
+
 /// What hooks do, in units of the records' clock.
 fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
-    let mut now = clock_pair();
-    if gating.at_least.is_some() && now.monotonic - shared.start.monotonic < 1_000_000 {
-        std::thread::sleep(Duration::from_millis(1));
-        now = clock_pair();
-    }
+    let now = match gating.at_least {
+        Some(_) => clock_pair_later(shared),
+        None => clock_pair(),
+    };
     let ticks = u128::from(now.ticks.saturating_sub(shared.start.ticks));
     let time = u128::from(now.monotonic.saturating_sub(shared.start.monotonic)).max(1);
     let at_least = gating.at_least.map(|nanoseconds| {
@@ -427,6 +476,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
         hides: gating.hides(),
         levels: gating.levels,
         at_least,
+        samples: gating.samples,
     }
 }
 

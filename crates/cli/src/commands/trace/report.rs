@@ -138,7 +138,7 @@ fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: 
                 .and_then(|sources| sources.get(id))
                 .map(str::to_owned),
             times: times.clone(),
-            sampling: view.sampling(id).map(|sampling| sampling.kind),
+            sampling: view.sampling(id),
         }
     });
     rows.collect()

@@ -13,13 +13,16 @@
 //!
 //! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
 
+use dioptra_filters::Sampler;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT,
-    CURSOR_TIME, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN,
-    ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, kind,
+    BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
+    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN,
+    ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT,
+    kind,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
+use dioptra_tracelayout::sampling;
 use iced_x86::code_asm::{
     AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rdx,
     rsp, word_ptr,
@@ -37,6 +40,8 @@ pub struct HookOptions {
     pub levels: Option<u16>,
     /// Timed calls that took less, in shifted ticks, are taken back.
     pub at_least: Option<u64>,
+    /// Calls of some functions are counted, and not all are recorded.
+    pub samples: bool,
 }
 
 /// What the code has to know.
@@ -63,15 +68,37 @@ pub enum HookKind {
     Filter,
     /// It is not recorded, and neither is what it calls.
     Mute,
+    /// A chosen execution of a sampled filter: recorded, and what it calls.
+    Chosen,
+    /// The runtime counts it: it is recorded or not.
+    CountCall,
+    /// The runtime counts it: it is recorded with what it calls, or hidden with that.
+    CountTree,
 }
 
 impl HookKind {
-    const ALL: [HookKind; 4] = [
+    const ALL: [HookKind; 7] = [
         HookKind::Record,
         HookKind::Timed,
         HookKind::Filter,
         HookKind::Mute,
+        HookKind::Chosen,
+        HookKind::CountCall,
+        HookKind::CountTree,
     ];
+    /// How many of them there are without sampling.
+    const UNSAMPLED: usize = 4;
+
+    /// Whether the runtime does all the work.
+    fn is_counted(self) -> bool {
+        matches!(self, HookKind::CountCall | HookKind::CountTree)
+    }
+
+    /// Whether it keeps what was hidden before.
+    fn saves(self, options: &HookOptions) -> bool {
+        matches!(self, HookKind::Mute | HookKind::Filter | HookKind::Chosen)
+            || options.levels.is_some()
+    }
 
     /// The bits that tell the runtime.
     fn bits(self, options: &HookOptions) -> u64 {
@@ -86,6 +113,9 @@ impl HookKind {
             HookKind::Timed => gated | levels | kind::TIMED,
             HookKind::Filter => gated | levels | kind::FILTER,
             HookKind::Mute => gated | kind::MUTE,
+            HookKind::Chosen => gated | levels | kind::FILTER | kind::CHOSEN,
+            HookKind::CountCall => gated | levels | kind::COUNTED,
+            HookKind::CountTree => gated | levels | kind::FILTER | kind::COUNTED,
         }
     }
 }
@@ -106,7 +136,7 @@ pub struct HookSet {
 pub struct HotCode {
     /// To be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
-    sets: [HookSet; 4],
+    sets: [HookSet; HookKind::ALL.len()],
     /// Where each hook begins and ends.
     pub hooks: Vec<(u64, u64)>,
 }
@@ -119,7 +149,7 @@ impl HotCode {
 }
 
 /// How large it is at most: the pool is laid out before it is known.
-pub const HOT_SIZE: u64 = 4096;
+pub const HOT_SIZE: u64 = 8192;
 
 /// Offsets in generated code are 32-bit numbers.
 fn offset(value: i64) -> i32 {
@@ -142,7 +172,8 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     let options = &parameters.options;
     // Without rules there is one kind.
     let kinds: &[HookKind] = match options.hides || options.at_least.is_some() {
-        true => &HookKind::ALL,
+        _ if options.samples => &HookKind::ALL,
+        true => &HookKind::ALL[..HookKind::UNSAMPLED],
         false => &HookKind::ALL[..1],
     };
     let mut labels = Vec::new();
@@ -153,6 +184,10 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             a.dq(&[kind.bits(options)])?;
             a.set_label(&mut start)?;
             match part {
+                _ if kind.is_counted() => {
+                    let slow = if part == Part::Exit { slow_exit } else { slow_enter };
+                    counted_hook(&mut a, slow)?;
+                }
                 Part::Exit => exit_hook(&mut a, parameters, kind, slow_exit)?,
                 _ => entry_hook(&mut a, parameters, kind, part, slow_enter)?,
             }
@@ -174,7 +209,7 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
         .iter()
         .map(|(start, end)| Ok((result.label_ip(start)?, result.label_ip(end)?)))
         .collect::<Result<Vec<_>, IcedError>>()?;
-    let mut sets = [HookSet::default(); 4];
+    let mut sets = [HookSet::default(); HookKind::ALL.len()];
     for (number, set) in sets.iter_mut().enumerate() {
         let first = if number < kinds.len() { number * 3 } else { 0 };
         *set = HookSet {
@@ -183,6 +218,8 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             exit: hooks[first + 2].0,
         };
     }
+    // What the runtime has chosen to record ends as other calls do.
+    sets[HookKind::CountCall as usize].exit = sets[HookKind::Record as usize].exit;
     Ok(HotCode {
         sets,
         hooks,
@@ -196,6 +233,19 @@ enum Part {
     Enter,
     EnterLarge,
     Exit,
+}
+
+/// A hook that leaves all to the runtime.
+fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), IcedError> {
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.jmp(qword_ptr(slow_address))
+}
+
+/// The number of a chosen execution's slot, times the size of a sampler, is in rdx: its word for open executions.
+fn open_executions() -> AsmMemoryOperand {
+    dword_ptr(rdx + (sampling::SAMPLERS + Sampler::OPEN) as i32)
 }
 
 /// The common end of hooks: the code behind it is reached by jumps only.
@@ -256,13 +306,17 @@ fn entry_hook(
     let next = offset(ENTRY_SIZE);
     let options = &parameters.options;
     let mutes = kind == HookKind::Mute;
-    let saves = mutes || kind == HookKind::Filter || options.levels.is_some();
+    let saves = kind.saves(options);
+    let chosen = kind == HookKind::Chosen;
     let mut flags = Vec::new();
     if saves {
         flags.push(ENTRY_SAVED);
     }
     if mutes {
         flags.push(ENTRY_MUTE);
+    }
+    if chosen {
+        flags.push(ENTRY_CHOSEN);
     }
 
     a.push(rax)?;
@@ -279,6 +333,10 @@ fn entry_hook(
     a.jae(give_up)?;
     a.cmp(rax, qword_ptr(r11 + offset(RECORD_LIMIT)))?;
     a.jae(give_up)?;
+    if chosen {
+        a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
+        a.je(give_up)?;
+    }
     // Callers lie above.
     a.lea(rdx, qword_ptr(rsp + 40))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
@@ -290,6 +348,15 @@ fn entry_hook(
         a.bts(rdx, 32 + flag.trailing_zeros())?;
     }
     a.mov(qword_ptr(rax + next + offset(ENTRY_FUNCTION)), rdx)?;
+    if chosen {
+        a.mov(rdx, qword_ptr(rsp + 24))?;
+        a.mov(edx, dword_ptr(rdx + offset(THUNK_SLOT)))?;
+        a.shl(edx, 8)?;
+        a.or(dword_ptr(rax + next + offset(ENTRY_FLAGS)), edx)?;
+        a.shr(edx, 8 - sampling::SAMPLER_SIZE.trailing_zeros())?;
+        a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))?;
+        a.inc(open_executions())?;
+    }
     if saves {
         save_gate(a, parameters, qword_ptr(rax + next + offset(ENTRY_SPARE)))?;
     }
@@ -306,7 +373,7 @@ fn entry_hook(
             hide_below(a)?;
             a.mov(block(parameters, BLOCK_MUTED), rdx)?;
         }
-        (HookKind::Filter, levels) => {
+        (HookKind::Filter | HookKind::Chosen, levels) => {
             a.mov(block(parameters, BLOCK_LEVEL), 1)?;
             match levels {
                 Some(1) => hide_below(a)?,
@@ -404,7 +471,7 @@ fn exit_hook(
     let mut done = a.create_label();
     let options = &parameters.options;
     let mutes = kind == HookKind::Mute;
-    let saves = mutes || kind == HookKind::Filter || options.levels.is_some();
+    let saves = kind.saves(options);
 
     a.push(rax)?;
     a.push(rdx)?;
@@ -433,6 +500,21 @@ fn exit_hook(
     }
     if mutes {
         a.mov(block(parameters, BLOCK_MUTED), 0)?;
+    }
+    if kind == HookKind::Chosen {
+        let mut closed = a.create_label();
+        // A forked child has counters of its own, and calls that its parent began.
+        a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
+        a.je(closed)?;
+        a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+        a.shr(edx, 8)?;
+        a.shl(rdx, sampling::SAMPLER_SIZE.trailing_zeros())?;
+        a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))?;
+        a.cmp(open_executions(), 0)?;
+        a.je(closed)?;
+        a.dec(open_executions())?;
+        a.set_label(&mut closed)?;
+        a.zero_bytes()?;
     }
     let timed = options.at_least.filter(|_| kind == HookKind::Timed);
     if timed.is_some() {

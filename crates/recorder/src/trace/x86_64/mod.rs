@@ -2,6 +2,7 @@
 
 pub mod cfi;
 pub mod described;
+pub mod count;
 pub mod displace;
 pub mod flow;
 pub mod hot;

@@ -4,9 +4,11 @@
 //! grants it where memory is free; that it has been granted is checked by whoever loads it.
 
 use super::cfi::{self, Hook, Layout};
+use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
-use super::thunk::{GATE_SIZE, THUNK_SIZE, far_jump, gate, observer, thunk};
+use super::thunk::{GATE_SIZE, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
+use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
 use thiserror::Error;
@@ -31,10 +33,25 @@ pub enum Body {
 pub enum Work {
     /// It traces the function with this id, with hooks of this kind.
     Trace(u32, HookKind),
+    /// It traces chosen calls of the function with this id, with hooks of this kind; those of a filter
+    /// ([`HookKind::Chosen`]) with what they call.
+    Sample(u32, HookKind, Sampling),
     /// It tells the runtime of a call.
     Observe(Observed),
     /// It leads to another function, and the body is not called.
     Replace(u64),
+}
+
+impl Work {
+    /// How many thunks it takes, those that hold a slot's number behind others included.
+    fn thunks(self) -> u64 {
+        match self {
+            // What is chosen, and what the runtime counts, each followed by the slot; and what is muted.
+            Work::Sample(_, HookKind::Chosen, _) => 5,
+            Work::Sample(..) => 4,
+            _ => 1,
+        }
+    }
 }
 
 /// A thunk that is wanted.
@@ -74,11 +91,14 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .iter()
         .filter(|wanted| matches!(wanted.body, Body::Displaced(_)))
         .count() as u64;
-    let count = wanted.len() as u64;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..));
+    let sampled = wanted.iter().filter(is_sampled).count() as u64;
     let frames = 2048 + count * 80;
     (PAGE
         + HOT_SIZE
         + count * (THUNK_SIZE + GATE_SIZE)
+        + sampled * MAX_COUNT
         + displaced * MAX_DISPLACED
         + frames
         + 4 * PAGE)
@@ -97,7 +117,7 @@ pub fn pool(
 ) -> Result<Pool, PoolError> {
     let code_start = address + PAGE;
     let first_thunk = code_start + HOT_SIZE;
-    let count = wanted.len() as u64;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
     let hot = hot_code(&Parameters {
         address: code_start,
@@ -112,8 +132,8 @@ pub fn pool(
     code.resize(HOT_SIZE as usize, 0xcc);
     let mut displaced = Vec::new();
     let mut thunks = Vec::with_capacity(wanted.len());
-    for (number, wanted) in wanted.iter().enumerate() {
-        let at = first_thunk + number as u64 * THUNK_SIZE;
+    for wanted in wanted {
+        let at = code_start + code.len() as u64;
         let body = match &wanted.body {
             Body::At(address) => Some(*address),
             Body::Displaced(prologue) => {
@@ -127,28 +147,48 @@ pub fn pool(
             }
         };
         let bytes = body.and_then(|body| match wanted.work {
-            Work::Trace(function, kind) => thunk(at, function, kind, body, &hot),
-            Work::Observe(function) => observer(at, function as u32, runtime.observe, body),
-            Work::Replace(target) => Some(far_jump(target)),
-        });
-        match bytes {
-            Some(bytes) => {
-                code.extend(bytes);
-                let place = displaced_start + displaced.len() as u64;
-                let gate = match (wanted.work, body) {
-                    (Work::Trace(_, kind), Some(body)) if options.hides => {
-                        gate(place, kind, at, body, &runtime)
-                    }
-                    _ => None,
+            Work::Trace(function, kind) => Some(thunk(at, function, kind, body, &hot)?.to_vec()),
+            Work::Sample(function, kind, sampling) => {
+                let ways = ways(at, kind, body);
+                let (counted, muted) = match kind {
+                    HookKind::Chosen => (HookKind::CountTree, ways.muted),
+                    _ => (HookKind::CountCall, None),
                 };
-                displaced.extend(gate.into_iter().flatten());
-                thunks.push(Some(if gate.is_some() { place } else { at }));
+                let slot = slot(sampling.slot);
+                let mut bytes = thunk(at, function, kind, body, &hot)?.to_vec();
+                bytes.extend(slot);
+                bytes.extend(thunk(ways.counted, function, counted, body, &hot)?);
+                bytes.extend(slot);
+                if let Some(at) = muted {
+                    bytes.extend(thunk(at, function, HookKind::Mute, body, &hot)?);
+                }
+                Some(bytes)
             }
-            None => {
-                code.extend([0xcc; THUNK_SIZE as usize]);
-                thunks.push(None);
+            Work::Observe(function) => {
+                Some(observer(at, function as u32, runtime.observe, body)?.to_vec())
             }
-        }
+            Work::Replace(target) => Some(far_jump(target).to_vec()),
+        });
+        let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
+        let place = displaced_start + displaced.len() as u64;
+        let front = match (wanted.work, body) {
+            (Work::Trace(_, kind), Some(body)) if options.hides => {
+                gate(place, kind, at, body, &runtime).map(|gate| gate.to_vec())
+            }
+            (Work::Sample(_, kind, sampling), Some(body)) => {
+                let ways = ways(at, kind, body);
+                count::count(place, sampling, options.hides, &ways, &runtime)
+            }
+            _ => None,
+        };
+        let without = match wanted.work {
+            Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
+            _ => at,
+        };
+        thunks.push(bytes.as_ref().map(|_| if front.is_some() { place } else { without }));
+        code.extend(bytes.unwrap_or_default());
+        code.resize((at - code_start) as usize + size, 0xcc);
+        displaced.extend(front.unwrap_or_default());
     }
     let displaced_end = displaced_start + displaced.len() as u64;
     code.extend(displaced);
@@ -202,6 +242,16 @@ pub fn pool(
     })
 }
 
+/// Where calls of a sampled function go on that has its thunks from `at` on.
+fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
+    Ways {
+        body,
+        chosen: at,
+        counted: at + 2 * THUNK_SIZE,
+        muted: (kind == HookKind::Chosen).then_some(at + 4 * THUNK_SIZE),
+    }
+}
+
 /// A hook's code, as far as unwinders have to know it.
 fn hook(hot: &HotCode, code: u64, start: u64, end: u64) -> Hook {
     const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, 0xc3];
@@ -211,7 +261,8 @@ fn hook(hot: &HotCode, code: u64, start: u64, end: u64) -> Hook {
     let pops = code
         .windows(POPS.len())
         .position(|window| window == POPS)
-        .unwrap_or(4);
+        // It leaves by a jump, with what it has put there.
+        .unwrap_or(code.len());
     Hook {
         start,
         end,

@@ -14,7 +14,7 @@
 
 use super::hot::{HookKind, HotCode};
 use dioptra_tracelayout::message::RuntimeAddresses;
-use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, operand};
+use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, THUNK_SLOT, operand};
 
 /// The size of a thunk.
 pub const THUNK_SIZE: u64 = 32;
@@ -63,6 +63,14 @@ pub fn thunk(
     Some(bytes)
 }
 
+/// The number of a slot, behind a thunk that needs it.
+pub fn slot(number: u32) -> [u8; THUNK_SIZE as usize] {
+    const AT: usize = (10 + THUNK_SLOT - THUNK_SIZE as i64) as usize;
+    let mut bytes = [0xcc; THUNK_SIZE as usize];
+    bytes[AT..AT + 4].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
 /// The size of a gate.
 pub const GATE_SIZE: u64 = 24;
 
@@ -81,8 +89,8 @@ pub fn gate(
     runtime: &RuntimeAddresses,
 ) -> Option<[u8; GATE_SIZE as usize]> {
     let cell = match kind {
-        HookKind::Record | HookKind::Timed => BLOCK_HIDDEN,
-        HookKind::Filter | HookKind::Mute => BLOCK_MUTED,
+        HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
+        HookKind::Filter | HookKind::Mute | HookKind::Chosen | HookKind::CountTree => BLOCK_MUTED,
     };
     let cell = i32::try_from(runtime.thread_block + cell).ok()?;
     let mut bytes = [0xcc; GATE_SIZE as usize];

@@ -1,0 +1,78 @@
+//! What a recording has sampled: which functions, and for how many calls each recorded one stands.
+
+use dioptra_filters::SampleKind;
+use dioptra_tracedata::Trace;
+
+/// How executions of a function were chosen while they were recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RecordedSampling {
+    /// How.
+    pub kind: SampleKind,
+    /// They came and went with what they called.
+    pub tree: bool,
+    /// For how many each chosen one stands if it was not counted: 1 if that can't be known.
+    nominal: f64,
+}
+
+/// All sampled functions of a trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recorded {
+    /// By function; empty if there is none.
+    functions: Vec<Option<RecordedSampling>>,
+}
+
+impl Recorded {
+    pub fn of(trace: &Trace) -> Recorded {
+        let mut recorded = Recorded::default();
+        for group in trace.sampled() {
+            let (kind, nominal) = kind(&group.how);
+            for function in &group.functions {
+                if *function as usize >= trace.function_count() {
+                    continue;
+                }
+                recorded.functions.resize(trace.function_count(), None);
+                if let Some(place) = recorded.functions.get_mut(*function as usize) {
+                    *place = Some(RecordedSampling {
+                        kind,
+                        tree: group.tree,
+                        nominal,
+                    });
+                }
+            }
+        }
+        recorded
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    #[inline]
+    pub fn get(&self, function: u32) -> Option<&RecordedSampling> {
+        self.functions.get(function as usize)?.as_ref()
+    }
+}
+
+impl RecordedSampling {
+    /// For how many executions each chosen one of a stream stands.
+    pub fn weight(&self, trace: &Trace, stream: u32, function: u32) -> f64 {
+        match trace.counted().get(&(stream, function)) {
+            Some((seen, shown)) if *shown > 0 => (*seen as f64 / *shown as f64).max(1.0),
+            _ => self.nominal,
+        }
+    }
+}
+
+/// What is written behind `sample=`.
+fn kind(how: &str) -> (SampleKind, f64) {
+    let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 1.0);
+    if how == "auto" {
+        (SampleKind::Auto, 1.0)
+    } else if how.ends_with("/s") {
+        (SampleKind::Rate, 1.0)
+    } else if let Some(interval) = how.strip_prefix("1/") {
+        (SampleKind::Random, number(interval).unwrap_or(1.0))
+    } else {
+        (SampleKind::Every, number(how).unwrap_or(1.0))
+    }
+}

@@ -1,0 +1,177 @@
+//! Counters of sampled functions, from the recorder's side: it says how calls are chosen, and reads what was counted.
+
+use super::memory::ArenaMemory;
+use super::plan::SampledFunction;
+use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
+use dioptra_tracedata::{FunctionCounts, JournalEntry};
+use dioptra_tracelayout::sampling::{
+    AREA_SIZE, AREAS, AreaHeader, BUSY, CHOICES, Choice, ENDED, FIRST_AREA, FREE, SLOTS, sampler,
+    word,
+};
+use std::collections::{BTreeMap, HashMap};
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Executions counted, and chosen ones among them.
+pub type Counts = (u64, u64);
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// The functions, by slot.
+    functions: HashMap<u32, SampledFunction>,
+    /// Of streams that have ended: their counts by function.
+    ended: BTreeMap<u32, BTreeMap<u32, Counts>>,
+}
+
+/// An area of a thread's counters.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    /// Its number.
+    pub index: usize,
+    /// Whether its thread has ended.
+    pub has_ended: bool,
+    /// The stream.
+    pub stream: u32,
+    /// The thread.
+    pub thread: (u32, u32),
+}
+
+impl Counters {
+    /// Functions are sampled from now on. `ticks`: how many ticks of the clock a stretch of time in nanoseconds takes.
+    pub fn add(
+        &mut self,
+        functions: &[SampledFunction],
+        arena: &ArenaMemory,
+        ticks: impl Fn(u64) -> u64,
+    ) {
+        for function in functions {
+            let sampling = function.sampling;
+            self.functions.insert(sampling.slot, *function);
+            let parameter = match sampling.kind {
+                SampleKind::Rate => ticks(sampling.parameter),
+                _ => sampling.parameter,
+            };
+            if let Some(choice) = choice(arena, sampling.slot) {
+                choice.parameter.store(parameter, Ordering::Relaxed);
+                choice.kind.store(sampling.kind as u64, Ordering::Release);
+            }
+        }
+    }
+
+    /// Takes in what was counted in an area; `frees` it for others.
+    pub fn take(&mut self, arena: &ArenaMemory, area: Area, frees: bool) {
+        let Some(start) = place(arena, area.index) else {
+            return;
+        };
+        let counts = self.ended.entry(area.stream).or_default();
+        for (slot, function) in &self.functions {
+            let (seen, shown) = read(start, *slot);
+            if seen > 0 {
+                let sum = counts.entry(function.function).or_default();
+                *sum = (sum.0.saturating_add(seen), sum.1.saturating_add(shown));
+            }
+        }
+        if frees {
+            // SAFETY: in the mapping, and nobody counts there any more. Other kinds of memory than the file's are none.
+            unsafe { libc::madvise(start.cast(), AREA_SIZE, libc::MADV_REMOVE) };
+            if let Some(state) = states(arena).get(area.index) {
+                state.store(FREE, Ordering::Release);
+            }
+        }
+    }
+
+    /// What is to be written at the end.
+    pub fn journal(&self) -> impl Iterator<Item = JournalEntry> + '_ {
+        self.ended.iter().map(|(stream, counts)| JournalEntry::Counted {
+            stream: *stream,
+            functions: counts
+                .iter()
+                .map(|(function, (seen, shown))| FunctionCounts {
+                    function: *function,
+                    seen: *seen,
+                    shown: *shown,
+                })
+                .collect(),
+        })
+    }
+}
+
+/// The areas that threads count in, or have.
+pub fn areas(arena: &ArenaMemory) -> Vec<Area> {
+    let area = |(index, state): (usize, &AtomicU32)| {
+        let state = state.load(Ordering::Acquire);
+        if !matches!(state, BUSY | ENDED) {
+            return None;
+        }
+        let header = header(place(arena, index)?);
+        Some(Area {
+            index,
+            has_ended: state == ENDED,
+            stream: header.stream.load(Ordering::Relaxed),
+            thread: (
+                header.pid.load(Ordering::Relaxed),
+                header.tid.load(Ordering::Relaxed),
+            ),
+        })
+    };
+    states(arena).iter().enumerate().filter_map(area).collect()
+}
+
+fn states(arena: &ArenaMemory) -> &[AtomicU32] {
+    match arena.counters() {
+        // SAFETY: they begin there, in the mapping.
+        Some(start) => unsafe { std::slice::from_raw_parts(start.cast(), AREAS) },
+        None => &[],
+    }
+}
+
+/// How executions are chosen, as it is written behind `sample=`; times are in nanoseconds.
+pub fn how(sampling: &Sampling) -> String {
+    let parameter = sampling.parameter;
+    match sampling.kind {
+        SampleKind::Every => parameter.to_string(),
+        SampleKind::Random => format!("1/{}", rounded(Pace(parameter).interval())),
+        SampleKind::Rate => format!("{}/s", rounded(1e9 / parameter.max(1) as f64)),
+        SampleKind::Auto => "auto".to_owned(),
+        SampleKind::All | SampleKind::Tail => String::new(),
+    }
+}
+
+/// To six digits.
+fn rounded(number: f64) -> f64 {
+    let scale = 10_f64.powi(5 - number.abs().max(1e-9).log10().floor() as i32);
+    (number * scale).round() / scale
+}
+
+fn place(arena: &ArenaMemory, index: usize) -> Option<*mut u8> {
+    let start = arena.counters()?;
+    (index < AREAS).then(|| start.wrapping_add(FIRST_AREA + index * AREA_SIZE))
+}
+
+fn header<'a>(area: *mut u8) -> &'a AreaHeader {
+    // SAFETY: an area of the mapping, as `place` gives them; its header is atomics.
+    unsafe { &*area.cast() }
+}
+
+fn choice(arena: &ArenaMemory, slot: u32) -> Option<&Choice> {
+    let start = arena.counters()?;
+    // SAFETY: the table begins there; it is atomics.
+    (slot as usize).lt(&SLOTS).then(|| unsafe { &*start.add(CHOICES).cast::<Choice>().add(slot as usize) })
+}
+
+/// How many executions were seen, and how many chosen. Of a thread that runs they may be a few off.
+fn read(area: *mut u8, slot: u32) -> Counts {
+    if slot as usize >= SLOTS {
+        return (0, 0);
+    }
+    // SAFETY: in the area; any bytes are a sampler. A thread that runs may be writing: what is torn is a number.
+    let (left, mut sampler) = unsafe {
+        (
+            ptr::read_volatile(area.add(word(slot)).cast::<u64>()),
+            ptr::read_volatile(area.add(sampler(slot)).cast::<Sampler>()),
+        )
+    };
+    sampler.left = left;
+    (sampler.seen(), sampler.shown())
+}

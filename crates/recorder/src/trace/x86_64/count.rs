@@ -1,0 +1,312 @@
+//! What a sampled function's probe site jumps to: it counts calls, and lets those pass that are not chosen.
+//!
+//! Of a trigger (`tree` is none), the function's own call comes and goes:
+//!
+//! ```text
+//!     cmp rsp, fs:[HIDDEN]            hidden by its place: not counted
+//!     jb BODY
+//!     je slow                         a tail call of what hides, perhaps: the runtime finds out
+//!     mov [rsp - 8], rax              below the stack, where handlers leave room
+//!     mov rax, fs:[RECORD]
+//!     mov rax, [rax + CURSOR_AREA]
+//!     test rax, rax
+//!     jz restore_slow                 a thread's first call
+//!     sub qword [rax + word], 1       so many are still to be skipped
+//!     jb end_of_gap
+//!     mov rax, [rsp - 8]
+//!     jmp BODY
+//! ```
+//!
+//! Of a filter, calls that are not chosen go to a thunk that hides what they call, and calls within a chosen one are not
+//! counted. At the end of a gap of constant length, the code here begins the next one; other gaps are drawn by the runtime.
+//! A rate's calls read the clock and compare it with the moment in the word.
+
+use super::thunk::distance;
+use dioptra_filters::{SampleKind, Sampler, Sampling};
+use dioptra_tracelayout::message::RuntimeAddresses;
+use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA};
+use dioptra_tracelayout::sampling;
+
+/// The most bytes that it takes.
+pub const MAX_COUNT: u64 = 192;
+
+/// Where calls go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ways {
+    /// The function itself.
+    pub body: u64,
+    /// The thunk of a chosen call.
+    pub chosen: u64,
+    /// The thunk of a call that is hidden with what it calls, of a filter.
+    pub muted: Option<u64>,
+    /// The thunk that leaves it to the runtime.
+    pub counted: u64,
+}
+
+/// A place in the code that jumps lead to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    EndOfGap,
+    FirstGap,
+    RestoreSlow,
+    Slow,
+    Chosen,
+}
+
+/// Code under construction.
+struct Code {
+    at: u64,
+    bytes: Vec<u8>,
+    jumps: Vec<(usize, Mark)>,
+    marks: Vec<(usize, Mark)>,
+    /// All branches reach.
+    fits: bool,
+}
+
+impl Code {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+    }
+
+    /// An instruction with an offset of 32 bits, and what follows that.
+    fn with_offset(&mut self, code: &[u8], offset: i64, rest: &[u8]) {
+        self.put(code);
+        match i32::try_from(offset) {
+            Ok(offset) => self.put(&offset.to_le_bytes()),
+            Err(_) => self.fits = false,
+        }
+        self.put(rest);
+    }
+
+    /// A branch out of this code.
+    fn branch(&mut self, code: &[u8], target: u64) {
+        self.put(code);
+        let behind = self.at + self.bytes.len() as u64 + 4;
+        match distance(behind, target) {
+            Some(bytes) => self.put(&bytes),
+            None => self.fits = false,
+        }
+    }
+
+    /// A branch within it.
+    fn inner(&mut self, code: &[u8], mark: Mark) {
+        self.put(code);
+        self.put(&[0; 4]);
+        self.jumps.push((self.bytes.len(), mark));
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.push((self.bytes.len(), mark));
+    }
+
+    fn finish(mut self) -> Option<Vec<u8>> {
+        for (behind, mark) in &self.jumps {
+            let (target, _) = self.marks.iter().find(|(_, other)| other == mark)?;
+            let distance = (*target as i64 - *behind as i64) as i32;
+            self.bytes[behind - 4..*behind].copy_from_slice(&distance.to_le_bytes());
+        }
+        (self.fits && self.bytes.len() as u64 <= MAX_COUNT).then_some(self.bytes)
+    }
+
+    fn save(&mut self) {
+        self.put(&[0x48, 0x89, 0x44, 0x24, 0xf8]);
+    }
+
+    fn restore(&mut self) {
+        self.put(&[0x48, 0x8b, 0x44, 0x24, 0xf8]);
+    }
+}
+
+const JMP: &[u8] = &[0xe9];
+const JB: &[u8] = &[0x0f, 0x82];
+const JAE: &[u8] = &[0x0f, 0x83];
+const JE: &[u8] = &[0x0f, 0x84];
+const JNE: &[u8] = &[0x0f, 0x85];
+
+/// The code at `at`; `None` if something is too far away. `hides`: calls may be hidden by their place.
+pub fn count(
+    at: u64,
+    sampling: Sampling,
+    hides: bool,
+    ways: &Ways,
+    runtime: &RuntimeAddresses,
+) -> Option<Vec<u8>> {
+    let word = sampling::word(sampling.slot) as i64;
+    let sampler = |field: usize| (sampling::sampler(sampling.slot) + field) as i64;
+    let block = |cell: i64| runtime.thread_block + cell;
+    let mut code = Code {
+        at,
+        bytes: Vec::with_capacity(MAX_COUNT as usize),
+        jumps: Vec::new(),
+        marks: Vec::new(),
+        fits: true,
+    };
+    if hides {
+        let cell = match ways.muted {
+            Some(_) => BLOCK_MUTED,
+            None => BLOCK_HIDDEN,
+        };
+        code.with_offset(&[0x64, 0x48, 0x3b, 0x24, 0x25], block(cell), &[]);
+        code.branch(JB, ways.body);
+        code.inner(JE, Mark::Slow);
+    }
+    code.save();
+    let is_rate = sampling.kind == SampleKind::Rate;
+    if is_rate {
+        // mov [rsp - 16], rdx; rdtsc; shl rdx, 32; or rax, rdx
+        code.put(&[0x48, 0x89, 0x54, 0x24, 0xf0]);
+        code.put(&[0x0f, 0x31, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0]);
+        // mov rdx, fs:[RECORD]; mov rdx, [rdx + CURSOR_AREA]; test rdx, rdx
+        code.with_offset(&[0x64, 0x48, 0x8b, 0x14, 0x25], block(BLOCK_RECORD), &[]);
+        code.with_offset(&[0x48, 0x8b, 0x92], CURSOR_AREA, &[0x48, 0x85, 0xd2]);
+    } else {
+        code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
+        code.with_offset(&[0x48, 0x8b, 0x80], CURSOR_AREA, &[0x48, 0x85, 0xc0]);
+    }
+    code.inner(JE, Mark::RestoreSlow);
+    if ways.muted.is_some() {
+        // cmp dword [rax + open], 0
+        let base = if is_rate { 0xba } else { 0xb8 };
+        code.with_offset(&[0x83, base], sampler(Sampler::OPEN), &[0]);
+        code.inner(JNE, Mark::Chosen);
+    }
+    if is_rate {
+        // cmp rax, [rdx + word]; inc qword [rdx + finished]
+        code.with_offset(&[0x48, 0x3b, 0x82], word, &[]);
+        code.inner(JAE, Mark::RestoreSlow);
+        code.with_offset(&[0x48, 0xff, 0x82], sampler(Sampler::FINISHED), &[]);
+        code.put(&[0x48, 0x8b, 0x54, 0x24, 0xf0]);
+    } else {
+        // sub qword [rax + word], 1
+        code.with_offset(&[0x48, 0x83, 0xa8], word, &[1]);
+        code.inner(JB, Mark::EndOfGap);
+    }
+    code.restore();
+    code.branch(JMP, ways.muted.unwrap_or(ways.body));
+
+    let constant = i32::try_from(sampling.parameter)
+        .ok()
+        .filter(|_| sampling.kind == SampleKind::Every);
+    if !is_rate {
+        code.mark(Mark::EndOfGap);
+        if let Some(gap) = constant {
+            // Adding keeps what a handler has counted meanwhile.
+            code.with_offset(&[0x48, 0x83, 0xb8], sampler(Sampler::GAP), &[0]);
+            code.inner(JE, Mark::FirstGap);
+            let gap = gap.to_le_bytes();
+            code.with_offset(&[0x48, 0x81, 0x80], word, &gap);
+            code.with_offset(&[0x48, 0x81, 0x80], sampler(Sampler::FINISHED), &gap);
+            code.with_offset(&[0x48, 0xff, 0x80], sampler(Sampler::SHOWN), &[]);
+            code.restore();
+            code.branch(JMP, ways.chosen);
+            code.mark(Mark::FirstGap);
+        }
+        // add qword [rax + word], 1
+        code.with_offset(&[0x48, 0x83, 0x80], word, &[1]);
+    }
+    code.mark(Mark::RestoreSlow);
+    code.restore();
+    if is_rate {
+        code.put(&[0x48, 0x8b, 0x54, 0x24, 0xf0]);
+    }
+    code.mark(Mark::Slow);
+    code.branch(JMP, ways.counted);
+    if ways.muted.is_some() {
+        code.mark(Mark::Chosen);
+        code.restore();
+        if is_rate {
+            code.put(&[0x48, 0x8b, 0x54, 0x24, 0xf0]);
+        }
+        code.branch(JMP, ways.chosen);
+    }
+    code.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
+
+    fn text(sampling: Sampling, muted: Option<u64>) -> Vec<String> {
+        let runtime = RuntimeAddresses {
+            thread_block: -0x40,
+            ..RuntimeAddresses::default()
+        };
+        let ways = Ways {
+            body: 0x5000,
+            chosen: 0x6000,
+            muted,
+            counted: 0x7000,
+        };
+        let bytes = count(0x4000, sampling, true, &ways, &runtime).expect("near");
+        let mut formatter = IntelFormatter::new();
+        Decoder::with_ip(64, &bytes, 0x4000, DecoderOptions::NONE)
+            .into_iter()
+            .map(|instruction| {
+                assert!(!instruction.is_invalid());
+                let mut text = String::new();
+                formatter.format(&instruction, &mut text);
+                text
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_bytes_are_the_instructions_that_are_meant() {
+        let mut sampling = Sampling {
+            kind: SampleKind::Every,
+            parameter: 100,
+            slot: 2,
+            tail: 0,
+        };
+        let code = text(sampling, None);
+        assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD0h]");
+        assert_eq!(code[1], "jb 0000000000005000h");
+        assert_eq!(code[3], "mov [rsp-8],rax");
+        assert_eq!(code[4], "mov rax,fs:[0FFFFFFFFFFFFFFC0h]");
+        assert_eq!(code[5], "mov rax,[rax-0FD0h]");
+        assert_eq!(code[6], "test rax,rax");
+        assert_eq!(code[8], "sub qword ptr [rax+50h],1");
+        assert_eq!(code[10], "mov rax,[rsp-8]");
+        assert_eq!(code[11], "jmp 0000000000005000h");
+        assert_eq!(code[12], "cmp qword ptr [rax+400C8h],0");
+        assert_eq!(code[14], "add qword ptr [rax+50h],64h");
+        assert_eq!(code[15], "add qword ptr [rax+400D0h],64h");
+        assert_eq!(code[16], "inc qword ptr [rax+400D8h]");
+        assert_eq!(code[18], "jmp 0000000000006000h");
+        assert_eq!(code.last().map(String::as_str), Some("jmp 0000000000007000h"));
+
+        let code = text(sampling, Some(0x8000));
+        assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
+        assert_eq!(code[8], "cmp dword ptr [rax+400F8h],0");
+        assert!(code.contains(&"jmp 0000000000008000h".to_owned()));
+        assert_eq!(code.last().map(String::as_str), Some("jmp 0000000000006000h"));
+
+        sampling.kind = SampleKind::Rate;
+        let code = text(sampling, Some(0x8000));
+        assert_eq!(code[5..8], ["rdtsc", "shl rdx,20h", "or rax,rdx"]);
+        assert_eq!(code[8], "mov rdx,fs:[0FFFFFFFFFFFFFFC0h]");
+        assert_eq!(code[12], "cmp dword ptr [rdx+400F8h],0");
+        assert_eq!(code[14], "cmp rax,[rdx+50h]");
+        assert_eq!(code[16], "inc qword ptr [rdx+400D0h]");
+        assert_eq!(code[17..19], ["mov rdx,[rsp-10h]", "mov rax,[rsp-8]"]);
+    }
+
+    #[test]
+    fn what_is_too_far_is_refused() {
+        let sampling = Sampling {
+            kind: SampleKind::Every,
+            parameter: 2,
+            slot: sampling::SLOTS as u32 - 1,
+            tail: 0,
+        };
+        let ways = Ways {
+            body: 1 << 40,
+            chosen: 0x6000,
+            muted: None,
+            counted: 0x7000,
+        };
+        let runtime = RuntimeAddresses::default();
+        assert!(count(0x4000, sampling, true, &ways, &runtime).is_none());
+    }
+}

@@ -1,0 +1,157 @@
+//! Counts calls of sampled functions where generated code does not: the first ones, and those at the ends of gaps.
+
+use crate::arch;
+use crate::chunks::Writer;
+use crate::session::MappedArena;
+use crate::shadow::{Cursor, Entry};
+use crate::sys;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
+use dioptra_tracelayout::message::thread as layout;
+use dioptra_tracelayout::sampling::{self, AREA_SIZE, AreaHeader, BUSY, ENDED, FREE, SLOTS};
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// It is recorded.
+    Chosen,
+    /// It is not; a filter's call is hidden with what it calls.
+    Skipped,
+}
+
+/// How calls of a slot's function are chosen; `None` if it is not known, and all are.
+fn choice(arena: &MappedArena, slot: u32) -> Option<Sampling> {
+    let choice = arena.choices().get(slot as usize)?;
+    let kind = match choice.kind.load(Ordering::Relaxed) {
+        1 => SampleKind::Every,
+        2 => SampleKind::Random,
+        3 => SampleKind::Rate,
+        4 => SampleKind::Auto,
+        _ => return None,
+    };
+    Some(Sampling {
+        kind,
+        parameter: choice.parameter.load(Ordering::Relaxed),
+        slot,
+        tail: 0,
+    })
+}
+
+/// Counts a call; `tree`: of a filter.
+pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) -> Counted {
+    let stream = writer.record().stream;
+    let (Some(sampling), Some(area)) = (choice(arena, slot), area(writer, arena)) else {
+        return Counted::Chosen;
+    };
+    // SAFETY: this thread's area, which has all slots that there are choices for; busy keeps hooks away.
+    let (word, sampler) = unsafe { (&mut *word(area, slot), &mut *sampler(area, slot)) };
+    if tree && sampler.open() > 0 {
+        // It belongs to the execution around it.
+        return Counted::Chosen;
+    }
+    let seed = u64::from(stream);
+    let chosen = if sampling.kind == SampleKind::Rate {
+        let chosen = sampler.count(sampling, seed, arch::clock);
+        *word = sampler.due();
+        chosen
+    } else {
+        // Below 0 it is if a handler has counted while a gap was ended.
+        sampler.left = if word.cast_signed() < 0 { 0 } else { *word };
+        if sampling.kind == SampleKind::Auto {
+            sampler.pace_ahead(Pace(sampling.parameter));
+        }
+        let chosen = sampler.count(sampling, seed, arch::clock);
+        *word = sampler.left;
+        chosen
+    };
+    if chosen {
+        Counted::Chosen
+    } else {
+        Counted::Skipped
+    }
+}
+
+/// A chosen execution of a filter begins.
+pub fn begin(cursor: &Cursor, slot: u32) {
+    if cursor.area != 0 && (slot as usize) < SLOTS {
+        // SAFETY: this thread's area.
+        unsafe { (*sampler(cursor.area, slot)).begin() };
+    }
+}
+
+/// Calls have ended, or are left.
+pub fn leave(cursor: &Cursor, left: &[Entry]) {
+    let is_chosen = |entry: &&Entry| {
+        entry.flags & layout::ENTRY_CHOSEN != 0 && entry.flags & layout::ENTRY_UNWOUND == 0
+    };
+    for entry in left.iter().filter(is_chosen) {
+        let slot = entry.flags >> 8;
+        if cursor.area != 0 && (slot as usize) < SLOTS {
+            // SAFETY: this thread's area.
+            unsafe { (*sampler(cursor.area, slot)).end() };
+        }
+    }
+}
+
+/// The thread ends: the recorder reads what it has counted.
+pub fn end(cursor: &mut Cursor, arena: &MappedArena) {
+    let area = core::mem::take(&mut cursor.area);
+    if area == 0 {
+        return;
+    }
+    let index = arena.area_index(area);
+    if let Some(state) = index.and_then(|index| arena.area_states().get(index)) {
+        state.store(ENDED, Ordering::Release);
+        sys::futex_wake(&arena.header().filled);
+    } else {
+        // SAFETY: mapped by `area`, and nobody's any more.
+        unsafe { sys::unmap(ptr::with_exposed_provenance_mut(area as usize), AREA_SIZE) };
+    }
+}
+
+fn word(area: u64, slot: u32) -> *mut u64 {
+    ptr::with_exposed_provenance_mut(area as usize + sampling::word(slot))
+}
+
+fn sampler(area: u64, slot: u32) -> *mut Sampler {
+    ptr::with_exposed_provenance_mut(area as usize + sampling::sampler(slot))
+}
+
+fn header<'a>(area: u64) -> &'a AreaHeader {
+    // SAFETY: an area, which stays mapped; its header is atomics.
+    unsafe { &*ptr::with_exposed_provenance(area as usize) }
+}
+
+/// This thread's area, taken now if it has none.
+fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
+    if writer.cursor().area != 0 {
+        return Some(writer.cursor().area);
+    }
+    let record = writer.record();
+    let (stream, pid, tid) = (record.stream, record.pid, record.tid);
+    let is_ours = |state: &AtomicU32| {
+        state.load(Ordering::Relaxed) == FREE
+            && state
+                .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    };
+    let free = arena.area_states().iter().position(is_ours);
+    let area = match free.and_then(|index| arena.area(index)) {
+        Some(area) => area,
+        None => {
+            let memory = sys::map_private(AREA_SIZE).ok()?;
+            arena
+                .header()
+                .uncounted_threads
+                .fetch_add(1, Ordering::Relaxed);
+            memory.expose_provenance() as u64
+        }
+    };
+    let header = header(area);
+    header.stream.store(stream, Ordering::Relaxed);
+    header.pid.store(pid, Ordering::Relaxed);
+    header.tid.store(tid, Ordering::Relaxed);
+    writer.cursor().area = area;
+    Some(area)
+}

@@ -1,0 +1,70 @@
+//! Counters of sampled functions: what probe sites count, and the recorder reads.
+//!
+//! A sampled function has a *slot*, the same in all processes. Behind its chunks an [arena](crate::arena) has the states of
+//! *areas*, a table of [`Choice`]s, by slot, which the recorder writes, and the areas. A thread that calls a sampled function takes an area and
+//! counts in it; what it counted is there whatever becomes of the thread. A forked child takes another one.
+//!
+//! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
+//! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The most sampled functions; others are recorded in full, and sampled by readers.
+pub const SLOTS: usize = 1 << 15;
+/// The most threads that have areas at a time; what others count is not known.
+pub const AREAS: usize = 512;
+/// Where the slots' words begin.
+pub const WORDS: usize = 64;
+/// Where the slots' samplers begin.
+pub const SAMPLERS: usize = WORDS + SLOTS * 8;
+/// The size of a sampler.
+pub const SAMPLER_SIZE: usize = 64;
+/// The size of an area.
+pub const AREA_SIZE: usize = (SAMPLERS + SLOTS * SAMPLER_SIZE).next_multiple_of(4096);
+/// Where the table of choices begins, behind the areas' states, words of 4 bytes.
+pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
+/// Where the first area begins.
+pub const FIRST_AREA: usize = CHOICES + SLOTS * size_of::<Choice>();
+/// What an arena with counters has behind its chunks.
+pub const SIZE: usize = FIRST_AREA + AREAS * AREA_SIZE;
+
+/// An area's state: nobody's, and zero.
+pub const FREE: u32 = 0;
+/// An area's state: a thread counts in it.
+pub const BUSY: u32 = 1;
+/// An area's state: its thread has ended; for the recorder.
+pub const ENDED: u32 = 2;
+
+/// How executions of a slot's function are chosen.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Choice {
+    /// A `SampleKind` of `dioptra-filters`; 0: the slot is not used.
+    pub kind: AtomicU64,
+    /// Its parameter, times in unshifted ticks of the clock.
+    pub parameter: AtomicU64,
+}
+
+/// With which an area begins.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AreaHeader {
+    /// The stream that counts.
+    pub stream: AtomicU32,
+    /// Its process.
+    pub pid: AtomicU32,
+    /// Its thread.
+    pub tid: AtomicU32,
+}
+
+/// Where a slot's word lies in an area.
+pub const fn word(slot: u32) -> usize {
+    WORDS + slot as usize * 8
+}
+
+/// Where a slot's sampler lies in an area.
+pub const fn sampler(slot: u32) -> usize {
+    SAMPLERS + slot as usize * SAMPLER_SIZE
+}
+
+const _: () = assert!(size_of::<AreaHeader>() <= WORDS && SAMPLERS.is_multiple_of(64));
