@@ -11,15 +11,16 @@ use dioptra_filters::{
 };
 use dioptra_recorder::trace::{Choice, Everything, LibraryCalls, PatchPatterns, RuleSelector};
 use dioptra_testprograms::{Language, Program, or_skip};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use traces::{Event, alone, as_log, read, trace};
+use traces::{Event, alone, as_log, counted, read, sampled, trace};
 
-type Texts = [(RuleOption, &'static str)];
+type Counts = BTreeMap<String, (u64, u64)>;
+type Texts<'t> = [(RuleOption, &'t str)];
 
 use RuleOption::{Caller, Depth, Filter, Hide, Notrace, Time, Trigger};
 
-const RULES: &[&Texts] = &[
+const RULES: &[&Texts<'static>] = &[
     &[(Notrace, "f2")],
     &[(Notrace, "f2;f5"), (Notrace, "f7")],
     &[(Filter, "f3")],
@@ -55,8 +56,23 @@ const NAMES: [&str; 11] = [
     "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
 ];
 
-/// What is shown of a thread's events: names and depths of calls.
-fn shown<'n>(texts: &Texts, events: &[Event], names: &[&'n str]) -> Vec<(bool, &'n str, u32)> {
+/// What is shown of a thread's events: names and depths of calls. Of `chosen` functions only chosen executions are recorded.
+fn shown<'n>(
+    texts: &Texts<'_>,
+    events: &[Event],
+    names: &[&'n str],
+    chosen: &BTreeSet<String>,
+) -> Vec<(bool, &'n str, u32)> {
+    replayed(texts, events, names, chosen).0
+}
+
+/// The same, and how many executions of sampled functions were counted and chosen.
+fn replayed<'n>(
+    texts: &Texts<'_>,
+    events: &[Event],
+    names: &[&'n str],
+    chosen: &BTreeSet<String>,
+) -> (Vec<(bool, &'n str, u32)>, Counts) {
     let mut rules = Rules::new(MatchStyle::Regex);
     for (option, text) in texts {
         rules.add(*option, text).unwrap();
@@ -65,6 +81,7 @@ fn shown<'n>(texts: &Texts, events: &[Event], names: &[&'n str]) -> Vec<(bool, &
     for name in names {
         compiler.add(&Function {
             name,
+            is_chosen: chosen.contains(*name),
             ..Function::default()
         });
     }
@@ -90,16 +107,26 @@ fn shown<'n>(texts: &Texts, events: &[Event], names: &[&'n str]) -> Vec<(bool, &
         }
     }
     lane.finish(&plan, events.len() as u64, &mut tell);
-    shown
+    let mut counts = Counts::new();
+    for (id, name) in names.iter().enumerate() {
+        let sampling = plan.sampling(plan.action_of(id as u32));
+        if let Some(sampler) = sampling.and_then(|s| lane.samplers().get(s.slot as usize))
+            && sampler.seen() > 0
+        {
+            counts.insert((*name).to_owned(), (sampler.seen(), sampler.shown()));
+        }
+    }
+    (shown, counts)
 }
 
-/// The events of the threads that called any of the functions, in the order in which they began; and the program's output.
+/// The events of the threads that called any of the functions, in the order in which they began; the program's output; and
+/// the functions that were sampled.
 fn record(
     command: &[&str],
     names: &[&str],
-    texts: Option<&Texts>,
+    texts: Option<&Texts<'_>>,
     folder: &Path,
-) -> (Vec<Vec<Event>>, String) {
+) -> (Vec<Vec<Event>>, String, BTreeSet<String>) {
     let everything = Everything {
         plain: true,
         plain_libraries: false,
@@ -133,7 +160,7 @@ fn record(
         .map(|stream| stream.events.into_iter().filter(is_known).collect())
         .filter(|events: &Vec<Event>| !events.is_empty())
         .collect();
-    (streams, output)
+    (streams, output, sampled(folder))
 }
 
 fn entries(threads: &[Vec<Event>]) -> usize {
@@ -164,20 +191,21 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             let folder = tempfile::tempdir().unwrap();
             let all = record(&command, &NAMES, None, folder.path()).0;
             let folder = tempfile::tempdir().unwrap();
-            let some = record(&command, &NAMES, Some(texts), folder.path()).0;
+            let (some, _, chosen) = record(&command, &NAMES, Some(texts), folder.path());
             let what = format!("{level} {flags:?} {texts:?}");
+            let none = BTreeSet::new();
             // In all rounds, also behind jumps, it is called by `round_of`.
-            let all_shown: Vec<_> = all.iter().flat_map(|e| shown(&[], e, &NAMES)).collect();
+            let all_shown: Vec<_> = all.iter().flat_map(|e| shown(&[], e, &NAMES, &none)).collect();
             let many = all_shown.iter().filter(|(_, name, _)| *name == "many");
             assert!(many.clone().all(|(.., depth)| *depth == 2), "{what}");
             assert!(many.count() >= 2 * 60 * 2, "{what}");
             let by_readers: Vec<_> = all
                 .iter()
-                .map(|events| shown(texts, events, &NAMES))
+                .map(|events| shown(texts, events, &NAMES, &none))
                 .collect();
             let by_both: Vec<_> = some
                 .iter()
-                .map(|events| shown(texts, events, &NAMES))
+                .map(|events| shown(texts, events, &NAMES, &chosen))
                 .collect();
             let by_readers: Vec<_> = by_readers.into_iter().filter(|c| !c.is_empty()).collect();
             let by_both: Vec<_> = by_both.into_iter().filter(|c| !c.is_empty()).collect();
@@ -210,6 +238,114 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
     }
 }
 
+/// Numbers without an order.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+
+    fn function(&mut self) -> String {
+        match self.below(9) {
+            8 => "f[135]".to_owned(),
+            number => format!("f{number}"),
+        }
+    }
+
+    /// Rules of which at least one samples.
+    fn rules(&mut self) -> Vec<(RuleOption, String)> {
+        let interval = 1 + self.below(6);
+        let function = self.function();
+        let mut rules = vec![match self.below(2) {
+            0 => (Filter, format!("{function}@sample={interval}")),
+            _ => (Trigger, format!("{function}@sample={interval}")),
+        }];
+        for _ in 0..self.below(4) {
+            let (function, number) = (self.function(), 1 + self.below(4));
+            rules.push(match self.below(16) {
+                0..3 => (Filter, function),
+                3..6 => (Filter, format!("{function}@sample={number}")),
+                6..9 => (Trigger, format!("{function}@sample={number}")),
+                9..11 => (Notrace, function),
+                11 => (Depth, (2 + number).to_string()),
+                12 => (Caller, function),
+                13 => (Hide, function),
+                14 => (Trigger, format!("{function}@depth={number}")),
+                _ => (Trigger, format!("{function}@trace_off")),
+            });
+        }
+        if self.below(3) == 0 {
+            rules.push((Filter, "root".to_owned()));
+        }
+        rules
+    }
+}
+
+/// The sums of all threads' counts of these functions.
+fn sum(counts: impl Iterator<Item = Counts>, of: &BTreeSet<String>) -> Counts {
+    let mut sums = Counts::new();
+    for (name, (seen, shown)) in counts.flatten().filter(|(name, _)| of.contains(name)) {
+        let sum = sums.entry(name).or_default();
+        *sum = (sum.0 + seen, sum.1 + shown);
+    }
+    sums
+}
+
+#[test]
+fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
+    let _turn = alone();
+    let mut numbers = Numbers(7);
+    let (mut sampling, mut fewer) = (0, 0);
+    for (level, flags) in [
+        ("-O1", &["-fpatchable-function-entry=5"] as &[&str]),
+        ("-O2", &[]),
+        ("-O0", &["-pg", "-mfentry"]),
+    ] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-trees")
+                .no_flags()
+                .flags([level, "-g", "-pthread"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        let program = program.to_str().unwrap();
+        for seed in 0..6 {
+            let seed = seed.to_string();
+            let command = [program, &seed, "40", "3"];
+            let folder = tempfile::tempdir().unwrap();
+            let (all, output, none) = record(&command, &NAMES, None, folder.path());
+            for _ in 0..6 {
+                let rules = numbers.rules();
+                let texts: Vec<(RuleOption, &str)> =
+                    rules.iter().map(|(o, t)| (*o, t.as_str())).collect();
+                let what = format!("{level} {flags:?}, seed {seed}: {texts:?}");
+                let mut parsed = Rules::new(MatchStyle::Regex);
+                let sound = texts.iter().all(|(o, t)| parsed.add(*o, t).is_ok());
+                if !sound || Compiler::new(parsed, PlanOptions::default()).is_err() {
+                    continue;
+                }
+                let folder = tempfile::tempdir().unwrap();
+                let (some, same, chosen) = record(&command, &NAMES, Some(&texts), folder.path());
+                assert_eq!(output, same, "{what}");
+                let by_readers = all.iter().map(|e| shown(&texts, e, &NAMES, &none));
+                let by_both = some.iter().map(|e| shown(&texts, e, &NAMES, &chosen));
+                let by_readers: Vec<_> = by_readers.filter(|calls| !calls.is_empty()).collect();
+                let by_both: Vec<_> = by_both.filter(|calls| !calls.is_empty()).collect();
+                assert_eq!(by_readers, by_both, "{what}");
+                if !chosen.is_empty() {
+                    let by_readers = all.iter().map(|e| replayed(&texts, e, &NAMES, &none).1);
+                    assert_eq!(counted(folder.path()), sum(by_readers, &chosen), "{what}");
+                }
+                sampling += usize::from(!chosen.is_empty());
+                fewer += usize::from(entries(&some) < entries(&all));
+            }
+        }
+    }
+    assert!(sampling > 40 && fewer > 40, "{sampling} {fewer}");
+}
+
 #[test]
 fn short_calls_are_taken_back() {
     let _turn = alone();
@@ -239,7 +375,7 @@ fn short_calls_are_taken_back() {
 /// Exceptions, jumps out of handlers, destructors that call: programs that keep a log of their own.
 #[test]
 fn hard_control_flow_leaves_hidden_calls_too() {
-    const HARD: &[(&str, &Texts)] = &[
+    const HARD: &[(&str, &Texts<'static>)] = &[
         ("exceptions", &[(Notrace, "between")]),
         ("exceptions", &[(Notrace, "thrower")]),
         ("exceptions", &[(Filter, "between")]),
@@ -249,6 +385,14 @@ fn hard_control_flow_leaves_hidden_calls_too() {
         ("jumps", &[(Notrace, "leaf")]),
         ("jumps", &[(Depth, "2")]),
         ("signals", &[(Notrace, "leaf")]),
+        ("exceptions", &[(Filter, "between@sample=2")]),
+        ("exceptions", &[(Filter, "catcher@sample=3")]),
+        ("exceptions", &[(Filter, "catcher"), (Filter, "thrower@sample=2")]),
+        ("exceptions", &[(Trigger, "thrower@sample=2")]),
+        ("exceptions", &[(Trigger, "between@sample=3"), (Notrace, "leaf")]),
+        ("jumps", &[(Filter, "jumps"), (Filter, "leaf@sample=2")]),
+        ("jumps", &[(Trigger, "leaf@sample=3")]),
+        ("signals", &[(Trigger, "leaf@sample=2")]),
     ];
     let _turn = alone();
     for level in ["-O0", "-O2"] {
@@ -264,7 +408,7 @@ fn hard_control_flow_leaves_hidden_calls_too() {
                 let what = format!("{case} {level} {flags:?} {texts:?}");
                 let command = [program.to_str().unwrap(), case, "20"];
                 let folder = tempfile::tempdir().unwrap();
-                let (_, log) = record(&command, &[case], None, folder.path());
+                let (_, log, none) = record(&command, &[case], None, folder.path());
                 let names: BTreeSet<&str> = log.lines().map(|line| &line[1..]).collect();
                 let names: Vec<&str> = names.into_iter().collect();
                 let all = traced(folder.path(), case, &names);
@@ -274,10 +418,11 @@ fn hard_control_flow_leaves_hidden_calls_too() {
                     "{what}"
                 );
                 let folder = tempfile::tempdir().unwrap();
-                let (some, same) = record(&command, &names, Some(texts), folder.path());
+                let (some, same, chosen) = record(&command, &names, Some(texts), folder.path());
                 assert_eq!(same, log, "{what}");
-                let by_readers = shown(texts, &all, &names);
-                let by_both = shown(texts, some.first().map_or(&[], Vec::as_slice), &names);
+                let by_readers = shown(texts, &all, &names, &none);
+                let some_events = some.first().map_or(&[][..], Vec::as_slice);
+                let by_both = shown(texts, some_events, &names, &chosen);
                 assert_eq!(by_readers, by_both, "{what}");
                 assert!(some.iter().flatten().count() < all.len(), "{what}");
             }

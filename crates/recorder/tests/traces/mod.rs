@@ -11,7 +11,7 @@ use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
 use dioptra_tracelayout::{Decoder, FunctionEntry, FunctionKind, Record};
 use object::{Object, ObjectSegment, ObjectSymbol};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
@@ -262,6 +262,44 @@ pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
     };
     let streams = trace.streams().iter();
     streams.map(|s| (s.stream, of_stream(s))).collect()
+}
+
+/// Functions of which only chosen executions were recorded.
+#[allow(dead_code, reason = "not all tests sample")]
+pub fn sampled(folder: &Path) -> BTreeSet<String> {
+    let folder = folder.join("trace");
+    let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
+    let names = function_names(&folder, &journal).unwrap();
+    journal
+        .lines()
+        .filter_map(|line| {
+            let value: serde_json::Value = serde_json::from_str(line).unwrap();
+            let functions = value.get("sampled")?["functions"].as_array()?.clone();
+            Some(functions)
+        })
+        .flatten()
+        .map(|id| names[id.as_u64().unwrap() as usize].clone())
+        .collect()
+}
+
+/// How many executions of sampled functions were counted in all threads, and how many were chosen.
+#[allow(dead_code, reason = "not all tests sample")]
+pub fn counted(folder: &Path) -> BTreeMap<String, (u64, u64)> {
+    let folder = folder.join("trace");
+    let journal = fs::read_to_string(folder.join(JOURNAL)).unwrap();
+    let names = function_names(&folder, &journal).unwrap();
+    let mut counts = BTreeMap::<String, (u64, u64)>::new();
+    for line in journal.lines() {
+        let value: serde_json::Value = serde_json::from_str(line).unwrap();
+        let functions = value.get("counted").and_then(|c| c["functions"].as_array());
+        for function in functions.into_iter().flatten() {
+            let number = |field: &str| function[field].as_u64().unwrap();
+            let name = names[number("function") as usize].clone();
+            let sum = counts.entry(name).or_default();
+            *sum = (sum.0 + number("seen"), sum.1 + number("shown"));
+        }
+    }
+    counts
 }
 
 /// The names of all ids.
