@@ -1,6 +1,10 @@
-//! Traces a command: `cargo run --example trace -- [-P] [-d DIR] [--no-libcall] [--drop] [--last SECONDS] COMMAND…`.
+//! Traces a command: `cargo run --example trace -- [-P] [-d DIR] [-F|-N|-T RULE] [--no-libcall] [--drop] [--last SECONDS]
+//! COMMAND…`.
 
-use dioptra_recorder::trace::{Everything, OnFull, TraceSpec, record};
+use dioptra_filters::{MatchStyle, RuleOption};
+use dioptra_recorder::trace::{
+    Choice, Everything, LibraryCalls, OnFull, PatchPatterns, RuleSelector, TraceSpec, record,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +21,7 @@ fn main() -> ExitCode {
         plain_libraries: false,
         library_calls: true,
     };
+    let mut rules = Vec::new();
     while let Some(argument) =
         arguments.next_if(|argument| argument.to_string_lossy().starts_with('-'))
     {
@@ -24,6 +29,15 @@ fn main() -> ExitCode {
             "-P" => choice.plain = true,
             "--libraries" => choice.plain_libraries = true,
             "--no-libcall" => choice.library_calls = false,
+            option @ ("-F" | "-N" | "-T") => {
+                let option = match option {
+                    "-F" => RuleOption::Filter,
+                    "-N" => RuleOption::Notrace,
+                    _ => RuleOption::Trigger,
+                };
+                let text = arguments.next().unwrap_or_default();
+                rules.push((option, text.to_string_lossy().into_owned()));
+            }
             "--drop" => spec.on_full = OnFull::Drop,
             "-d" => spec.folder = arguments.next().unwrap_or_default().into(),
             "--memory" => spec.memory = number(arguments.next()) as usize,
@@ -35,7 +49,16 @@ fn main() -> ExitCode {
         }
     }
     spec.command = arguments.collect();
-    spec.selector = Box::new(choice);
+    spec.selector = match rules.is_empty() {
+        true => Box::new(choice),
+        false => match selector(choice, rules) {
+            Ok(selector) => Box::new(selector),
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::from(2);
+            }
+        },
+    };
     match record(spec) {
         Ok(outcome) => {
             for note in &outcome.notes {
@@ -49,6 +72,25 @@ fn main() -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn selector(
+    choice: Everything,
+    rules: Vec<(RuleOption, String)>,
+) -> Result<RuleSelector, Box<dyn std::error::Error>> {
+    let mut patches = PatchPatterns::new(MatchStyle::Regex);
+    if choice.plain {
+        patches.patch(".")?;
+    }
+    Ok(RuleSelector::new(Choice {
+        patches,
+        rules,
+        style: MatchStyle::Regex,
+        library_calls: match choice.library_calls {
+            true => LibraryCalls::OfProgram,
+            false => LibraryCalls::None,
+        },
+    })?)
 }
 
 fn number(word: Option<OsString>) -> f64 {
