@@ -65,7 +65,11 @@ impl RecordedSampling {
 
 /// What is written behind `sample=`.
 fn kind(how: &str) -> (SampleKind, f64) {
-    let number = |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 1.0);
+    let number = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|n: &f64| n.is_finite() && *n >= 1.0)
+    };
     if how == "auto" {
         (SampleKind::Auto, 1.0)
     } else if how.ends_with("/s") {

@@ -326,10 +326,7 @@ impl<'t> View<'t> {
             let stream = self.streams[place].stream;
             Weights::new(&self.recorded, self.trace, stream)
         });
-        Calls::new(
-            Complete::new(walk, self.range, weights),
-            stages.collect(),
-        )
+        Calls::new(Complete::new(walk, self.range, weights), stages.collect())
     }
 
     /// Which calls of the stream at `place`, shown or not, lead to others.

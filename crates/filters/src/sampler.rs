@@ -85,12 +85,7 @@ impl Sampler {
 
     /// Counts an execution at a probe site and says whether it is chosen; not for a tail, which is judged at its end.
     /// `seed` is the thread's; the clock is read only for a rate.
-    pub fn count(
-        &mut self,
-        sampling: Sampling,
-        seed: u64,
-        clock: impl FnOnce() -> u64,
-    ) -> bool {
+    pub fn count(&mut self, sampling: Sampling, seed: u64, clock: impl FnOnce() -> u64) -> bool {
         self.draw(sampling, seed, clock) != Draw::Skip
     }
 

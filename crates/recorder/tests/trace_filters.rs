@@ -195,7 +195,10 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             let what = format!("{level} {flags:?} {texts:?}");
             let none = BTreeSet::new();
             // In all rounds, also behind jumps, it is called by `round_of`.
-            let all_shown: Vec<_> = all.iter().flat_map(|e| shown(&[], e, &NAMES, &none)).collect();
+            let all_shown: Vec<_> = all
+                .iter()
+                .flat_map(|e| shown(&[], e, &NAMES, &none))
+                .collect();
             let many = all_shown.iter().filter(|(_, name, _)| *name == "many");
             assert!(many.clone().all(|(.., depth)| *depth == 2), "{what}");
             assert!(many.count() >= 2 * 60 * 2, "{what}");
@@ -243,7 +246,10 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % limit
     }
 
@@ -387,9 +393,15 @@ fn hard_control_flow_leaves_hidden_calls_too() {
         ("signals", &[(Notrace, "leaf")]),
         ("exceptions", &[(Filter, "between@sample=2")]),
         ("exceptions", &[(Filter, "catcher@sample=3")]),
-        ("exceptions", &[(Filter, "catcher"), (Filter, "thrower@sample=2")]),
+        (
+            "exceptions",
+            &[(Filter, "catcher"), (Filter, "thrower@sample=2")],
+        ),
         ("exceptions", &[(Trigger, "thrower@sample=2")]),
-        ("exceptions", &[(Trigger, "between@sample=3"), (Notrace, "leaf")]),
+        (
+            "exceptions",
+            &[(Trigger, "between@sample=3"), (Notrace, "leaf")],
+        ),
         ("jumps", &[(Filter, "jumps"), (Filter, "leaf@sample=2")]),
         ("jumps", &[(Trigger, "leaf@sample=3")]),
         ("signals", &[(Trigger, "leaf@sample=2")]),

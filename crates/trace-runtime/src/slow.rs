@@ -2,9 +2,9 @@
 
 use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
+use crate::sampling::{self, Counted};
 use crate::session;
 use crate::shadow::{self, Block, Entry, Gate};
-use crate::sampling::{self, Counted};
 use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -92,7 +92,10 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
     };
     if kind & kind::COUNTED != 0 {
         let tree = kind & kind::FILTER != 0;
-        kind = match (sampling::count(&mut writer, &arena, slot_number, tree), tree) {
+        kind = match (
+            sampling::count(&mut writer, &arena, slot_number, tree),
+            tree,
+        ) {
             (Counted::Chosen, true) => kind | kind::CHOSEN,
             (Counted::Chosen, false) => kind,
             (Counted::Skipped, true) => kind::GATED | kind::MUTE,

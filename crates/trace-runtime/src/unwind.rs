@@ -2,10 +2,10 @@
 
 use crate::arch;
 use crate::chunks::Writer;
-use crate::{sampling, session};
 use crate::shadow::{self, Entry};
 use crate::slow::record_unwound;
 use crate::sys;
+use crate::{sampling, session};
 use dioptra_tracelayout::message::thread::ENTRY_UNWOUND;
 use dioptra_tracelayout::record::UnwindCause;
 

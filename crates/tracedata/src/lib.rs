@@ -15,7 +15,10 @@ mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
 pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules};
-pub use journal::{ClockPair, FunctionCounts, JournalEntry, Mapping, Module, ProcessCause, Refusal, SampledFunctions};
+pub use journal::{
+    ClockPair, FunctionCounts, JournalEntry, Mapping, Module, ProcessCause, Refusal,
+    SampledFunctions,
+};
 pub use reader::{Damage, OpenError, Process, Stream, Trace};
 pub use switches::Switches;
 pub use writer::{WriteError, Writer};

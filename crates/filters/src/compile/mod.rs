@@ -185,7 +185,10 @@ impl Compiler {
         if hidden_place && !action.has(flag::NOTRACE) {
             action.flags |= flag::HIDE;
         }
-        if let Some(sample) = changes.sample.filter(|_| !action.has(flag::NOTRACE) && !function.is_chosen) {
+        if let Some(sample) = changes
+            .sample
+            .filter(|_| !action.has(flag::NOTRACE) && !function.is_chosen)
+        {
             action.sampling = self.sampling(sample);
         }
         let next = self.actions.len() as u32;

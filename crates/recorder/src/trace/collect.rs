@@ -262,8 +262,7 @@ impl Collector {
     fn is_gone(&mut self, thread: (u32, u32), stream: u32, executed: &[(u32, u32)]) -> bool {
         let exists = exists(thread);
         let gone = !exists && *self.seen.entry(thread).or_insert(exists);
-        let is_replaced =
-            |(pid, first): &(u32, u32)| *pid == thread.0 && stream < *first;
+        let is_replaced = |(pid, first): &(u32, u32)| *pid == thread.0 && stream < *first;
         gone || executed.iter().any(is_replaced)
     }
 

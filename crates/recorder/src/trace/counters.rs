@@ -83,17 +83,19 @@ impl Counters {
 
     /// What is to be written at the end.
     pub fn journal(&self) -> impl Iterator<Item = JournalEntry> + '_ {
-        self.ended.iter().map(|(stream, counts)| JournalEntry::Counted {
-            stream: *stream,
-            functions: counts
-                .iter()
-                .map(|(function, (seen, shown))| FunctionCounts {
-                    function: *function,
-                    seen: *seen,
-                    shown: *shown,
-                })
-                .collect(),
-        })
+        self.ended
+            .iter()
+            .map(|(stream, counts)| JournalEntry::Counted {
+                stream: *stream,
+                functions: counts
+                    .iter()
+                    .map(|(function, (seen, shown))| FunctionCounts {
+                        function: *function,
+                        seen: *seen,
+                        shown: *shown,
+                    })
+                    .collect(),
+            })
     }
 }
 
@@ -157,7 +159,9 @@ fn header<'a>(area: *mut u8) -> &'a AreaHeader {
 fn choice(arena: &ArenaMemory, slot: u32) -> Option<&Choice> {
     let start = arena.counters()?;
     // SAFETY: the table begins there; it is atomics.
-    (slot as usize).lt(&SLOTS).then(|| unsafe { &*start.add(CHOICES).cast::<Choice>().add(slot as usize) })
+    (slot as usize)
+        .lt(&SLOTS)
+        .then(|| unsafe { &*start.add(CHOICES).cast::<Choice>().add(slot as usize) })
 }
 
 /// How many executions were seen, and how many chosen. Of a thread that runs they may be a few off.

@@ -237,11 +237,12 @@ impl Planner {
             }
             *methods.entry(place.method).or_default() += 1;
             entries.push(entry(place, number, writer)?);
-            self.sampled.extend(variant.sampling().map(|sampling| SampledFunction {
-                function: id,
-                sampling,
-                tree: variant.samples_trees(),
-            }));
+            self.sampled
+                .extend(variant.sampling().map(|sampling| SampledFunction {
+                    function: id,
+                    sampling,
+                    tree: variant.samples_trees(),
+                }));
             chosen.push((*variant, id));
         }
         writer.functions(&entries)?;

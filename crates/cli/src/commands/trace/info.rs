@@ -2,6 +2,7 @@
 
 use super::selected::{Data, trace_facts};
 use super::usage;
+use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
 use dioptra_tracedata::Trace;
 use serde_json::{Value, json};
@@ -44,6 +45,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         threads(&trace, &mut out)?;
     } else {
         text(&trace, &mut out)?;
+        if !trace.sampled().is_empty() {
+            sampling(&trace, &arguments.naming.names(&trace)?, &mut out)?;
+        }
         facts.write_text(&mut out)?;
     }
     out.flush()?;
@@ -93,10 +97,71 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
         "threads": threads,
         "modules": modules,
         "functions": trace.function_count().saturating_sub(1),
+        "sampled": trace.sampled(),
+        "counted": counted(trace)
+            .iter()
+            .map(|(function, (seen, shown))| json!({"function": function, "seen": seen, "shown": shown}))
+            .collect::<Vec<_>>(),
         "record_bytes": trace.record_bytes(),
         "damage": damage,
         "notes": trace.notes(),
     })
+}
+
+/// Executions of sampled functions, and chosen ones among them, in all threads.
+fn counted(trace: &Trace) -> BTreeMap<u32, (u64, u64)> {
+    let mut counted: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for ((_, function), (seen, shown)) in trace.counted() {
+        let sum = counted.entry(*function).or_default();
+        *sum = (sum.0.saturating_add(*seen), sum.1.saturating_add(*shown));
+    }
+    counted
+}
+
+/// What was sampled while it was recorded.
+fn sampling(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> io::Result<()> {
+    const MOST: usize = 20;
+    writeln!(out, "#")?;
+    heading("sampling", out)?;
+    let counted = counted(trace);
+    let functions = trace.sampled().iter().flat_map(|group| {
+        let known = |function: &u32| {
+            (
+                *function,
+                counted.get(function).copied().unwrap_or_default(),
+            )
+        };
+        group
+            .functions
+            .iter()
+            .map(known)
+            .map(move |known| (group, known))
+    });
+    let mut called: Vec<_> = functions.filter(|(_, (_, (seen, _)))| *seen > 0).collect();
+    called.sort_by_key(|(_, (function, (seen, _)))| (std::cmp::Reverse(*seen), *function));
+    let sampled: usize = trace.sampled().iter().map(|g| g.functions.len()).sum();
+    let text = format!("{sampled} sampled, {} of them called", called.len());
+    line("functions", &text, out)?;
+    for (group, (function, (seen, shown))) in called.iter().take(MOST) {
+        let name = names.get(*function);
+        let what = if group.tree {
+            "with what it calls"
+        } else {
+            "alone"
+        };
+        let text = format!("{name}: {shown} of {seen} calls recorded, {what}");
+        line(&format!("sample={}", group.how), &text, out)?;
+    }
+    if let Some(more @ 1..) = called.len().checked_sub(MOST) {
+        writeln!(out, "# and {more} more")?;
+    }
+    if trace.info().ending.is_none() {
+        writeln!(
+            out,
+            "# The recording has no end, so calls that were not chosen are not known."
+        )?;
+    }
+    Ok(())
 }
 
 fn heading(text: &str, out: &mut impl Write) -> io::Result<()> {

@@ -12,7 +12,6 @@ use dioptra_filters::SampleKind;
 use dioptra_report::{
     Cell, CellNote, Column, ColumnKind, Facts, Format, Mark, Severity, Table, Unit, escape,
 };
-use dioptra_tracedata::Trace;
 use fields::{Field, Key};
 use std::io;
 use std::path::PathBuf;
@@ -104,7 +103,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let sums = statistics(&view);
     let mut rows = rows(&sums, &names, &view, arguments.srcline);
     fields::sort(&mut rows, &keys);
-    let facts = report_facts(&trace, &names, &sums, &rows);
+    let facts = report_facts(&view, &names, &sums, &rows);
     match format {
         Format::Text => {
             let mut out = Output::page(&title(&trace), as_page)?;
@@ -145,12 +144,12 @@ fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: 
 }
 
 fn report_facts(
-    trace: &Trace,
+    view: &View<'_>,
     names: &FunctionNames<'_>,
     sums: &Statistics,
     rows: &[Row],
 ) -> Facts {
-    let mut facts = facts(trace, names, &sums.losses);
+    let mut facts = facts(view.trace(), names, &sums.losses);
     let open: u64 = sums.functions.iter().map(|times| times.open).sum();
     if open > 0 {
         let text = format!("{open} calls had not ended: their durations reach to the end");
@@ -176,8 +175,29 @@ fn report_facts(
         facts.add(
             Severity::Fallback,
             "skewed_samples",
-            format!("{skewed} functions are sampled by rate or by duration: the shown calls do not stand for the others, so their times are not scaled to all"),
+            format!("{skewed} functions are sampled by rate or by duration: the shown calls do not stand for the others, so what is estimated of their times is skewed"),
             skewed,
+        );
+    }
+    let counted = view.counted();
+    let unseen: Vec<_> = counted
+        .iter()
+        .filter(|(_, (seen, shown))| *seen > 0 && *shown == 0)
+        .collect();
+    if !unseen.is_empty() {
+        let calls: u64 = unseen.iter().map(|(_, (seen, _))| *seen).sum();
+        let first = unseen.iter().take(3).map(|(id, _)| names.get(**id));
+        let first: Vec<&str> = first.collect();
+        let more = if unseen.len() > 3 { ", …" } else { "" };
+        facts.add(
+            Severity::Info,
+            "unrecorded_functions",
+            format!(
+                "{calls} calls of {} sampled functions are not in the table, since none was recorded: {}{more}",
+                unseen.len(),
+                first.join(", ")
+            ),
+            calls,
         );
     }
     facts

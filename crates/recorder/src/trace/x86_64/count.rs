@@ -274,13 +274,19 @@ mod tests {
         assert_eq!(code[15], "add qword ptr [rax+400D0h],64h");
         assert_eq!(code[16], "inc qword ptr [rax+400D8h]");
         assert_eq!(code[18], "jmp 0000000000006000h");
-        assert_eq!(code.last().map(String::as_str), Some("jmp 0000000000007000h"));
+        assert_eq!(
+            code.last().map(String::as_str),
+            Some("jmp 0000000000007000h")
+        );
 
         let code = text(sampling, Some(0x8000));
         assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
         assert_eq!(code[8], "cmp dword ptr [rax+400F8h],0");
         assert!(code.contains(&"jmp 0000000000008000h".to_owned()));
-        assert_eq!(code.last().map(String::as_str), Some("jmp 0000000000006000h"));
+        assert_eq!(
+            code.last().map(String::as_str),
+            Some("jmp 0000000000006000h")
+        );
 
         sampling.kind = SampleKind::Rate;
         let code = text(sampling, Some(0x8000));

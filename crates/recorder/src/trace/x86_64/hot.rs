@@ -17,9 +17,9 @@ use dioptra_filters::Sampler;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
-    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN,
-    ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT,
-    kind,
+    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE,
+    ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL,
+    RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, kind,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 use dioptra_tracelayout::sampling;
@@ -185,7 +185,11 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             a.set_label(&mut start)?;
             match part {
                 _ if kind.is_counted() => {
-                    let slow = if part == Part::Exit { slow_exit } else { slow_enter };
+                    let slow = if part == Part::Exit {
+                        slow_exit
+                    } else {
+                        slow_enter
+                    };
                     counted_hook(&mut a, slow)?;
                 }
                 Part::Exit => exit_hook(&mut a, parameters, kind, slow_exit)?,
@@ -327,10 +331,12 @@ fn entry_hook(
     a.jne(slow)?;
     a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     // Room for the record, and for the call?
-    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
-    a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
-    a.jae(give_up)?;
+    if !mutes {
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+        a.jae(give_up)?;
+    }
     a.cmp(rax, qword_ptr(r11 + offset(RECORD_LIMIT)))?;
     a.jae(give_up)?;
     if chosen {
@@ -477,10 +483,12 @@ fn exit_hook(
     a.push(rdx)?;
     a.push(r11)?;
     a.mov(r11, block(parameters, BLOCK_RECORD))?;
-    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
-    a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
-    a.jae(give_up)?;
+    if !mutes {
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+        a.jae(give_up)?;
+    }
     a.lea(rdx, qword_ptr(rsp + 32))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
     a.jne(give_up)?;

@@ -185,7 +185,11 @@ pub fn pool(
             Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
             _ => at,
         };
-        thunks.push(bytes.as_ref().map(|_| if front.is_some() { place } else { without }));
+        thunks.push(
+            bytes
+                .as_ref()
+                .map(|_| if front.is_some() { place } else { without }),
+        );
         code.extend(bytes.unwrap_or_default());
         code.resize((at - code_start) as usize + size, 0xcc);
         displaced.extend(front.unwrap_or_default());

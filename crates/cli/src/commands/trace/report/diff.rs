@@ -100,7 +100,7 @@ pub fn run(
         let view = arguments.selected.view(&names)?;
         let sums = statistics(&view);
         let rows = rows(&sums, &names, &view, false);
-        all.append(report_facts(trace, &names, &sums, &rows));
+        all.append(report_facts(&view, &names, &sums, &rows));
         for row in rows {
             let times = &row.times;
             let values = match super::estimates(&row) {
