@@ -1,8 +1,8 @@
 //! Code for x86-64: hooks, thunks, displaced prologues, and the files they come in.
 
 pub mod cfi;
-pub mod described;
 pub mod count;
+pub mod described;
 pub mod displace;
 pub mod flow;
 pub mod hot;
