@@ -201,6 +201,9 @@ pub fn statistics(view: &View<'_>) -> Statistics {
             times.sampled = clusters.estimate(times);
         }
     }
+    // Those that ended before the time that is looked at.
+    let is_seen = |times: &FunctionTimes| times.calls > 0 || times.total > 0 || times.open > 0;
+    first.times.retain(is_seen);
     first.times.sort_unstable_by_key(|times| times.function);
     first.streams.sort_unstable_by_key(|stream| stream.place);
     Statistics {

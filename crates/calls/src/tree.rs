@@ -102,7 +102,7 @@ pub fn call_tree(view: &View<'_>) -> CallTree {
         whole.open += tree.open;
         whole.graft(0, &tree, 0);
     }
-    whole
+    whole.without_unseen()
 }
 
 #[derive(Clone, Copy)]
@@ -218,6 +218,40 @@ impl CallTree {
             }
         }
         self.losses += calls.losses();
+    }
+
+    /// The same without paths on which nothing was seen: those that ended before the time that is looked at.
+    fn without_unseen(self) -> CallTree {
+        let mut seen: Vec<bool> = self
+            .nodes
+            .iter()
+            .map(|node| node.calls > 0 || node.total > 0)
+            .collect();
+        if seen.iter().skip(1).all(|seen| *seen) {
+            return self;
+        }
+        for index in (1..self.nodes.len()).rev() {
+            let parent = self.nodes[index].parent as usize;
+            seen[parent] |= seen[index];
+        }
+        let mut tree = CallTree {
+            losses: self.losses,
+            open: self.open,
+            ..CallTree::default()
+        };
+        let mut places = vec![0_u32; self.nodes.len()];
+        for (index, node) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .skip(1)
+            .filter(|(index, _)| seen[*index])
+        {
+            let place = tree.child(places[node.parent as usize], node.function, node.first);
+            tree.nodes[place as usize].merge(node);
+            places[index] = place;
+        }
+        tree
     }
 
     #[inline]

@@ -48,7 +48,7 @@ fn replay_has_fields_columns_and_ranges() {
     // From the fifth microsecond of the trace on.
     assert_eq!(
         made.calls("--tid 7 -r 4us~5us"),
-        "  } /* a */\n  b() {\n\ndioptra stopped tracing with remaining functions\n================================================\ntask: 7\n[1] b\n[0] main\n"
+        "  } /* a */\n  b() {\n\nfunctions that go on at the end of the time range\n=================================================\ntask: 7\n[1] b\n[0] main\n"
     );
     let columns = made.calls("--column-view --column-offset 3");
     assert!(columns.contains("\n      t() {\n"), "{columns}");
@@ -174,6 +174,24 @@ fn a_time_range_cuts_durations() {
         csv,
         "function,function_id,total,self,calls\na,2,1000,1000,1\nb,3,1000,1000,1\nmain,1,3000,1000,1\n"
     );
+    // What ended before it is not in it.
+    assert_eq!(
+        made.shown("report", "-r 3us~ -f none -s func"),
+        "  b\n  main\n"
+    );
+    let graph = made.shown("graph", "-r 3us~ -f none");
+    assert!(
+        graph.ends_with("(1) program\n (1) main\n (1) b\n\n"),
+        "{graph}"
+    );
+    let replayed = made.shown("replay", "-r 3us~");
+    let expected = "#  ELAPSED   DURATION     TID     FUNCTION\n   3.000 us   1.000 us [     7] |   b();\n   5.000 us   5.000 us [     7] | } /* main */\n";
+    assert_eq!(replayed, expected);
+    let replayed = made.shown("replay", "-r 0.001003~");
+    assert!(
+        replayed.starts_with("#     TIMESTAMP      DURATION "),
+        "{replayed}"
+    );
 }
 
 #[test]
@@ -224,7 +242,7 @@ fn dumps_agree_with_the_trace() {
 fn pages_are_the_text_escaped() {
     let made = scripted("main( operator<<( a&&b ) )");
     for (command, arguments) in [
-        ("replay", ""),
+        ("replay", "--color no"),
         ("report", "-s func"),
         ("report", "--task"),
         ("graph", ""),

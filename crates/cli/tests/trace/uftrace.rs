@@ -226,7 +226,10 @@ fn scheduling_is_shown_as_uftrace_shows_it() {
     for options in ["", "--no-merge", "-F doze", "--no-merge --no-sched"] {
         let theirs = uftrace("replay", data, options);
         let is_there = theirs.contains("linux:sched");
-        assert!(is_there || options != "", "uftrace recorded no scheduling");
+        assert!(
+            is_there || !options.is_empty(),
+            "uftrace recorded no scheduling"
+        );
         same(&ours(made, "replay", options), &theirs, options);
     }
     for options in ["-s func", "-s func --no-sched-preempt", "-F doze -s func"] {

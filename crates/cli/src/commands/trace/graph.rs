@@ -352,6 +352,7 @@ impl Graph<'_, '_, '_> {
                 let name = self.labels.get(function);
                 let line = match entry.kind {
                     FunctionKind::Event => format!("   [{level}] {name}"),
+                    _ if module.is_empty() => format!("   [{level}] {name}"),
                     FunctionKind::LibraryCall => format!("   [{level}] {name} ({module})"),
                     _ => format!("   [{level}] {name} ({module}+{:#x})", entry.place),
                 };

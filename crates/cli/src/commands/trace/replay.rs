@@ -30,7 +30,7 @@ pub struct Arguments {
     selected: Selected,
     #[command(flatten)]
     naming: Naming,
-    /// What stands before each line [default: duration,tid]
+    /// What stands before each line [default: duration,tid; with -r elapsed or time, too]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
     /// A line for each entry and exit, with their numbers
@@ -97,11 +97,13 @@ impl Field {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let fields = fields::parse(
-        arguments.output_fields.as_deref(),
-        &[Field::Duration, Field::Tid],
-        &Field::ALL,
-    )?;
+    // In a range one wants to know where in it a line is.
+    let default: &[Field] = match arguments.selected.is_range_elapsed() {
+        None => &[Field::Duration, Field::Tid],
+        Some(true) => &[Field::Elapsed, Field::Duration, Field::Tid],
+        Some(false) => &[Field::Time, Field::Duration, Field::Tid],
+    };
+    let fields = fields::parse(arguments.output_fields.as_deref(), default, &Field::ALL)?;
     let as_page = arguments.format == Style::Html;
     let color = arguments.color.is_wanted(as_page)?;
     let trace = arguments.data.open()?;
@@ -278,7 +280,10 @@ impl Replay<'_, '_, '_> {
 
     /// The calls that are open at the end.
     fn remaining(&mut self) {
-        let title = "dioptra stopped tracing with remaining functions";
+        let title = match self.view.range().stop {
+            None => "dioptra stopped tracing with remaining functions",
+            Some(_) => "functions that go on at the end of the time range",
+        };
         let mut told = false;
         for (place, stream) in self.view.streams().iter().enumerate() {
             let stacks = std::mem::take(&mut self.threads[place].remaining);

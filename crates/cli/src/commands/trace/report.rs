@@ -210,7 +210,7 @@ fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
     Some(parts.map(|estimate| (estimate.value, estimate.standard_error)))
 }
 
-fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
+fn heading(fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
     for field in fields {
         out.extend_from_slice(format!("  {:>10}", field.heading()).as_bytes());
     }
@@ -220,6 +220,13 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
         out.extend_from_slice(b"  ==========");
     }
     out.extend_from_slice(b"  ====================\n");
+}
+
+fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
+    // Names alone are for scripts.
+    if !fields.is_empty() {
+        heading(fields, srcline, out);
+    }
     for row in rows {
         for field in fields {
             out.extend_from_slice(b"  ");

@@ -152,6 +152,12 @@ impl Selected {
 }
 
 impl Selected {
+    /// Whether a range of times is asked for, and as times since the start.
+    pub fn is_range_elapsed(&self) -> Option<bool> {
+        let range = self.time_range.as_ref()?;
+        Some(range.ends_with(|c: char| c.is_ascii_alphabetic()) || range.contains("s~"))
+    }
+
     /// Which periods without a CPU to show.
     fn scheduling(&self) -> Scheduling {
         let wanted = !self.no_sched && !self.no_event;

@@ -9,6 +9,9 @@ use dioptra_calls::{Call, Ending};
 use dioptra_tracelayout::EventPlace;
 use dioptra_tracelayout::record::UnwindCause;
 
+/// The colour of what stands behind a closing brace.
+const GRAY: &str = COLORS[7];
+
 /// What is said of a call that did not return.
 pub(super) fn ending_text(ending: Ending) -> Option<&'static str> {
     match ending {
@@ -117,26 +120,21 @@ impl Replay<'_, '_, '_> {
         }
     }
 
-    /// A function's name, or a call of it.
+    /// A call of a function, its name in its colour.
     #[inline]
-    pub(super) fn name(&mut self, function: u32, as_call: bool) {
+    pub(super) fn call(&mut self, function: u32) {
         let color = self.colors.get(function as usize).copied().flatten();
         let out = &mut self.out.text;
-        if let Some(color) = color.and_then(|color| COLORS.get(color)) {
-            out.extend_from_slice(color.as_bytes());
-            let name = self.labels.get(function);
-            let length = name.len();
-            out.extend_from_slice(name.as_bytes());
-            out.extend_from_slice(RESET.as_bytes());
-            if as_call {
-                out.extend_from_slice(&self.labels.call(function).as_bytes()[length..]);
-            }
+        let Some(color) = color.and_then(|color| COLORS.get(color)) else {
+            out.extend_from_slice(self.labels.call(function).as_bytes());
             return;
-        }
-        out.extend_from_slice(match as_call {
-            true => self.labels.call(function).as_bytes(),
-            false => self.labels.get(function).as_bytes(),
-        });
+        };
+        out.extend_from_slice(color.as_bytes());
+        let name = self.labels.get(function);
+        let length = name.len();
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(RESET.as_bytes());
+        out.extend_from_slice(&self.labels.call(function).as_bytes()[length..]);
     }
 
     /// The event that a function id stands for.
@@ -167,7 +165,7 @@ impl Replay<'_, '_, '_> {
             });
             return;
         }
-        self.name(call.function, true);
+        self.call(call.function);
         self.out.text.extend_from_slice(b" {");
         self.source(call.function);
         self.out.text.push(b'\n');
@@ -184,7 +182,7 @@ impl Replay<'_, '_, '_> {
             });
             return;
         }
-        self.name(call.function, true);
+        self.call(call.function);
         self.out.text.push(b';');
         self.source(call.function);
         if let Some(text) = ending_text(ending) {
@@ -206,9 +204,13 @@ impl Replay<'_, '_, '_> {
         self.out.text.push(b'}');
         let ending = ending_text(ending);
         if self.comment || ending.is_some() {
+            if self.color {
+                self.out.text.extend_from_slice(GRAY.as_bytes());
+            }
             self.out.text.extend_from_slice(b" /* ");
             if self.comment {
-                self.name(call.function, false);
+                let name = self.labels.get(call.function);
+                self.out.text.extend_from_slice(name.as_bytes());
             }
             if let Some(text) = ending {
                 let separator: &[u8] = if self.comment { b": " } else { b"" };
@@ -216,6 +218,9 @@ impl Replay<'_, '_, '_> {
                 self.out.text.extend_from_slice(text.as_bytes());
             }
             self.out.text.extend_from_slice(b" */");
+            if self.color {
+                self.out.text.extend_from_slice(RESET.as_bytes());
+            }
         }
         self.out.text.push(b'\n');
     }
