@@ -117,6 +117,39 @@ fn what_cannot_be_patched_is_refused_for_its_reason() {
 }
 
 #[test]
+fn what_is_asked_for_and_left_alone_is_told() {
+    let odd = or_skip!(
+        Program::new(Language::C, "trace-odd")
+            .no_flags()
+            .flags(["-O2"])
+            .build()
+    );
+    let odd = odd.to_str().unwrap();
+    let left_alone = "libc.so.6 are not traced: the tracer itself uses them";
+    for (pattern, said, not_said) in [
+        (
+            "loop.",
+            "-P loop. matches only functions that cannot be patched: loops (it loops to its first instruction)",
+            "matches no",
+        ),
+        (".@libc.", left_alone, "matches no"),
+        ("malloc@libc.", left_alone, "matches no"),
+        ("nowhere", "-P nowhere matches no function", left_alone),
+        (
+            ".@libnowhere",
+            "-P .@libnowhere matches nothing: no module's name begins with `libnowhere`",
+            left_alone,
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = dioptra(&["record", "-P", pattern, odd], folder.path());
+        let told = text(&recorded.stderr);
+        assert!(told.contains(said), "{pattern}: {told}");
+        assert!(!told.contains(not_said), "{pattern}: {told}");
+    }
+}
+
+#[test]
 fn functions_are_called_as_often_as_callgrind_says() {
     or_skip!(programs::need_tool("valgrind"));
     let parser = or_skip!(programs::rust("trace-parser", &["-Copt-level=3"]));

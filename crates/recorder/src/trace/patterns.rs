@@ -5,8 +5,8 @@
 
 use super::select::ModuleIdentity;
 use dioptra_filters::{
-    CompileError, Compiler, Function, MatchStyle, Plan, PlanOptions, RuleOption, Rules, SiteNeed,
-    SyntaxError, Warning,
+    CompileError, Compiler, Function, FunctionKind, MatchStyle, Plan, PlanOptions, RuleOption,
+    Rules, SiteNeed, SyntaxError, Warning,
 };
 use thiserror::Error;
 
@@ -39,11 +39,31 @@ pub enum PatchError {
 pub struct PatchPatterns {
     style: MatchStyle,
     rules: Rules,
-    /// The modules that `-P` names; none is the program.
-    modules: Vec<Option<String>>,
+    /// The patterns of `-P`.
+    wanted: Vec<Wanted>,
     /// All functions that `-P` names are all functions.
     everything: bool,
     any_unpatched: bool,
+}
+
+/// A pattern of `-P`.
+#[derive(Clone, Debug)]
+struct Wanted {
+    text: String,
+    /// The module that it names; none is the program.
+    module: Option<String>,
+}
+
+impl Wanted {
+    fn may_want(&self, module: &ModuleIdentity) -> bool {
+        let path = module.path.to_string_lossy();
+        let file = path.rsplit('/').next().unwrap_or(&path);
+        match &self.module {
+            None => module.is_program,
+            Some(wanted) if wanted.contains('/') => *path == **wanted,
+            Some(wanted) => file.starts_with(wanted.as_str()),
+        }
+    }
 }
 
 /// What the patterns say of a function.
@@ -63,7 +83,7 @@ impl PatchPatterns {
         PatchPatterns {
             style,
             rules: Rules::new(style),
-            modules: Vec::new(),
+            wanted: Vec::new(),
             everything: true,
             any_unpatched: false,
         }
@@ -88,7 +108,10 @@ impl PatchPatterns {
                 MatchStyle::Glob => name == "*",
                 _ => matches!(name, "." | ".*"),
             };
-            self.modules.push(module);
+            self.wanted.push(Wanted {
+                text: part.to_owned(),
+                module,
+            });
         }
         Ok(())
     }
@@ -117,7 +140,7 @@ impl PatchPatterns {
 
     /// Whether `-P` was given at all.
     pub fn any_wanted(&self) -> bool {
-        !self.modules.is_empty()
+        !self.wanted.is_empty()
     }
 
     /// Whether names have to be known to tell what is patched.
@@ -127,13 +150,7 @@ impl PatchPatterns {
 
     /// Whether functions of the module may be patched for `-P`.
     pub fn may_want(&self, module: &ModuleIdentity) -> bool {
-        let path = module.path.to_string_lossy();
-        let file = path.rsplit('/').next().unwrap_or(&path);
-        self.modules.iter().any(|wanted| match wanted {
-            None => module.is_program,
-            Some(wanted) if wanted.contains('/') => *path == **wanted,
-            Some(wanted) => file.starts_with(wanted.as_str()),
-        })
+        self.wanted.iter().any(|wanted| wanted.may_want(module))
     }
 
     /// Begins to match functions.
@@ -177,8 +194,8 @@ impl PatchMatcher {
             .collect()
     }
 
-    /// Patterns that match nothing; `names` are the functions that were seen.
-    pub fn warnings(&self, names: &[String]) -> Vec<String> {
+    /// Patterns that match nothing, and what is to be said of them; `names` are the functions that were seen.
+    fn warnings(&self, names: &[String]) -> Vec<(String, String)> {
         let rename = |rule: String| match rule.split_at_checked(2) {
             Some(("-F", rest)) => format!("-P{rest}"),
             Some(("-N", rest)) => format!("-U{rest}"),
@@ -206,7 +223,141 @@ impl PatchMatcher {
                 },
                 other => other,
             })
-            .map(|warning| warning.to_string())
+            .map(|warning| {
+                let rule = match &warning {
+                    Warning::NoFunction { rule, .. } | Warning::NoModule { rule, .. } => rule,
+                    _ => &String::new(),
+                };
+                (rule.clone(), warning.to_string())
+            })
+            .collect()
+    }
+}
+
+/// What patterns of `-P` asked for and did not get.
+#[derive(Clone, Debug, Default)]
+pub struct Unpatched {
+    /// The modules that were seen.
+    seen: Vec<ModuleIdentity>,
+    /// Those whose functions are left alone.
+    alone: Vec<ModuleIdentity>,
+    /// Functions that can't be patched.
+    refused: Vec<RefusedFunction>,
+}
+
+/// A function that can't be patched.
+#[derive(Clone, Debug)]
+pub struct RefusedFunction {
+    /// Its name, as users see it.
+    pub name: String,
+    /// As linkers see it, if that is another.
+    pub linkage: Option<String>,
+    /// Its module.
+    pub module: ModuleIdentity,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Unpatched {
+    /// A module was seen.
+    pub fn see(&mut self, module: &ModuleIdentity) {
+        self.seen.push(module.clone());
+    }
+
+    /// The functions of a module are left alone; the user is told why.
+    pub fn leave_alone(&mut self, module: &ModuleIdentity) {
+        self.alone.push(module.clone());
+    }
+
+    /// A function can't be patched.
+    pub fn refuse(&mut self, function: RefusedFunction) {
+        self.refused.push(function);
+    }
+
+    /// What is to be said at the end of patterns that patch nothing; `names` are the functions that could be patched.
+    pub fn warnings(
+        &self,
+        patterns: &PatchPatterns,
+        matcher: &PatchMatcher,
+        names: &[String],
+    ) -> Vec<String> {
+        // Without names nothing was matched.
+        let unmatched = match patterns.needs_names() {
+            true => matcher.warnings(names),
+            false => Vec::new(),
+        };
+        let mut told: Vec<String> = patterns
+            .wanted
+            .iter()
+            .filter(|_| !patterns.needs_names())
+            .filter(|wanted| !self.seen.iter().any(|module| wanted.may_want(module)))
+            .filter_map(|wanted| {
+                let (text, module) = (&wanted.text, wanted.module.as_ref()?);
+                Some(format!(
+                    "-P {text} matches nothing: no module's name begins with `{module}`"
+                ))
+            })
+            .collect();
+        for (rule, message) in unmatched {
+            let wanted = patterns
+                .wanted
+                .iter()
+                .find(|wanted| rule.strip_prefix("-P ") == Some(&wanted.text));
+            // That these are left alone has been said, and why.
+            if wanted.is_some_and(|wanted| self.alone.iter().any(|module| wanted.may_want(module)))
+            {
+                continue;
+            }
+            let refused = wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
+            if refused.is_empty() {
+                told.push(message);
+            } else {
+                told.push(format!(
+                    "{rule} matches only functions that cannot be patched: {}",
+                    refused.join(", ")
+                ));
+            }
+        }
+        told
+    }
+
+    /// The functions that a pattern matches and that can't be patched, with their reasons; the first of them.
+    fn refused(&self, patterns: &PatchPatterns, wanted: &Wanted) -> Vec<String> {
+        const MOST: usize = 5;
+        let mut alone = PatchPatterns::new(patterns.style);
+        if alone.patch(&wanted.text).is_err() {
+            return Vec::new();
+        }
+        let Ok(mut matcher) = alone.matcher() else {
+            return Vec::new();
+        };
+        let functions: Vec<&RefusedFunction> = self
+            .refused
+            .iter()
+            .filter(|function| wanted.may_want(&function.module))
+            .collect();
+        let paths: Vec<_> = functions
+            .iter()
+            .map(|function| function.module.path.to_string_lossy())
+            .collect();
+        let questions = functions
+            .iter()
+            .zip(&paths)
+            .map(|(function, path)| Function {
+                name: &function.name,
+                linkage: function.linkage.as_deref(),
+                module: path,
+                kind: FunctionKind::Code,
+                size: None,
+                source: None,
+            });
+        let answers = matcher.answer(questions);
+        functions
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| *answer == Patching::Wanted)
+            .map(|(function, _)| format!("{} ({})", function.name, function.reason))
+            .take(MOST)
             .collect()
     }
 }

@@ -49,6 +49,7 @@ pub struct Planner {
     selector: Box<dyn Selector>,
     modules: HashMap<FileKey, Arc<Prepared>>,
     next_module: u32,
+    notes: Vec<String>,
     sampled: Vec<SampledFunction>,
 }
 
@@ -93,6 +94,7 @@ impl Planner {
             selector,
             modules: HashMap::new(),
             next_module: 0,
+            notes: Vec::new(),
             sampled: Vec::new(),
         }
     }
@@ -107,9 +109,10 @@ impl Planner {
         self.selector.gating()
     }
 
-    /// What the selector says of the modules that were analysed since this was last asked.
+    /// What is to be said of the modules that were analysed since this was last asked.
     pub fn take_notes(&mut self) -> Vec<String> {
-        self.selector.take_notes()
+        self.notes.extend(self.selector.take_notes());
+        std::mem::take(&mut self.notes)
     }
 
     /// What the selector says at the end.
@@ -179,14 +182,16 @@ impl Planner {
         // The tracer itself calls the C library while it works, and threads begin and end in it.
         let plain = self.selector.plain(&identity);
         let is_runtimes_own = is_linker || !hooks.is_empty();
-        if plain && is_runtimes_own && !is_linker {
-            writer.journal(&JournalEntry::Note {
-                time: super::server::monotonic(),
-                text: format!(
-                    "functions of {} are not traced: the tracer itself uses them; calls of them are, as library calls",
-                    module.path.display()
-                ),
-            })?;
+        if plain && is_runtimes_own {
+            let why = match is_linker {
+                true => "it loads the tracer",
+                false => "the tracer itself uses them",
+            };
+            self.notes.push(format!(
+                "functions of {} are not traced: {why}; calls of them can be, as library calls",
+                module.path.display()
+            ));
+            self.selector.leave_alone(&identity);
         }
         let options = ScanOptions {
             plain: plain && !is_runtimes_own,
@@ -216,6 +221,12 @@ impl Planner {
                 name: candidate.name.as_deref(),
             })
             .collect();
+        let refused: Vec<(u64, &'static str)> = code
+            .refused
+            .iter()
+            .filter_map(|(start, refused)| Some((code.file_offset(*start)?, refused.reason())))
+            .collect();
+        self.selector.refuse(&identity, &refused);
         let mut variants = self.selector.choose(&identity, &places);
         variants.resize(places.len(), SiteVariant::Skip);
 

@@ -1,6 +1,6 @@
 //! Chooses functions by name, size and source file: no function is patched that the user's rules can do without.
 
-use super::patterns::{PatchMatcher, PatchPatterns, Patching};
+use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind, Gate, MatchStyle, Plan, PlanOptions,
@@ -58,6 +58,8 @@ pub struct RuleSelector {
     hooks_itself: bool,
     /// Programs of which all functions are traced since no compiler has prepared any.
     uninstrumented: Vec<String>,
+    /// What is not patched though it was asked for.
+    unpatched: Unpatched,
 }
 
 /// Why there can be no selector.
@@ -137,6 +139,7 @@ impl RuleSelector {
             symbolizer: Symbolizer::new(SymbolOptions::default()),
             names: Vec::new(),
             uninstrumented: Vec::new(),
+            unpatched: Unpatched::default(),
             choice,
         })
     }
@@ -158,6 +161,7 @@ impl RuleSelector {
 
 impl Selector for RuleSelector {
     fn plain(&mut self, module: &ModuleIdentity) -> bool {
+        self.unpatched.see(module);
         let all = self.all_plain(module);
         if all {
             self.uninstrumented.push(module.path.display().to_string());
@@ -323,6 +327,36 @@ impl Selector for RuleSelector {
         variants
     }
 
+    fn refuse(&mut self, module: &ModuleIdentity, functions: &[(u64, &'static str)]) {
+        if !self.choice.patches.needs_names() || !self.choice.patches.may_want(module) {
+            return;
+        }
+        let request = ModuleRequest {
+            kind: ModuleKind::File,
+            path: &module.readable,
+            build_id: Some(module.build_id.as_slice()).filter(|id| !id.is_empty()),
+        };
+        let offsets: Vec<u64> = functions.iter().map(|(offset, _)| *offset).collect();
+        let symbols = self.symbolizer.load_for(&request, &offsets);
+        for (offset, reason) in functions {
+            let Some(symbol) = symbols.function(*offset) else {
+                continue;
+            };
+            let name = symbol.name.into_owned();
+            let linkage = Some(symbol.raw_name.to_owned()).filter(|raw| *raw != name);
+            self.unpatched.refuse(RefusedFunction {
+                name,
+                linkage,
+                module: module.clone(),
+                reason,
+            });
+        }
+    }
+
+    fn leave_alone(&mut self, module: &ModuleIdentity) {
+        self.unpatched.leave_alone(module);
+    }
+
     fn gating(&self) -> Gating {
         self.gating
     }
@@ -344,10 +378,10 @@ impl Selector for RuleSelector {
                 programs.join(", ")
             )),
         }
-        // Without names nothing was matched.
-        if self.choice.patches.needs_names() || self.has_rules {
-            warnings.extend(self.matcher.warnings(&self.names));
-        }
+        warnings.extend(
+            self.unpatched
+                .warnings(&self.choice.patches, &self.matcher, &self.names),
+        );
         let names = self.names.iter().map(String::as_str);
         let told = self.compiler.warnings(names);
         warnings.extend(told.iter().map(ToString::to_string));

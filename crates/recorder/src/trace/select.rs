@@ -103,6 +103,12 @@ pub trait Selector: Send {
         functions: &[FunctionPlace<'_>],
     ) -> Vec<SiteVariant>;
 
+    /// Functions of the module that can't be patched: their file offsets and why. Before [`Selector::choose`].
+    fn refuse(&mut self, _module: &ModuleIdentity, _functions: &[(u64, &'static str)]) {}
+
+    /// Functions of the module are left alone; the user is told why.
+    fn leave_alone(&mut self, _module: &ModuleIdentity) {}
+
     /// What hides calls; the same at all times.
     fn gating(&self) -> Gating {
         Gating::default()
