@@ -350,6 +350,7 @@ impl Unpatched {
                 kind: FunctionKind::Code,
                 size: None,
                 source: None,
+                is_chosen: true,
             });
         let answers = matcher.answer(questions);
         functions
