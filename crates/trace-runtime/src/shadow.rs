@@ -158,7 +158,7 @@ impl Entry {
 }
 
 /// How much of the mapping the cursor and the record take.
-pub const HEAD: usize = PAGE + 256;
+pub const HEAD: usize = PAGE + layout::RECORD_BOTTOM as usize;
 
 const _: () = {
     use core::mem::offset_of;

@@ -49,25 +49,19 @@ pub unsafe extern "C" fn personality(
         // context that only thunks' frames have, one more than the stack pointer above the slot.
         let context =
             core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
-        let is_here = |slot: u64| context.contains(&slot.wrapping_add(9));
-        let innermost = entries
+        let first = outermost_at(entries, context);
+        // All that is above in the list was called from here, wherever it lies: handlers have other stacks. What was left
+        // before needs no second look.
+        let count = entries
             .iter()
-            .rposition(|entry| is_here(entry.slot))
-            .or_else(|| {
-                let is_open = |entry: &Entry| entry.flags & ENTRY_UNWOUND == 0;
-                entries.iter().rposition(is_open)
-            })
-            .unwrap_or(entries.len());
-        // What ended in a jump to it has the same place. All that is above in the list was called from here, wherever it
-        // lies: handlers have other stacks.
-        let slot = entries.get(innermost).map_or(0, |entry| entry.slot);
-        let same = entries[..innermost].iter().rev();
-        let first = innermost - same.take_while(|entry| entry.slot == slot).count();
-        let left = entries.iter().skip(first);
+            .skip(first)
+            .take_while(|entry| entry.flags & ENTRY_UNWOUND == 0)
+            .count();
+        let left = entries.iter().skip(first).take(count);
         let open = left.filter(|entry| entry.is_open()).count();
         record_unwound(&mut writer, open, UnwindCause::Exception);
         let entries = writer.entries();
-        let left = entries.get_mut(first..).unwrap_or_default();
+        let left = entries.get_mut(first..first + count).unwrap_or_default();
         block.gate.leave(left);
         sampling::leave(&*shadow::cursor(block.record), left);
         for entry in left {
@@ -76,4 +70,60 @@ pub unsafe extern "C" fn personality(
         block.busy = busy;
     }
     CONTINUE
+}
+
+/// The outermost call that returns through the thunk whose frame an unwinder's context tells of; one behind the last, if
+/// there is none.
+fn outermost_at(entries: &[Entry], context: &[u64]) -> usize {
+    // Slots go down, except where a handler has a stack of its own.
+    let found = context.iter().filter_map(|word| {
+        let slot = word.wrapping_sub(9);
+        let at = entries.partition_point(|entry| entry.slot > slot);
+        entries.get(at).filter(|entry| entry.slot == slot)?;
+        Some(at)
+    });
+    if let Some(at) = found.max() {
+        return at;
+    }
+    let is_here = |slot: u64| context.contains(&slot.wrapping_add(9));
+    let innermost = entries
+        .iter()
+        .rposition(|entry| is_here(entry.slot))
+        .or_else(|| {
+            let is_left = |entry: &Entry| entry.flags & ENTRY_UNWOUND != 0;
+            entries.iter().rposition(|entry| !is_left(entry))
+        })
+        .unwrap_or(entries.len());
+    // What ended in a jump to it has the same place.
+    let slot = entries.get(innermost).map_or(0, |entry| entry.slot);
+    let same = entries[..innermost].iter().rev();
+    innermost - same.take_while(|entry| entry.slot == slot).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(slots: &[u64]) -> std::vec::Vec<Entry> {
+        let entry = |&slot: &u64| Entry {
+            slot,
+            ..Entry::BOTTOM
+        };
+        slots.iter().map(entry).collect()
+    }
+
+    #[test]
+    fn a_frame_is_found_by_its_address() {
+        let own = entries(&[900, 800, 800, 700]);
+        for (address, at) in [(909, 0), (809, 1), (709, 3)] {
+            assert_eq!(outermost_at(&own, &[1, 7, address, 55]), at);
+        }
+        // The last two are a handler's, on another stack.
+        let handlers = entries(&[500, 400, 300, 2000, 1900]);
+        for (address, at) in [(509, 0), (309, 2), (2009, 3), (1909, 4)] {
+            assert_eq!(outermost_at(&handlers, &[address]), at);
+        }
+        assert_eq!(outermost_at(&own, &[1]), 3);
+        assert_eq!(outermost_at(&[], &[1]), 0);
+    }
 }

@@ -255,6 +255,8 @@ pub mod thread {
     pub const RECORD_LIMIT: i64 = 8;
     /// In the record: the next record in the list, or 0.
     pub const RECORD_NEXT: i64 = 16;
+    /// From the record: the shadow stack's entry below all others.
+    pub const RECORD_BOTTOM: i64 = 256;
 
     /// In an entry: the return address.
     pub const ENTRY_RETURN: i64 = 0;

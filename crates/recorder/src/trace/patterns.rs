@@ -350,7 +350,7 @@ impl Unpatched {
                 kind: FunctionKind::Code,
                 size: None,
                 source: None,
-                is_chosen: true,
+                is_chosen: false,
             });
         let answers = matcher.answer(questions);
         functions

@@ -1,16 +1,19 @@
 //! Unwind tables of pools: unwinders and debuggers see through thunks and hooks as through any function.
 //!
 //! While a traced function runs, the place of its return address (`S`) holds an address in its thunk. The thunk's frame
-//! says where the real one is: an expression walks the shadow stacks of all threads and finds the entry whose slot is `S`.
-//! Entries of functions that were jumped to from others' ends (tail calls) are passed over: they share the slot of the
-//! first one, which has the return address that matters.
+//! says where the real one is: an expression looks for it in the shadow stacks of all threads, in the entry whose slot is
+//! `S`. Slots go down from a stack's outermost entry to its innermost one, so that few are looked at; only where signal
+//! handlers have stacks of their own this is not so, and if the entry is not found, all are looked at. Entries of functions
+//! that were jumped to from others' ends (tail calls) are passed over: they share the slot of the first one, which has the
+//! return address that matters.
 //!
 //! Unwinders tell frames apart by their addresses (CFA). The function's own is `S + 8`, so the thunk's, which takes no
 //! room on the stack, has to be another: `S + 9`, and the stack pointer is restored as one less.
 
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    ENTRY_FLAGS, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_NEXT, RECORD_TOP,
+    ENTRY_FLAGS, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM, RECORD_NEXT,
+    RECORD_TOP,
 };
 
 const ADVANCE: u8 = 0x40;
@@ -28,14 +31,22 @@ const ADDR: u8 = 0x03;
 const DEREF: u8 = 0x06;
 const DUP: u8 = 0x12;
 const DROP: u8 = 0x13;
+const OVER: u8 = 0x14;
 const PICK: u8 = 0x15;
+const SWAP: u8 = 0x16;
+const ROT: u8 = 0x17;
 const AND: u8 = 0x1a;
 const MINUS: u8 = 0x1c;
+const PLUS: u8 = 0x22;
 const PLUS_UCONST: u8 = 0x23;
+const SHL: u8 = 0x24;
+const SHR: u8 = 0x25;
 const BRA: u8 = 0x28;
 const EQ: u8 = 0x29;
+const GT: u8 = 0x2b;
 const SKIP: u8 = 0x2f;
 const LIT0: u8 = 0x30;
+const CONST1U: u8 = 0x08;
 const CONST1S: u8 = 0x09;
 
 /// A DWARF expression under construction, with jumps to places that come later or came before.
@@ -78,41 +89,104 @@ impl Expression {
 fn return_address(threads: u64) -> Vec<u8> {
     let mut e = Expression::default();
     // libgcc's `pick` does not reach the lowest element: the slot is there twice.
-    e.op(&[LIT0 + 9, MINUS, DUP, ADDR])
-        .op(&threads.to_le_bytes())
-        .op(&[DEREF]);
+    e.op(&[LIT0 + 9, MINUS, DUP]);
+    // slot slot
+    let found = [search(&mut e, threads), walk(&mut e, threads)];
+    // No thread knows it: the return address is where it always is (the exit hook has put it back).
+    e.op(&[DEREF]);
+    let not_found = e.forward(SKIP);
+    for found in found {
+        e.land(found);
+    }
+    // ... entry
+    e.load(ENTRY_RETURN);
+    e.land(not_found);
+    e.bytes
+}
+
+/// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
+/// entry on top of the stack if that is it. Goes on with the stack as it was.
+fn search(e: &mut Expression, threads: u64) -> usize {
+    /// What an entry's address is shifted by to count entries.
+    const ENTRY_SHIFT: u8 = ENTRY_SIZE.trailing_zeros() as u8;
+    e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
     // slot slot thread
     let thread = e.bytes.len();
     e.op(&[DUP]);
     let is_thread = e.forward(BRA);
-    // No thread knows it: the return address is where it always is (the exit hook has put it back).
-    e.op(&[DROP, DEREF]);
-    let not_found = e.forward(SKIP);
+    e.op(&[DROP]);
+    let end = e.forward(SKIP);
+    e.land(is_thread);
+    e.op(&[DUP, PLUS_UCONST]).op(&[
+        RECORD_BOTTOM as u8 & 0x7f | 0x80,
+        (RECORD_BOTTOM >> 7) as u8,
+    ]);
+    e.op(&[OVER]).load(RECORD_TOP);
+    // slot slot thread low high: the slot of low is above, that of high is not, or there is no entry.
+    e.op(&[OVER, OVER, EQ]);
+    let is_empty = e.forward(BRA);
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 4, GT]);
+    let is_above = e.forward(BRA);
+    let halves = e.bytes.len();
+    e.op(&[OVER, OVER, SWAP, MINUS]);
+    // ... low high distance
+    e.op(&[DUP, CONST1U, ENTRY_SIZE as u8, GT]);
+    let is_wide = e.forward(BRA);
+    e.op(&[DROP, DUP]).load(ENTRY_SLOT).op(&[PICK, 4, EQ]);
+    let found = e.forward(BRA);
+    e.land(is_empty);
+    e.land(is_above);
+    e.op(&[DROP, DROP]).load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(is_wide);
+    e.op(&[LIT0 + ENTRY_SHIFT + 1, SHR, LIT0 + ENTRY_SHIFT, SHL]);
+    e.op(&[PICK, 2, PLUS, DUP])
+        .load(ENTRY_SLOT)
+        .op(&[PICK, 5, GT]);
+    // ... low high middle
+    let middle_is_above = e.forward(BRA);
+    e.op(&[SWAP, DROP]);
+    e.back(SKIP, halves);
+    e.land(middle_is_above);
+    e.op(&[ROT, SWAP, DROP]);
+    e.back(SKIP, halves);
+    e.land(end);
+    found
+}
+
+/// Looks at all entries of all threads; jumps with the entry on top of the stack if it is found. Goes on with the stack as
+/// it was.
+fn walk(e: &mut Expression, threads: u64) -> usize {
+    e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
+    // slot slot thread
+    let thread = e.bytes.len();
+    e.op(&[DUP]);
+    let is_thread = e.forward(BRA);
+    e.op(&[DROP]);
+    let end = e.forward(SKIP);
     e.land(is_thread);
     e.op(&[DUP]).load(RECORD_TOP);
     // slot slot thread entry
     let entry = e.bytes.len();
     e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 3, EQ]);
-    let found = e.forward(BRA);
+    let same = e.forward(BRA);
     let other = e.bytes.len();
     e.op(&[DUP]).load(ENTRY_SLOT).op(&[CONST1S, 0xff, EQ]);
     let bottom = e.forward(BRA);
-    e.op(&[LIT0 + (ENTRY_SIZE - 1) as u8, MINUS, LIT0 + 1, MINUS]);
+    e.op(&[CONST1U, ENTRY_SIZE as u8, MINUS]);
     e.back(SKIP, entry);
-    e.land(found);
+    e.land(same);
     // The flags are the upper half of the function's word.
     e.op(&[DUP])
         .load(ENTRY_FLAGS)
         .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
     e.back(BRA, other);
-    e.load(ENTRY_RETURN);
-    let done = e.forward(SKIP);
+    let found = e.forward(SKIP);
     e.land(bottom);
     e.op(&[DROP]).load(RECORD_NEXT);
     e.back(SKIP, thread);
-    e.land(not_found);
-    e.land(done);
-    e.bytes
+    e.land(end);
+    found
 }
 
 /// The tables of a pool.
