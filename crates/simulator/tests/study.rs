@@ -71,6 +71,38 @@ fn shares_and_rates_close() {
 }
 
 #[test]
+fn bursts_that_begin_anywhere_meet_what_comes_seldom() {
+    let each = "mpkc, an event each 10000 cycles";
+    let anywhere = study(&format!("{each}, bursts begin anywhere"), 60);
+    let after = study(
+        &format!("{each}, half of the bursts begin just after one"),
+        60,
+    );
+    assert!(
+        anywhere.bias.is_some_and(|bias| bias.abs() < 0.03),
+        "{anywhere:?}"
+    );
+    assert!(after.bias < Some(-0.4) && after.yes < 0.1, "{after:?}");
+}
+
+#[test]
+fn interrupts_are_taken_off_clocks() {
+    let text = "windows of a clock, interrupts take a fifth, 1000 bursts";
+    let raw = study(&format!("mpkc, {text}, raw"), 60);
+    let best = study(&format!("mpkc, {text}, best"), 60);
+    assert!(raw.bias < Some(-0.18), "{raw:?}");
+    assert!(best.bias.is_some_and(|bias| bias.abs() < 0.03), "{best:?}");
+    assert!(best.yes > 0.85, "{best:?}");
+}
+
+#[test]
+fn borders_are_taken_off_where_rows_agree() {
+    let text = "rows disagree, borders add an event to a third of the windows";
+    passes(text, 8);
+    passes(&format!("{text}, but where there is none"), 8);
+}
+
+#[test]
 fn a_seed_is_a_recording() {
     let (one, two) = (study("ipc, 10 bursts", 3), study("ipc, 10 bursts", 3));
     assert_eq!(one, two);
