@@ -2,9 +2,9 @@
 
 use super::collect::clock_pair;
 use super::counters::{Counters, how};
-use super::maps::Maps;
+use super::maps::{MappedModule, Maps};
 use super::memory::ArenaMemory;
-use super::plan::{ModulePlan, Planner, SampledFunction, plan};
+use super::plan::{ModulePlan, Planner, Prepared, SampledFunction, plan};
 use super::select::Gating;
 use super::x86_64::hot::HookOptions;
 use crate::procfs;
@@ -245,35 +245,8 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     }
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
     let _: Next = receive(stream)?;
-    let plans = plans(pid, &hello, shared)?;
-    for (path, plan) in &plans {
-        if !plan.patches.is_empty() {
-            let pool = memory_file(&plan.pool)?;
-            let patches = memory_file(bytes_of_slice(&plan.patches))?;
-            let step = Step {
-                kind: StepKind::Module as u32,
-                patches: plan.patches.len() as u32,
-                pool_address: plan.pool_address,
-                pool_size: plan.pool_size,
-            };
-            send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
-            applied(&receive(stream)?, pid, path, shared);
-        }
-        if !plan.functions.is_empty() {
-            let functions = memory_file(bytes_of_slice(&plan.functions))?;
-            let step = Step {
-                kind: StepKind::Functions as u32,
-                patches: plan.functions.len() as u32,
-                pool_address: 0,
-                pool_size: 0,
-            };
-            send(
-                stream,
-                &step,
-                &[functions.as_raw_fd(), functions.as_raw_fd()],
-            )?;
-            applied(&receive(stream)?, pid, path, shared);
-        }
+    for planned in plans(pid, &hello, shared)? {
+        carry_out(stream, pid, &hello, planned, shared)?;
     }
     let done = Step {
         kind: StepKind::Done as u32,
@@ -282,6 +255,72 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         pool_size: 0,
     };
     send(stream, &done, &[])
+}
+
+/// A module of a process, and what is to be done there.
+struct PlannedModule {
+    module: MappedModule,
+    prepared: Arc<Prepared>,
+    plan: ModulePlan,
+}
+
+/// Lets the process do what is planned for a module.
+fn carry_out(
+    stream: &UnixStream,
+    pid: u32,
+    hello: &Hello,
+    planned: PlannedModule,
+    shared: &Shared,
+) -> io::Result<()> {
+    /// How often a place near the module is looked for: other threads may take it before the process does.
+    const TRIES: u32 = 4;
+    let path = &planned.module.path;
+    let mut plan_now = planned.plan;
+    for attempt in 1.. {
+        if plan_now.patches.is_empty() {
+            break;
+        }
+        let pool = memory_file(&plan_now.pool)?;
+        let patches = memory_file(bytes_of_slice(&plan_now.patches))?;
+        let step = Step {
+            kind: StepKind::Module as u32,
+            patches: plan_now.patches.len() as u32,
+            pool_address: plan_now.pool_address,
+            pool_size: plan_now.pool_size,
+        };
+        send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
+        let next: Next = receive(stream)?;
+        if next.applied == Applied::Misplaced as u32 && attempt < TRIES {
+            let maps = Maps::read(pid)?;
+            let hooks = hook_options(shared.state().planner.gating(), shared);
+            let again = plan(
+                &planned.prepared,
+                &planned.module,
+                &maps,
+                hello.addresses,
+                &hooks,
+            );
+            if let Ok(Some(again)) = again {
+                plan_now = again;
+                continue;
+            }
+        }
+        applied(&next, pid, path, shared);
+        break;
+    }
+    if !plan_now.functions.is_empty() {
+        let functions = memory_file(bytes_of_slice(&plan_now.functions))?;
+        let step = Step {
+            kind: StepKind::Functions as u32,
+            patches: plan_now.functions.len() as u32,
+            pool_address: 0,
+            pool_size: 0,
+        };
+        let descriptor = functions.as_raw_fd();
+        send(stream, &step, &[descriptor, descriptor])?;
+        applied(&receive(stream)?, pid, path, shared);
+    }
+    Ok(())
 }
 
 /// A process image begins.
@@ -333,7 +372,7 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
     ));
 }
 
-fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, ModulePlan)>> {
+fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<PlannedModule>> {
     let mut maps = Maps::read(pid)?;
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let mut guard = shared.state();
@@ -409,7 +448,11 @@ fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<(PathBuf, M
         match plan(&prepared, &module, &maps, hello.addresses, &hooks) {
             Ok(Some(plan)) => {
                 maps.take(plan.pool_address, plan.pool_size);
-                plans.push((module.path.clone(), plan));
+                plans.push(PlannedModule {
+                    module,
+                    prepared,
+                    plan,
+                });
             }
             Ok(None) => {}
             Err(error) => state.note(format!(
