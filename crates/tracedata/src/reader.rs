@@ -289,6 +289,11 @@ impl Trace {
         self.switches.of(stream)
     }
 
+    /// How many context switches there are, of all threads.
+    pub fn switch_count(&self) -> u64 {
+        self.switches.count()
+    }
+
     /// The id that stands for an event among the function ids; none if such events were not recorded.
     pub fn event_id(&self, event: EventPlace) -> Option<u32> {
         self.first_event.map(|first| first + event as u32)

@@ -71,6 +71,12 @@ impl SwitchIndex {
         index
     }
 
+    /// How many switches there are.
+    pub fn count(&self) -> u64 {
+        let blocks = self.blocks.values().flatten();
+        blocks.map(|(_, count)| u64::from(*count)).sum()
+    }
+
     /// Whether there is anything.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()

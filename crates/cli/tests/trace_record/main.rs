@@ -106,6 +106,26 @@ fn a_level_of_rules_hides_what_it_hides() {
 }
 
 #[test]
+fn live_shows_as_replay_does() {
+    let program = or_skip!(five(METHODS[0]));
+    let program = program.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let live = |options: &str| {
+        let options: Vec<&str> = options.split(' ').collect();
+        dioptra(&[&options[..], &[program]].concat(), folder.path())
+    };
+    let shown = live("-F b --no-sched -f none --no-merge --no-comment -D 2");
+    assert_eq!(text(&shown.stdout), "b() {\n  c() {\n  }\n}\n".repeat(5));
+    let flat = live("-F c --no-sched --flat -D 1");
+    assert!(text(&flat.stdout).starts_with("[0] ==> "));
+    // What can't be is told before the program runs.
+    let wrong = live("-f speed");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(wrong.stdout.is_empty(), "{}", text(&wrong.stdout));
+    assert!(text(&wrong.stderr).contains("there is no field `speed`"));
+}
+
+#[test]
 fn what_matches_nothing_is_told_with_the_nearest_names() {
     let program = or_skip!(
         Program::new(Language::C, "trace-trees")

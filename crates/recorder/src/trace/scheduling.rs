@@ -13,8 +13,6 @@ use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-/// Each CPU's ring, in pages: some thousand switches.
-const RING_PAGES: usize = 64;
 /// So many switches of a thread are written at once.
 const BLOCK: usize = 256;
 /// How often all are written, so that a recorder that is killed has lost little.
@@ -83,7 +81,6 @@ fn attach(pid: u32) -> Result<Session, AttachError> {
         .event(dummy)
         .target(Target::Command(pid))
         .inherit(Inherit::ThreadsAndChildren)
-        .ring_pages(Some(RING_PAGES))
         .side_band(side_band);
     let mut session = Session::new(spec)?;
     session.attach()?;

@@ -5,6 +5,7 @@ use super::usage;
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
 use dioptra_tracedata::Trace;
+use dioptra_tracelayout::EventPlace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -96,7 +97,8 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
         "processes": processes,
         "threads": threads,
         "modules": modules,
-        "functions": trace.function_count().saturating_sub(1),
+        "functions": functions(trace),
+        "context_switches": trace.switch_count(),
         "sampled": trace.sampled(),
         "counted": counted(trace)
             .iter()
@@ -106,6 +108,14 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
         "damage": damage,
         "notes": trace.notes(),
     })
+}
+
+/// How many functions have ids; 0 and events are none.
+fn functions(trace: &Trace) -> u64 {
+    let ids = trace
+        .event_id(EventPlace::Schedule)
+        .map_or(trace.function_count(), |id| id as usize);
+    ids.saturating_sub(1) as u64
 }
 
 /// Executions of sampled functions, and chosen ones among them, in all threads.
@@ -241,12 +251,13 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(out, "#")?;
     heading("trace information", out)?;
-    line(
-        "functions",
-        &trace.function_count().saturating_sub(1).to_string(),
-        out,
-    )?;
+    line("functions", &functions(trace).to_string(), out)?;
     line("record bytes", &trace.record_bytes().to_string(), out)?;
+    let switches = match trace.event_id(EventPlace::Schedule) {
+        Some(_) => trace.switch_count().to_string(),
+        None => "none".to_owned(),
+    };
+    line("context switches", &switches, out)?;
     let lost: u64 = trace
         .streams()
         .iter()

@@ -16,14 +16,14 @@ pub struct Live {
     /// Show how often functions were called and how long they took before the calls
     #[arg(long)]
     report: bool,
-    /// What stands before each line: as of `dioptra trace replay`
-    #[arg(short = 'f', long, value_name = "FIELDS")]
-    output_fields: Option<String>,
+    #[command(flatten)]
+    show: replay::Showing,
     #[command(flatten)]
     command: TracedCommand,
 }
 
 pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
+    arguments.show.check()?;
     let folder = tempfile::Builder::new()
         .prefix("dioptra-live-")
         .tempdir()
@@ -38,22 +38,19 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     };
     summary::warnings(&outcome);
     if arguments.report {
-        report::run(with_data(&data, &[])?)?;
+        report::run(with_data(&data)?)?;
         println!();
     }
-    let fields = match &arguments.output_fields {
-        Some(fields) => vec![OsStr::new("--output-fields"), OsStr::new(fields)],
-        None => Vec::new(),
-    };
-    replay::run(with_data(&data, &fields)?)?;
+    let mut replayed: replay::Arguments = with_data(&data)?;
+    replayed.show = arguments.show;
+    replay::run(replayed)?;
     Ok(exit_status(&outcome))
 }
 
 /// The arguments of a command that reads the trace, as if they were given.
-fn with_data<T: Args + FromArgMatches>(data: &Path, more: &[&OsStr]) -> anyhow::Result<T> {
+fn with_data<T: Args + FromArgMatches>(data: &Path) -> anyhow::Result<T> {
     let command = T::augment_args(clap::Command::new("live"));
     let words = [OsStr::new("live"), OsStr::new("--data"), data.as_os_str()];
-    let words = words.iter().chain(more);
     let matches = command.try_get_matches_from(words)?;
     Ok(T::from_arg_matches(&matches)?)
 }

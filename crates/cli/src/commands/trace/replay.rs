@@ -30,6 +30,13 @@ pub struct Arguments {
     selected: Selected,
     #[command(flatten)]
     naming: Naming,
+    #[command(flatten)]
+    pub show: Showing,
+}
+
+/// How calls are shown.
+#[derive(clap::Args)]
+pub struct Showing {
     /// What stands before each line [default: duration,tid; with -r elapsed or time, too]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
@@ -62,6 +69,15 @@ pub struct Arguments {
     format: Style,
     #[command(flatten)]
     color: Color,
+}
+
+impl Showing {
+    /// Whether it is possible, before anything takes time.
+    pub fn check(&self) -> anyhow::Result<()> {
+        fields::parse(self.output_fields.as_deref(), &[], &Field::ALL)?;
+        self.color.is_wanted(false)?;
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,39 +119,46 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Some(true) => &[Field::Elapsed, Field::Duration, Field::Tid],
         Some(false) => &[Field::Time, Field::Duration, Field::Tid],
     };
-    let fields = fields::parse(arguments.output_fields.as_deref(), default, &Field::ALL)?;
-    let as_page = arguments.format == Style::Html;
-    let color = arguments.color.is_wanted(as_page)?;
+    let fields = fields::parse(
+        arguments.show.output_fields.as_deref(),
+        default,
+        &Field::ALL,
+    )?;
+    let as_page = arguments.show.format == Style::Html;
+    let color = arguments.show.color.is_wanted(as_page)?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
     let mut replay = Replay {
         view: &view,
         fields,
-        labels: Labels::new(&names, arguments.libname),
-        sources: arguments.srcline.then(|| Sources::new(&names)),
+        labels: Labels::new(&names, arguments.show.libname),
+        sources: arguments.show.srcline.then(|| Sources::new(&names)),
         first_event: trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX),
         colors: if color { view.colors() } else { Vec::new() },
         color,
         threads: (0..view.streams().len())
             .map(|place| Thread::new(&view, place))
             .collect(),
-        column: arguments.column_view.then_some(arguments.column_offset),
+        column: arguments
+            .show
+            .column_view
+            .then_some(arguments.show.column_offset),
         columns: 0,
-        task_newline: arguments.task_newline,
-        comment: !arguments.no_comment,
-        merge: !arguments.no_merge,
+        task_newline: arguments.show.task_newline,
+        comment: !arguments.show.no_comment,
+        merge: !arguments.show.no_merge,
         last_place: None,
         number: 0,
         out: Output::page(&title(&trace), as_page)?,
     };
-    let (shown, merged) = ahead(view.merged(), |merged| match arguments.flat {
+    let (shown, merged) = ahead(view.merged(), |merged| match arguments.show.flat {
         true => replay.flat(merged),
         false => replay.nested(merged),
     });
     shown?;
     let losses = merged.losses();
-    if !arguments.flat {
+    if !arguments.show.flat {
         replay.remaining();
     }
     replay.out.finish()?;
