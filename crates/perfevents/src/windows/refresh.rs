@@ -144,14 +144,8 @@ impl RefreshSource {
                 return Ok(());
             }
         }
-        let opened = Slot::open(
-            &self.plan,
-            place,
-            self.cgroup.as_ref().map(AsFd::as_fd),
-            self.pages,
-            self.spec.schedule.batch,
-        );
-        let (mut slot, ids) = match (opened, place) {
+        let opened = self.open(place);
+        let (slot, ids) = match (opened, place) {
             (Err(error), Place::Thread(tid, _))
                 if is_about_room(&error) && !self.order.is_empty() =>
             {
@@ -168,15 +162,6 @@ impl RefreshSource {
         for (event, id) in self.events.iter_mut().zip(ids) {
             event.ids.push(id);
         }
-        if trigger::is_for(&self.plan) {
-            match Trigger::open(place, self.cgroup.as_ref().map(AsFd::as_fd)) {
-                Ok(trigger) => slot.trigger = Some(trigger),
-                Err(error) => self.note(format!(
-                    "bursts of some threads begin just after system calls and faults too often, since no clock tells \
-                     when they run their own code: {error}"
-                )),
-            }
-        }
         let cpu = match place {
             Place::Cpu(cpu) | Place::Thread(_, Some(cpu)) => cpu,
             Place::Thread(_, None) => self.watched_cpu(slot.whereabouts().map(|(_, cpu)| cpu)),
@@ -189,6 +174,32 @@ impl RefreshSource {
         }
         self.stats.watched += 1;
         Ok(())
+    }
+
+    /// Opens the events of a place, with the clock that tells when to arm them where they need one.
+    fn open(&mut self, place: Place) -> Result<(Slot, Vec<u64>), AttachError> {
+        let cgroup = self.cgroup.as_ref().map(AsFd::as_fd);
+        let batch = self.spec.schedule.batch;
+        let (mut slot, ids) = Slot::open(&self.plan, place, cgroup, self.pages, batch)?;
+        if trigger::is_for(&self.plan) {
+            match Trigger::open(place, cgroup) {
+                Ok(trigger) => slot.trigger = Some(trigger),
+                // Others have their room: it waits for its turn.
+                Err(error) if is_about_room(&error) && !self.order.is_empty() => return Err(error),
+                Err(error) => self.note_no_trigger(&error),
+            }
+        }
+        Ok((slot, ids))
+    }
+
+    /// Tells once that a place has no trigger: where it is, and why.
+    fn note_no_trigger(&mut self, error: &AttachError) {
+        const WHAT: &str = "some bursts begin just after system calls and faults too often";
+        if !self.notes.iter().any(|note| note.starts_with(WHAT)) {
+            self.note(format!(
+                "{WHAT}, since no clock tells when a thread runs its own code: {error}"
+            ));
+        }
     }
 
     fn wait_for_room(&mut self, tid: u32, had: bool) {
