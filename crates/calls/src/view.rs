@@ -170,7 +170,8 @@ impl<'t> View<'t> {
             let with_sources = pending.rules.iter().any(|rule| rule.option == "-L");
             // What matches nothing was told when it was recorded.
             let mut told = Vec::new();
-            let words = compile(names, &rules, &self.recorded, with_sources, seed, &mut told)
+            let recorded = Some(&self.recorded);
+            let words = compile(names, &rules, recorded, with_sources, seed, &mut told)
                 .map_err(|error| error.to_string())?;
             let filtering = Filtering {
                 words: Some(words),
@@ -212,9 +213,8 @@ impl<'t> View<'t> {
         if !selection.rules.is_empty() {
             let (rules, sources) = (&selection.rules, selection.with_sources);
             // What was sampled then may be sampled again now.
-            let recorded = Recorded::default();
             let seed = selection.seed;
-            let words = compile(names, rules, &recorded, sources, seed, &mut self.warnings)?;
+            let words = compile(names, rules, None, sources, seed, &mut self.warnings)?;
             filtering.words = Some(words);
         }
         let switching = self.add(filtering)?;
@@ -451,7 +451,7 @@ fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
 fn compile(
     names: &FunctionNames<'_>,
     rules: &Rules,
-    recorded: &Recorded,
+    recorded: Option<&Recorded>,
     with_sources: bool,
     seed: u64,
     warnings: &mut Vec<String>,
@@ -459,7 +459,8 @@ fn compile(
     let trace = names.trace();
     let options = PlanOptions {
         seed,
-        replay: true,
+        // Rules of the recording may adapt to its cost: what is left to readers of them is shown in full.
+        replay: recorded.is_none(),
         ..PlanOptions::default()
     };
     let mut compiler = Compiler::new(rules.clone(), options).map_err(ViewError::Rules)?;
@@ -488,7 +489,7 @@ fn compile(
             source: sources
                 .get(id as usize)
                 .and_then(|source| Some(source.as_ref()?.0.as_str())),
-            is_chosen: recorded.get(id).is_some(),
+            is_chosen: recorded.is_some_and(|recorded| recorded.get(id).is_some()),
         });
         if entry.kind != FunctionKind::None {
             known.push(name);

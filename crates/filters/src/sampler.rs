@@ -24,8 +24,13 @@ pub struct Sampler {
     next: u64,
     /// Open executions that are shown with their subtree.
     pub(crate) open: u32,
-    spare: u32,
+    /// Not 0: at the end of the gap nothing is shown, and another one begins.
+    blank: u32,
 }
+
+/// The longest gap of `sample=auto`: then the pace is looked at again. Gaps are memoryless, so it makes no difference to
+/// what is shown where the pace stays the same.
+const LOOK_AGAIN: u64 = 4096;
 
 /// What [`Sampler::draw`] says of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +78,8 @@ impl Sampler {
         if self.gap > 0 {
             self.finished = self.seen();
             self.since += self.gap - 1 - self.left.min(self.gap - 1);
-            self.gap = pace.gap(&mut self.random);
-            self.left = self.gap - 1;
+            let gap = pace.gap(&mut self.random);
+            self.begin_gap(gap, true);
         }
     }
 
@@ -140,10 +145,16 @@ impl Sampler {
     }
 
     fn end_of_gap(&mut self, sampling: Sampling, seed: u64) -> Draw {
-        if self.gap == 0 {
-            self.random = mix(seed ^ mix(u64::from(sampling.slot)));
-            self.gap = self.draw_gap(sampling);
-            self.left = self.gap - 1;
+        let adapts = sampling.kind == SampleKind::Auto;
+        if self.gap == 0 || self.blank != 0 {
+            if self.gap == 0 {
+                self.random = mix(seed ^ mix(u64::from(sampling.slot)));
+            }
+            let passed = self.gap.saturating_sub(1);
+            self.finished = self.finished.wrapping_add(passed);
+            self.since = self.since.saturating_add(passed);
+            let gap = self.draw_gap(sampling);
+            self.begin_gap(gap, adapts);
             if self.left > 0 {
                 self.left -= 1;
                 return Draw::Skip;
@@ -153,9 +164,18 @@ impl Sampler {
         self.finished = self.finished.wrapping_add(self.gap);
         self.shown = self.shown.wrapping_add(1);
         self.since = 0;
-        self.gap = self.draw_gap(sampling);
-        self.left = self.gap - 1;
+        let gap = self.draw_gap(sampling);
+        self.begin_gap(gap, adapts);
         Draw::Show(stands_for)
+    }
+
+    /// A gap that ends with an execution that is shown, or the first part of it.
+    fn begin_gap(&mut self, gap: u64, adapts: bool) {
+        let is_long = adapts && gap > LOOK_AGAIN;
+        self.blank = u32::from(is_long);
+        // What ends a part is the first one of the next.
+        self.gap = if is_long { LOOK_AGAIN + 1 } else { gap };
+        self.left = self.gap - 1;
     }
 
     /// At least 1.
@@ -281,6 +301,30 @@ mod tests {
         assert_eq!(shown.len(), 70);
         assert_ne!(sampler.draw(rate, 0, || 1_000_000), Draw::Skip);
         assert_eq!(sampler.draw(rate, 0, || 1_000_001), Draw::Skip);
+    }
+
+    #[test]
+    fn a_long_gap_looks_at_the_pace_again() {
+        let auto = sampling(SampleKind::Auto, 0);
+        let mut sampler = Sampler::default();
+        sampler.pace_ahead(Pace::from_interval(1e9));
+        let calls = 10 * LOOK_AGAIN;
+        assert!(run(&mut sampler, auto, calls).is_empty());
+        assert_eq!((sampler.seen(), sampler.shown()), (calls, 0));
+        sampler.pace_ahead(Pace::from_interval(10.0));
+        let shown = run(&mut sampler, auto, calls).len() as f64;
+        assert!((3200.0..4700.0).contains(&shown), "{shown}");
+        assert_eq!(sampler.seen(), 2 * calls);
+    }
+
+    #[test]
+    fn an_adapting_pace_shows_its_share() {
+        let auto = sampling(SampleKind::Auto, 0);
+        let mut sampler = Sampler::default();
+        sampler.pace_ahead(Pace::from_interval(3000.0));
+        let shown = run(&mut sampler, auto, 3_000_000).len() as f64;
+        assert!((shown - 1000.0).abs() < 4.0 * 1000.0_f64.sqrt(), "{shown}");
+        assert_eq!(sampler.seen(), 3_000_000);
     }
 
     #[test]

@@ -93,6 +93,17 @@ impl Writer {
         cursor.chunk != 0 && cursor.next < cursor.end
     }
 
+    /// How many bytes of records the stream has, about: chunks that were left early count as full.
+    pub fn written(&mut self) -> u64 {
+        let size = u64::from(self.arena.header().chunk_size);
+        let chunks = u64::from(self.record().sequence) * size;
+        let cursor = self.cursor();
+        match cursor.chunk {
+            0 => chunks,
+            _ => chunks - (cursor.end - cursor.next).min(size),
+        }
+    }
+
     fn encode(&mut self, write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>) -> bool {
         let cursor = self.cursor();
         let start = cursor.next;

@@ -73,23 +73,35 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
 }
 
 /// A chosen execution of a filter begins.
-pub fn begin(cursor: &Cursor, slot: u32) {
-    if cursor.area != 0 && (slot as usize) < SLOTS {
+pub fn begin(writer: &mut Writer, slot: u32) {
+    let area = writer.cursor().area;
+    if area != 0 && (slot as usize) < SLOTS {
+        let written = writer.written();
         // SAFETY: this thread's area.
-        unsafe { (*sampler(cursor.area, slot)).begin() };
+        let (sampler, cost) = unsafe { (&mut *sampler(area, slot), &mut *cost(area, slot)) };
+        if sampler.open() == 0 {
+            *cost = cost.wrapping_sub(written);
+        }
+        sampler.begin();
     }
 }
 
 /// Calls have ended, or are left.
-pub fn leave(cursor: &Cursor, left: &[Entry]) {
+pub fn leave(writer: &mut Writer, left: &[Entry]) {
     let is_chosen = |entry: &&Entry| {
         entry.flags & layout::ENTRY_CHOSEN != 0 && entry.flags & layout::ENTRY_UNWOUND == 0
     };
     for entry in left.iter().filter(is_chosen) {
         let slot = entry.flags >> 8;
-        if cursor.area != 0 && (slot as usize) < SLOTS {
+        let area = writer.cursor().area;
+        if area != 0 && (slot as usize) < SLOTS {
+            let written = writer.written();
             // SAFETY: this thread's area.
-            unsafe { (*sampler(cursor.area, slot)).end() };
+            let (sampler, cost) = unsafe { (&mut *sampler(area, slot), &mut *cost(area, slot)) };
+            if sampler.open() == 1 {
+                *cost = cost.wrapping_add(written);
+            }
+            sampler.end();
         }
     }
 }
@@ -116,6 +128,10 @@ fn word(area: u64, slot: u32) -> *mut u64 {
 
 fn sampler(area: u64, slot: u32) -> *mut Sampler {
     ptr::with_exposed_provenance_mut(area as usize + sampling::sampler(slot))
+}
+
+fn cost(area: u64, slot: u32) -> *mut u64 {
+    ptr::with_exposed_provenance_mut(area as usize + sampling::cost(slot))
 }
 
 fn header<'a>(area: u64) -> &'a AreaHeader {

@@ -105,7 +105,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
     let chosen = match kind & kind::CHOSEN {
         0 => 0,
         _ => {
-            sampling::begin(writer.cursor(), slot_number);
+            sampling::begin(&mut writer, slot_number);
             layout::ENTRY_CHOSEN | slot_number << 8
         }
     };
@@ -246,7 +246,7 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     unsafe { (*arch::block()).gate.leave(left) };
     let left: *const [Entry] = left;
     // SAFETY: the entries are not the cursor's.
-    sampling::leave(writer.cursor(), unsafe { &*left });
+    sampling::leave(writer, unsafe { &*left });
     record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
@@ -318,7 +318,7 @@ fn exit_here(block: &mut Block, slot: u64, left_midway: bool) -> Option<u64> {
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
-    sampling::leave(writer.cursor(), &[entry]);
+    sampling::leave(&mut writer, &[entry]);
     if entry.flags & layout::ENTRY_MUTE != 0 {
         // Nothing was recorded.
     } else if stopped() {

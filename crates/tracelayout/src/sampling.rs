@@ -5,7 +5,8 @@
 //! counts in it; what it counted is there whatever becomes of the thread. A forked child takes another one.
 //!
 //! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
-//! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part.
+//! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
+//! for each slot: bytes of records that chosen executions of `sample=auto` have taken.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -19,8 +20,10 @@ pub const WORDS: usize = 64;
 pub const SAMPLERS: usize = WORDS + SLOTS * 8;
 /// The size of a sampler.
 pub const SAMPLER_SIZE: usize = 64;
+/// Where the slots' costs begin.
+pub const COSTS: usize = SAMPLERS + SLOTS * SAMPLER_SIZE;
 /// The size of an area.
-pub const AREA_SIZE: usize = (SAMPLERS + SLOTS * SAMPLER_SIZE).next_multiple_of(4096);
+pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(4096);
 /// Where the table of choices begins, behind the areas' states, words of 4 bytes.
 pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
 /// Where the first area begins.
@@ -65,6 +68,11 @@ pub const fn word(slot: u32) -> usize {
 /// Where a slot's sampler lies in an area.
 pub const fn sampler(slot: u32) -> usize {
     SAMPLERS + slot as usize * SAMPLER_SIZE
+}
+
+/// Where a slot's cost lies in an area.
+pub const fn cost(slot: u32) -> usize {
+    COSTS + slot as usize * 8
 }
 
 const _: () = assert!(size_of::<AreaHeader>() <= WORDS && SAMPLERS.is_multiple_of(64));

@@ -20,29 +20,32 @@ use super::{build, save, scratch, version};
 pub struct Arguments {
     /// How often each is measured
     #[arg(long, default_value_t = 5)]
-    rounds: u32,
+    pub(super) rounds: u32,
     /// Calls of a run, about
     #[arg(long, default_value_t = 3_000_000)]
     calls: u64,
     /// Not uftrace
     #[arg(long)]
     without_peer: bool,
+    /// What calls take that sampling leaves out instead of those that are recorded
+    #[arg(long, conflicts_with = "read")]
+    pub(super) sampled: bool,
     /// How fast traces are read instead of how they are recorded
     #[arg(long)]
     read: bool,
 }
 
 /// A way to make functions traceable.
-struct Method {
-    name: &'static str,
-    flags: &'static [&'static str],
-    ours: &'static [&'static str],
+pub(super) struct Method {
+    pub(super) name: &'static str,
+    pub(super) flags: &'static [&'static str],
+    pub(super) ours: &'static [&'static str],
     peers: &'static [&'static str],
     /// The most that a call may take beside the peer's.
     target: f64,
 }
 
-const METHODS: [Method; 5] = [
+pub(super) const METHODS: [Method; 5] = [
     Method {
         name: "fentry",
         flags: &["-pg", "-mfentry"],
@@ -92,6 +95,9 @@ struct Measured {
 
 /// Runs the bench.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.sampled {
+        return super::trace_sampled::run(arguments);
+    }
     if arguments.read {
         return read(arguments);
     }
@@ -99,11 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let uftrace = peer(arguments)?;
     let folder = scratch()?.join("trace");
     std::fs::create_dir_all(&folder)?;
-    let workloads = [
-        ("fib", fib_argument(arguments.calls)),
-        ("loop", arguments.calls),
-        ("big", arguments.calls / 15),
-    ];
+    let workloads = workloads(arguments);
     let mut results: BTreeMap<(usize, usize), Measured> = BTreeMap::new();
     for round in 0..arguments.rounds {
         for (at, method) in METHODS.iter().enumerate() {
@@ -212,7 +214,7 @@ fn fib_argument(calls: u64) -> u64 {
     n
 }
 
-fn program(method: &Method) -> Result<PathBuf> {
+pub(super) fn program(method: &Method) -> Result<PathBuf> {
     Program::new(Language::C, "trace-calls")
         .no_flags()
         .flags(["-O1", "-fno-inline", "-fno-optimize-sibling-calls"])
@@ -222,7 +224,7 @@ fn program(method: &Method) -> Result<PathBuf> {
 }
 
 /// Nanoseconds of a call, and the number of calls, as the program says.
-fn nanoseconds(command: &mut Command) -> Result<(f64, f64)> {
+pub(super) fn nanoseconds(command: &mut Command) -> Result<(f64, f64)> {
     let output = command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -237,6 +239,19 @@ fn nanoseconds(command: &mut Command) -> Result<(f64, f64)> {
     };
     let (calls, time): (f64, f64) = (calls.parse()?, time.trim().parse()?);
     Ok((time / calls, calls))
+}
+
+/// The workloads, each with the number that it is given.
+pub(super) fn workloads(arguments: &Arguments) -> [(&'static str, u64); 3] {
+    [
+        ("fib", fib_argument(arguments.calls)),
+        ("loop", arguments.calls),
+        ("big", arguments.calls / 15),
+    ]
+}
+
+pub(super) fn minimum_and_median(values: &[f64]) -> (f64, f64) {
+    (minimum(values), median(values))
 }
 
 fn minimum(values: &[f64]) -> f64 {

@@ -2,6 +2,7 @@
 
 use super::counters;
 use super::memory::ArenaMemory;
+use super::overhead::Overhead;
 use super::server::{Shared, State, monotonic};
 use crate::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry};
@@ -77,11 +78,12 @@ pub struct Collector {
     seen: HashMap<(u32, u32), bool>,
     last_reap: Instant,
     last_clock: Instant,
+    overhead: Overhead,
 }
 
 impl Collector {
     /// One that writes everything, or the last part.
-    pub fn new(ring: Option<Ring>) -> Collector {
+    pub fn new(ring: Option<Ring>, overhead: Overhead) -> Collector {
         Collector {
             ring,
             kept: VecDeque::new(),
@@ -92,6 +94,7 @@ impl Collector {
             seen: HashMap::new(),
             last_reap: Instant::now(),
             last_clock: Instant::now(),
+            overhead,
         }
     }
 
@@ -111,6 +114,7 @@ impl Collector {
             for area in counters::areas(arena).iter().filter(|area| area.has_ended) {
                 shared.state().counters.take(arena, *area, true);
             }
+            self.overhead.look(shared);
             if self.last_reap.elapsed() >= REAP_EVERY {
                 self.reap(shared);
                 self.last_reap = Instant::now();

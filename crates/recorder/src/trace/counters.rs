@@ -1,16 +1,20 @@
 //! Counters of sampled functions, from the recorder's side: it says how calls are chosen, and reads what was counted.
 
 use super::memory::ArenaMemory;
+use super::overhead::Totals;
 use super::plan::SampledFunction;
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
 use dioptra_tracedata::{FunctionCounts, JournalEntry};
 use dioptra_tracelayout::sampling::{
-    AREA_SIZE, AREAS, AreaHeader, BUSY, CHOICES, Choice, ENDED, FIRST_AREA, FREE, SLOTS, sampler,
-    word,
+    AREA_SIZE, AREAS, AreaHeader, BUSY, CHOICES, Choice, ENDED, FIRST_AREA, FREE, SLOTS, cost,
+    sampler, word,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How densely functions that adapt are sampled at first, when nothing is known of them: one of so many executions.
+const FIRST_INTERVAL: f64 = 64.0;
 
 /// Executions counted, and chosen ones among them.
 pub type Counts = (u64, u64);
@@ -22,6 +26,8 @@ pub struct Counters {
     functions: HashMap<u32, SampledFunction>,
     /// Of streams that have ended: their counts by function.
     ended: BTreeMap<u32, BTreeMap<u32, Counts>>,
+    /// Of functions that adapt: what ended streams summed up to, by slot.
+    totals: BTreeMap<u32, Totals>,
 }
 
 /// An area of a thread's counters.
@@ -50,6 +56,7 @@ impl Counters {
             self.functions.insert(sampling.slot, *function);
             let parameter = match sampling.kind {
                 SampleKind::Rate => ticks(sampling.parameter),
+                SampleKind::Auto => Pace::from_interval(FIRST_INTERVAL).0,
                 _ => sampling.parameter,
             };
             if let Some(choice) = choice(arena, sampling.slot) {
@@ -66,8 +73,12 @@ impl Counters {
         };
         let counts = self.ended.entry(area.stream).or_default();
         for (slot, function) in &self.functions {
-            let (seen, shown) = read(start, *slot);
+            let totals = read(start, *slot);
+            let (seen, shown) = (totals.seen, totals.shown);
             if seen > 0 {
+                if function.sampling.kind == SampleKind::Auto {
+                    self.totals.entry(*slot).or_default().add(&totals);
+                }
                 let sum = counts.entry(function.function).or_default();
                 *sum = (sum.0.saturating_add(seen), sum.1.saturating_add(shown));
             }
@@ -78,6 +89,41 @@ impl Counters {
             if let Some(state) = states(arena).get(area.index) {
                 state.store(FREE, Ordering::Release);
             }
+        }
+    }
+
+    /// The slots of functions that adapt to a budget, each with what was counted so far.
+    pub fn adapting(&self, arena: &ArenaMemory) -> Vec<(u32, Totals)> {
+        let adapts =
+            |(_, function): &(&u32, &SampledFunction)| function.sampling.kind == SampleKind::Auto;
+        let mut slots: Vec<u32> = self
+            .functions
+            .iter()
+            .filter(adapts)
+            .map(|(s, _)| *s)
+            .collect();
+        slots.sort_unstable();
+        let places: Vec<*mut u8> = match slots.is_empty() {
+            true => Vec::new(),
+            false => areas(arena)
+                .iter()
+                .filter_map(|area| place(arena, area.index))
+                .collect(),
+        };
+        let totals = |slot: u32| {
+            let mut totals = self.totals.get(&slot).copied().unwrap_or_default();
+            for area in &places {
+                totals.add(&read(*area, slot));
+            }
+            (slot, totals)
+        };
+        slots.into_iter().map(totals).collect()
+    }
+
+    /// How densely executions are chosen from now on.
+    pub fn set_pace(&self, arena: &ArenaMemory, slot: u32, pace: Pace) {
+        if let Some(choice) = choice(arena, slot) {
+            choice.parameter.store(pace.0, Ordering::Relaxed);
         }
     }
 
@@ -164,18 +210,24 @@ fn choice(arena: &ArenaMemory, slot: u32) -> Option<&Choice> {
         .then(|| unsafe { &*start.add(CHOICES).cast::<Choice>().add(slot as usize) })
 }
 
-/// How many executions were seen, and how many chosen. Of a thread that runs they may be a few off.
-fn read(area: *mut u8, slot: u32) -> Counts {
+/// What was counted. Of a thread that runs it may be a few off.
+fn read(area: *mut u8, slot: u32) -> Totals {
     if slot as usize >= SLOTS {
-        return (0, 0);
+        return Totals::default();
     }
     // SAFETY: in the area; any bytes are a sampler. A thread that runs may be writing: what is torn is a number.
-    let (left, mut sampler) = unsafe {
+    let (left, mut sampler, cost) = unsafe {
         (
             ptr::read_volatile(area.add(word(slot)).cast::<u64>()),
             ptr::read_volatile(area.add(sampler(slot)).cast::<Sampler>()),
+            ptr::read_volatile(area.add(cost(slot)).cast::<u64>()),
         )
     };
     sampler.left = left;
-    (sampler.seen(), sampler.shown())
+    Totals {
+        seen: sampler.seen(),
+        shown: sampler.shown(),
+        // While an execution is open, what was written before it has been taken off.
+        bytes: if cost.cast_signed() < 0 { 0 } else { cost },
+    }
 }

@@ -12,6 +12,7 @@ mod counters;
 mod embedded;
 mod maps;
 mod memory;
+mod overhead;
 mod patterns;
 mod plan;
 mod rules;
@@ -33,6 +34,7 @@ use dioptra_tracedata::{
 use dioptra_tracelayout::arena::{BLOCK, DROP};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
+use overhead::Overhead;
 use plan::Planner;
 use server::{Listener, Shared, State, monotonic};
 use std::ffi::OsString;
@@ -79,6 +81,8 @@ pub struct TraceSpec {
     pub scheduling: bool,
     /// The options as the user gave them, for `info.json`.
     pub options: Vec<String>,
+    /// The share of the program's time that functions with `sample=auto` may cost, such as 0.01.
+    pub overhead: f64,
     /// Rules that the selector does not carry out, for readers.
     pub pending: Option<PendingRules>,
 }
@@ -100,6 +104,7 @@ impl TraceSpec {
             last: None,
             scheduling: false,
             options: Vec::new(),
+            overhead: 0.01,
             pending: None,
         }
     }
@@ -239,7 +244,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         chunks: budget,
     });
 
-    let mut collector = Collector::new(ring);
+    let mut collector = Collector::new(ring, Overhead::new(spec.overhead));
     let mut lost_switches = 0;
     let status = std::thread::scope(|scope| {
         let scheduling = spec

@@ -3,7 +3,7 @@
 use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::{summary, usage};
-use dioptra_filters::{MatchStyle, parse_size, parse_time};
+use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
 use dioptra_recorder::trace::{
     Choice, LibraryCalls, OnFull, RuleSelector, TraceOutcome, TraceSpec, record,
 };
@@ -64,6 +64,9 @@ pub struct Tracing {
     /// Calls that libraries make of each other, too
     #[arg(short = 'l', long)]
     nest_libcall: bool,
+    /// The share of the program's time that functions with sample=auto may cost, together
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    overhead: f64,
     /// When memory is full: wait until it is written, or go on, and count what is lost
     #[arg(long, value_name = "block|drop", default_value = "block", value_parser = on_full)]
     on_full: OnFull,
@@ -110,6 +113,12 @@ fn on_full(word: &str) -> Result<OnFull, String> {
         "drop" => Ok(OnFull::Drop),
         _ => Err("use block or drop".to_owned()),
     }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let above = |share: &f64| *share > 0.0;
+    let share = parse_share(text).filter(above);
+    share.ok_or_else(|| "give a share above 0, such as 1%".to_owned())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -188,6 +197,7 @@ impl Tracing {
         spec.on_full = self.on_full;
         spec.last = self.last;
         spec.memory = self.memory;
+        spec.overhead = self.overhead;
         let asked = self
             .event
             .iter()
