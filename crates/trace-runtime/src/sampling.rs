@@ -65,6 +65,9 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
         *word = sampler.left;
         chosen
     };
+    if chosen && tree && sampling.kind == SampleKind::Auto {
+        charge(area, slot, writer.written());
+    }
     if chosen {
         Counted::Chosen
     } else {
@@ -73,36 +76,36 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
 }
 
 /// A chosen execution of a filter begins.
-pub fn begin(writer: &mut Writer, slot: u32) {
-    let area = writer.cursor().area;
-    if area != 0 && (slot as usize) < SLOTS {
-        let written = writer.written();
+pub fn begin(cursor: &Cursor, slot: u32) {
+    if cursor.area != 0 && (slot as usize) < SLOTS {
         // SAFETY: this thread's area.
-        let (sampler, cost) = unsafe { (&mut *sampler(area, slot), &mut *cost(area, slot)) };
-        if sampler.open() == 0 {
-            *cost = cost.wrapping_sub(written);
-        }
-        sampler.begin();
+        unsafe { (*sampler(cursor.area, slot)).begin() };
     }
 }
 
 /// Calls have ended, or are left.
-pub fn leave(writer: &mut Writer, left: &[Entry]) {
+pub fn leave(cursor: &Cursor, left: &[Entry]) {
     let is_chosen = |entry: &&Entry| {
         entry.flags & layout::ENTRY_CHOSEN != 0 && entry.flags & layout::ENTRY_UNWOUND == 0
     };
     for entry in left.iter().filter(is_chosen) {
         let slot = entry.flags >> 8;
-        let area = writer.cursor().area;
-        if area != 0 && (slot as usize) < SLOTS {
-            let written = writer.written();
+        if cursor.area != 0 && (slot as usize) < SLOTS {
             // SAFETY: this thread's area.
-            let (sampler, cost) = unsafe { (&mut *sampler(area, slot), &mut *cost(area, slot)) };
-            if sampler.open() == 1 {
-                *cost = cost.wrapping_add(written);
-            }
-            sampler.end();
+            unsafe { (*sampler(cursor.area, slot)).end() };
         }
+    }
+}
+
+/// An execution was chosen whose cost matters: what was recorded since the last one is charged to that.
+fn charge(area: u64, slot: u32, written: u64) {
+    let header = header(area);
+    let last = header.charged.swap(slot + 1, Ordering::Relaxed);
+    let before = header.written.swap(written, Ordering::Relaxed);
+    if let Some(last) = last.checked_sub(1).filter(|last| (*last as usize) < SLOTS) {
+        // SAFETY: this thread's area.
+        let cost = unsafe { &mut *cost(area, last) };
+        *cost = cost.wrapping_add(written.saturating_sub(before));
     }
 }
 

@@ -41,9 +41,16 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
     }
     let _signals = sys::BlockedSignals::new();
     block.busy = slot;
-    let recorded = enter_here(block, frame, slot, left_midway);
+    let way = enter_here(block, frame, slot, left_midway);
     block.busy = 0;
-    if recorded { 0 } else { bypass(frame) }
+    match way {
+        Way::On => 0,
+        Way::Body => bypass(frame),
+        Way::Thunk(distance) => {
+            frame.function = frame.thunk.wrapping_add_signed(distance);
+            1
+        }
+    }
 }
 
 fn bypass(frame: &mut EnterFrame) -> u32 {
@@ -54,19 +61,30 @@ fn bypass(frame: &mut EnterFrame) -> u32 {
     1
 }
 
-fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: bool) -> bool {
+/// Where a call goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With what follows the hook: it is on the shadow stack.
+    On,
+    /// With the function, as if there had been no hook.
+    Body,
+    /// With another thunk: so far from where the hook returns to.
+    Thunk(i64),
+}
+
+fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: bool) -> Way {
     let Some(arena) = session::arena() else {
-        return false;
+        return Way::Body;
     };
     if stopped() {
-        return false;
+        return Way::Body;
     }
     let Some(record) = thread::record(block, arena) else {
         arena
             .header()
             .missed_no_memory
             .fetch_add(1, Ordering::Relaxed);
-        return false;
+        return Way::Body;
     };
     // SAFETY: this thread's record; busy keeps hooks away.
     let mut writer = unsafe { Writer::new(record, arena) };
@@ -74,9 +92,9 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
         resynchronise(&mut writer);
     }
     let tail = drop_stale(&mut writer, slot, frame.return_address);
-    let mut kind = hook_kind(frame);
+    let kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
-        return false;
+        return Way::Body;
     }
     let record = writer.record();
     if record.top >= record.limit {
@@ -84,31 +102,23 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
             .header()
             .missed_no_memory
             .fetch_add(1, Ordering::Relaxed);
-        return false;
+        return Way::Body;
     }
-    let slot_number = match kind & (kind::COUNTED | kind::CHOSEN) {
-        0 => 0,
-        _ => sampling_slot(frame),
-    };
     if kind & kind::COUNTED != 0 {
         let tree = kind & kind::FILTER != 0;
-        kind = match (
-            sampling::count(&mut writer, &arena, slot_number, tree),
-            tree,
-        ) {
-            (Counted::Chosen, true) => kind | kind::CHOSEN,
-            (Counted::Chosen, false) => kind,
-            (Counted::Skipped, true) => kind::GATED | kind::MUTE,
-            (Counted::Skipped, false) => return false,
+        // The thunk's hook does the rest: it reads the clock last.
+        return match sampling::count(&mut writer, &arena, sampling_slot(frame), tree) {
+            Counted::Chosen => Way::Thunk(layout::COUNTED_TO_CHOSEN),
+            Counted::Skipped if tree => Way::Thunk(layout::COUNTED_TO_MUTED),
+            Counted::Skipped => Way::Body,
         };
     }
-    let chosen = match kind & kind::CHOSEN {
-        0 => 0,
-        _ => {
-            sampling::begin(&mut writer, slot_number);
-            layout::ENTRY_CHOSEN | slot_number << 8
-        }
-    };
+    let mut chosen = 0;
+    if kind & kind::CHOSEN != 0 {
+        let number = sampling_slot(frame);
+        sampling::begin(writer.cursor(), number);
+        chosen = layout::ENTRY_CHOSEN | number << 8;
+    }
     let function = frame.function as u32;
     let entry = Entry {
         return_address: frame.return_address,
@@ -135,7 +145,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
         record.top = record.top.add(1);
         record.top.write(entry);
     }
-    true
+    Way::On
 }
 
 /// What the hook does that gave up: the word in front of it, which the thunk has called.
@@ -246,7 +256,7 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     unsafe { (*arch::block()).gate.leave(left) };
     let left: *const [Entry] = left;
     // SAFETY: the entries are not the cursor's.
-    sampling::leave(writer, unsafe { &*left });
+    sampling::leave(writer.cursor(), unsafe { &*left });
     record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
@@ -318,7 +328,7 @@ fn exit_here(block: &mut Block, slot: u64, left_midway: bool) -> Option<u64> {
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
-    sampling::leave(&mut writer, &[entry]);
+    sampling::leave(writer.cursor(), &[entry]);
     if entry.flags & layout::ENTRY_MUTE != 0 {
         // Nothing was recorded.
     } else if stopped() {

@@ -334,6 +334,11 @@ pub mod thread {
     /// Where the number of a slot lies, from where hooks of entries return to in its thunk.
     pub const THUNK_SLOT: i64 = 22;
 
+    /// From where hooks of entries return to in a thunk that leaves the choice to the runtime, to the thunk of chosen calls.
+    pub const COUNTED_TO_CHOSEN: i64 = -10 - 2 * 32;
+    /// The same, to the thunk that hides a call with what it calls.
+    pub const COUNTED_TO_MUTED: i64 = -10 + 2 * 32;
+
     /// How many bytes of a chunk stay free behind [`CURSOR_END`]: room for the largest record of the hot path, and for
     /// what has to be said when a chunk is closed.
     pub const MARGIN: usize = 64;

@@ -6,7 +6,7 @@
 //!
 //! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
 //! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
-//! for each slot: bytes of records that chosen executions of `sample=auto` have taken.
+//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -58,6 +58,10 @@ pub struct AreaHeader {
     pub pid: AtomicU32,
     /// Its thread.
     pub tid: AtomicU32,
+    /// The slot plus one to which records are charged just now, or 0.
+    pub charged: AtomicU32,
+    /// How many bytes of records there were when it was chosen.
+    pub written: AtomicU64,
 }
 
 /// Where a slot's word lies in an area.

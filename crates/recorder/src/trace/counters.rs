@@ -227,7 +227,6 @@ fn read(area: *mut u8, slot: u32) -> Totals {
     Totals {
         seen: sampler.seen(),
         shown: sampler.shown(),
-        // While an execution is open, what was written before it has been taken off.
-        bytes: if cost.cast_signed() < 0 { 0 } else { cost },
+        bytes: cost,
     }
 }

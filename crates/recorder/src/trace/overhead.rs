@@ -9,7 +9,7 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Nanoseconds for a byte of a record, as the benchmark of traced calls has them.
 const BYTE: f64 = 4.0;
 /// Nanoseconds for the runtime's choice of an execution.
-const CHOICE: f64 = 700.0;
+const CHOICE: f64 = 500.0;
 /// Bytes of a call that is recorded alone.
 const CALL: f64 = 6.0;
 

@@ -222,8 +222,6 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             exit: hooks[first + 2].0,
         };
     }
-    // What the runtime has chosen to record ends as other calls do.
-    sets[HookKind::CountCall as usize].exit = sets[HookKind::Record as usize].exit;
     Ok(HotCode {
         sets,
         hooks,

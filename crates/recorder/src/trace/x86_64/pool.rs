@@ -7,8 +7,9 @@ use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
-use super::thunk::{GATE_SIZE, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
+use super::thunk::{GATE_SIZE, HOOK_RETURN, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
 use dioptra_filters::Sampling;
+use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
 use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
 use thiserror::Error;
@@ -245,6 +246,11 @@ pub fn pool(
         thunks,
     })
 }
+
+const _: () = {
+    assert!(COUNTED_TO_CHOSEN == -HOOK_RETURN - 2 * THUNK_SIZE as i64);
+    assert!(COUNTED_TO_MUTED == -HOOK_RETURN + 2 * THUNK_SIZE as i64);
+};
 
 /// Where calls of a sampled function go on that has its thunks from `at` on.
 fn ways(at: u64, kind: HookKind, body: u64) -> Ways {

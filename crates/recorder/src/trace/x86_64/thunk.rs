@@ -18,6 +18,8 @@ use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, THUNK_SLOT
 
 /// The size of a thunk.
 pub const THUNK_SIZE: u64 = 32;
+/// Where its hook of an entry returns to.
+pub const HOOK_RETURN: i64 = 10;
 /// Where its body returns to.
 const BODY_RETURN: u64 = 20;
 
@@ -65,7 +67,7 @@ pub fn thunk(
 
 /// The number of a slot, behind a thunk that needs it.
 pub fn slot(number: u32) -> [u8; THUNK_SIZE as usize] {
-    const AT: usize = (10 + THUNK_SLOT - THUNK_SIZE as i64) as usize;
+    const AT: usize = (HOOK_RETURN + THUNK_SLOT - THUNK_SIZE as i64) as usize;
     let mut bytes = [0xcc; THUNK_SIZE as usize];
     bytes[AT..AT + 4].copy_from_slice(&number.to_le_bytes());
     bytes
