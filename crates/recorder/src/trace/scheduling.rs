@@ -81,6 +81,8 @@ fn attach(pid: u32) -> Result<Session, AttachError> {
         .event(dummy)
         .target(Target::Command(pid))
         .inherit(Inherit::ThreadsAndChildren)
+        // The trace itself needs some.
+        .fd_ratio(0.5)
         .side_band(side_band);
     let mut session = Session::new(spec)?;
     session.attach()?;
