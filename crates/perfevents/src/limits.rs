@@ -3,6 +3,7 @@
 use crate::errors::Refusal;
 use crate::sys;
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 /// Reads one number from a file of procfs or sysfs.
 fn number<T: FromStr>(path: &str) -> Option<T> {
@@ -119,7 +120,9 @@ fn version_of(release: &str) -> Option<(u32, u32)> {
 /// releases of 6.17, which can't be told apart safely). The only decision of this crate by version: trying it out
 /// would hang the machine.
 pub fn refresh_of_clocks_is_unsafe() -> bool {
-    refresh_is_unsafe_in(&kernel_release())
+    // Asked each time that a burst is armed, where opening a file would cost the program more than a sample.
+    static IS_UNSAFE: OnceLock<bool> = OnceLock::new();
+    *IS_UNSAFE.get_or_init(|| refresh_is_unsafe_in(&kernel_release()))
 }
 
 fn refresh_is_unsafe_in(release: &str) -> bool {

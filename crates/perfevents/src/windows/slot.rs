@@ -389,6 +389,9 @@ pub(super) fn prepare(plan: &mut Plan) {
         // What a ring loses is told by its records, and counted by burst.
         attr.read_format.remove(crate::attr::ReadFormat::LOST);
         if planned.leads.is_some() {
+            // Nobody waits for these rings, and a wakeup is one more interrupt of the thread.
+            attr.flags |= AttrFlags::WATERMARK;
+            attr.wakeup = i32::MAX as u32;
             // Others that count take turns with each other: a burst cannot wait for its turn.
             let takes_counter = !planned.counted_by_kernel && !super::source::is_clock(attr);
             attr.flags.set(AttrFlags::PINNED, takes_counter);
