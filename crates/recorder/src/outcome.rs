@@ -1,7 +1,7 @@
 //! What came of a recording.
 
 use crate::command::CommandStatus;
-use dioptra_perfevents::windows::{Schedule, SourceKind, WindowStats};
+use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub struct WindowsOutcome {
     pub findings: Vec<String>,
     /// What it did.
     pub stats: WindowStats,
+    /// What a burst was found to take from a program before the recording, if that was measured.
+    pub cost: Option<BurstCost>,
 }
 
 /// What came of a recording. Its file is complete.

@@ -1,7 +1,7 @@
 //! What to record and how.
 
 use crate::sample_options::SampleOptions;
-use dioptra_perfevents::windows::{Schedule, SourceKind};
+use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind};
 use dioptra_perfevents::{CpuSet, EventGroup};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +39,8 @@ pub struct WindowOptions {
     pub source: Option<SourceKind>,
     /// What is counted over them, in groups that take turns. Their events are counted over the whole run as well.
     pub groups: Vec<EventGroup>,
+    /// What a burst was found to take from a program, if that was measured.
+    pub cost: Option<BurstCost>,
 }
 
 /// What to record, and how. [`RecordSpec::new`] has the defaults.

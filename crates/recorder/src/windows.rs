@@ -109,7 +109,16 @@ impl Windowed {
         if spec.samples.has_kernel_chains() {
             asked.samples = SampleType::CALLCHAIN;
         }
-        let FoundSource { source, findings } = find_source(&asked, options.source)?;
+        let FoundSource {
+            source,
+            mut findings,
+        } = find_source(&asked, options.source)?;
+        if let Some(cost) = options.cost {
+            findings.push(format!(
+                "cost: a burst takes {:.0} us from a program that computes and faults, as tried out at the start",
+                cost.burst as f64 / 1000.0
+            ));
+        }
         let output = (!spec.to_stdout()).then_some(spec.output.as_path());
         let side = SideFile::create(output).map_err(|source| RecordError::Create {
             path: crate::side_file::beside(&spec.output),
@@ -198,6 +207,7 @@ impl Windowed {
                 .collect(),
             findings: self.findings.clone(),
             stats: self.source.stats(),
+            cost: self.options.cost,
         }
     }
 

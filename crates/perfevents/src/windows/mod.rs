@@ -15,6 +15,7 @@
 //! | `period` | each event sampled on its own: no windows, estimates from samples |
 
 mod alternate;
+mod cost;
 mod ids;
 mod lane;
 mod plan;
@@ -27,6 +28,7 @@ mod slot;
 mod source;
 mod trigger;
 
+pub use cost::BurstCost;
 pub use probe::{Finding, shortest_useful_window};
 pub use schedule::{Length, Schedule, WindowRequest, WindowSyntaxError};
 pub use source::{

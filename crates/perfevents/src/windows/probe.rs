@@ -179,7 +179,7 @@ fn resolve_here(plan: &mut Plan) -> Result<(), AttachError> {
 }
 
 /// Work in which most events happen.
-fn work(leader: Option<&Attr>) {
+pub(super) fn work(leader: Option<&Attr>) {
     sys::touch_fresh_pages(64);
     spin(20_000);
     let switches = leader.is_some_and(|attr| {

@@ -1,6 +1,5 @@
 //! Arguments of `dioptra record`, and the recording they ask for.
 
-use super::windows;
 use dioptra_perfevents::{CpuSet, limits};
 use dioptra_recorder::sample_options::{
     BranchFilter, CallGraph, DEFAULT_FREQUENCY, Rate, SampleOptions,
@@ -194,13 +193,14 @@ impl Arguments {
             return Err(ArgumentError::Terminal);
         }
         let mut groups = self.groups(say)?;
-        let windows = self.windows(&mut groups, say)?;
+        let mut samples = self.samples();
+        let windows = self.windows(&mut groups, &mut samples, say)?;
         let mut spec = RecordSpec::new(self.target()?, groups);
         spec.windows = windows;
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
         // Machine and cgroup targets have their CPUs themselves.
         spec.cpus = self.cpu.clone();
-        spec.samples = self.samples();
+        spec.samples = samples;
         spec.inherit = !self.no_inherit;
         spec.ring_pages = self.mmap_pages;
         spec.delay = Duration::from_millis(self.delay);
@@ -238,8 +238,6 @@ impl Arguments {
             rate: match (self.count, self.frequency) {
                 (Some(period), _) => Rate::Period(period),
                 (None, Some(frequency)) => Rate::Frequency(frequency),
-                // Four times as many would slow a program as much again as its windows do.
-                (None, None) if self.windows.is_some() => Rate::Frequency(windows::RANKING),
                 (None, None) => Rate::Frequency(DEFAULT_FREQUENCY),
             },
             call_graph: self

@@ -4,12 +4,12 @@ use super::arguments::{ArgumentError, Arguments};
 use super::metrics::events_for;
 use super::windows;
 use crate::metric_sets::{ChosenColumns, MetricSets};
-use dioptra_perfevents::{EventGroup, parse_events};
+use dioptra_perfevents::{EventGroup, SampleType, parse_events};
 use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{
     MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
 };
-use dioptra_recorder::sample_options::CallGraph;
+use dioptra_recorder::sample_options::{CallGraph, Rate, SampleOptions};
 use dioptra_recorder::spec::RecordTarget;
 
 /// What is recorded unless events are given.
@@ -33,10 +33,12 @@ impl Arguments {
         Ok(groups)
     }
 
-    /// What is to be counted over windows: groups are taken out of those to be sampled.
+    /// What is to be counted over windows: groups are taken out of those to be sampled. Unless the user says how often
+    /// the others are, `samples` learns it.
     pub(super) fn windows(
         &self,
         groups: &mut Vec<EventGroup>,
+        samples: &mut SampleOptions,
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<WindowOptions>, ArgumentError> {
         let Some(text) = &self.windows else {
@@ -44,7 +46,7 @@ impl Arguments {
         };
         let (request, source) = windows::request(text)?;
         if matches!(
-            self.samples().call_graph,
+            samples.call_graph,
             Some(CallGraph::Dwarf { .. } | CallGraph::Lbr)
         ) {
             say("windows have no call paths, which take frame pointers: --call-graph fp");
@@ -59,7 +61,17 @@ impl Arguments {
             // The ranking's.
             groups.extend(default_events()?);
         }
-        windows::options(&request, source, counted, &mut counters, say).map(Some)
+        let mut options = windows::options(&request, source, counted, &mut counters, say)?;
+        let chains = match samples.has_kernel_chains() {
+            true => SampleType::CALLCHAIN,
+            false => SampleType::empty(),
+        };
+        let cost = windows::cost(&options, chains);
+        let rate = windows::fit(&mut options, &request, self.frequency, cost, say);
+        if self.count.is_none() {
+            samples.rate = Rate::Frequency(rate);
+        }
+        Ok(Some(options))
     }
 
     /// The counters that the target's events take, and whether they count for whole CPUs.

@@ -139,6 +139,15 @@ fn windows_made(windows: &WindowsOutcome) -> String {
         };
         line.push_str(" (medians)");
     }
+    if let Some(cost) = windows.cost {
+        let each = cost.burst as f64 / 1e9;
+        let all = each * stats.armed as f64;
+        let _ = write!(
+            line,
+            "; they took about {all:.2} s from the program, {:.0} us a burst",
+            1e6 * each
+        );
+    }
     for (count, what) in [
         (stats.throttled, "bursts throttled"),
         (stats.busy, "not armed since the one before was not over"),

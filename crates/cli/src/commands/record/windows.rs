@@ -3,17 +3,28 @@
 use super::arguments::ArgumentError;
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::windows::{
-    Length, Schedule, SourceKind, WindowRequest, shortest_useful_window,
+    BurstCost, Length, Schedule, SourceKind, WindowRequest, shortest_useful_window,
 };
-use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, event_type, parse_events};
+use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType, event_type, parse_events};
 use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
 
-/// Samples a second for the ranking, beside the windows, unless another number is asked for.
-pub(super) const RANKING: u64 = 500;
+/// Samples a second for the ranking, beside the windows, unless another number is asked for: eight times as many, the
+/// number without windows, would slow a program as much again as its windows do.
+const RANKING: u64 = 500;
 
-/// From one burst to the next, unless something else is asked for.
-const LONG: Length = Length::Time(1_000_000);
+/// From one burst to the next in nanoseconds, unless something else is asked for or bursts are too dear.
+const LONG: u64 = 1_000_000;
+
+/// How many times as long a program may take while it is recorded with the numbers that are chosen for it: expected,
+/// so that others stay below [`SLOWED_WARNED`].
+const SLOWED: f64 = 1.15;
+
+/// From where on the user is warned of numbers that he chose.
+const SLOWED_WARNED: f64 = 1.2;
+
+/// The share of a program's time that the ranking's samples may take.
+const RANKING_SHARE: f64 = 0.02;
 
 /// Windows of a burst.
 const BATCH: u32 = 4;
@@ -89,7 +100,7 @@ pub(super) fn options(
     let settle = u32::from(takes_a_counter(&leader.attr));
     Ok(WindowOptions {
         schedule: Schedule {
-            long: request.long.unwrap_or(LONG),
+            long: request.long.unwrap_or(Length::Time(LONG)),
             short,
             jitter,
             batch: request.batch.unwrap_or(BATCH),
@@ -97,7 +108,79 @@ pub(super) fn options(
         settle: request.settle.unwrap_or(settle),
         source,
         groups,
+        cost: None,
     })
+}
+
+/// What a burst of `options` takes from a program, measured. `None` where there are to be no bursts from a timer.
+pub(super) fn cost(options: &WindowOptions, samples: SampleType) -> Option<BurstCost> {
+    let armed = matches!(options.source, None | Some(SourceKind::Refresh));
+    if !armed || options.schedule.is_steady() {
+        return None;
+    }
+    BurstCost::measure(&options.groups, &options.schedule, samples)
+}
+
+/// Chooses how often bursts come, where the request does not say so, and the ranking's samples (a second; `typed` are
+/// the user's) so that the program is not slowed much by bursts of the cost; warns where the request slows it more.
+/// Returns the ranking's samples.
+pub(super) fn fit(
+    options: &mut WindowOptions,
+    request: &WindowRequest,
+    typed: Option<u64>,
+    cost: Option<BurstCost>,
+    say: &mut dyn FnMut(&str),
+) -> u64 {
+    options.cost = cost;
+    let Some(cost) = cost else {
+        return typed.unwrap_or(RANKING);
+    };
+    let rate = typed.unwrap_or_else(|| cost.affordable_rate(RANKING, RANKING_SHARE));
+    let us = |time: u64| time as f64 / 1000.0;
+    if typed.is_none() && rate < RANKING {
+        say(&format!(
+            "{rate} samples a second for the ranking, since one takes {:.0} us here; -F asks for others",
+            us(cost.sample)
+        ));
+    }
+    let Length::Time(long) = options.schedule.long else {
+        // In the leader's counts: how long that is nobody knows yet.
+        return rate;
+    };
+    let affordable = cost.affordable_long(long, rate, SLOWED);
+    if request.long.is_none() && affordable > long {
+        options.schedule.long = Length::Time(affordable);
+        say(&format!(
+            "a burst takes {:.0} us of the program here: one every {:.1} ms, so that it takes no more than {SLOWED} \
+             times as long; long= asks for others",
+            us(cost.burst),
+            us(affordable) / 1000.0
+        ));
+    }
+    let Schedule {
+        long, short, batch, ..
+    } = options.schedule;
+    // The next burst waits for the one before.
+    let in_turn = match short {
+        Length::Time(short) => short.saturating_mul(u64::from(batch) + 1),
+        Length::Count(_) => 0,
+    };
+    let slowed = cost.slowdown(long.number().max(in_turn), rate);
+    if slowed > SLOWED_WARNED {
+        let times = if slowed.is_finite() {
+            format!("about {slowed:.1} times as long")
+        } else {
+            "many times as long, if it gets on at all".to_owned()
+        };
+        say(&format!(
+            "the program will take {times}, since a burst takes {:.0} us of it here and an ordinary sample {:.0} us; \
+             long={} would slow it less",
+            us(cost.burst),
+            us(cost.sample),
+            Length::Time(affordable)
+        ));
+    }
+    rate
 }
 
 /// A leader's window unless another is asked for.
@@ -313,6 +396,54 @@ mod tests {
             Length::Time(50_000..=100_000)
         ));
         assert_eq!(none.schedule.long, Length::Time(1_000_000));
+    }
+
+    #[test]
+    fn bursts_come_as_often_as_the_program_can_bear() {
+        let fitted = |text: &str, typed: Option<u64>, burst: Option<u64>| {
+            let (request, kind) = request(text).unwrap();
+            let groups = parse_events("{task-clock,page-faults}").unwrap();
+            let mut options =
+                options(&request, kind, groups, &mut Machine(0), &mut |_| {}).unwrap();
+            let mut said = Vec::new();
+            let cost = burst.map(|burst| BurstCost::new(burst, options.schedule.batch));
+            let rate = fit(&mut options, &request, typed, cost, &mut |note| {
+                said.push(note.to_owned());
+            });
+            assert_eq!(options.cost, cost);
+            (options.schedule.long, rate, said.join("\n"))
+        };
+        let long = |us: u64| Length::Time(us * 1000);
+        let nothing = String::new();
+        // What is cheap, or was not measured, changes nothing.
+        assert_eq!(fitted("", None, Some(20_000)), (long(1000), 500, nothing));
+        assert_eq!(fitted("", None, None), (long(1000), 500, String::new()));
+        assert_eq!(fitted("", Some(99), None).1, 99);
+        let (chosen, rate, said) = fitted("", None, Some(150_000));
+        assert_eq!((chosen, rate), (long(1300), 500));
+        assert!(said.contains("150 us") && said.contains("1.3 ms"), "{said}");
+        // Samples take 100 us each.
+        let (chosen, rate, said) = fitted("", None, Some(500_000));
+        assert_eq!((chosen, rate), (long(4600), 200));
+        assert!(said.contains("200 samples a second"), "{said}");
+        // What was typed is taken, and told if it is dear.
+        let (chosen, rate, said) = fitted("long=1ms", None, Some(150_000));
+        assert_eq!((chosen, rate, said), (long(1000), 500, String::new()));
+        let (chosen, rate, said) = fitted("long=500us", Some(1000), Some(150_000));
+        assert_eq!((chosen, rate), (long(500), 1000));
+        assert!(said.contains("about 1.5 times as long"), "{said}");
+        assert!(said.contains("long=1500us"), "{said}");
+        let (_, _, said) = fitted("long=100us,short=10us", None, Some(150_000));
+        assert!(said.contains("if it gets on at all"), "{said}");
+        let (_, _, said) = fitted("long=100us,short=1ms", None, Some(150_000));
+        assert!(said.is_empty(), "bursts of 5 ms come in turn: {said}");
+        // Only ordinary samples are too many.
+        let (_, rate, said) = fitted("", Some(20_000), Some(150_000));
+        assert!(rate == 20_000 && said.contains("times as long"), "{said}");
+        assert_eq!(
+            fitted("long=100", None, Some(150_000)).0,
+            Length::Count(100)
+        );
     }
 
     #[test]
