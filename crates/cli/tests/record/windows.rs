@@ -146,7 +146,7 @@ fn serial_faults_and_calls_come_in_the_rates_of_their_function() {
     let recording = Recording::new();
     let group = "{page-faults,task-clock,minor-faults}";
     let output = recording.record([
-        "--windows=short=10,jitter=3,batch=3",
+        "--windows=long=1ms,short=10,jitter=3,batch=3",
         "-e",
         group,
         program.to_str().unwrap(),
