@@ -115,7 +115,7 @@ impl Windowed {
         } = find_source(&asked, options.source)?;
         if let Some(cost) = options.cost {
             findings.push(format!(
-                "cost: a burst takes {:.0} us from a program that computes and faults, as tried out at the start",
+                "cost: a burst takes {:.0} us from a program that computes, as tried out at the start",
                 cost.burst as f64 / 1000.0
             ));
         }

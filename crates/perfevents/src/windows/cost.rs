@@ -3,7 +3,7 @@
 use super::probe;
 use super::refresh::RefreshSource;
 use super::schedule::{Length, Schedule};
-use super::source::{Burst, WindowListener, WindowSource, WindowsSpec};
+use super::source::{Burst, WindowListener, WindowSource, WindowsSpec, is_clock};
 use crate::attr::SampleType;
 use crate::record::RawRecord;
 use crate::spec::{EventGroup, Target};
@@ -20,6 +20,11 @@ const MEASURED_LONG: u64 = 700_000;
 
 /// How long the program computes and faults for a round of the measurement, in nanoseconds.
 const ROUND: u64 = 5_000_000;
+
+/// Fresh pages that it touches each time, so that software's events happen; what faults take varies more than what
+/// computing takes, so that there are few where a clock leads.
+const MANY_PAGES: usize = 64;
+const FEW_PAGES: usize = 4;
 
 /// Rounds with bursts, and without.
 const ROUNDS: usize = 8;
@@ -50,7 +55,7 @@ impl BurstCost {
     }
 
     /// Measures bursts of `groups` by `schedule`, whose samples hold `samples` as well, on the calling thread, which
-    /// computes and faults for some 0.1 s meanwhile. `None` where no bursts can be armed, or do not come while it does.
+    /// computes for some 0.1 s meanwhile, and faults. `None` where no bursts can be armed, or do not come while it does.
     pub fn measure(
         groups: &[EventGroup],
         schedule: &Schedule,
@@ -74,7 +79,10 @@ impl BurstCost {
             return None;
         }
         let mut source = RefreshSource::attach(&spec).ok()?;
-        let burst = measure_source(&mut source)?;
+        let leaders = groups.iter().filter_map(|group| group.events.first());
+        let clocks = leaders.into_iter().all(|leader| is_clock(&leader.attr));
+        let pages = if clocks { FEW_PAGES } else { MANY_PAGES };
+        let burst = measure_source(&mut source, pages)?;
         let all = u128::from(burst) * (u128::from(schedule.batch) + 1) / u128::from(windows + 1);
         let burst = u64::try_from(all).unwrap_or(u64::MAX);
         Some(BurstCost::new(burst, schedule.batch))
@@ -124,47 +132,73 @@ impl WindowListener for Nobody {
     fn burst(&mut self, _burst: &Burst) {}
 }
 
-/// Nanoseconds that the process took, the threads that arm events among it: other programs' turns are no part of it.
-fn cpu_time() -> u64 {
-    sys::clock_now(libc::CLOCK_PROCESS_CPUTIME_ID)
+/// What a round took, in nanoseconds, and what came.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// The calling thread's CPU time: other programs' turns are no part of it.
+    program: u64,
+    /// That of the threads that arm events.
+    arming: u64,
+    /// Halves of bursts: one that was cut at the end is half of one.
+    halves: u64,
+    /// How often a burst was due.
+    due: u64,
 }
 
-fn measure_source(source: &mut RefreshSource) -> Option<u64> {
-    let time = |turns: u64| {
-        let begin = cpu_time();
+impl Round {
+    fn of(turns: u64, pages: usize) -> Round {
+        let clocks = || {
+            let thread = sys::clock_now(libc::CLOCK_THREAD_CPUTIME_ID);
+            (thread, sys::clock_now(libc::CLOCK_PROCESS_CPUTIME_ID))
+        };
+        let (thread, process) = clocks();
         for _ in 0..turns {
-            probe::work(None);
+            probe::compute_and_fault(pages);
         }
-        cpu_time().saturating_sub(begin)
-    };
+        let (after, all) = clocks();
+        let program = after.saturating_sub(thread);
+        Round {
+            program,
+            arming: all.saturating_sub(process).saturating_sub(program),
+            ..Round::default()
+        }
+    }
+}
+
+fn measure_source(source: &mut RefreshSource, pages: usize) -> Option<u64> {
     const TRIED: u64 = 16;
-    let turns = (ROUND * TRIED).div_ceil(time(TRIED).max(1));
+    let turns = (ROUND * TRIED).div_ceil(Round::of(TRIED, pages).program.max(1));
     let mut alone = Vec::new();
     let mut with_bursts = Vec::new();
     for _ in 0..ROUNDS {
-        alone.push(time(turns));
+        alone.push(Round::of(turns, pages).program);
         let before = source.stats();
         source.start().ok()?;
-        let took = time(turns);
+        let round = Round::of(turns, pages);
         source.stop().ok()?;
         source.round(&mut Nobody).ok()?;
         let after = source.stats();
-        // One that was cut at the end is half of one.
-        let halves = 2 * (after.complete - before.complete) + (after.cut - before.cut);
-        with_bursts.push((took, halves));
+        with_bursts.push(Round {
+            halves: 2 * (after.complete - before.complete) + (after.cut - before.cut),
+            due: (after.armed - before.armed) + (after.busy - before.busy),
+            ..round
+        });
     }
     burst_of(&mut alone, &with_bursts)
 }
 
-/// What a burst takes, from what rounds took without bursts and with so many halves of bursts.
-fn burst_of(alone: &mut [u64], with_bursts: &[(u64, u64)]) -> Option<u64> {
+/// What a burst takes, from what rounds took without bursts and with them: of the program, and of the thread that arms
+/// it. That one also runs for bursts that are due while others have their turn, which cost the program nothing.
+fn burst_of(alone: &mut [u64], with_bursts: &[Round]) -> Option<u64> {
     let alone = median(alone)?;
     let mut costs: Vec<u64> = with_bursts
         .iter()
-        .filter(|(_, halves)| *halves > 1)
-        .map(|(took, halves)| 2 * took.saturating_sub(alone) / halves)
+        .filter(|round| round.halves > 1)
+        .map(|round| 2 * round.program.saturating_sub(alone) / round.halves)
         .collect();
-    median(&mut costs)
+    let arming: u64 = with_bursts.iter().map(|round| round.arming).sum();
+    let due: u64 = with_bursts.iter().map(|round| round.due).sum();
+    Some(median(&mut costs)? + arming / due.max(1))
 }
 
 fn median(values: &mut [u64]) -> Option<u64> {
@@ -236,11 +270,24 @@ mod tests {
 
     #[test]
     fn rounds_that_others_disturbed_do_not_matter() {
+        let round = |program, halves, arming, due| Round {
+            program,
+            arming,
+            halves,
+            due,
+        };
         let mut alone = [1000, 1010, 990, 5000, 1005];
-        // 50 for each burst, of which one in the second round was cut.
-        let with = [(1505, 20), (1480, 19), (9000, 20), (1500, 20), (1005, 0)];
-        assert_eq!(burst_of(&mut alone, &with), Some(50));
-        assert_eq!(burst_of(&mut alone, &[(1505, 0), (1505, 1)]), None);
+        // 50 for each burst, of which one in the second round was cut; another program had its turn in the fourth.
+        let with = [
+            round(1505, 20, 100, 10),
+            round(1480, 19, 100, 10),
+            round(9000, 20, 100, 10),
+            round(1500, 20, 700, 70),
+            round(1005, 0, 0, 0),
+        ];
+        assert_eq!(burst_of(&mut alone, &with), Some(60));
+        let none = [round(1505, 0, 1, 1), round(1505, 1, 1, 1)];
+        assert_eq!(burst_of(&mut alone, &none), None);
         assert_eq!(burst_of(&mut [], &with), None);
     }
 

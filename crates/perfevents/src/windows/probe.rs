@@ -179,9 +179,8 @@ fn resolve_here(plan: &mut Plan) -> Result<(), AttachError> {
 }
 
 /// Work in which most events happen.
-pub(super) fn work(leader: Option<&Attr>) {
-    sys::touch_fresh_pages(64);
-    spin(20_000);
+fn work(leader: Option<&Attr>) {
+    compute_and_fault(64);
     let switches = leader.is_some_and(|attr| {
         attr.kind == event_type::TRACEPOINT
             || (attr.kind == event_type::SOFTWARE && attr.config == software::CONTEXT_SWITCHES)
@@ -189,6 +188,12 @@ pub(super) fn work(leader: Option<&Attr>) {
     if switches {
         std::thread::sleep(Duration::from_micros(10));
     }
+}
+
+/// Computes for some 50 us, and touches so many fresh pages.
+pub(super) fn compute_and_fault(pages: usize) {
+    sys::touch_fresh_pages(pages);
+    spin(20_000);
 }
 
 fn spin(turns: u64) -> u64 {
