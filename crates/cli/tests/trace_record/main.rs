@@ -3,6 +3,7 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod plain;
+mod sampling;
 mod scheduling;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};

@@ -84,7 +84,9 @@ impl Overhead {
             })
             .collect();
         self.controller.update(elapsed as f64, &spent);
-        for (at, (slot, _)) in functions.iter().enumerate() {
+        // Of a function that was not chosen yet nothing is known: it stays at its first pace.
+        let known = |(_, (_, totals)): &(usize, &(u32, Totals))| totals.shown > 0;
+        for (at, (slot, _)) in functions.iter().enumerate().filter(known) {
             state
                 .counters
                 .set_pace(&shared.arena, *slot, self.controller.pace(at));
