@@ -2,6 +2,7 @@
 
 use crate::arch;
 use crate::cyg;
+use crate::debuggers;
 use crate::libc_calls::{self, receive};
 use crate::session;
 use crate::shadow::{self, THREADS};
@@ -244,6 +245,7 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
         if sys::peek(sys::pid(), step.pool_address).is_none_or(|word| word & 0xffff_ffff != ELF) {
             return (Applied::Misplaced, 0);
         }
+        debuggers::tell(step.pool_address, step.pool_size);
     }
     let size = step.patches as usize * mem::size_of::<Patch>();
     if size == 0 {

@@ -25,6 +25,7 @@ pub mod arch;
 pub mod chunks;
 pub mod connect;
 pub mod cyg;
+pub mod debuggers;
 pub mod exec;
 pub mod libc_calls;
 pub mod observe;

@@ -4,8 +4,9 @@
 use super::{dioptra, text};
 use dioptra_testprograms::{self as programs, Language, Program, or_skip};
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// All functions of the program and of all libraries but the C library, where the tracer leaves the functions alone.
 const EVERYTHING: &[&str] = &["-P", ".", "-P", ".@lib", "-P", ".@_"];
@@ -171,6 +172,53 @@ fn functions_are_called_as_often_as_callgrind_says() {
     let sqlite = ["sqlite3", ":memory:", SQL];
     let same = same_as_callgrind(&["-P", ".@libsqlite3"], &sqlite, "libsqlite3");
     assert!(same.len() > 20, "{same:?}");
+}
+
+#[test]
+fn debuggers_see_through_thunks() {
+    or_skip!(programs::need_tool("gdb"));
+    let waits = or_skip!(
+        Program::new(Language::C, "trace-waits")
+            .no_flags()
+            .flags(["-O2", "-g"])
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["trace", "record", "--no-sched", "--no-libcall", "-P", "."])
+        .arg(waits)
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(recorder.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let process: i32 = line.trim().parse().unwrap();
+    let seen = Command::new("gdb")
+        .args(["-q", "-nx", "-batch", "-ex", "set pagination off"])
+        .args(["-ex", "backtrace", "-p", line.trim()])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    // SAFETY: a number; the process is the recorder's child, which waits for it.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGTERM) }, 0);
+    let recorded = recorder.wait().unwrap();
+    assert_eq!(recorded.code(), Some(128 + libc::SIGTERM));
+    let seen = text(&seen.stdout) + &text(&seen.stderr);
+    if seen.contains("ptrace: Operation not permitted") {
+        programs::skip("gdb may not attach to a process");
+        return;
+    }
+    let is_own = |word: &&str| matches!(*word, "inner" | "middle" | "outer" | "main");
+    let frames: Vec<&str> = seen
+        .lines()
+        .filter(|line| line.starts_with('#'))
+        .flat_map(|line| line.split(' ').find(is_own))
+        .collect();
+    assert_eq!(frames, ["inner", "middle", "outer", "main"], "{seen}");
+    assert_eq!(calls(folder.path()).get("inner"), Some(&1));
 }
 
 /// Compares what a recording counts with what callgrind does, in modules whose paths contain a word, for functions that

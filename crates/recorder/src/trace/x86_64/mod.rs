@@ -10,5 +10,6 @@ pub mod image;
 pub mod observed;
 pub mod pool;
 pub mod scan;
+pub mod sections;
 pub mod special;
 pub mod thunk;

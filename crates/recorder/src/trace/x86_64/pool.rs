@@ -7,6 +7,7 @@ use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
+use super::sections::{self, Contents, sections};
 use super::thunk::{GATE_SIZE, HOOK_RETURN, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
 use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
@@ -102,6 +103,7 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         + sampled * MAX_COUNT
         + displaced * MAX_DISPLACED
         + frames
+        + sections::SIZE
         + 4 * PAGE)
         .next_multiple_of(PAGE)
 }
@@ -217,7 +219,14 @@ pub fn pool(
     let frames_size = cfi::tables(&layout(frames_start)).frames.len() as u64;
     let header_start = (frames_start + frames_size).next_multiple_of(8);
     let tables = cfi::tables(&layout(header_start));
-    let end = header_start + tables.header.len() as u64;
+    let contents = Contents {
+        address,
+        code: (code_start, code_start + code.len() as u64),
+        frames: (frames_start, frames_start + frames_size),
+    };
+    let sections_start = (header_start + tables.header.len() as u64).next_multiple_of(8);
+    let (sections, section_headers) = sections(sections_start, &contents);
+    let end = sections_start + sections.len() as u64;
 
     let mut file = vec![0; (end - address) as usize];
     let mut put = |at: u64, bytes: &[u8]| {
@@ -227,19 +236,18 @@ pub fn pool(
     put(
         address,
         &headers(
-            address,
-            code_start,
-            code.len() as u64,
+            &contents,
             data_start,
-            frames_start,
-            header_start,
+            (header_start, sections_start),
             end,
+            section_headers,
         ),
     );
     put(code_start, &code);
     put(data_start, &dynamic(data_start));
     put(frames_start, &tables.frames);
     put(header_start, &tables.header);
+    put(sections_start, &sections);
     Ok(Pool {
         size: (end - address).next_multiple_of(PAGE),
         file,
@@ -305,15 +313,10 @@ fn dynamic(start: u64) -> Vec<u8> {
 
 const DYNAMIC_SIZE: u64 = 5 * 16;
 
-fn headers(
-    address: u64,
-    code: u64,
-    code_size: u64,
-    data: u64,
-    frames: u64,
-    header: u64,
-    end: u64,
-) -> Vec<u8> {
+fn headers(contents: &Contents, data: u64, header: (u64, u64), end: u64, sections: u64) -> Vec<u8> {
+    let address = contents.address;
+    let (code, code_end) = contents.code;
+    let frames = contents.frames.0;
     const LOAD: u32 = 1;
     const DYNAMIC: u32 = 2;
     const GNU_EH_FRAME: u32 = 0x6474_e550;
@@ -324,11 +327,11 @@ fn headers(
     let data_size = DYNAMIC_SIZE + 32;
     let segments = [
         (LOAD, R, address, HEADERS, PAGE),
-        (LOAD, RX, code, code_size, PAGE),
+        (LOAD, RX, code, code_end - code, PAGE),
         (LOAD, RW, data, data_size, PAGE),
         (LOAD, R, frames, end - frames, PAGE),
         (DYNAMIC, RW, data, DYNAMIC_SIZE, 8),
-        (GNU_EH_FRAME, R, header, end - header, 4),
+        (GNU_EH_FRAME, R, header.0, header.1 - header.0, 4),
         (GNU_STACK, RW, address, 0, 16),
     ];
     let mut bytes = Vec::with_capacity(HEADERS as usize);
@@ -339,9 +342,16 @@ fn headers(
     bytes.extend(1_u32.to_le_bytes());
     bytes.extend(0_u64.to_le_bytes());
     bytes.extend(64_u64.to_le_bytes());
-    bytes.extend(0_u64.to_le_bytes());
+    bytes.extend((sections - address).to_le_bytes());
     bytes.extend(0_u32.to_le_bytes());
-    for half in [64_u16, 56, segments.len() as u16, 64, 0, 0] {
+    for half in [
+        64_u16,
+        56,
+        segments.len() as u16,
+        64,
+        sections::SECTIONS,
+        sections::NAMES,
+    ] {
         bytes.extend(half.to_le_bytes());
     }
     for (kind, flags, start, size, align) in segments {
