@@ -1,12 +1,15 @@
 //! Any bytes as the files of a trace. Whatever they say, what is shown of it is well nested and in order, and there is
 //! not more of it than the bytes can hold.
 
-use dioptra_calls::{Demangle, FunctionNames, Selection, Shown, View, call_tree, statistics};
+use dioptra_calls::{
+    Demangle, FunctionNames, Scheduling, Selection, Shown, View, call_tree, statistics,
+};
 use dioptra_filters::{MatchStyle, RuleOption, Rules};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS};
+use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
+use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, SWITCH_SIZE, SwitchKind};
 use std::collections::BTreeMap;
 use std::fs;
 
@@ -30,8 +33,39 @@ const RULES: [&[(RuleOption, &str)]; 6] = [
 ];
 
 /// The first byte chooses rules; two lengths of two bytes each say how much of the rest is the journal and the table of
-/// functions, what remains are the records.
+/// functions, what remains are the records. Each input is read alone, with context switches that are made from it, and with
+/// itself as the file of these.
 pub fn exercise(bytes: &[u8]) {
+    read(bytes, None);
+    read(bytes, Some(&switches(bytes)));
+    read(bytes, Some(bytes));
+}
+
+/// Switches of the thread that all chunks without ids have, as far apart as the bytes say.
+fn switches(bytes: &[u8]) -> Vec<u8> {
+    let mut made = Vec::new();
+    let mut time = 0;
+    for part in bytes.rchunks_exact(2).take(4096) {
+        time += u64::from(part[0]);
+        let switch = ContextSwitch {
+            time,
+            cpu: u32::from(part[1] >> 4),
+            kind: match part[1] % 4 {
+                0 => SwitchKind::Wait,
+                1 => SwitchKind::Preempted,
+                _ => SwitchKind::In,
+            },
+        };
+        made.extend(switch.to_bytes());
+    }
+    let count = (made.len() / SWITCH_SIZE) as u32;
+    let (pid, tid) = (0, 0);
+    let mut file = BlockHeader { count, pid, tid }.to_bytes().to_vec();
+    file.extend(made);
+    file
+}
+
+fn read(bytes: &[u8], switches: Option<&[u8]>) {
     let Some((&[rules, j0, j1, f0, f1], rest)) = bytes.split_first_chunk::<5>() else {
         return;
     };
@@ -48,12 +82,20 @@ pub fn exercise(bytes: &[u8]) {
     write(FUNCTIONS, functions);
     write(NAMES, b"abc");
     write(RECORDS, records);
+    if let Some(switches) = switches {
+        write(SWITCHES, switches);
+    }
     let trace = Trace::open(folder.path()).expect("a trace");
     let names = FunctionNames::new(&trace, SymbolOptions::default(), Demangle::Simple);
     let mut selection = Selection {
         rules: Rules::new(MatchStyle::Simple),
         no_libcall: rules & 0x40 != 0,
         off: rules & 0x80 != 0,
+        scheduling: Scheduling {
+            preemptions: rules & 0x20 == 0,
+            everywhere: rules & 0x10 != 0,
+            ..Scheduling::default()
+        },
         ..Selection::default()
     };
     for (option, text) in RULES[usize::from(rules & 0x3f) % RULES.len()] {
@@ -64,7 +106,8 @@ pub fn exercise(bytes: &[u8]) {
         .map(|place| check(&view, place))
         .sum::<usize>();
     // An exit takes two bytes; calls without entries are begun and ended.
-    let most = 16 * records.len() + 4096 * view.streams().len();
+    let periods = switches.map_or(0, <[u8]>::len) / SWITCH_SIZE;
+    let most = 16 * records.len() + (4096 + periods) * view.streams().len();
     assert!(shown <= most, "{shown} of {}", records.len());
     let merged: Vec<u64> = view.merged().map(|(_, shown)| shown.time()).collect();
     assert_eq!(merged.len(), shown);
