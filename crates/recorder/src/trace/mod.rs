@@ -19,6 +19,7 @@ mod rules;
 mod scheduling;
 mod select;
 mod server;
+mod untraced;
 mod x86_64;
 
 pub use patterns::{PatchError, PatchPatterns};
@@ -270,9 +271,11 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
 
     let mut state = shared.state();
     if state.connected == 0 {
+        let program = spec.command.first().cloned().unwrap_or_default();
         state.note(format!(
-            "{} was not traced: the runtime was not loaded into it; is it linked statically, set-uid, or for another C library?",
-            spec.command.first().map_or_else(String::new, |word| word.to_string_lossy().into_owned())
+            "{} was not traced: the runtime was not loaded into it: {}",
+            program.to_string_lossy(),
+            untraced::why(&program)
         ));
     }
     let header = shared.arena.header();

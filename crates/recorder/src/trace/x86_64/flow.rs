@@ -4,12 +4,12 @@
 //! All code has to be decoded for it; it is done when it is first asked for.
 
 use super::described::{Described, Slot, Stretch, each};
-use super::displace::JUMP;
 use super::image::{ENDBR, Image};
 use super::special::is_unwinder;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// The most entries of a jump table that are looked at.
 const MOST_CASES: u64 = 4096;
@@ -28,11 +28,14 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Whether something may go on in the bytes that a jump at `site` takes, except at their start.
-    pub fn enters(&self, site: u64) -> bool {
-        let (from, to) = (site + 1, site + JUMP as u64);
-        let at = self.targets.partition_point(|&target| target < from);
-        self.targets.get(at).is_some_and(|&target| target < to)
+    /// Whether something may go on at one of these addresses.
+    pub fn enters(&self, addresses: Range<u64>) -> bool {
+        let at = self
+            .targets
+            .partition_point(|target| *target < addresses.start);
+        self.targets
+            .get(at)
+            .is_some_and(|target| addresses.contains(target))
     }
 
     /// Whether a function goes on at its own first instruction.

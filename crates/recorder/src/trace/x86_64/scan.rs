@@ -305,8 +305,11 @@ impl Scanner<'_, '_> {
             return None;
         }
         let flow = self.flow.get();
+        let behind = site + JUMP as u64;
+        let end = function.end().clamp(site + 1, behind);
         let why = [
-            (flow.enters(site), Refused::Entered),
+            (flow.enters(site + 1..end), Refused::Entered),
+            (flow.enters(end..behind), Refused::Short),
             (flow.loops(function.start), Refused::Loop),
             (
                 flow.looks_at_return_address(function.start),
