@@ -3,7 +3,7 @@
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
-use crate::{arch, parked};
+use crate::{arch, interrupted, parked};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
 use dioptra_tracelayout::arena::DROP;
@@ -28,11 +28,26 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a thread's record.
+    /// Of a thread's record, once what handlers did in an interrupted hook is written.
     ///
     /// # Safety
     /// It is the calling thread's and no dummy, and hooks are kept away (busy).
     pub unsafe fn new(record: *mut Record, arena: MappedArena) -> Writer {
+        // SAFETY: the caller's promise.
+        let mut writer = unsafe { Writer::behind(record, arena) };
+        if writer.record().interrupted.is_waiting() {
+            interrupted::copy(&mut writer);
+        } else if writer.cursor().end == 0 {
+            writer.reopen();
+        }
+        writer
+    }
+
+    /// The same, while such records still wait.
+    ///
+    /// # Safety
+    /// As above.
+    pub unsafe fn behind(record: *mut Record, arena: MappedArena) -> Writer {
         // SAFETY: no dummy is mapped with its cursor in front.
         let cursor = unsafe { shadow::cursor(record) };
         Writer {
@@ -72,6 +87,9 @@ impl Writer {
         records: u64,
         mut write: impl FnMut(&mut Encoder<'_>) -> Option<()>,
     ) -> bool {
+        if self.record().interrupted.is_active() {
+            return interrupted::keep(self.record(), &mut write).is_some();
+        }
         if self.has_room() && self.encode(&mut write) {
             return true;
         }
@@ -87,8 +105,46 @@ impl Writer {
         false
     }
 
+    /// The arena.
+    pub fn arena(&self) -> MappedArena {
+        self.arena
+    }
+
+    /// The chunk's memory, of which so many bytes are used. There is one.
+    pub fn chunk(&mut self) -> (*mut u8, usize) {
+        let cursor = self.cursor();
+        let (next, index) = (cursor.next, cursor.chunk.saturating_sub(1));
+        let memory = self.arena.chunk(index as usize);
+        (memory, next as usize - memory.addr())
+    }
+
+    /// Lets hooks write into the chunk again, after they were kept from it.
+    pub fn reopen(&mut self) {
+        if self.cursor().chunk != 0 {
+            let (memory, _) = self.chunk();
+            let size = self.arena.header().chunk_size as usize;
+            self.cursor().end = (memory.addr() + size - MARGIN) as u64;
+        }
+    }
+
+    /// How many bytes the chunk has left.
+    pub fn room(&mut self) -> usize {
+        let cursor = self.cursor();
+        cursor.end.saturating_sub(cursor.next) as usize
+    }
+
+    /// How many of the entries are not those of handlers that have interrupted a hook.
+    pub fn outside(&mut self) -> usize {
+        let bottom = shadow::bottom(self.record());
+        self.record().interrupted.outside(bottom)
+    }
+
     /// Whether there is a chunk with room left for a hook's record.
     pub fn has_room(&mut self) -> bool {
+        if self.record().interrupted.is_active() {
+            // Else where.
+            return true;
+        }
         let cursor = self.cursor();
         cursor.chunk != 0 && cursor.next < cursor.end
     }
@@ -197,6 +253,10 @@ impl Writer {
     /// Hands the chunk, if there is one, to the recorder.
     pub fn close(&mut self) {
         let arena = self.arena;
+        if self.record().interrupted.is_active() {
+            // The interrupted hook will go on writing.
+            return;
+        }
         let cursor = self.cursor();
         let Some(index) = cursor.chunk.checked_sub(1) else {
             return;

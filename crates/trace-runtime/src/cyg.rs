@@ -5,11 +5,12 @@
 //! share a frame.
 
 use crate::arch;
-use crate::chunks::{Writer, now, stopped};
+use crate::chunks::{now, stopped};
+use crate::interrupted::{self, Other};
 use crate::parked;
 use crate::session;
-use crate::shadow::{self, Block, Entry};
-use crate::slow::drop_entries;
+use crate::shadow::{self, Block, Entry, OWN_WORK};
+use crate::slow::{begin_work, drop_entries};
 use crate::{sys, thread};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
@@ -131,23 +132,40 @@ pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
     let block = unsafe { &mut *arch::block() };
     // Above all calls from this frame.
     let slot = stack + 8;
-    // Else a jump has left a hook behind.
-    if block.busy != 0 && (block.busy >= stack || sys::on_alternate_stack()) {
-        if let Some(arena) = session::arena() {
-            arena
-                .header()
-                .missed_in_handlers
-                .fetch_add(1, Ordering::Relaxed);
-        }
+    if block.busy != 0 {
+        enter_meanwhile(block, id, slot, is_filter, stack);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
     if is_filter || !enter_fast(block, id, slot) {
-        enter_slow(block, id, slot, is_filter);
+        enter_slow(block, id, slot, is_filter, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
+}
+
+/// Another hook is at work, or was left.
+#[cold]
+fn enter_meanwhile(block: &mut Block, id: u32, slot: u64, is_filter: bool, stack: u64) {
+    let _signals = sys::BlockedSignals::new();
+    let Some(arena) = session::arena().filter(|_| !stopped() && block.busy != OWN_WORK) else {
+        return;
+    };
+    if interrupted::other(block, stack) == Other::Left {
+        enter_slow(block, id, slot, is_filter, Other::Left);
+        block.busy = 0;
+        return;
+    }
+    // Until it is in the chunk.
+    let missed = &arena.header().missed_in_handlers;
+    missed.fetch_add(1, Ordering::Relaxed);
+    if let Some(record) = thread::record(block, arena) {
+        // SAFETY: this thread's record, while signals are blocked.
+        if interrupted::begin(block, unsafe { &mut *record }) {
+            enter_slow(block, id, slot, is_filter, Other::Interrupted);
+        }
+    }
 }
 
 #[inline]
@@ -187,7 +205,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
 }
 
 #[cold]
-fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool) {
+fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Other) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -202,8 +220,8 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool) {
             .fetch_add(1, Ordering::Relaxed);
         return;
     };
-    // SAFETY: this thread's record; busy keeps hooks away.
-    let mut writer = unsafe { Writer::new(record, arena) };
+    // SAFETY: this thread's record; signals are blocked.
+    let mut writer = unsafe { begin_work(block, record, arena, slot - 8, other) };
     let entries = writer.entries();
     let stale = match entries.last() {
         Some(entry) if entry.slot < slot => {
@@ -256,16 +274,41 @@ pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    if shadow::is_dummy(block.record) || (block.busy != 0 && block.busy >= stack) {
+    if shadow::is_dummy(block.record) {
+        return;
+    }
+    if block.busy != 0 {
+        exit_meanwhile(block, id, stack);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
     if !exit_fast(block, id) {
-        exit_slow(block, id);
+        exit_slow(block, id, stack, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
+}
+
+/// Another hook is at work, or was left.
+#[cold]
+fn exit_meanwhile(block: &mut Block, id: u32, stack: u64) {
+    let _signals = sys::BlockedSignals::new();
+    if block.busy == OWN_WORK {
+        return;
+    }
+    if interrupted::other(block, stack) == Other::Left {
+        exit_slow(block, id, stack, Other::Left);
+        block.busy = 0;
+        return;
+    }
+    // SAFETY: this thread's record, while signals are blocked.
+    let record = unsafe { &mut *block.record };
+    // Else its beginning was not recorded.
+    if record.interrupted.is_active() {
+        exit_slow(block, id, stack, Other::Interrupted);
+        interrupted::end_if_done(record);
+    }
 }
 
 #[inline]
@@ -299,7 +342,7 @@ fn exit_fast(block: &mut Block, id: u32) -> bool {
 }
 
 #[cold]
-fn exit_slow(block: &mut Block, id: u32) {
+fn exit_slow(block: &mut Block, id: u32, stack: u64, other: Other) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -307,12 +350,13 @@ fn exit_slow(block: &mut Block, id: u32) {
     let Some(record) = thread::record(block, arena) else {
         return;
     };
-    // SAFETY: this thread's record; busy keeps hooks away.
-    let mut writer = unsafe { Writer::new(record, arena) };
+    // SAFETY: this thread's record; signals are blocked.
+    let mut writer = unsafe { begin_work(block, record, arena, stack, other) };
+    let outside = writer.outside();
     let entries = writer.entries();
     // What was entered before tracing began, or bypassed, is not there.
     let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == id;
-    let Some(at) = entries.iter().rposition(is_it) else {
+    let Some(at) = entries.iter().rposition(is_it).filter(|at| *at >= outside) else {
         return;
     };
     let Some(entry) = entries.get(at).copied() else {

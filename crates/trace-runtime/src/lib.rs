@@ -27,6 +27,7 @@ pub mod connect;
 pub mod cyg;
 pub mod debuggers;
 pub mod exec;
+pub mod interrupted;
 pub mod libc_calls;
 pub mod observe;
 pub mod parked;

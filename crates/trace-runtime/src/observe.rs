@@ -2,8 +2,9 @@
 
 use crate::arch::{self, ObserveFrame};
 use crate::chunks::Writer;
+use crate::interrupted::{self, Other};
 use crate::shadow::{self, Block};
-use crate::slow::drop_entries;
+use crate::slow::{begin_work, drop_entries};
 use crate::{exec, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -17,6 +18,17 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
+    if block.busy == shadow::OWN_WORK {
+        return;
+    }
+    if frame.function == Observed::Jump as u64 {
+        let [buffer, _] = frame.arguments();
+        let _signals = sys::BlockedSignals::new();
+        // SAFETY: the function's own argument.
+        let target = unsafe { arch::jumps_to(buffer) };
+        jump(block, arena, target);
+        return;
+    }
     if block.busy != 0 {
         return;
     }
@@ -25,15 +37,6 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
             let _signals = sys::BlockedSignals::new();
             exec::reconnect();
         }
-        return;
-    }
-    if frame.function == Observed::Jump as u64 {
-        let [buffer, _] = frame.arguments();
-        let _signals = sys::BlockedSignals::new();
-        // SAFETY: the function's own argument.
-        let target = unsafe { arch::jumps_to(buffer) };
-        let slot = (&raw const frame.return_address).addr() as u64;
-        jump(block, arena, target, slot);
         return;
     }
     let _signals = sys::BlockedSignals::new();
@@ -59,23 +62,28 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
 }
 
 /// The stack is cut at `target`. What can't be seen so (a jump to another stack) is noticed later, when calls do not fit.
-fn jump(block: &mut Block, arena: session::MappedArena, target: u64, slot: u64) {
-    block.busy = slot;
+fn jump(block: &mut Block, arena: session::MappedArena, target: u64) {
+    let other = interrupted::other(block, target);
     if !shadow::is_dummy(block.record)
         && let Some(record) = thread::record(block, arena)
     {
-        // SAFETY: this thread's record; busy keeps hooks away.
-        let mut writer = unsafe { Writer::new(record, arena) };
+        // SAFETY: this thread's record; signals are blocked.
+        let mut writer = unsafe { begin_work(block, record, arena, target, other) };
+        let outside = writer.outside();
         let entries = writer.entries();
         let cut = sys::Cut::at(target);
         let left = entries
             .iter()
+            .skip(outside)
             .rev()
             .take_while(|entry| cut.leaves(entry.slot))
             .count();
         drop_entries(&mut writer, left, UnwindCause::Jump);
+        interrupted::end_if_done(writer.record());
     }
-    block.busy = 0;
+    if other != Other::Interrupted {
+        block.busy = 0;
+    }
 }
 
 fn arena_stopped(arena: &session::MappedArena) -> bool {

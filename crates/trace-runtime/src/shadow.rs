@@ -4,6 +4,7 @@
 //! shadow stack's entries. Generated code reads and writes the fields whose offsets
 //! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
 
+use crate::interrupted::Interrupted;
 use core::sync::atomic::AtomicPtr;
 use dioptra_tracelayout::arena::Arena;
 use dioptra_tracelayout::message::thread as layout;
@@ -118,6 +119,8 @@ pub struct Record {
     pub size: usize,
     /// Which of the thread's call stacks it is on.
     pub stack: u32,
+    /// What handlers do that interrupt a hook.
+    pub interrupted: Interrupted,
 }
 
 /// An open call.
@@ -223,6 +226,7 @@ pub static DUMMY: Dummy = Dummy {
         destructors: 0,
         size: 0,
         stack: 0,
+        interrupted: Interrupted::NOT,
     },
     bottom: Entry::BOTTOM,
 };

@@ -2,9 +2,10 @@
 
 use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
+use crate::interrupted::{self, Other};
 use crate::sampling::{self, Counted};
-use crate::session;
-use crate::shadow::{self, Block, Entry, Gate};
+use crate::session::{self, MappedArena};
+use crate::shadow::{self, Block, Entry, Gate, Record};
 use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -21,28 +22,18 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let slot = (&raw const frame.return_address).addr() as u64;
-    let mut left_midway = false;
     if block.busy == shadow::OWN_WORK {
         return bypass(frame);
     }
-    if block.busy != 0 && slot > block.busy && !sys::on_alternate_stack() {
-        // A handler left a hook behind with a jump: what it was about to do is not done any more.
-        block.busy = 0;
-        left_midway = true;
-    }
-    if block.busy != 0 {
-        if let Some(arena) = session::arena() {
-            arena
-                .header()
-                .missed_in_handlers
-                .fetch_add(1, Ordering::Relaxed);
-        }
-        return bypass(frame);
-    }
     let _signals = sys::BlockedSignals::new();
-    block.busy = slot;
-    let way = enter_here(block, frame, slot, left_midway);
-    block.busy = 0;
+    let other = interrupted::other(block, slot);
+    let way = if other == Other::Interrupted {
+        enter_in_handler(block, frame, slot)
+    } else {
+        let way = enter_here(block, frame, slot, other);
+        block.busy = 0;
+        way
+    };
     match way {
         Way::On => 0,
         Way::Body => bypass(frame),
@@ -51,6 +42,34 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
             1
         }
     }
+}
+
+/// A handler calls that has interrupted a hook.
+fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
+    let Some(arena) = session::arena().filter(|_| !stopped()) else {
+        return Way::Body;
+    };
+    let missed = &arena.header().missed_in_handlers;
+    // Until it is in the chunk.
+    missed.fetch_add(1, Ordering::Relaxed);
+    let Some(record) = thread::record(block, arena) else {
+        return Way::Body;
+    };
+    // SAFETY: this thread's record, while signals are blocked.
+    let record = unsafe { &mut *record };
+    if !interrupted::begin(block, record) {
+        return Way::Body;
+    }
+    let before = record.interrupted.kept();
+    let way = enter_here(block, frame, slot, Other::Interrupted);
+    if record.interrupted.kept() == before {
+        // It is hidden.
+        missed.fetch_sub(1, Ordering::Relaxed);
+    }
+    if way != Way::On {
+        interrupted::end_if_done(record);
+    }
+    way
 }
 
 fn bypass(frame: &mut EnterFrame) -> u32 {
@@ -72,7 +91,7 @@ enum Way {
     Thunk(i64),
 }
 
-fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: bool) -> Way {
+fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) -> Way {
     let Some(arena) = session::arena() else {
         return Way::Body;
     };
@@ -86,11 +105,8 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, left_midway: boo
             .fetch_add(1, Ordering::Relaxed);
         return Way::Body;
     };
-    // SAFETY: this thread's record; busy keeps hooks away.
-    let mut writer = unsafe { Writer::new(record, arena) };
-    if left_midway {
-        resynchronise(&mut writer);
-    }
+    // SAFETY: this thread's record; signals are blocked.
+    let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
     let tail = drop_stale(&mut writer, slot, frame.return_address);
     let kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
@@ -210,11 +226,32 @@ pub fn change_gate(gate: &mut Gate, kind: u64, slot: u64, levels: u32) {
     }
 }
 
-/// A hook was left before it had done all its work: the records may have one call more or less than the shadow stack.
-/// A chunk that begins says which calls are open.
-fn resynchronise(writer: &mut Writer) {
-    if writer.cursor().chunk != 0 {
-        writer.next_chunk();
+/// Begins the work of a hook at `place`.
+///
+/// # Safety
+/// The record is this thread's and no dummy, and signals are blocked.
+pub unsafe fn begin_work(
+    block: &mut Block,
+    record: *mut Record,
+    arena: MappedArena,
+    place: u64,
+    other: Other,
+) -> Writer {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match other {
+            Other::None => {
+                block.busy = place;
+                Writer::new(record, arena)
+            }
+            Other::Interrupted => Writer::behind(record, arena),
+            Other::Left => {
+                let mut writer = Writer::behind(record, arena);
+                interrupted::leave(block, &mut writer);
+                block.busy = place;
+                writer
+            }
+        }
     }
 }
 
@@ -291,10 +328,14 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     let block = unsafe { &mut *arch::block() };
     let slot = (&raw const frame.return_address).addr() as u64;
     let _signals = sys::BlockedSignals::new();
-    let left_midway = block.busy != 0;
-    block.busy = slot;
-    let found = exit_here(block, slot, left_midway);
-    block.busy = 0;
+    let other = interrupted::other(block, slot);
+    let found = exit_here(block, slot, other);
+    if other == Other::Interrupted {
+        // SAFETY: this thread's record, while signals are blocked.
+        interrupted::end_if_done(unsafe { &mut *block.record });
+    } else {
+        block.busy = 0;
+    }
     match found {
         Some(address) => frame.return_address = address,
         None => {
@@ -307,17 +348,14 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     0
 }
 
-fn exit_here(block: &mut Block, slot: u64, left_midway: bool) -> Option<u64> {
+fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<u64> {
     let arena = session::arena()?;
     if shadow::is_dummy(block.record) {
         return None;
     }
     let record = thread::record(block, arena)?;
-    // SAFETY: this thread's record; busy keeps hooks away.
-    let mut writer = unsafe { Writer::new(record, arena) };
-    if left_midway {
-        resynchronise(&mut writer);
-    }
+    // SAFETY: this thread's record; signals are blocked.
+    let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
     let entries = writer.entries();
     let Some(at) = entries.iter().rposition(|entry| entry.slot == slot) else {
         // It was recorded as left before.

@@ -3,7 +3,7 @@
 use crate::chunks::{Writer, now};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
-use crate::{arch, libc_calls, parked, sampling, sys};
+use crate::{arch, interrupted, libc_calls, parked, sampling, sys};
 
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::ENTRY_SIZE;
@@ -35,6 +35,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         (*record).pid = sys::pid();
         (*record).tid = sys::tid();
         (*record).top = shadow::bottom(record);
+        (*record).interrupted.clear();
         let cursor = &mut *shadow::cursor(record);
         (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
         cursor.area = 0;
@@ -116,6 +117,7 @@ fn forked(record: *mut Record, arena: MappedArena) {
         (*record).sequence = 0;
         (*record).pid = sys::pid();
         (*record).tid = sys::tid();
+        (*record).interrupted.forget();
         (*shadow::cursor(record)).alive = 1;
     }
 }
@@ -140,6 +142,11 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
             return;
         }
         let busy = block.busy;
+        if !matches!(busy, 0 | shadow::OWN_WORK) {
+            // A handler has ended the thread.
+            let mut writer = Writer::behind(record, arena);
+            interrupted::leave(block, &mut writer);
+        }
         block.busy = 1;
         end(record, arena);
         // Calls that are still open (of the C library, if that is traced) will return through us. Others will not, if the
@@ -153,7 +160,7 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
             core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
                 .store(1, Ordering::Release);
         }
-        block.busy = busy;
+        block.busy = if busy == shadow::OWN_WORK { busy } else { 0 };
     }
 }
 

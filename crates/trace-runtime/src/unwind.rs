@@ -2,6 +2,7 @@
 
 use crate::arch;
 use crate::chunks::Writer;
+use crate::interrupted;
 use crate::shadow::{self, Entry};
 use crate::slow::record_unwound;
 use crate::sys;
@@ -41,15 +42,25 @@ pub unsafe extern "C" fn personality(
         if shadow::is_dummy(block.record) || (*shadow::cursor(block.record)).alive == 0 {
             return CONTINUE;
         }
-        let mut writer = Writer::new(block.record, arena);
-        let busy = block.busy;
-        block.busy = 1;
+        let mut writer = Writer::behind(block.record, arena);
         let entries = writer.entries();
         // The frame's address, which no function of the unwinder's tells if it is linked statically: a number in the
         // context that only thunks' frames have, one more than the stack pointer above the slot.
         let context =
             core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
         let first = outermost_at(entries, context);
+        let is_inside = writer.record().interrupted.is_active() && first >= writer.outside();
+        if !matches!(block.busy, 0 | shadow::OWN_WORK) && !is_inside {
+            // It leaves a hook that a handler has interrupted.
+            interrupted::leave(block, &mut writer);
+        }
+        if writer.record().interrupted.is_waiting() {
+            interrupted::copy(&mut writer);
+        }
+        let busy = block.busy;
+        block.busy = if busy == 0 { 1 } else { busy };
+        let entries = writer.entries();
+        let first = first.min(entries.len());
         // All that is above in the list was called from here, wherever it lies: handlers have other stacks. What was left
         // before needs no second look.
         let count = entries

@@ -1,0 +1,151 @@
+//! Handlers of signals that interrupt calls anywhere, also in the middle of the tracer's hooks: all that they call is recorded,
+//! where it happened, and nothing else is disturbed.
+
+#![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+
+mod traces;
+
+use dioptra_testprograms::{Language, Program, or_skip};
+use traces::{Event, METHODS, Stream, alone, everything, read, trace};
+
+/// Some thousand rounds pass between two.
+const INTERRUPTS: u64 = 150;
+
+/// A call with those in it, and whether it returned.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    name: String,
+    inside: Vec<Call>,
+    returned: bool,
+}
+
+/// The calls of a stream, as a tree.
+fn tree(stream: &Stream) -> Vec<Call> {
+    let mut open = vec![Vec::new()];
+    let mut names = Vec::new();
+    for event in &stream.events {
+        let returned = match event {
+            Event::Entry(name) => {
+                names.push(name.clone());
+                open.push(Vec::new());
+                continue;
+            }
+            Event::Exit(_) => true,
+            Event::Unwound(_) => false,
+            Event::Lost(_) => panic!("lost"),
+        };
+        let inside = open.pop().unwrap();
+        let name = names.pop().unwrap();
+        open.last_mut().unwrap().push(Call {
+            name,
+            inside,
+            returned,
+        });
+    }
+    assert!(names.iter().all(|name| name == "main"), "open: {names:?}");
+    open.into_iter().flatten().collect()
+}
+
+/// Takes the handlers' calls out, and checks what is in them; how many there were.
+fn take_handlers(calls: &mut Vec<Call>, jumps: bool) -> u64 {
+    let inner =
+        |call: &Call| (call.name.as_str(), call.inside.len(), call.returned) == ("inner", 0, true);
+    let before = calls.len();
+    calls.retain(|call| {
+        if call.name != "handler" {
+            return true;
+        }
+        assert!(
+            call.inside.len() == 2 && call.inside.iter().all(inner),
+            "{call:?}"
+        );
+        assert!(call.returned || jumps, "{call:?}");
+        false
+    });
+    let here = (before - calls.len()) as u64;
+    here + calls
+        .iter_mut()
+        .map(|call| take_handlers(&mut call.inside, jumps))
+        .sum::<u64>()
+}
+
+fn find<'c>(calls: &'c [Call], name: &str) -> Option<&'c [Call]> {
+    calls.iter().find_map(|call| match call.name == name {
+        true => Some(call.inside.as_slice()),
+        false => find(&call.inside, name),
+    })
+}
+
+/// What a round is, as names with depths.
+fn shape(call: &Call, depth: usize, text: &mut String) {
+    text.push_str(&format!("{depth}{} ", call.name));
+    call.inside
+        .iter()
+        .for_each(|call| shape(call, depth + 1, text));
+}
+
+#[test]
+fn handlers_are_recorded_wherever_they_interrupt() {
+    let _turn = alone();
+    for compiler in ["gcc", "clang"] {
+        for (method, flags, plain) in METHODS {
+            if method == "xray" && compiler == "gcc" {
+                continue;
+            }
+            let program = or_skip!(
+                Program::new(Language::C, "trace-interrupts")
+                    .no_flags()
+                    .compiler(compiler)
+                    .flags(["-O1", "-g", "-fno-optimize-sibling-calls"])
+                    .flags(flags.iter().copied())
+                    .build()
+            );
+            for kind in ["return", "stack", "jump"] {
+                let what = format!("{compiler} {method} {kind}");
+                let folder = tempfile::tempdir().unwrap();
+                let count = INTERRUPTS.to_string();
+                let command = ["timeout", "60", program.to_str().unwrap(), &count, kind];
+                let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
+                assert_eq!(
+                    outcome.status.map(|status| status.exit_code()),
+                    Some(0),
+                    "{what}"
+                );
+                let ending = &outcome.ending;
+                assert_eq!((ending.lost, ending.missed_in_handlers), (0, 0), "{what}");
+                let said: Vec<u64> = output
+                    .split_whitespace()
+                    .map(|n| n.parse().unwrap())
+                    .collect();
+                let trace = read(folder.path());
+                let is_it =
+                    |stream: &&Stream| stream.events.contains(&Event::Entry("rounds".to_owned()));
+                let stream = trace.streams.values().find(is_it).expect("a stream");
+                let mut calls = tree(stream);
+                let jumps = kind == "jump";
+                let handlers = take_handlers(&mut calls, jumps);
+                assert_eq!(handlers, said[1], "{what}: handlers");
+                let rounds = find(&calls, "rounds").expect("the rounds");
+                let whole = "0round_of 1first 1second 2third 1first ";
+                let mut left = 0;
+                for call in rounds {
+                    let mut text = String::new();
+                    shape(call, 0, &mut text);
+                    if call.returned {
+                        assert_eq!(text, whole, "{what}");
+                    } else {
+                        left += 1;
+                        assert!(jumps && whole.starts_with(&text), "{what}: {text}");
+                    }
+                }
+                // What is left before its hook has begun is no call.
+                let hidden = said[0] - rounds.len() as u64;
+                assert!(
+                    hidden <= left && left <= said[1] / 3,
+                    "{what}: {hidden} {left}"
+                );
+                eprintln!("{what}: {said:?}, {left} left");
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Handlers of signals that interrupt a hook.
+//!
+//! A hook that is interrupted has perhaps written half a record, or half an entry of the shadow stack, and goes on when the
+//! handler returns. Calls of the handler must not touch either: their records go to a buffer of their own, and their
+//! entries lie above the one that the hook may be about to write. As long as that is so all hooks leave their work to the
+//! slow path ([`Block::busy`] is not 0, and the chunk seems to be full); the first one that runs once the interrupted hook
+//! is done copies the records into the chunk: right behind what was interrupted.
+//!
+//! A handler that does not return but jumps leaves the hook as it is. What was recorded of it is compared with the shadow
+//! stack, and completed.
+
+use crate::chunks::Writer;
+use crate::shadow::{self, Block, Entry, Record};
+use crate::sys;
+use core::ptr;
+use core::slice;
+use core::sync::atomic::Ordering;
+use dioptra_tracelayout::chunk::{self, ChunkHeader};
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND};
+use dioptra_tracelayout::record::{MAX_RECORD, Record as Recorded};
+use dioptra_tracelayout::{Decoder, Encoder};
+
+/// How many bytes of records are kept for later. Fits any chunk.
+const SIZE: usize = 2048;
+
+/// What a thread keeps while a hook is interrupted, and until its handlers' calls are in the chunk.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Interrupted {
+    /// The innermost entry when the hook was interrupted; null: no handler has called anything in one.
+    top: *mut Entry,
+    /// What was behind it, which the hook may have begun to write.
+    behind: Entry,
+    /// Records.
+    buffer: *mut u8,
+    used: usize,
+    /// The tick of the last one.
+    time: u64,
+}
+
+impl Interrupted {
+    /// Nothing is interrupted.
+    pub const NOT: Interrupted = Interrupted {
+        top: ptr::null_mut(),
+        behind: Entry::BOTTOM,
+        buffer: ptr::null_mut(),
+        used: 0,
+        time: 0,
+    };
+
+    /// Whether a handler's calls are on the shadow stack whose hooks interrupt another.
+    pub fn is_active(&self) -> bool {
+        !self.top.is_null()
+    }
+
+    /// Whether records wait for the chunk.
+    pub fn is_waiting(&self) -> bool {
+        self.used > 0 && !self.is_active()
+    }
+
+    /// How many bytes of records wait.
+    pub fn kept(&self) -> usize {
+        self.used
+    }
+
+    /// How many entries there were when the hook was interrupted, and the one that it may be about to write; 0 if none is.
+    pub fn outside(&self, bottom: *const Entry) -> usize {
+        match self.is_active() {
+            true => (self.top.addr() - bottom.addr()) / size_of::<Entry>() + 1,
+            false => 0,
+        }
+    }
+
+    /// A forked child: the records are its parent's.
+    pub fn forget(&mut self) {
+        self.used = 0;
+        self.time = 0;
+    }
+
+    /// A thread begins to use it.
+    pub fn clear(&mut self) {
+        self.top = ptr::null_mut();
+        self.forget();
+    }
+}
+
+/// What a hook finds out about one that is at work according to the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Other {
+    /// There is none.
+    None,
+    /// It was interrupted, and goes on later.
+    Interrupted,
+    /// It was left with a jump.
+    Left,
+}
+
+/// What has become of the hook that the block names, for one at `place` on the stack.
+pub fn other(block: &Block, place: u64) -> Other {
+    if block.busy == 0 {
+        Other::None
+    } else if block.busy != shadow::OWN_WORK && sys::Cut::at(place).leaves(block.busy) {
+        Other::Left
+    } else {
+        Other::Interrupted
+    }
+}
+
+/// A handler in an interrupted hook calls something: makes room on the shadow stack, and for records. Whether that worked.
+pub fn begin(block: &Block, record: &mut Record) -> bool {
+    let top = match record.interrupted.is_active() {
+        true => record.interrupted.top,
+        false => record.top,
+    };
+    if record.interrupted.buffer.is_null() {
+        let Ok(memory) = sys::map_private(SIZE) else {
+            return false;
+        };
+        record.interrupted.buffer = memory;
+    }
+    // SAFETY: both are in the shadow stack, whose entries reach to the limit.
+    let open = unsafe { record.top.offset_from(top) }.unsigned_abs();
+    // Each open call's end has to be recorded, too.
+    let has_room = record.interrupted.used + (open + 2) * MAX_RECORD <= SIZE
+        && record.top.wrapping_add(2) < record.limit;
+    if !has_room || record.interrupted.is_active() {
+        return has_room;
+    }
+    // SAFETY: below the limit; a cursor lies in front of each record.
+    unsafe {
+        let behind = top.add(1);
+        record.interrupted.behind = behind.read();
+        record.interrupted.top = top;
+        // No call, for nobody: neither left by calls further down nor found by unwinders.
+        behind.write(Entry {
+            slot: block.busy,
+            flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
+            return_address: 0,
+            function: 0,
+            spare: 0,
+        });
+        record.top = behind;
+        (*shadow::cursor(record)).end = 0;
+    }
+    true
+}
+
+/// Gives the shadow stack back to the interrupted hook, if the handler's calls have all ended.
+pub fn end_if_done(record: &mut Record) {
+    if record.interrupted.is_active() && record.top <= record.interrupted.top.wrapping_add(1) {
+        end(record);
+    }
+}
+
+fn end(record: &mut Record) {
+    let top = record.interrupted.top;
+    // SAFETY: what `begin` has taken from there.
+    unsafe { top.add(1).write(record.interrupted.behind) };
+    record.top = top;
+    record.interrupted.top = ptr::null_mut();
+}
+
+/// Keeps records for later.
+pub fn keep(
+    record: &mut Record,
+    write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>,
+) -> Option<()> {
+    let kept = &mut record.interrupted;
+    // SAFETY: `begin` has mapped that many bytes.
+    let buffer = unsafe { slice::from_raw_parts_mut(kept.buffer, SIZE) };
+    let mut encoder = Encoder::new(buffer, kept.used, kept.time);
+    let done = write(&mut encoder);
+    (kept.used, kept.time) = (encoder.used(), encoder.time());
+    done
+}
+
+/// Copies what was kept into the chunk. The interrupted hook is done.
+pub fn copy(writer: &mut Writer) {
+    writer.reopen();
+    let kept = &mut writer.record().interrupted;
+    let used = core::mem::take(&mut kept.used);
+    kept.time = 0;
+    // SAFETY: as above; the buffer is no chunk.
+    let bytes = unsafe { slice::from_raw_parts(kept.buffer, used) };
+    // All in one chunk: its header would list calls that only these records know.
+    if writer.room() < used + 2 * MAX_RECORD && !writer.next_chunk() {
+        return;
+    }
+    let mut entries = 0;
+    for record in Decoder::new(bytes, 0).map_while(Result::ok) {
+        // What was interrupted may have read the clock later.
+        let last = writer.cursor().time;
+        match record {
+            Recorded::Entry { time, function } => {
+                entries += 1;
+                writer.write(1, |to| to.entry(time.max(last), function));
+            }
+            Recorded::Exit { time } => {
+                writer.write(1, |to| to.exit(time.max(last)));
+            }
+            Recorded::Unwound { time, cause, calls } => {
+                writer.write(1, |to| to.unwound(time.max(last), cause, calls));
+            }
+            _ => {}
+        }
+    }
+    let missed = &writer.arena().header().missed_in_handlers;
+    missed.fetch_sub(entries, Ordering::Relaxed);
+}
+
+/// The hook that the block names was left with a jump: what it was about to do is done, and handlers' calls follow.
+///
+/// # Safety
+/// The record is this thread's and no dummy.
+pub unsafe fn leave(block: &mut Block, writer: &mut Writer) {
+    block.busy = 0;
+    if writer.record().interrupted.is_active() {
+        let record = writer.record();
+        // Of the handler's calls none goes on.
+        let top = record.interrupted.top;
+        // SAFETY: both are in the shadow stack.
+        let above = unsafe { record.top.offset_from(top.add(1)) }.unsigned_abs();
+        crate::slow::drop_entries(
+            writer,
+            above,
+            dioptra_tracelayout::record::UnwindCause::Jump,
+        );
+        end(writer.record());
+    }
+    writer.reopen();
+    if writer.cursor().chunk != 0 {
+        complete(writer);
+    }
+    if writer.record().interrupted.is_waiting() {
+        copy(writer);
+    }
+}
+
+/// Makes the records those of the shadow stack: a hook that was left may have done one thing and not the other.
+fn complete(writer: &mut Writer) {
+    let (memory, used) = writer.chunk();
+    // SAFETY: this thread's chunk, which has a header and so many bytes in use; a record that was begun behind them is
+    // shorter than the chunk's margin.
+    let (header, bytes) = unsafe {
+        let behind = memory.add(used);
+        behind.write_bytes(0, MAX_RECORD);
+        let header = memory.cast::<ChunkHeader>().read();
+        let start = chunk::records_offset(header.open as usize);
+        let bytes = slice::from_raw_parts(memory.add(start), used.saturating_sub(start));
+        (header, bytes)
+    };
+    let stack = writer.record().stack;
+    let mut depth = i64::from(header.depth);
+    let mut is_known = true;
+    let mut decoder = Decoder::new(bytes, header.base);
+    for record in decoder.by_ref().map_while(Result::ok) {
+        match record {
+            Recorded::Entry { .. } => depth += 1,
+            Recorded::Exit { .. } => depth -= 1,
+            Recorded::Unwound { calls, .. } => depth -= i64::from(calls),
+            Recorded::Stack { stack: now, .. } if now != stack => is_known = false,
+            _ => {}
+        }
+    }
+    let (time, offset) = (decoder.time(), decoder.offset());
+    let missing = bytes.len() - offset;
+    let cursor = writer.cursor();
+    cursor.time = time;
+    // A record that was being taken back is zero already.
+    cursor.next -= missing as u64;
+    let entries = writer.entries();
+    let open = entries.iter().filter(|entry| entry.is_open());
+    let innermost = open.clone().next_back().map(Entry::id);
+    let difference = open.count() as i64 - depth;
+    let now = crate::chunks::now(&writer.arena());
+    match (is_known, difference, innermost) {
+        (true, 0, _) => {}
+        (true, 1, Some(id)) => {
+            writer.write(1, |to| to.entry(now, id));
+        }
+        (true, -1, _) => {
+            writer.write(1, |to| to.exit(now));
+        }
+        // A chunk that begins says which calls are open.
+        _ => {
+            writer.next_chunk();
+        }
+    }
+}
