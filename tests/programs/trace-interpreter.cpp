@@ -1,7 +1,10 @@
 // Executes trees of calls that are given as text, and keeps a log of what it does, so that a trace can be compared with it.
 //
-// Usage: trace-interpreter FILE; each line of the file is a tree. At the end the logs of all threads are written to standard
+// Usage: trace-interpreter FILE [LOGS]; each line of the file is a tree. At the end the logs of all threads are written to standard
 // output: a line `=PID TID`, then a line `+NAME DEPTH` for each function that began and `-NAME` for each that returned.
+// With LOGS they are in that file as they come, for programs that are killed: each as two numbers of 32 bits, one of 64 (how
+// long it is) and the text, 2^20 bytes apart; who has filled a log waits to be killed.
+//
 // Nothing is said of functions that are left otherwise. The depth counts the functions of the log alone; coroutines
 // have stacks of their own, which begin with depth 0.
 //
@@ -16,6 +19,7 @@
 //   exit, cancel         ends the thread, if it is such a one
 //   co( … )              in a coroutine, until it ends or does `yield`; resume: the oldest one goes on
 //   fork( … ), vfork( … ) in a child process
+//   loop1000( … )        so often
 #include <alloca.h>
 #include <csetjmp>
 #include <csignal>
@@ -23,6 +27,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -52,6 +57,7 @@ HIDDEN static void fail(const char *what) {
     fprintf(stderr, "%s\n", what);
     _exit(3);
 }
+static bool logs_are_kept;
 HIDDEN static void begin_log() {
     int index = __sync_fetch_and_add(logs_used, 1);
     if (index >= (int)log_count) fail("too many logs");
@@ -75,7 +81,10 @@ struct Target {
 
 static inline __attribute__((always_inline, no_instrument_function)) void say(char what, const char *name, int depth) {
     Log *log = current_log;
-    if (log->size + 64 > log_room - sizeof(Log)) fail("a log is full");
+    if (log->size + 64 > log_room - sizeof(Log)) {
+        while (logs_are_kept) pause();
+        fail("a log is full");
+    }
     char *text = (char *)(log + 1);
     size_t at = log->size;
     text[at++] = what;
@@ -473,9 +482,9 @@ extern "C" TRACED void vforker(Node *n) {
 }
 
 // --- the interpreter
-enum { CALL, DEEP, TRY, TRYB, THROW, THROWB, RETHROW, SET, JUMP, SIG, ALT, THREAD, WAIT, EXIT, CANCEL, CO, YIELD, RESUME, FORK, VFORK };
+enum { CALL, DEEP, TRY, TRYB, THROW, THROWB, RETHROW, SET, JUMP, SIG, ALT, THREAD, WAIT, EXIT, CANCEL, CO, YIELD, RESUME, FORK, VFORK, LOOP };
 static const char *const words[] = {"f",   "deep", "try",    "tryb", "throw", "throwb", "rethrow", "set", "jump", "sig",
-                                    "alt", "thread", "wait", "exit", "cancel", "co", "yield", "resume", "fork", "vfork"};
+                                    "alt", "thread", "wait", "exit", "cancel", "co", "yield", "resume", "fork", "vfork", "loop"};
 
 HIDDEN static void raise_here(Node *n, int signal) {
     Node *before = pending;
@@ -486,7 +495,7 @@ HIDDEN static void raise_here(Node *n, int signal) {
 HIDDEN __attribute__((noinline)) static void run(Node *list) {
     for (Node *n = list; n; n = n->next) {
         // The child shares its parent's memory, but is none of its threads.
-        if (flow.is_vfork && n->op >= SIG) continue;
+        if (flow.is_vfork && n->op >= SIG && n->op != LOOP) continue;
         switch (n->op) {
         case CALL: calls[n->number / 8 % 8](n); break;
         case DEEP: deep(n, n->number + 1); break;
@@ -527,6 +536,9 @@ HIDDEN __attribute__((noinline)) static void run(Node *list) {
             break;
         case FORK: forker(n); break;
         case VFORK: vforker(n); break;
+        case LOOP:
+            for (volatile int i = 0; i < n->number; i++) run(n->first);
+            break;
         }
     }
 }
@@ -574,7 +586,11 @@ HIDDEN int main(int count, char **arguments) {
     FILE *file = count > 1 ? fopen(arguments[1], "r") : nullptr;
     if (!file) return 2;
     size_t size = log_room * log_count;
-    logs = (char *)mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    logs_are_kept = count > 2;
+    int kept = logs_are_kept ? open(arguments[2], O_RDWR | O_CREAT | O_TRUNC, 0600) : -1;
+    if (logs_are_kept && (kept < 0 || ftruncate(kept, size + 4096))) fail("no file for logs");
+    int kind = MAP_SHARED | MAP_NORESERVE | (logs_are_kept ? 0 : MAP_ANONYMOUS);
+    logs = (char *)mmap(nullptr, size + 4096, PROT_READ | PROT_WRITE, kind, kept, 0);
     if (logs == MAP_FAILED) fail("no memory for logs");
     logs_used = (int *)(logs + size);
     begin_log();

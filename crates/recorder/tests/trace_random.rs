@@ -13,8 +13,10 @@ use dioptra_testprograms::{Language, Program, Skip, or_skip};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use traces::trees::{self, Tree};
 use traces::{Event, METHODS, Stream, Trace, alone, everything, read_counting, trace};
 
@@ -210,6 +212,120 @@ fn all_same(way: &Way, program: &Path, lists: &[Vec<Tree>]) -> Result<(), String
         return Err(format!("{way:?}: {small:?}: {why}"));
     }
     Ok(())
+}
+
+/// What a program is killed in: threads that call, throw, jump, handle signals and change stacks without end.
+const ENDLESS: &str = "\
+    thread(loop1000000(f0(f1 f2(f3)) try(f2(throw) : f4) set(f5(jump)) deep5(f6))) \
+    thread(loop1000000(co(f1 yield f2) resume sig(f3(f4)))) \
+    thread(loop1000000(f1(f2(f3(f4(f5)))))) \
+    loop1000000(f7 f3(f5) alt(f6 f1))";
+
+/// The logs that a killed program has left, by thread.
+fn kept_logs(file: &Path) -> Vec<(u32, Vec<String>)> {
+    const ROOM: usize = 1 << 20;
+    let file = fs::File::open(file).expect("logs");
+    let mut logs = Vec::new();
+    for number in 0.. {
+        let mut bytes = vec![0; ROOM];
+        file.read_exact_at(&mut bytes, (number * ROOM) as u64)
+            .expect("a log");
+        let tid = u32::from_ne_bytes(bytes[4..8].try_into().unwrap());
+        let size = u64::from_ne_bytes(bytes[8..16].try_into().unwrap()) as usize;
+        if tid == 0 {
+            break;
+        }
+        let text = String::from_utf8(bytes[16..16 + size].to_vec()).expect("text");
+        logs.push((tid, text.lines().map(str::to_owned).collect()));
+    }
+    logs
+}
+
+/// What is lost of a killed program is at most what it was doing: a call has begun before the program says so, and ends after
+/// it has said so.
+#[test]
+fn killed_programs_lose_nothing() {
+    let _turn = alone();
+    let number = |name: &str| Some(std::env::var(name).ok()?.parse::<u64>().expect("a number"));
+    let kills = number("DIOPTRA_SOAK_KILLS").unwrap_or(6);
+    let ways = ways();
+    let ways: Vec<&Way> = ways.iter().filter(|way| way.level == "-O1").collect();
+    for kill in 0..kills {
+        let way = ways[(kill * 5) as usize % ways.len()];
+        // Every other time only the last part is kept.
+        let ring = kill % 2 == 1;
+        let program = or_skip!(way.build());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trees");
+        fs::write(&file, ENDLESS).unwrap();
+        let logs = folder.path().join("logs");
+        let seconds = format!("0.{:03}", 20 + kill * 37 % 211);
+        let words = ["timeout", "-s", "KILL", &seconds];
+        let paths = [&program, &file, &logs].map(|path| path.to_str().unwrap());
+        let command = [&words[..], &paths[..]].concat();
+        let (outcome, _) = trace(folder.path(), &command, way.choice, |spec| {
+            if ring {
+                spec.last = Some(Duration::from_secs(60));
+                spec.memory = 128 << 10;
+                spec.chunk_size = 16 << 10;
+            }
+        });
+        let what = format!("{way:?} after {seconds} s, ring {ring}");
+        assert_eq!(outcome.ending.lost, 0, "{what}");
+        if !logs.exists() {
+            continue;
+        }
+        let logs = kept_logs(&logs);
+        let walked = traces::walked_threads(folder.path());
+        for (tid, log) in logs {
+            let names: HashSet<&str> = log.iter().map(|line| name_of(line)).collect();
+            let log: Vec<&str> = log
+                .iter()
+                .map(|line| line.split(' ').next().unwrap())
+                .collect();
+            let events = walked.get(&tid).map_or(&[][..], Vec::as_slice);
+            let exits = way.method != "cygprof";
+            let is_wanted = |line: &str| exits || line.starts_with('+');
+            let log: Vec<&str> = log.into_iter().filter(|line| is_wanted(line)).collect();
+            let found: Vec<String> = events
+                .iter()
+                .filter_map(|event| match event {
+                    Event::Entry(name) if names.contains(name.as_str()) => Some(format!("+{name}")),
+                    Event::Exit(name) if names.contains(name.as_str()) => Some(format!("-{name}")),
+                    _ => None,
+                })
+                .filter(|line| is_wanted(line))
+                .collect();
+            // What was open on other stacks when the kept part begins is not known, so that its ends are none.
+            let found = match ring {
+                true => &found[found.len().min(200)..],
+                false => &found,
+            };
+            // The last event of either may be missing in the other.
+            let fits = |found: &[String], log: &[&str]| match ring {
+                true => log.len() >= found.len() && log[log.len() - found.len()..].iter().eq(found),
+                false => log.iter().eq(found),
+            };
+            let less = |all: usize| all.saturating_sub(1);
+            let same = fits(found, &log)
+                || fits(&found[..less(found.len())], &log)
+                || fits(found, &log[..less(log.len())]);
+            let end = |length: usize| length.saturating_sub(8);
+            assert!(
+                same,
+                "{what}: thread {tid}: {} in the log, {} in the trace: {:?} {:?}",
+                log.len(),
+                found.len(),
+                &log[end(log.len())..],
+                &found[end(found.len())..]
+            );
+        }
+    }
+}
+
+/// The function that a line of a log tells of.
+fn name_of(line: &str) -> &str {
+    line[1..].split(' ').next().unwrap_or_default()
 }
 
 #[test]

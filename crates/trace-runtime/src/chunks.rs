@@ -6,7 +6,7 @@ use crate::sys;
 use crate::{arch, interrupted, parked};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
-use dioptra_tracelayout::arena::DROP;
+use dioptra_tracelayout::arena::{DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
 use dioptra_tracelayout::{Encoder, VERSION};
@@ -16,7 +16,10 @@ const PATIENCE_MS: u64 = 100;
 
 /// The clock of the records, shifted.
 pub fn now(arena: &MappedArena) -> u64 {
-    arch::clock() >> arena.header().shift
+    match arena.header().clock {
+        MONOTONIC => sys::monotonic(),
+        _ => arch::clock() >> arena.header().shift,
+    }
 }
 
 /// A thread's cursor and record, while signals can't interrupt or hooks bypass.
@@ -120,17 +123,24 @@ impl Writer {
 
     /// Lets hooks write into the chunk again, after they were kept from it.
     pub fn reopen(&mut self) {
-        if self.cursor().chunk != 0 {
-            let (memory, _) = self.chunk();
-            let size = self.arena.header().chunk_size as usize;
-            self.cursor().end = (memory.addr() + size - MARGIN) as u64;
+        // Hooks know one clock only.
+        if self.arena.header().clock == TSC {
+            self.cursor().end = self.end();
         }
+    }
+
+    /// Where the last record of the chunk may begin; 0: there is none.
+    fn end(&mut self) -> u64 {
+        let Some(index) = self.cursor().chunk.checked_sub(1) else {
+            return 0;
+        };
+        let size = self.arena.header().chunk_size as usize;
+        (self.arena.chunk(index as usize).addr() + size - MARGIN) as u64
     }
 
     /// How many bytes the chunk has left.
     pub fn room(&mut self) -> usize {
-        let cursor = self.cursor();
-        cursor.end.saturating_sub(cursor.next) as usize
+        self.end().saturating_sub(self.cursor().next) as usize
     }
 
     /// How many of the entries are not those of handlers that have interrupted a hook.
@@ -145,8 +155,7 @@ impl Writer {
             // Else where.
             return true;
         }
-        let cursor = self.cursor();
-        cursor.chunk != 0 && cursor.next < cursor.end
+        self.room() > 0
     }
 
     /// How many bytes of records the stream has, about: chunks that were left early count as full.
@@ -161,9 +170,9 @@ impl Writer {
     }
 
     fn encode(&mut self, write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>) -> bool {
+        let size = self.room() + MARGIN;
         let cursor = self.cursor();
         let start = cursor.next;
-        let size = (cursor.end - start) as usize + MARGIN;
         // SAFETY: from `next` up to the margin behind `end` is the rest of this thread's chunk.
         let buffer = unsafe {
             core::slice::from_raw_parts_mut(
@@ -238,9 +247,9 @@ impl Writer {
         let cursor = self.cursor();
         cursor.time = time;
         cursor.next = start + chunk::records_offset(open) as u64;
-        cursor.end = start + (size - MARGIN) as u64;
         cursor.chunk = index as u64 + 1;
         cursor.alive = 1;
+        self.reopen();
         let stack = self.record().stack;
         // Where stacks are exchanged, a chunk on the first one says so as well: else a switch that happens to be its first
         // record would be taken for it.

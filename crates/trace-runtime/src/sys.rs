@@ -136,6 +136,26 @@ pub fn futex_wake(word: &AtomicU32) {
     };
 }
 
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub fn monotonic() -> u64 {
+    let mut time = [0_u64; 2];
+    // SAFETY: the two words outlive the call.
+    unsafe {
+        syscall(
+            libc::SYS_clock_gettime,
+            [
+                libc::CLOCK_MONOTONIC as usize,
+                time.as_mut_ptr().expose_provenance(),
+                0,
+                0,
+                0,
+                0,
+            ],
+        )
+    };
+    time[0] * 1_000_000_000 + time[1]
+}
+
 /// Blocks all signals while it lives.
 #[derive(Debug)]
 pub struct BlockedSignals {

@@ -31,6 +31,11 @@ pub const BLOCK: u32 = 0;
 /// [`Arena::on_full`]: a thread goes on, and its records are counted but lost.
 pub const DROP: u32 = 1;
 
+/// [`Arena::clock`]: the time stamp counter.
+pub const TSC: u32 = 0;
+/// [`Arena::clock`]: `CLOCK_MONOTONIC`, in nanoseconds.
+pub const MONOTONIC: u32 = 1;
+
 /// The header.
 #[repr(C)]
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub struct Arena {
     pub on_full: u32,
     /// How many bits of the clock's readings records leave out.
     pub shift: u32,
+    /// What records' times are read from: [`TSC`], or [`MONOTONIC`], which hooks leave to the slow path.
+    pub clock: u32,
     /// A thread's [`BLOCK_HIDDEN`](crate::message::thread::BLOCK_HIDDEN) at its start: 0, or
     /// [`OUTSIDE`](crate::message::thread::OUTSIDE).
     pub hidden: u64,
@@ -161,6 +168,7 @@ mod tests {
             budget: 1,
             on_full: BLOCK,
             shift: 2,
+            clock: TSC,
             hidden: 0,
             levels: 0,
             recorder: 1,

@@ -3,9 +3,9 @@
 use super::counters;
 use super::memory::ArenaMemory;
 use super::overhead::Overhead;
-use super::server::{Shared, State, monotonic};
+use super::server::{Shared, State};
 use crate::procfs;
-use dioptra_tracedata::{ClockPair, JournalEntry};
+use dioptra_tracedata::JournalEntry;
 use dioptra_tracelayout::Decoder;
 use dioptra_tracelayout::arena::{BUSY, FULL};
 use dioptra_tracelayout::chunk::{self, ChunkHeader};
@@ -19,41 +19,6 @@ const NAP_MS: i64 = 20;
 const REAP_EVERY: Duration = Duration::from_millis(200);
 /// How often it reads both clocks.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
-
-/// Both clocks, read at one moment.
-pub fn clock_pair() -> ClockPair {
-    // The reading with the least time between two readings of the counter is the truest.
-    (0..5)
-        .map(|_| {
-            let before = ticks();
-            let monotonic = monotonic();
-            let after = ticks();
-            let pair = ClockPair {
-                ticks: before + (after - before) / 2,
-                monotonic,
-            };
-            (after - before, pair)
-        })
-        .min_by_key(|(width, _)| *width)
-        .map_or(
-            ClockPair {
-                ticks: 0,
-                monotonic: 0,
-            },
-            |(_, pair)| pair,
-        )
-}
-
-/// The clock of the records.
-pub fn ticks() -> u64 {
-    // SAFETY: the instruction exists on all x86-64 processors.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::x86_64::_rdtsc()
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    monotonic()
-}
 
 /// What keeps only the last chunks.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +85,9 @@ impl Collector {
                 self.last_reap = Instant::now();
             }
             if self.last_clock.elapsed() >= CLOCK_EVERY {
-                shared.state().journal(&JournalEntry::Clock(clock_pair()));
+                shared
+                    .state()
+                    .journal(&JournalEntry::Clock(shared.clock.pair()));
                 self.last_clock = Instant::now();
             }
         }
@@ -286,7 +253,7 @@ impl Collector {
     /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
         while self.pass(shared) > 0 {}
-        let newest = ticks() >> shared.shift;
+        let newest = shared.clock.ticks() >> shared.clock.shift();
         for (index, last) in std::mem::take(&mut self.kept) {
             let oldest = self
                 .ring

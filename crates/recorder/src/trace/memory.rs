@@ -1,5 +1,6 @@
 //! The arena, from the recorder's side.
 
+use super::clock::TraceClock;
 use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
@@ -38,8 +39,8 @@ pub struct ArenaOptions {
     pub budget: usize,
     /// `BLOCK` or `DROP` of [`dioptra_tracelayout::arena`].
     pub on_full: u32,
-    /// How many bits of the clock are left out.
-    pub shift: u32,
+    /// What records' times are read from.
+    pub clock: TraceClock,
     /// What hides calls by their place.
     pub gating: Gating,
 }
@@ -91,7 +92,8 @@ impl ArenaMemory {
             chunk_count: options.chunks as u32,
             budget: options.budget as u32,
             on_full: options.on_full,
-            shift: options.shift,
+            shift: options.clock.shift(),
+            clock: options.clock.in_arena(),
             hidden: if options.gating.opt_in { OUTSIDE } else { 0 },
             levels: options.gating.levels.map_or(0, u32::from),
             recorder: std::process::id(),

@@ -7,6 +7,7 @@
 //! that connect ([`server`]): it reads what they have mapped ([`maps`]), analyses each module once, asks which functions are
 //! wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the process's runtime applies.
 
+mod clock;
 mod collect;
 mod counters;
 mod embedded;
@@ -22,13 +23,14 @@ mod server;
 mod untraced;
 mod x86_64;
 
+pub use clock::TraceClock;
 pub use patterns::{PatchError, PatchPatterns};
 pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
-use collect::{Collector, Ring, clock_pair, process_exists};
+use collect::{Collector, Ring, process_exists};
 use dioptra_tracedata::{
     Clock, Ending, Host, Info, JournalEntry, PendingRules, WriteError, Writer,
 };
@@ -48,8 +50,6 @@ use thiserror::Error;
 
 /// How long the main thread waits for signals at a time.
 const TICK: Duration = Duration::from_millis(50);
-/// How many bits of the time stamp counter records leave out: ticks of 1 to 2 ns.
-const SHIFT: u32 = 2;
 /// The chunks of an arena: as many threads as these can be traced at a time.
 const CHUNKS: usize = 8192;
 
@@ -80,6 +80,8 @@ pub struct TraceSpec {
     pub last: Option<Duration>,
     /// Record when the threads have no CPU, too, where that is permitted.
     pub scheduling: bool,
+    /// What times are read from; none: the best.
+    pub clock: Option<TraceClock>,
     /// The options as the user gave them, for `info.json`.
     pub options: Vec<String>,
     /// The share of the program's time that functions with `sample=auto` may cost, such as 0.01.
@@ -103,6 +105,7 @@ impl TraceSpec {
             memory: 32 << 20,
             chunk_size: 64 << 10,
             last: None,
+            clock: None,
             scheduling: false,
             options: Vec::new(),
             overhead: 0.01,
@@ -150,11 +153,6 @@ pub enum TraceError {
         "tracing functions is not supported on this processor or C library; it needs x86-64 Linux with glibc"
     )]
     Unsupported,
-    /// The clock is not usable.
-    #[error(
-        "the time stamp counter of this machine does not run evenly, and no other clock is supported for tracing"
-    )]
-    Clock,
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]
     Runtime {
@@ -192,9 +190,7 @@ impl TraceError {
 /// [`TraceError`]
 pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let system = |what| move |source| TraceError::System { what, source };
-    if !is_clock_even() {
-        return Err(TraceError::Clock);
-    }
+    let clock = spec.clock.unwrap_or_else(TraceClock::best);
     let runtime = embedded::write()?;
     let mut signals = Signals::new().map_err(system("receiving signals"))?;
     let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
@@ -207,12 +203,12 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             OnFull::Block => BLOCK,
             OnFull::Drop => DROP,
         },
-        shift: SHIFT,
+        clock,
         gating: spec.selector.gating(),
     })
     .map_err(system("making shared memory for the trace"))?;
-    let start = clock_pair();
-    let mut info = describe(&spec, start);
+    let start = clock.pair();
+    let mut info = describe(&spec, clock, start);
     let mut writer = Writer::create(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
@@ -235,13 +231,13 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
     let shared = Arc::new(Shared {
         arena,
-        shift: SHIFT,
+        clock,
         start,
         runtime,
         state: Mutex::new(State::new(writer, Planner::new(spec.selector))),
     });
     let ring = spec.last.map(|last| Ring {
-        ticks: Some(ticks_in(last)),
+        ticks: Some(ticks_in(clock, last)),
         chunks: budget,
     });
 
@@ -280,7 +276,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     let header = shared.arena.header();
     let ending = Ending {
-        clock: clock_pair(),
+        clock: clock.pair(),
         status: status.map(|status| i32::from(status.exit_code())),
         signal: match status {
             Some(CommandStatus::Signaled(signal)) => Some(signal),
@@ -369,7 +365,7 @@ fn supervise(
     }
 }
 
-fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
+fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::ClockPair) -> Info {
     let read = |path: &str| {
         std::fs::read_to_string(path)
             .unwrap_or_default()
@@ -405,8 +401,8 @@ fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64),
         clock: Clock {
-            source: "tsc".to_owned(),
-            shift: SHIFT as u8,
+            source: clock.name().to_owned(),
+            shift: clock.shift() as u8,
             start,
         },
         host: Host {
@@ -420,25 +416,13 @@ fn describe(spec: &TraceSpec, start: dioptra_tracedata::ClockPair) -> Info {
     }
 }
 
-/// Whether the time stamp counter ticks evenly, on all CPUs alike, whatever they do.
-fn is_clock_even() -> bool {
-    let flags = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    flags
-        .lines()
-        .find(|line| line.starts_with("flags"))
-        .is_some_and(|line| {
-            let has = |flag| line.split_whitespace().any(|word| word == flag);
-            has("constant_tsc") && has("nonstop_tsc")
-        })
-}
-
 /// How many shifted ticks there are in a stretch of time, measured over a moment.
-fn ticks_in(time: Duration) -> u64 {
-    let first = clock_pair();
+fn ticks_in(clock: TraceClock, time: Duration) -> u64 {
+    let first = clock.pair();
     std::thread::sleep(Duration::from_millis(10));
-    let second = clock_pair();
+    let second = clock.pair();
     let nanoseconds = (second.monotonic - first.monotonic).max(1);
     let ticks = (second.ticks - first.ticks) as u128;
     let all = time.as_nanos() * ticks / u128::from(nanoseconds);
-    u64::try_from(all >> SHIFT).unwrap_or(u64::MAX)
+    u64::try_from(all >> clock.shift()).unwrap_or(u64::MAX)
 }

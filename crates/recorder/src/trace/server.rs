@@ -1,6 +1,6 @@
 //! Answers traced processes.
 
-use super::collect::clock_pair;
+use super::clock::TraceClock;
 use super::counters::{Counters, how};
 use super::maps::{MappedModule, Maps};
 use super::memory::ArenaMemory;
@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Shared {
     /// Where records come from.
     pub arena: ArenaMemory,
-    /// How many bits of the clock are left out.
-    pub shift: u32,
+    /// What records' times are read from.
+    pub clock: TraceClock,
     /// Both clocks at the start.
     pub start: ClockPair,
     /// The runtime's path.
@@ -474,12 +474,12 @@ fn clock_rate(shared: &Shared) -> f64 {
 
 /// Both clocks, long enough after the start to compare them.
 fn clock_pair_later(shared: &Shared) -> ClockPair {
-    let now = clock_pair();
+    let now = shared.clock.pair();
     if now.monotonic - shared.start.monotonic >= 1_000_000 {
         return now;
     }
     std::thread::sleep(Duration::from_millis(1));
-    clock_pair()
+    shared.clock.pair()
 }
 
 /// Says how functions are sampled: one entry for all that are sampled alike.
@@ -503,19 +503,19 @@ fn sampled_functions(functions: &[SampledFunction]) -> Vec<JournalEntry> {
 fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
     let now = match gating.at_least {
         Some(_) => clock_pair_later(shared),
-        None => clock_pair(),
+        None => shared.clock.pair(),
     };
     let ticks = u128::from(now.ticks.saturating_sub(shared.start.ticks));
     let time = u128::from(now.monotonic.saturating_sub(shared.start.monotonic)).max(1);
     let at_least = gating.at_least.map(|nanoseconds| {
         // A little less: readers, who know the clock better, decide about what is near.
-        let exact = (u128::from(nanoseconds) * ticks / time) >> shared.shift;
+        let exact = (u128::from(nanoseconds) * ticks / time) >> shared.clock.shift();
         u64::try_from(exact - exact / 1000)
             .unwrap_or(u64::MAX)
             .saturating_sub(2)
     });
     HookOptions {
-        shift: shared.shift,
+        shift: shared.clock.shift(),
         hides: gating.hides(),
         levels: gating.levels,
         at_least,

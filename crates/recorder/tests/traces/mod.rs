@@ -302,6 +302,18 @@ pub fn counted(folder: &Path) -> BTreeMap<String, (u64, u64)> {
     counts
 }
 
+/// The same, by the threads' ids.
+pub fn walked_threads(folder: &Path) -> HashMap<u32, Vec<Event>> {
+    let trace = dioptra_tracedata::Trace::open(&folder.join("trace")).unwrap();
+    let mut walked = walked(folder);
+    let streams = trace.streams().iter();
+    let mut events = |stream: u32| {
+        let events = walked.remove(&stream).unwrap_or_default();
+        events.into_iter().map(|(event, _)| event).collect()
+    };
+    streams.map(|s| (s.tid, events(s.stream))).collect()
+}
+
 /// The names of all ids.
 fn function_names(folder: &Path, journal: &str) -> io::Result<Vec<String>> {
     let texts = fs::read(folder.join(NAMES))?;

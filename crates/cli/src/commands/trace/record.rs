@@ -5,7 +5,7 @@ use super::rules::RuleTexts;
 use super::{summary, usage};
 use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
 use dioptra_recorder::trace::{
-    Choice, LibraryCalls, OnFull, RuleSelector, TraceOutcome, TraceSpec, record,
+    Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec, record,
 };
 use dioptra_tracedata::{PendingRule, PendingRules};
 use dioptra_tracelayout::directory;
@@ -70,6 +70,10 @@ pub struct Tracing {
     /// When memory is full: wait until it is written, or go on, and count what is lost
     #[arg(long, value_name = "block|drop", default_value = "block", value_parser = on_full)]
     on_full: OnFull,
+    /// What times are read from: the processor's counter, or the system's clock, with which calls take far longer; auto: the
+    /// counter where it can be trusted
+    #[arg(long, value_name = "auto|tsc|mono", default_value = "auto", value_parser = clock)]
+    clock: Clock,
     /// Keep only what happened in the last stretch of time, as far as memory reaches
     #[arg(long, value_name = "TIME", value_parser = duration)]
     last: Option<Duration>,
@@ -104,6 +108,19 @@ fn event(word: &str) -> Result<Event, String> {
     match word {
         "linux:schedule" | "linux:sched-in" | "linux:sched-out" => Ok(Event::Schedule),
         _ => Err("the events are linux:schedule, linux:sched-in and linux:sched-out".to_owned()),
+    }
+}
+
+/// What times are read from.
+#[derive(Clone, Copy, Debug)]
+struct Clock(Option<TraceClock>);
+
+fn clock(word: &str) -> Result<Clock, String> {
+    match word {
+        "auto" => Ok(Clock(None)),
+        "tsc" => Ok(Clock(Some(TraceClock::Tsc))),
+        "mono" => Ok(Clock(Some(TraceClock::Monotonic))),
+        _ => Err("use auto, tsc or mono".to_owned()),
     }
 }
 
@@ -195,6 +212,7 @@ impl Tracing {
         spec.options = options.collect();
         spec.selector = Box::new(selector);
         spec.on_full = self.on_full;
+        spec.clock = self.clock.0;
         spec.last = self.last;
         spec.memory = self.memory;
         spec.overhead = self.overhead;

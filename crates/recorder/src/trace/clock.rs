@@ -1,0 +1,117 @@
+//! The clock of the records.
+
+use super::server::monotonic;
+use dioptra_tracedata::ClockPair;
+use dioptra_tracelayout::arena;
+use std::fs;
+
+/// What times in records are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceClock {
+    /// The processor's time stamp counter.
+    Tsc,
+    /// `CLOCK_MONOTONIC`, in nanoseconds: runs evenly on all machines, but each reading is a call of the system.
+    Monotonic,
+}
+
+/// Clocks that the kernel uses where the counter can't be trusted.
+const UNTRUSTED: [&str; 4] = ["hpet", "acpi_pm", "jiffies", "refined-jiffies"];
+
+impl TraceClock {
+    /// The time stamp counter, if it ticks evenly, on all CPUs alike, whatever they do, and the kernel has not found
+    /// otherwise.
+    pub fn best() -> TraceClock {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        let source = fs::read_to_string(source).unwrap_or_default();
+        TraceClock::best_of(&cpus, source.trim())
+    }
+
+    fn best_of(cpus: &str, source: &str) -> TraceClock {
+        let flags = cpus.lines().find(|line| line.starts_with("flags"));
+        let is_even = flags.is_some_and(|line| {
+            let has = |flag| line.split_whitespace().any(|word| word == flag);
+            has("constant_tsc") && has("nonstop_tsc")
+        });
+        match is_even && !UNTRUSTED.contains(&source) {
+            true => TraceClock::Tsc,
+            false => TraceClock::Monotonic,
+        }
+    }
+
+    /// Its name, as in `info.json`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TraceClock::Tsc => "tsc",
+            TraceClock::Monotonic => "monotonic",
+        }
+    }
+
+    /// How many bits of its readings records leave out: what remains are ticks of 1 to 2 ns.
+    pub fn shift(self) -> u32 {
+        match self {
+            TraceClock::Tsc => 2,
+            TraceClock::Monotonic => 0,
+        }
+    }
+
+    /// As the arena says it.
+    pub(super) fn in_arena(self) -> u32 {
+        match self {
+            TraceClock::Tsc => arena::TSC,
+            TraceClock::Monotonic => arena::MONOTONIC,
+        }
+    }
+
+    /// A reading.
+    pub(super) fn ticks(self) -> u64 {
+        match self {
+            // SAFETY: the instruction exists on all x86-64 processors.
+            #[cfg(target_arch = "x86_64")]
+            TraceClock::Tsc => unsafe { std::arch::x86_64::_rdtsc() },
+            _ => monotonic(),
+        }
+    }
+
+    /// Both clocks, read at one moment.
+    pub(super) fn pair(self) -> ClockPair {
+        let read = || {
+            let before = self.ticks();
+            let monotonic = monotonic();
+            let after = self.ticks();
+            let pair = ClockPair {
+                ticks: match self {
+                    TraceClock::Tsc => before + (after - before) / 2,
+                    TraceClock::Monotonic => monotonic,
+                },
+                monotonic,
+            };
+            (after - before, pair)
+        };
+        // The reading with the least time between two readings of the counter is the truest.
+        let mut best = read();
+        for _ in 0..4 {
+            let next = read();
+            if next.0 < best.0 {
+                best = next;
+            }
+        }
+        best.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_is_used_where_it_can_be_trusted() {
+        let cpus = "processor\t: 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n";
+        assert_eq!(TraceClock::best_of(cpus, "tsc"), TraceClock::Tsc);
+        assert_eq!(TraceClock::best_of(cpus, "kvm-clock"), TraceClock::Tsc);
+        assert_eq!(TraceClock::best_of(cpus, "hpet"), TraceClock::Monotonic);
+        let uneven = "flags\t\t: fpu tsc constant_tsc\n";
+        assert_eq!(TraceClock::best_of(uneven, "tsc"), TraceClock::Monotonic);
+        assert_eq!(TraceClock::best_of("", ""), TraceClock::Monotonic);
+    }
+}
