@@ -302,12 +302,14 @@ fn exit_meanwhile(block: &mut Block, id: u32, stack: u64) {
         block.busy = 0;
         return;
     }
-    // SAFETY: this thread's record, while signals are blocked.
-    let record = unsafe { &mut *block.record };
-    // Else its beginning was not recorded.
-    if record.interrupted.is_active() {
-        exit_slow(block, id, stack, Other::Interrupted);
-        interrupted::end_if_done(record);
+    let record = block.record;
+    // SAFETY: this thread's record, while signals are blocked; no reference to it lives on.
+    unsafe {
+        // Else its beginning was not recorded.
+        if (*record).interrupted.is_active() {
+            exit_slow(block, id, stack, Other::Interrupted);
+            interrupted::end_if_done(&mut *record);
+        }
     }
 }
 

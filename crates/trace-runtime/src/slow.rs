@@ -55,21 +55,22 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
     let Some(record) = thread::record(block, arena) else {
         return Way::Body;
     };
-    // SAFETY: this thread's record, while signals are blocked.
-    let record = unsafe { &mut *record };
-    if !interrupted::begin(block, record) {
-        return Way::Body;
+    // SAFETY: this thread's record, while signals are blocked; no reference to it lives on.
+    unsafe {
+        if !interrupted::begin(block, &mut *record) {
+            return Way::Body;
+        }
+        let before = (*record).interrupted.kept();
+        let way = enter_here(block, frame, slot, Other::Interrupted);
+        if (*record).interrupted.kept() == before {
+            // It is hidden.
+            missed.fetch_sub(1, Ordering::Relaxed);
+        }
+        if way != Way::On {
+            interrupted::end_if_done(&mut *record);
+        }
+        way
     }
-    let before = record.interrupted.kept();
-    let way = enter_here(block, frame, slot, Other::Interrupted);
-    if record.interrupted.kept() == before {
-        // It is hidden.
-        missed.fetch_sub(1, Ordering::Relaxed);
-    }
-    if way != Way::On {
-        interrupted::end_if_done(record);
-    }
-    way
 }
 
 fn bypass(frame: &mut EnterFrame) -> u32 {
