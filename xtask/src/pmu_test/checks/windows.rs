@@ -46,7 +46,13 @@ pub fn steps(guest: &Guest) -> Result<Vec<Step>> {
         },
         Step {
             name: "windows-seldom",
-            lines: record("a", &random, faults, "seldom"),
+            // More bursts: each meets a fault or none.
+            lines: record(
+                "a",
+                &format!("--windows=short={SHORT},long=100us"),
+                faults,
+                "seldom",
+            ),
             check: seldom,
         },
         Step {
