@@ -57,9 +57,12 @@ pub(crate) struct Clusters {
 impl Clusters {
     pub fn enter(&mut self, function: u32, weight: f64, view: &View<'_>) {
         let around = self.frames.last().copied();
+        let alone = view
+            .recorded_sampling(function)
+            .is_some_and(|sampling| !sampling.tree);
         let is_root = view.sampling(function).is_some()
-            // Recursion within a chosen execution belongs to it.
-            && !self.frames.current().iter().any(|f| f.chosen && f.function == function);
+            // Recursion within a chosen execution belongs to it, if what it calls does.
+            && (alone || !self.frames.current().iter().any(|f| f.chosen && f.function == function));
         let inside = around.is_some_and(|around| around.inside && weight >= around.weight);
         if is_root {
             self.open.push(FxHashMap::default());

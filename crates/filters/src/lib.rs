@@ -110,6 +110,14 @@
 //!   the executions since the last shown one. A rate and a tail choose by time and by duration: their seen executions are
 //!   exact, sums over their shown ones are not representative.
 //!
+//! # Sampling while a program runs
+//!
+//! A tracer that knows of each call whether it is hidden by its place (in a hidden subtree, outside of filters, too deep) can
+//! leave out executions that are not chosen. It asks [`Rules::beyond_places`] whether places are all that the rules ask for,
+//! [`Plan::counted`] for the functions, and counts in [`Sampler`]s. Who reads what was recorded so says of these functions
+//! that they are chosen ([`Function::is_chosen`]), and applies the same rules: what is shown is the same. `pNN` is always
+//! left to readers. A forked child counts from the beginning, also within what its parent has chosen.
+//!
 //! This crate knows nothing of where calls come from and how they are stored.
 
 #![no_std]

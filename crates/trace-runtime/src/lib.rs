@@ -9,6 +9,9 @@
 //! by themselves comes here ([`slow`]): a thread's first call, a full chunk, a forked child, stacks that were cut by
 //! `longjmp` or exceptions or exchanged by coroutines.
 //!
+//! Calls of sampled functions are counted by generated code, in memory that the recorder reads ([`sampling`]); only the
+//! first one of a thread, and the ends of gaps that are drawn at random, come here.
+//!
 //! Everything here may run inside any function of the program, `malloc` and signal handlers included: no allocation, no
 //! locks, no panics, no thread-local variables but its own, and of the C library only what is named in [`libc_calls`].
 //!

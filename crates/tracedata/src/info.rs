@@ -18,8 +18,9 @@ pub struct Info {
     pub folder: String,
     /// The options that decided what was recorded, as they were given.
     pub options: Vec<String>,
-    /// Filters that were asked for and that the records do not follow: readers apply them, so that what they show is
-    /// what was asked for.
+    /// Filters that were asked for and that the records do not follow, or only in part: readers apply them, so that what
+    /// they show is what was asked for. Of functions that the journal says were sampled ([`crate::SampledFunctions`])
+    /// only chosen executions are recorded: they are not sampled again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingRules>,
     /// The wall clock at the start, in nanoseconds since 1970.

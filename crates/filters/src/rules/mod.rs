@@ -276,6 +276,15 @@ impl Rules {
             .any(|rule| rule.changes.sample.is_some_and(chooses))
     }
 
+    /// Whether any rule samples by durations, so that executions are judged at their ends.
+    #[must_use]
+    pub fn judge(&self) -> bool {
+        let judges = |sample| matches!(sample, Sample::Percentile(_));
+        self.rules
+            .iter()
+            .any(|rule| rule.changes.sample.is_some_and(judges))
+    }
+
     /// Whether rules about functions set a minimum duration.
     #[must_use]
     pub fn set_durations(&self) -> bool {

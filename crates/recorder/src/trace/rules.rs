@@ -126,6 +126,12 @@ impl RuleSelector {
                 "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
             ));
         }
+        if rules.judge() {
+            notes.push(
+                "sample=pNN judges calls at their ends: all are recorded, and chosen when they are shown"
+                    .to_owned(),
+            );
+        }
         let compiler = Compiler::new(rules.clone(), PlanOptions::default())?;
         let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
         Ok(RuleSelector {
