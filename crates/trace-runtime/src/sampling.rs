@@ -8,6 +8,7 @@ use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
+use dioptra_tracelayout::arena::MONOTONIC;
 use dioptra_tracelayout::message::thread as layout;
 use dioptra_tracelayout::sampling::{self, AREA_SIZE, AreaHeader, BUSY, ENDED, FREE, SLOTS};
 
@@ -52,7 +53,11 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
     }
     let seed = u64::from(stream);
     let chosen = if sampling.kind == SampleKind::Rate {
-        let chosen = sampler.count(sampling, seed, arch::clock);
+        let clock = || match arena.header().clock {
+            MONOTONIC => sys::monotonic(),
+            _ => arch::clock(),
+        };
+        let chosen = sampler.count(sampling, seed, clock);
         *word = sampler.due();
         chosen
     } else {

@@ -520,6 +520,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
         levels: gating.levels,
         at_least,
         samples: gating.samples,
+        other_clock: shared.clock != TraceClock::Tsc,
     }
 }
 

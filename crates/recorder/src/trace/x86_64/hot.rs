@@ -42,6 +42,8 @@ pub struct HookOptions {
     pub at_least: Option<u64>,
     /// Calls of some functions are counted, and not all are recorded.
     pub samples: bool,
+    /// Times are not those of the processor's counter: the runtime keeps rates.
+    pub other_clock: bool,
 }
 
 /// What the code has to know.

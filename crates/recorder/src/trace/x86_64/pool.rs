@@ -9,7 +9,7 @@ use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
 use super::sections::{self, Contents, sections};
 use super::thunk::{GATE_SIZE, HOOK_RETURN, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
-use dioptra_filters::Sampling;
+use dioptra_filters::{SampleKind, Sampling};
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
 use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
@@ -177,6 +177,12 @@ pub fn pool(
         let front = match (wanted.work, body) {
             (Work::Trace(_, kind), Some(body)) if options.hides => {
                 gate(place, kind, at, body, &runtime).map(|gate| gate.to_vec())
+            }
+            // The runtime finds out itself what is hidden.
+            (Work::Sample(_, _, sampling), _)
+                if options.other_clock && sampling.kind == SampleKind::Rate =>
+            {
+                None
             }
             (Work::Sample(_, kind, sampling), Some(body)) => {
                 let ways = ways(at, kind, body);
