@@ -36,11 +36,13 @@ pub enum Method {
     Xray = 6,
     /// A stub of the procedure linkage table.
     Plt = 7,
+    /// Calls through the pointer that the dynamic linker has filled.
+    Got = 8,
 }
 
 impl Method {
     /// All, in the order of their numbers.
-    pub const ALL: [Method; 7] = [
+    pub const ALL: [Method; 8] = [
         Method::Patchable,
         Method::Fentry,
         Method::Mcount,
@@ -48,6 +50,7 @@ impl Method {
         Method::Cygprof,
         Method::Xray,
         Method::Plt,
+        Method::Got,
     ];
 
     /// Its name, as users and files know it.
@@ -60,7 +63,13 @@ impl Method {
             Method::Cygprof => "cygprof",
             Method::Xray => "xray",
             Method::Plt => "plt",
+            Method::Got => "got",
         }
+    }
+
+    /// Whether it finds calls of other modules' functions, not functions.
+    pub fn finds_library_calls(self) -> bool {
+        matches!(self, Method::Plt | Method::Got)
     }
 }
 

@@ -270,7 +270,7 @@ fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeM
         .args(command)
         .output()
         .unwrap();
-    let expected = by_callgrind(&counted, module);
+    let expected = by_callgrind(&counted, module, None);
     let record = [&["record", "--no-sched", "--no-libcall"], options, command].concat();
     let recorded = dioptra(&record, folder.path());
     assert_eq!(text(&recorded.stdout), text(&ran.stdout));
@@ -282,8 +282,9 @@ fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeM
         .collect()
 }
 
-/// How often functions were called, from callgrind's file (its format: valgrind's manual).
-fn by_callgrind(file: &Path, module: &str) -> BTreeMap<String, u64> {
+/// How often functions of a module were called, by a module or by any, from callgrind's file (its format: valgrind's
+/// manual).
+pub fn by_callgrind(file: &Path, module: &str, by: Option<&str>) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     let (mut here, mut called_module, mut called) = ("", None, "");
     let content = std::fs::read(file).unwrap();
@@ -297,7 +298,8 @@ fn by_callgrind(file: &Path, module: &str) -> BTreeMap<String, u64> {
                     .split(' ')
                     .next()
                     .and_then(|word| word.parse::<u64>().ok());
-                if called_module.take().unwrap_or(here).contains(module) {
+                let is_by = by.is_none_or(|by| here.contains(by));
+                if called_module.take().unwrap_or(here).contains(module) && is_by {
                     // Recursive calls may have numbers.
                     let name = called.split('\'').next().unwrap_or(called);
                     *counts.entry(name.to_owned()).or_default() += count.unwrap_or(0);
@@ -310,7 +312,7 @@ fn by_callgrind(file: &Path, module: &str) -> BTreeMap<String, u64> {
 }
 
 /// Calls by function. Functions of one name are taken together.
-fn calls(folder: &Path) -> BTreeMap<String, u64> {
+pub fn calls(folder: &Path) -> BTreeMap<String, u64> {
     let shown = dioptra(&["report", "--format", "json"], folder);
     let report: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
     let columns = report["columns"].as_array().unwrap();

@@ -2,18 +2,22 @@
 
 use super::maps::{MappedModule, Maps};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use super::x86_64::displace::JUMP;
 use super::x86_64::hot::{HookKind, HookOptions};
 use super::x86_64::image::segments;
+use super::x86_64::imports::ImportSite;
 use super::x86_64::observed::{FunctionHook, HookWork, hooks};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
-use super::x86_64::scan::{CandidateBody, ModuleCode, ScanOptions, scan};
+use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
 use super::x86_64::thunk::jump;
 use crate::procfs;
 use dioptra_filters::Sampling;
+use dioptra_symbols::demangle;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
 use dioptra_tracelayout::message::{FunctionId, Method, PATCH_SIZE, Patch, RuntimeAddresses};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::Object;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -227,6 +231,8 @@ impl Planner {
             .filter_map(|(start, refused)| Some((code.file_offset(*start)?, refused.reason())))
             .collect();
         self.selector.refuse(&identity, &refused);
+        self.notes
+            .extend(through_registers(module, &code.through_registers));
         let mut variants = self.selector.choose(&identity, &places);
         variants.resize(places.len(), SiteVariant::Skip);
 
@@ -236,7 +242,13 @@ impl Planner {
         let mut entries = Vec::new();
         let mut methods: BTreeMap<Method, u32> = BTreeMap::new();
         let mut chosen = Vec::with_capacity(places.len());
+        // A library function may be called both by a stub and through a pointer.
+        let mut known: HashMap<&str, (SiteVariant, u32)> = HashMap::new();
         for (place, variant) in places.iter().zip(&variants) {
+            if let Some(same) = place.name.and_then(|name| known.get(name)) {
+                chosen.push(*same);
+                continue;
+            }
             if *variant == SiteVariant::Skip {
                 chosen.push((SiteVariant::Skip, 0));
                 continue;
@@ -255,6 +267,7 @@ impl Planner {
                     tree: variant.samples_trees(),
                 }));
             chosen.push((*variant, id));
+            known.extend(place.name.map(|name| (name, (*variant, id))));
         }
         writer.functions(&entries)?;
         writer.journal(&JournalEntry::Module(Module {
@@ -302,6 +315,28 @@ fn entry(
         place: at,
         size: u32::try_from(size).unwrap_or(u32::MAX),
     })
+}
+
+/// What is said of library functions that are called through registers.
+fn through_registers(module: &MappedModule, names: &[String]) -> Option<String> {
+    const EXAMPLES: usize = 5;
+    if names.is_empty() {
+        return None;
+    }
+    let mut examples: Vec<Cow<'_, str>> = names
+        .iter()
+        .take(EXAMPLES)
+        .map(|name| demangle(name))
+        .collect();
+    if names.len() > EXAMPLES {
+        examples.push(Cow::Borrowed("…"));
+    }
+    Some(format!(
+        "{}: some calls of library functions ({}: {}) go through registers: they are not traced",
+        module.path.display(),
+        names.len(),
+        examples.join(", ")
+    ))
 }
 
 fn refusals(code: &ModuleCode) -> Vec<Refusal> {
@@ -393,7 +428,7 @@ pub fn plan(
     );
     let bias = bias.ok_or(PlanError::Mapping)?;
     let mut wanted = Vec::new();
-    let mut sites: Vec<u64> = Vec::new();
+    let mut sites: Vec<Place<'_>> = Vec::new();
     let mut patches = Vec::new();
     let mut functions = Vec::new();
     for hook in &prepared.hooks {
@@ -403,10 +438,15 @@ pub fn plan(
                 HookWork::Execve => Work::Replace(runtime.execve),
             },
             body: Body::Displaced(hook.prologue.rebase(bias)),
+            takes: None,
         });
-        sites.push(hook.site);
+        sites.push(Place::At(hook.site));
     }
-    for (candidate, (variant, id)) in code.candidates.iter().zip(&prepared.chosen) {
+    // Functions' first instructions may call those that are called through pointers: these first.
+    let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
+    let candidates = || code.candidates.iter().zip(&prepared.chosen);
+    let others = candidates().filter(|candidate| !is_called(candidate));
+    for (candidate, (variant, id)) in candidates().filter(is_called).chain(others) {
         if prepared
             .hooks
             .iter()
@@ -450,10 +490,21 @@ pub fn plan(
                         CandidateBody::Displaced(prologue) => {
                             Body::Displaced(prologue.rebase(bias))
                         }
+                        CandidateBody::Pointer(address) => {
+                            Body::Pointer(address.wrapping_add(bias))
+                        }
                         CandidateBody::Itself => continue,
                     },
+                    takes: match (&candidate.body, candidate.calls.as_slice()) {
+                        (_, []) => None,
+                        (CandidateBody::Pointer(pointer), _) => Some(pointer.wrapping_add(bias)),
+                        _ => None,
+                    },
                 });
-                sites.push(candidate.site);
+                sites.push(match candidate.calls.as_slice() {
+                    [] => Place::At(candidate.site),
+                    calls => Place::Calls(calls),
+                });
             }
         }
     }
@@ -470,10 +521,32 @@ pub fn plan(
             .room_near(start, end, upper_bound(&wanted))
             .ok_or(PlanError::Far)?;
         let pool = pool(made.pool_address, &wanted, runtime, *options)?;
-        for (site, thunk) in sites.iter().zip(&pool.thunks) {
+        let places = || sites.iter().zip(&pool.thunks);
+        for (place, thunk) in places() {
+            let Place::At(site) = place else { continue };
             let site = site.wrapping_add(bias);
             if let Some(bytes) = thunk.and_then(|thunk| jump(site, thunk)) {
                 patches.extend(patch(site, &bytes, maps));
+            }
+        }
+        // What has been moved away is called from the pool.
+        let mut moved: Vec<u64> = patches.iter().map(|patch| patch.address).collect();
+        moved.sort_unstable();
+        for (place, thunk) in places() {
+            let (Place::Calls(calls), Some(thunk)) = (place, thunk) else {
+                continue;
+            };
+            for call in calls.iter().map(|call| call.rebase(bias)) {
+                let from = call.at.saturating_sub(PATCH_SIZE as u64);
+                let at = moved.partition_point(|address| *address < from);
+                let near = moved.get(at..).unwrap_or_default().iter();
+                let mut near = near.take_while(|address| **address < call.at + PATCH_SIZE as u64);
+                if near.any(|address| call.overlaps(*address, JUMP as u64)) {
+                    continue;
+                }
+                if let Some(bytes) = call.direct(*thunk) {
+                    patches.extend(patch(call.at, &bytes, maps));
+                }
             }
         }
         made.pool = pool.file;
@@ -484,6 +557,14 @@ pub fn plan(
     made.functions = functions;
     let is_empty = made.patches.is_empty() && made.functions.is_empty();
     Ok((!is_empty).then_some(made))
+}
+
+/// Where a thunk is reached from.
+enum Place<'a> {
+    /// A jump.
+    At(u64),
+    /// Calls.
+    Calls(&'a [ImportSite]),
 }
 
 fn patch(address: u64, bytes: &[u8], maps: &Maps) -> Option<Patch> {

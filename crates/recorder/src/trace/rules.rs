@@ -158,7 +158,8 @@ impl RuleSelector {
     fn is_wanted(&self, patching: Patching, method: Method, all_plain: bool) -> bool {
         match (patching, method) {
             (Patching::Unwanted, _) => false,
-            (Patching::Wanted, _) | (Patching::Unnamed, Method::Plt) => true,
+            (Patching::Wanted, _) => true,
+            (Patching::Unnamed, method) if method.finds_library_calls() => true,
             (Patching::Unnamed, Method::Plain) => all_plain,
             (Patching::Unnamed, _) => !self.choice.patches.any_wanted(),
         }
@@ -257,7 +258,7 @@ impl Selector for RuleSelector {
                 linkage: named.linkage.as_deref(),
                 module: &path,
                 kind: match place.method {
-                    Method::Plt => FunctionKind::LibraryCall,
+                    method if method.finds_library_calls() => FunctionKind::LibraryCall,
                     _ => FunctionKind::Code,
                 },
                 size: named.size,

@@ -17,7 +17,7 @@ pub enum Refused {
     Entered,
     /// It loops to its first instruction.
     Loop,
-    /// An instruction that can't be moved: a call through a register or memory.
+    /// An instruction that can't be moved: a call through a register or a table.
     Instruction,
     /// Bytes that are no instructions.
     Unknown,
@@ -117,6 +117,12 @@ pub fn prologue(
                     Err(Refused::Short)
                 };
             }
+            FlowControl::IndirectCall
+                if instruction.code() == Code::Call_rm64
+                    && instruction.is_ip_rel_memory_operand() =>
+            {
+                instructions.push(instruction);
+            }
             FlowControl::IndirectCall => return Err(Refused::Instruction),
             FlowControl::Interrupt | FlowControl::XbeginXabortXend | FlowControl::Exception => {
                 // `ud2` and `syscall` can be anywhere; the others are no compiler's.
@@ -145,22 +151,30 @@ impl Prologue {
         let calls = self
             .instructions
             .iter()
-            .filter(|instruction| instruction.flow_control() == FlowControl::Call)
+            .filter(|instruction| is_call(instruction))
             .count();
         let code_at = at + 8 * calls as u64;
         let mut bytes = Vec::new();
         let mut moved = Vec::new();
         for instruction in &self.instructions {
-            if instruction.flow_control() == FlowControl::Call {
+            if is_call(instruction) {
                 let constant = at + bytes.len() as u64;
                 bytes.extend(instruction.next_ip().to_le_bytes());
                 let place = MemoryOperand::with_base_displ(Register::RIP, constant as i64);
                 let push =
                     Instruction::with1(Code::Push_rm64, place).map_err(|_| Refused::Unknown)?;
-                let jump =
-                    Instruction::with_branch(Code::Jmp_rel32_64, instruction.near_branch_target())
-                        .map_err(|_| Refused::Unknown)?;
-                moved.extend([push, jump]);
+                let jump = match instruction.flow_control() {
+                    FlowControl::Call => Instruction::with_branch(
+                        Code::Jmp_rel32_64,
+                        instruction.near_branch_target(),
+                    ),
+                    _ => {
+                        let pointer = instruction.ip_rel_memory_address() as i64;
+                        let pointer = MemoryOperand::with_base_displ(Register::RIP, pointer);
+                        Instruction::with1(Code::Jmp_rm64, pointer)
+                    }
+                };
+                moved.extend([push, jump.map_err(|_| Refused::Unknown)?]);
             } else {
                 moved.push(*instruction);
             }
@@ -194,8 +208,32 @@ impl Prologue {
         8 * self
             .instructions
             .iter()
-            .filter(|instruction| instruction.flow_control() == FlowControl::Call)
+            .filter(|instruction| is_call(instruction))
             .count() as u64
+    }
+
+    /// Calls and jumps through pointers lead directly to where `target` says for the pointer.
+    pub fn redirect(&self, target: impl Fn(u64) -> Option<u64>) -> Prologue {
+        let mut moved = self.clone();
+        for instruction in &mut moved.instructions {
+            let code = match instruction.code() {
+                Code::Call_rm64 => Code::Call_rel32_64,
+                Code::Jmp_rm64 => Code::Jmp_rel32_64,
+                _ => continue,
+            };
+            if !instruction.is_ip_rel_memory_operand() {
+                continue;
+            }
+            let target = target(instruction.ip_rel_memory_address());
+            let direct = target.and_then(|target| Instruction::with_branch(code, target).ok());
+            if let Some(mut direct) = direct {
+                // Where a call returns to stays the same.
+                direct.set_len(instruction.len());
+                direct.set_ip(instruction.ip());
+                *instruction = direct;
+            }
+        }
+        moved
     }
 
     /// Moves all addresses by the distance at which the module was loaded.
@@ -218,6 +256,14 @@ impl Prologue {
         moved.rest = self.rest.map(|rest| rest.wrapping_add(bias));
         moved
     }
+}
+
+/// Whether it is a call that is moved as a jump.
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::Call | FlowControl::IndirectCall
+    )
 }
 
 /// How many of the bytes pad.
@@ -272,6 +318,26 @@ mod tests {
         // push r15; lea rax, [rip - 9]
         let code = [0x41, 0x57, 0x48, 0x8d, 0x05, 0xf7, 0xff, 0xff, 0xff, 0x90];
         assert_eq!(targets(&code, 0x1000, 0x9000), [0x1000, 0x1009]);
+    }
+
+    #[test]
+    fn a_call_through_a_pointer_returns_to_the_function_and_may_be_led_elsewhere() {
+        // push rax; call [rip + 0x100]
+        let code = [0x50, 0xff, 0x15, 0x00, 0x01, 0x00, 0x00];
+        // The constant, the pointer, and the rest.
+        assert_eq!(targets(&code, 0x1000, 0x9000), [0x9000, 0x1107, 0x1007]);
+        let prologue = prologue(&code, 0x1000, 0, false, |_| false).unwrap();
+        let same = prologue.redirect(|_| None).encode(0x9000).unwrap();
+        assert_eq!(same, prologue.encode(0x9000).unwrap());
+        let led = prologue.redirect(|pointer| (pointer == 0x1107).then_some(0xa000));
+        let bytes = led.encode(0x9000).unwrap();
+        assert_eq!(bytes[..8], 0x1007_u64.to_le_bytes());
+        let mut decoder = Decoder::with_ip(64, &bytes[8..], 0x9008, DecoderOptions::NONE);
+        let jump = decoder.iter().nth(2).unwrap();
+        assert_eq!(
+            (jump.code(), jump.near_branch_target()),
+            (Code::Jmp_rel32_64, 0xa000)
+        );
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
-use object::elf::{ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_RELATIVE};
+use object::elf::{
+    ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
+};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
     Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
@@ -57,6 +59,9 @@ pub struct Image<'a> {
     data: &'a [u8],
     /// Addresses of pointers that the dynamic linker fills with functions, and their names.
     pub slots: HashMap<u64, String>,
+    /// Those of them that are only called through, as far as the linker was told, and filled with functions of other
+    /// modules.
+    pub imports: HashMap<u64, String>,
     /// Addresses that the linker makes of load-relative words: where, what.
     pub relative: BTreeMap<u64, u64>,
     /// Stubs that jump through slots.
@@ -84,6 +89,7 @@ impl<'a> Image<'a> {
             elf,
             data,
             slots: HashMap::new(),
+            imports: HashMap::new(),
             relative: BTreeMap::new(),
             stubs: BTreeMap::new(),
         })
@@ -120,13 +126,26 @@ impl<'a> Image<'a> {
         for (address, relocation) in relocations {
             match relocation.target() {
                 RelocationTarget::Symbol(index) => {
-                    let name = symbols
+                    let symbol = symbols
                         .as_ref()
-                        .and_then(|table| table.symbol_by_index(index).ok())
-                        .and_then(|symbol| symbol.name().ok().map(str::to_owned));
-                    if let Some(name) = name {
-                        self.slots.insert(address, name);
+                        .and_then(|table| table.symbol_by_index(index).ok());
+                    let Some((symbol, name)) = symbol.and_then(|s| Some((s, s.name().ok()?)))
+                    else {
+                        continue;
+                    };
+                    let is_pointer = matches!(
+                        relocation.flags(),
+                        RelocationFlags::Elf {
+                            r_type: R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT
+                        }
+                    );
+                    // What a linker has not seen the definition of is of no kind.
+                    let is_function =
+                        matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+                    if is_pointer && symbol.is_undefined() && is_function {
+                        self.imports.insert(address, name.to_owned());
                     }
+                    self.slots.insert(address, name.to_owned());
                 }
                 _ => {
                     if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == R_X86_64_RELATIVE)

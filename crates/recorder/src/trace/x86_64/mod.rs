@@ -7,6 +7,7 @@ pub mod displace;
 pub mod flow;
 pub mod hot;
 pub mod image;
+pub mod imports;
 pub mod observed;
 pub mod pool;
 pub mod scan;

@@ -8,11 +8,14 @@ use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
 use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
 use super::sections::{self, Contents, sections};
-use super::thunk::{GATE_SIZE, HOOK_RETURN, THUNK_SIZE, far_jump, gate, observer, slot, thunk};
+use super::thunk::{
+    GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, observer, slot, thunk,
+};
 use dioptra_filters::{SampleKind, Sampling};
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
 use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
+use std::collections::HashMap;
 use thiserror::Error;
 
 const PAGE: u64 = 4096;
@@ -28,6 +31,8 @@ pub enum Body {
     At(u64),
     /// Displaced instructions, and then the rest of the function.
     Displaced(Prologue),
+    /// What the pointer at an address leads to.
+    Pointer(u64),
 }
 
 /// What a thunk does.
@@ -63,6 +68,8 @@ pub struct Wanted {
     pub work: Work,
     /// What it calls.
     pub body: Body,
+    /// A pointer: those behind this one whose displaced instructions call through it call the thunk.
+    pub takes: Option<u64>,
 }
 
 /// Why a pool could not be made.
@@ -91,7 +98,7 @@ pub struct Pool {
 pub fn upper_bound(wanted: &[Wanted]) -> u64 {
     let displaced = wanted
         .iter()
-        .filter(|wanted| matches!(wanted.body, Body::Displaced(_)))
+        .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..));
@@ -135,17 +142,27 @@ pub fn pool(
     code.resize(HOT_SIZE as usize, 0xcc);
     let mut displaced = Vec::new();
     let mut thunks = Vec::with_capacity(wanted.len());
+    let mut taken: HashMap<u64, u64> = HashMap::new();
     for wanted in wanted {
         let at = code_start + code.len() as u64;
         let body = match &wanted.body {
             Body::At(address) => Some(*address),
             Body::Displaced(prologue) => {
                 let place = displaced_start + displaced.len() as u64;
+                let prologue = prologue.redirect(|pointer| taken.get(&pointer).copied());
                 prologue.encode(place).ok().map(|bytes| {
                     displaced.extend(bytes);
                     let rest = displaced.len().next_multiple_of(8);
                     displaced.resize(rest, 0xcc);
                     place + prologue.constants()
+                })
+            }
+            Body::Pointer(pointer) => {
+                let place = displaced_start + displaced.len() as u64;
+                distance(place + 6, *pointer).map(|[a, b, c, d]| {
+                    // jmp [rip + distance]
+                    displaced.extend([0xff, 0x25, a, b, c, d, 0xcc, 0xcc]);
+                    place
                 })
             }
         };
@@ -194,11 +211,11 @@ pub fn pool(
             Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
             _ => at,
         };
-        thunks.push(
-            bytes
-                .as_ref()
-                .map(|_| if front.is_some() { place } else { without }),
-        );
+        let thunk = bytes
+            .as_ref()
+            .map(|_| if front.is_some() { place } else { without });
+        taken.extend(wanted.takes.zip(thunk));
+        thunks.push(thunk);
         code.extend(bytes.unwrap_or_default());
         code.resize((at - code_start) as usize + size, 0xcc);
         displaced.extend(front.unwrap_or_default());

@@ -6,6 +6,7 @@ use super::described::{Described, described};
 use super::displace::{JUMP, Prologue, Refused, padding, prologue};
 use super::flow::LazyFlow;
 use super::image::{ENDBR, Image, Segment};
+use super::imports::{ImportSite, import_calls};
 use super::special::is_special;
 use dioptra_tracelayout::message::Method;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
@@ -16,7 +17,7 @@ use std::collections::HashSet;
 pub struct ScanOptions {
     /// Functions without instrumentation, too.
     pub plain: bool,
-    /// Stubs for library calls, too.
+    /// Library calls, too.
     pub library_calls: bool,
 }
 
@@ -29,7 +30,7 @@ pub struct Candidate {
     pub size: u64,
     /// How.
     pub method: Method,
-    /// Where the jump to its thunk goes.
+    /// Where the jump to its thunk goes, or the pointer through which it is called.
     pub site: u64,
     /// What the thunk calls.
     pub body: CandidateBody,
@@ -37,6 +38,8 @@ pub struct Candidate {
     pub neutral: Option<&'static [u8]>,
     /// The name of a library call.
     pub name: Option<String>,
+    /// The calls of a library function; empty if the jump to its thunk is at the site.
+    pub calls: Vec<ImportSite>,
 }
 
 /// What a thunk calls.
@@ -46,6 +49,8 @@ pub enum CandidateBody {
     At(u64),
     /// These instructions.
     Displaced(Prologue),
+    /// What the pointer at this address leads to.
+    Pointer(u64),
     /// Nothing: the function calls the runtime itself.
     Itself,
 }
@@ -59,6 +64,8 @@ pub struct ModuleCode {
     pub refused: Vec<(u64, Refused)>,
     /// Loadable segments.
     pub segments: Vec<Segment>,
+    /// Library functions that are called through registers, which can't be traced.
+    pub through_registers: Vec<String>,
 }
 
 impl ModuleCode {
@@ -141,30 +148,39 @@ impl Scanner<'_, '_> {
             self.undescribed(&mut code);
         }
         if self.options.library_calls {
-            for (start, stub) in &self.image.stubs {
-                if is_special(&stub.name) {
-                    continue;
-                }
-                let site = stub.jump.ip();
-                let Some(bytes) = self.image.bytes(site, 16) else {
-                    continue;
-                };
-                if let Ok(prologue) = prologue(bytes, site, 0, false, |_| false) {
-                    code.candidates.push(Candidate {
-                        start: *start,
-                        size: 0,
-                        method: Method::Plt,
-                        site,
-                        body: CandidateBody::Displaced(prologue),
-                        neutral: None,
-                        name: Some(stub.name.clone()),
-                    });
-                }
-            }
+            self.library_calls(&mut code);
         }
         code.candidates.sort_by_key(|candidate| candidate.site);
         code.candidates.dedup_by_key(|candidate| candidate.site);
         code
+    }
+
+    fn library_calls(&self, code: &mut ModuleCode) {
+        let made = |start, method, site, pointer, name: &String, calls| Candidate {
+            start,
+            size: 0,
+            method,
+            site,
+            body: CandidateBody::Pointer(pointer),
+            neutral: None,
+            name: Some(name.clone()),
+            calls,
+        };
+        for (start, stub) in &self.image.stubs {
+            if !is_special(&stub.name) {
+                let (site, pointer) = (stub.jump.ip(), stub.jump.ip_rel_memory_address());
+                let stub = made(*start, Method::Plt, site, pointer, &stub.name, Vec::new());
+                code.candidates.push(stub);
+            }
+        }
+        let calls = import_calls(self.image, self.described);
+        for (pointer, sites) in calls.sites {
+            if let Some(name) = self.image.imports.get(&pointer) {
+                let called = made(pointer, Method::Got, pointer, pointer, name, sites);
+                code.candidates.push(called);
+            }
+        }
+        code.through_registers = calls.through_registers.into_iter().collect();
     }
 
     /// Functions that have names, but no unwind tables describe them.
@@ -212,6 +228,7 @@ impl Scanner<'_, '_> {
                 body,
                 neutral,
                 name: None,
+                calls: Vec::new(),
             }))
         };
 
@@ -346,6 +363,7 @@ impl Scanner<'_, '_> {
                 body: CandidateBody::Displaced(prologue),
                 neutral: None,
                 name: None,
+                calls: Vec::new(),
             }),
         )
     }

@@ -1,0 +1,164 @@
+//! Calls of library functions that pass by the procedure linkage table: they are found where they are made.
+
+use super::plain::{by_callgrind, calls};
+use super::{dioptra, text};
+use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+const ROUNDS: u64 = 9;
+
+/// What is called so often by `trace-imports`.
+const CALLS: &[(&str, u64)] = &[
+    ("rand_r", ROUNDS),
+    ("strtoul", ROUNDS),
+    ("getppid", ROUNDS + 1),
+    ("qsort", ROUNDS),
+    ("longjmp", ROUNDS),
+    ("__cxa_allocate_exception", ROUNDS),
+    ("__cxa_throw", ROUNDS),
+    ("__cxa_begin_catch", ROUNDS),
+    ("__cxa_end_catch", ROUNDS),
+    ("getpgrp", 2 * ROUNDS),
+    ("printf", 1),
+    // Its own, beside them.
+    ("early", ROUNDS + 1),
+    ("throws", ROUNDS),
+    ("is_same", ROUNDS),
+];
+
+fn imports(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
+    programs::need_tool(compiler)?;
+    Program::new(Language::Cpp, "trace-imports")
+        .no_flags()
+        .compiler(compiler)
+        .flags(["-fno-plt"])
+        .flags(flags.iter().copied())
+        .build()
+}
+
+/// The functions of which some calls can't be seen, as it is told.
+fn through_registers(told: &str) -> Vec<String> {
+    let Some((before, _)) = told.split_once(") go through registers") else {
+        return Vec::new();
+    };
+    let names = before.rsplit_once(": ").map_or("", |(_, names)| names);
+    names.split(", ").map(str::to_owned).collect()
+}
+
+#[test]
+fn calls_through_the_linkers_pointers_are_counted() {
+    for compiler in ["g++", "clang++"] {
+        for flags in [
+            &["-O0"][..],
+            &["-O1"],
+            &["-O2"],
+            &["-O3"],
+            &["-O2", "-no-pie"],
+            &["-O2", "-Wl,-z,lazy"],
+            &["-O2", "-fcf-protection=full"],
+            &["-O2", "-pg", "-mfentry"],
+            &["-O1", "-pg"],
+            &["-O2", "-fpatchable-function-entry=5"],
+        ] {
+            let program = or_skip!(imports(compiler, flags));
+            let program = program.to_str().unwrap();
+            let rounds = ROUNDS.to_string();
+            let plain = Command::new(program).arg(&rounds).output().unwrap();
+            let folder = tempfile::tempdir().unwrap();
+            let recorded = dioptra(&["record", "--no-sched", program, &rounds], folder.path());
+            let told = text(&recorded.stderr);
+            assert!(recorded.status.success(), "{compiler} {flags:?}: {told}");
+            assert_eq!(
+                text(&recorded.stdout),
+                text(&plain.stdout),
+                "{compiler} {flags:?}: {told}"
+            );
+            assert!(told.contains(" got"), "{compiler} {flags:?}: {told}");
+            let found = calls(folder.path());
+            let unseen = through_registers(&told);
+            assert!(unseen.len() < 2, "{compiler} {flags:?}: {told}");
+            for (function, count) in CALLS {
+                if !unseen.iter().any(|name| name == function) {
+                    assert_eq!(
+                        found.get(*function),
+                        Some(count),
+                        "{compiler} {flags:?} {function}: {found:?} {told}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn they_are_chosen_as_other_library_calls() {
+    let program = or_skip!(imports("g++", &["-O2"]));
+    let program = program.to_str().unwrap();
+    let rounds = ROUNDS.to_string();
+    let record = |options: &[&str]| {
+        let folder = tempfile::tempdir().unwrap();
+        let record = [&["record", "--no-sched"], options, &[program, &rounds]].concat();
+        let recorded = dioptra(&record, folder.path());
+        assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+        folder
+    };
+    let found = |options: &[&str]| calls(record(options).path());
+    let without = found(&["--no-libcall"]);
+    assert_eq!(without.get("early"), Some(&(ROUNDS + 1)), "{without:?}");
+    assert!(!without.contains_key("rand_r"), "{without:?}");
+    let only = found(&["-F", "rand_r"]);
+    let expected = BTreeMap::from([("rand_r".to_owned(), ROUNDS)]);
+    assert_eq!(only, expected);
+    let but = found(&["-N", "rand_r"]);
+    assert!(!but.contains_key("rand_r"), "{but:?}");
+    assert_eq!(but.get("strtoul"), Some(&ROUNDS), "{but:?}");
+    let sampled = record(&["-F", "rand_r@sample=3"]);
+    let shown = dioptra(&["replay", "-f", "none"], sampled.path());
+    assert_eq!(text(&shown.stdout), "rand_r();\n".repeat(3));
+}
+
+#[test]
+fn a_rust_program_calls_the_c_library_as_often_as_callgrind_says() {
+    or_skip!(programs::need_tool("valgrind"));
+    let parser = or_skip!(programs::rust("trace-parser", &["-Copt-level=3"]));
+    let command = [parser.to_str().unwrap(), "40"];
+    let folder = tempfile::tempdir().unwrap();
+    let counted = folder.path().join("counted");
+    let ran = Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--compress-strings=no",
+            "--compress-pos=no",
+        ])
+        .arg(format!("--callgrind-out-file={}", counted.display()))
+        .args(command)
+        .output()
+        .unwrap();
+    let expected = by_callgrind(&counted, "libc.so", Some("trace-parser"));
+    let recorded = dioptra(
+        &[&["record", "--no-sched"][..], &command].concat(),
+        folder.path(),
+    );
+    let told = text(&recorded.stderr);
+    assert_eq!(text(&recorded.stdout), text(&ran.stdout), "{told}");
+    let found = calls(folder.path());
+    let unseen = through_registers(&told);
+    let mut same = Vec::new();
+    for (name, count) in expected {
+        if unseen.contains(&name) {
+            continue;
+        }
+        if let Some(found) = found.get(&name) {
+            assert_eq!(*found, count, "{name}: {told}");
+            same.push(name);
+        }
+    }
+    for function in ["malloc", "free", "realloc", "write"] {
+        assert!(
+            same.iter().any(|name| name == function),
+            "{function}: {same:?} {told}"
+        );
+    }
+}
