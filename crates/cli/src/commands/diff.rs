@@ -1,13 +1,15 @@
 //! `dioptra diff`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Wanted, WantedWindows};
+use super::profiles::{
+    By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
+};
 use super::shown::{Rows, Shown};
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, Slices};
 use dioptra_report::{
-    DiffOptions, Input, Normalize, TableEvent, WindowOptions, add_window_differences, diff,
-    has_recorded_windows,
+    DiffOptions, Input, Normalize, TableEvent, WindowOptions, WindowRows, add_window_differences,
+    diff, has_recorded_windows,
 };
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -61,16 +63,25 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         errors: true,
         times: by_time,
         shapes: true,
-        windows: match arguments.by == [By::Function]
-            && !arguments.inline
-            && !arguments.derived.is_empty()
-        {
-            true => WantedWindows::Recorded,
-            false => WantedWindows::None,
-        },
+        windows: WantedWindows::for_metrics(&arguments.derived),
         ..Wanted::default()
     };
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
+    let of_windows = has_windows(&loaded);
+    if of_windows && let Some(wrong) = no_windows_here(&arguments.by, arguments.inline) {
+        eprintln!("dioptra: {wrong}");
+        return Ok(ExitCode::from(2));
+    }
+    if of_windows
+        && let Some(without) = loaded
+            .iter()
+            .find(|loaded| !has_recorded_windows(&loaded.profile))
+    {
+        bail!(
+            "--metric: {} has no windows and the other profile has; record both with --windows, or both without",
+            without.path.display()
+        );
+    }
     let inputs: Vec<Input<'_>> = loaded.iter().map(Loaded::input).collect();
     let by: Vec<Dimension> = arguments.by.iter().map(|by| (*by).into()).collect();
     let mut events = arguments.selection.events(&loaded)?;
@@ -82,9 +93,6 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     let metrics = arguments.derived.choose(&loaded, arguments.rows.few)?;
     let columns = metrics.columns();
-    let of_windows = loaded
-        .iter()
-        .all(|loaded| has_recorded_windows(&loaded.profile));
     let mut table = diff(
         &inputs,
         &DiffOptions {
@@ -99,6 +107,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     )?;
     if of_windows {
         let options = WindowOptions {
+            by: window_rows(&arguments.by).unwrap_or(WindowRows::Function),
             metrics: &columns,
             closure: arguments.selection.is_everything(),
             for_people: false,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Arguments of `dioptra metrics`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Counters are read at both ends of short windows; a window counts for a function if it starts and ends there, called from the same place. Values are ratios of sums over such windows, ± their 95% interval; windows that leave the function are discarded, and a row that had to discard many deserves less trust. Windows of a thread (--by thread) are all kept. What windows' borders add is taken off where it can be told from 0; software counts page faults, context switches and the like exactly, so nothing is taken off there.
+Counters are read at both ends of short windows; a window counts for a function if it starts and ends there, called from the same place. Values are ratios of sums over such windows, ± their 95% interval; windows that leave the function are discarded, and a row that had to discard many deserves less trust. Windows of a thread or process (--by thread, --by process) are all kept. What windows' borders add is taken off where it can be told from 0; software counts page faults, context switches and the like exactly, so nothing is taken off there.
 
 Profiles without windows give ratios too: those that read groups (`-e '{cycles,instructions}:S' -c 300`) by the windows between all their samples, others as ratios of sampled counts.
 
@@ -64,8 +64,12 @@ enum MetricRows {
     Path,
     /// A line of a source file
     Line,
+    /// A module, whatever function of it
+    Module,
     /// A thread, whatever function it is in
     Thread,
+    /// A process, whatever function it is in
+    Process,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -91,7 +95,9 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         MetricRows::Function => (vec![By::Function], WindowRows::Function),
         MetricRows::Path => (vec![By::Function], WindowRows::Path),
         MetricRows::Line => (vec![By::Function, By::Line], WindowRows::Line),
+        MetricRows::Module => (vec![By::Function, By::Module], WindowRows::Module),
         MetricRows::Thread => (vec![By::Function, By::Thread], WindowRows::Thread),
+        MetricRows::Process => (vec![By::Function, By::Process], WindowRows::Process),
     };
     let wanted = Wanted {
         by,

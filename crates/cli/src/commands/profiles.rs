@@ -1,5 +1,6 @@
 //! Profiles as commands read them: which samples count, whose names are looked for, and where.
 
+use super::derived::Derived;
 use crate::symbol_sources::SymbolSources;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -9,7 +10,7 @@ use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
-use dioptra_report::{Blocks, Input, Shapes, TableEvent};
+use dioptra_report::{Blocks, Input, Shapes, TableEvent, WindowRows, has_recorded_windows};
 use dioptra_symbols::SymbolOptions;
 use std::io;
 use std::ops::RangeInclusive;
@@ -129,6 +130,47 @@ pub enum WantedWindows {
     All,
 }
 
+impl WantedWindows {
+    /// For derived columns beside others.
+    pub fn for_metrics(derived: &Derived) -> WantedWindows {
+        match derived.is_empty() {
+            true => WantedWindows::None,
+            false => WantedWindows::Recorded,
+        }
+    }
+}
+
+/// Whether any profile was recorded for windows, and loaded with them.
+pub fn has_windows(loaded: &[Loaded]) -> bool {
+    let mut each = loaded.iter();
+    each.any(|loaded| has_recorded_windows(&loaded.profile))
+}
+
+/// The rows that windows have metrics of, if they are `by`.
+pub fn window_rows(by: &[By]) -> Option<WindowRows> {
+    match by {
+        [By::Function] => Some(WindowRows::Function),
+        [By::Line] => Some(WindowRows::Line),
+        [By::Module] => Some(WindowRows::Module),
+        [By::Thread] => Some(WindowRows::Thread),
+        [By::Process] => Some(WindowRows::Process),
+        _ => None,
+    }
+}
+
+/// Why metrics of windows do not go with these rows.
+pub fn no_windows_here(by: &[By], inlined: bool) -> Option<&'static str> {
+    match window_rows(by) {
+        None => Some(
+            "--metric: this recording has windows, whose metrics go with one of --by function, line, module, thread and process",
+        ),
+        Some(_) if inlined => Some(
+            "--metric: this recording has windows, which are of whole functions: leave --inline out, or use --by line",
+        ),
+        Some(_) => None,
+    }
+}
+
 /// What a command wants of its profiles.
 #[derive(Clone, Default)]
 pub struct Wanted {
@@ -243,7 +285,8 @@ impl Selection {
         );
         let mut names = Names::default();
         let named = [By::Function, By::Address, By::Block];
-        if wanted.by.iter().any(|by| named.contains(by)) || !self.symbol.is_empty() {
+        // Windows count by the functions at their ends.
+        if windows || wanted.by.iter().any(|by| named.contains(by)) || !self.symbol.is_empty() {
             names = Names::find(&profile, symbols.clone());
         }
         let debug_info = DebugInfoWanted {

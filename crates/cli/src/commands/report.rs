@@ -1,14 +1,16 @@
 //! `dioptra report`.
 
 use super::derived::Derived;
-use super::profiles::{By, Loaded, Selection, Wanted, WantedWindows};
+use super::profiles::{
+    By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
+};
 use super::shown::{Rows, Shape, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
-    Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions, WindowOptions,
-    add_window_metrics, has_recorded_windows, report, tree,
+    Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions, WindowOptions, WindowRows,
+    add_window_metrics, report, tree,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -146,16 +148,21 @@ impl Options {
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
             errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
-            windows: match self.by == [By::Function] && !self.inline && !self.derived.is_empty() {
-                true => WantedWindows::Recorded,
-                false => WantedWindows::None,
-            },
+            windows: WantedWindows::for_metrics(&self.derived),
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
+        let of_windows = has_windows(&loaded);
+        if of_windows
+            && let Some(wrong) = no_windows_here(&self.by, self.inline)
+                .or((loaded.len() > 1).then_some("--metric: windows are of one recording: give one -i, or compare them with dioptra diff"))
+        {
+            eprintln!("dioptra: {wrong}");
+            return Ok(ExitCode::from(2));
+        }
         let table = match self.tree {
             Some(direction) => self.tree(direction, &loaded)?,
-            None => self.table(&loaded)?,
+            None => self.table(&loaded, of_windows)?,
         };
         self.shown
             .write(table, self.by.len(), self.errors, &loaded)?;
@@ -186,14 +193,13 @@ impl Options {
         }
     }
 
-    fn table(&self, loaded: &[Loaded]) -> anyhow::Result<Table> {
+    fn table(&self, loaded: &[Loaded], of_windows: bool) -> anyhow::Result<Table> {
         let inputs: Vec<Input<'_>> = loaded.iter().map(Loaded::input).collect();
         let by: Vec<Dimension> = self.by.iter().map(|by| (*by).into()).collect();
         let shown = |number| self.columns.contains(&number);
         let events = self.selection.events(loaded)?;
         let metrics = self.derived.choose(loaded, self.rows.few)?;
         let columns = metrics.columns();
-        let of_windows = matches!(loaded, [only] if has_recorded_windows(&only.profile));
         let mut table = report(
             &inputs,
             &ReportOptions {
@@ -215,6 +221,7 @@ impl Options {
         )?;
         if of_windows {
             let options = WindowOptions {
+                by: window_rows(&self.by).unwrap_or(WindowRows::Function),
                 metrics: &columns,
                 closure: self.selection.is_everything(),
                 for_people: false,

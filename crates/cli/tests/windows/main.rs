@@ -184,7 +184,8 @@ fn text_csv_and_json_are_one_table() {
         text.contains("source refresh, schedule long=1ms,short=300,jitter=100,batch=4"),
         "{text}"
     );
-    assert!(text.contains("probe: as it was made"), "{text}");
+    // What the probe found is for programs, and for `info`.
+    assert!(!text.contains("as it was made"), "{text}");
     assert!(
         text.contains("# loss: threads without windows: 2"),
         "{text}"
@@ -194,6 +195,15 @@ fn text_csv_and_json_are_one_table() {
         .find(|line| line.ends_with("sixty"))
         .expect("a row");
     let table = json("metrics", &made.file, &["--set", "ipc"]);
+    let findings = &facts(&table, "windows")[0]["findings"];
+    assert!(
+        findings.to_string().contains("probe: as it was made"),
+        "{findings}"
+    );
+    let trust = facts(&table, "trust")[0];
+    let parts = ["high", "low", "unreliable", "none"].map(|part| trust[part].as_f64().unwrap());
+    assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{trust}");
+    assert!(parts[0] >= 0.5 && parts[2] > 0.05, "{trust}");
     let sixty = row(&table, "function", "sixty").expect("a row");
     let half = (number(&sixty, "ipc_high") - number(&sixty, "ipc"))
         .max(number(&sixty, "ipc") - number(&sixty, "ipc_low"));
@@ -243,6 +253,13 @@ fn rows_and_filters() {
     assert_eq!(of_rows(&by_thread), kept + crossing);
     let discards = facts(&by_thread, "discarded_windows")[0];
     assert_eq!(discards["other-function"], Value::Null, "{discards}");
+    // All functions are of one module and process.
+    for by in ["module", "process"] {
+        let table = json("metrics", &made.file, &["--by", by, "--set", "ipc"]);
+        assert_eq!(of_rows(&table), kept + crossing, "{by}");
+        assert_eq!(list(&table["rows"]).len(), 1, "{by}");
+        assert_eq!(facts(&table, "trust")[0]["high"], 1.0, "{by}");
+    }
     let of_one = ["--by", "thread", "--symbol", "thirty", "--set", "ipc"];
     let of_one = json("metrics", &made.file, &of_one);
     assert_eq!(of_rows(&of_one), made.functions[1].kept);
@@ -254,6 +271,27 @@ fn rows_and_filters() {
     let other = json("metrics", &made.file, &["--tid", "102", "--set", "ipc"]);
     assert_eq!(of_rows(&one) + of_rows(&other), kept);
     assert!(of_rows(&one) > 0 && of_rows(&other) > 0);
+    let until = json("metrics", &made.file, &["--time", "..1", "--set", "ipc"]);
+    let from = json("metrics", &made.file, &["--time", "1..", "--set", "ipc"]);
+    assert!(of_rows(&until) > 0 && of_rows(&from) > 0);
+    // One burst may lie on the border.
+    let both = of_rows(&until) + of_rows(&from);
+    assert!(both <= kept && kept <= both + 4, "{both} {kept}");
+    let module = json("metrics", &made.file, &["--dso", "shares", "--set", "ipc"]);
+    assert_eq!(of_rows(&module), kept);
+    // Where a filter leaves nothing, the recording has windows still.
+    for nothing in [
+        ["--comm", "nobody"],
+        ["--symbol", "none"],
+        ["--tid", "9999"],
+    ] {
+        let table = json("metrics", &made.file, &nothing);
+        assert!(list(&table["rows"]).is_empty(), "{nothing:?}");
+        assert_eq!(facts(&table, "windows")[0]["source"], "refresh");
+        for wrong in ["no_ranking", "no_windows", "clock_windows"] {
+            assert!(facts(&table, wrong).is_empty(), "{nothing:?} {wrong}");
+        }
+    }
     // Of a part of the program, the totals of all say nothing.
     assert!(facts(&one, "closure").is_empty());
     let file = made.file.to_str().expect("a path");
@@ -323,6 +361,61 @@ fn report_and_diff_have_the_columns() {
     for column in ["ipc", "kept_windows", "trust"] {
         assert_eq!(of_metrics[column], of_report[column], "{column}");
     }
+    for (by, column) in [
+        ("line", "line"),
+        ("module", "module"),
+        ("process", "process"),
+        ("thread", "tid"),
+    ] {
+        let metrics = json("metrics", &made.file, &["--by", by, "--set", "ipc"]);
+        let report = json("report", &made.file, &["--by", by, "--metric", "ipc"]);
+        let place = list(&report["columns"])
+            .iter()
+            .position(|head| head["id"] == column)
+            .expect("a name");
+        let mut compared = 0;
+        for of_report in list(&report["rows"]) {
+            let name = &of_report["cells"][place];
+            let same = |table: &Value| {
+                let heads = list(&table["columns"]);
+                let at = heads.iter().position(|head| head["id"] == column).unwrap();
+                let mut rows = list(&table["rows"]).iter().cloned();
+                let row = rows.find(|row| row["cells"][at] == *name).expect("the row");
+                ["ipc", "kept_windows", "trust"].map(|wanted| {
+                    let at = heads.iter().position(|head| head["id"] == wanted).unwrap();
+                    row["cells"][at].clone()
+                })
+            };
+            let [ipc, kept, trust] = same(&report);
+            assert_eq!(same(&metrics), [ipc.clone(), kept, trust], "{by} {name}");
+            compared += u32::from(ipc.as_f64().is_some_and(|ipc| ipc > 0.5));
+        }
+        assert!(compared > 0, "{by}");
+    }
+    let file = made.file.to_str().expect("a path");
+    for wrong in [
+        &["report", "-i", file, "--metric", "ipc", "--by", "program"][..],
+        &[
+            "report",
+            "-i",
+            file,
+            "--metric",
+            "ipc",
+            "--by",
+            "process,function",
+        ],
+        &["report", "-i", file, "--metric", "ipc", "--inline"],
+        &["report", "-i", file, "-i", file, "--metric", "ipc"],
+        &["diff", file, file, "--metric", "ipc", "--by", "comm"],
+    ] {
+        let output = dioptra(wrong);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            error.contains("--metric: ") && error.lines().count() == 1,
+            "{error}"
+        );
+    }
     // The ranking is that of the ordinary event alone.
     assert!(
         report["columns"]
@@ -354,6 +447,18 @@ fn report_and_diff_have_the_columns() {
         "{sixty:?}"
     );
     assert_eq!(sixty["b_ipc_significance"], "***");
+    for by in ["line", "module", "process"] {
+        let mut all = all.clone();
+        all.extend(["--by", by].map(OsStr::new));
+        let diff: Value = serde_json::from_str(&shown(&all)).expect("JSON");
+        let place = list(&diff["columns"])
+            .iter()
+            .position(|head| head["id"] == "b_ipc_delta")
+            .expect("the column");
+        let known = list(&diff["rows"]).iter();
+        let known = known.filter(|row| row["cells"][place].is_number()).count();
+        assert!(known > 0, "{by}: {diff}");
+    }
     assert!(
         (number(&sixty, "b_ipc") - number(&sixty, "a_ipc") - number(&sixty, "b_ipc_delta")).abs()
             < 1e-9

@@ -34,8 +34,8 @@ struct Sums {
     length_by_period: f64,
     /// For each event of the group: Σx, Σx·P, Σx².
     events: Vec<[f64; 3]>,
-    /// For each event: its moment's parts by burst.
-    moments: Vec<ByBurst>,
+    /// The parts of all events' weighed moments by burst.
+    moment: ByBurst,
 }
 
 impl Sums {
@@ -47,7 +47,6 @@ impl Sums {
         self.period_squares += period * period;
         self.length_by_period += length * period;
         self.events.resize(window.counts.len(), [0.0; 3]);
-        self.moments.resize(window.counts.len(), ByBurst::default());
         for (event, count) in self.events.iter_mut().zip(window.counts) {
             let count = *count as f64;
             event[0] += count;
@@ -191,28 +190,30 @@ impl Analysis<'_> {
             let group = window.burst.group;
             let sums = &mut sums[row][self.rows()[row].place_of(group)];
             if sums.is_enough() {
-                for place in told(group) {
-                    let part = sums.influence(place, constant, &window);
-                    bursts.add(window.burst_number, sums.weight(place) * part);
-                    sums.moments[place].add(window.burst_number, part);
-                }
+                let part = told(group)
+                    .map(|place| sums.weight(place) * sums.influence(place, constant, &window))
+                    .sum();
+                bursts.add(window.burst_number, part);
+                sums.moment.add(window.burst_number, part);
             }
         }
         let mut disagreement = Disagreement::default();
         for (row, sums) in sums.iter().enumerate() {
             for (group, sums) in of_rows(row).zip(sums).filter(|(_, sums)| sums.is_enough()) {
-                for place in told(group) {
-                    let parts = &sums.moments[place];
-                    // By how much its moment grows for each nanosecond less.
-                    let slope =
-                        sums.mean(place) * sums.length_slope() / (sums.mean_length() - constant);
-                    let deviation = sums.moment(place, constant) / slope;
-                    disagreement.add(
-                        deviation,
-                        parts.variance() / (slope * slope),
-                        parts.bursts(),
-                    );
-                }
+                let weighed = |of: &dyn Fn(usize) -> f64| -> f64 {
+                    told(group)
+                        .map(|place| sums.weight(place) * of(place))
+                        .sum()
+                };
+                // By how much its moment grows for each nanosecond less.
+                let slope = weighed(&|place| sums.mean(place)) * sums.length_slope()
+                    / (sums.mean_length() - constant);
+                let deviation = weighed(&|place| sums.moment(place, constant)) / slope;
+                disagreement.add(
+                    deviation,
+                    sums.moment.variance() / (slope * slope),
+                    sums.moment.bursts(),
+                );
             }
         }
         let length = total.length / total.windows;

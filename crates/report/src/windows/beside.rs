@@ -1,11 +1,12 @@
-//! Metrics from windows as columns of other tables of functions.
+//! Metrics from windows as columns of other tables.
 
 use super::measure::{Known, Measured, MeasuredRow, measure};
 use super::rows::Rows;
-use super::{WindowOptions, WindowRows, columns};
+use super::{WindowOptions, WindowRows, columns, had_some};
 use crate::derived::unit;
 use crate::diff::letter;
 use crate::diff::test::{adjusted, significance};
+use crate::labels::Labels;
 use crate::{
     Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, TableError, Unit,
 };
@@ -16,27 +17,33 @@ use std::collections::HashMap;
 /// Where the rows of a table are in what was measured, by their names: none where several have the same.
 type Places = HashMap<Vec<String>, Option<usize>>;
 
-/// One profile's metrics by function.
+/// One profile's metrics by row.
 struct Side {
     measured: Measured,
     places: Places,
+    labels: Labels,
 }
 
 /// Whether a profile was recorded for windows and has some.
 pub fn has_recorded_windows(profile: &Profile) -> bool {
     profile
         .windows()
-        .is_some_and(|windows| !windows.is_empty() && windows.plan().recorded.is_some())
+        .is_some_and(|windows| had_some(windows) && windows.plan().recorded.is_some())
 }
 
 impl Side {
-    fn new(input: &Input<'_>, options: &WindowOptions<'_>) -> Result<Option<Side>, ReportError> {
-        let rows = Rows::new(input, WindowRows::Function)?;
+    fn new(
+        input: &Input<'_>,
+        options: &WindowOptions<'_>,
+        tasks_by_name: bool,
+    ) -> Result<Option<Side>, ReportError> {
+        let rows = Rows::new(input, options.by)?;
         let Some(windows) = input.profile.windows() else {
             return Ok(None);
         };
         let measured = measure(input, windows, options, &rows);
-        let labels = rows.labels(input);
+        let mut labels = rows.labels(input);
+        labels.tasks_by_name = tasks_by_name;
         let mut places = Places::new();
         for (place, row) in measured.rows.iter().enumerate() {
             let mut cells = Vec::new();
@@ -47,7 +54,11 @@ impl Side {
                 .and_modify(|known| *known = None)
                 .or_insert(Some(place));
         }
-        Ok(Some(Side { measured, places }))
+        Ok(Some(Side {
+            measured,
+            places,
+            labels,
+        }))
     }
 
     fn row(&self, names: &[String]) -> Option<&MeasuredRow> {
@@ -59,16 +70,18 @@ impl Side {
 fn text(cell: &Cell<'_>) -> String {
     match cell {
         Cell::Name(name) => name.clone().into_owned(),
+        Cell::Count(number) => number.to_string(),
         _ => String::new(),
     }
 }
 
-/// Which columns name a function.
-const NAMES: [&str; 2] = ["module", "function"];
-
-/// The names of each row, in order; `None` where the table is not one of functions.
-fn names_of(table: &Table) -> Option<(usize, Vec<Vec<String>>)> {
-    let columns: Option<Vec<usize>> = NAMES.iter().map(|name| table.column_index(name)).collect();
+/// Where the columns that name rows begin, and the names of each row in order; `None` where rows are something else.
+fn names_of(table: &Table, by: WindowRows, labels: &Labels) -> Option<(usize, Vec<Vec<String>>)> {
+    let heads = labels.heads(by.dimension());
+    let columns: Option<Vec<usize>> = heads
+        .iter()
+        .map(|head| table.column_index(&head.id))
+        .collect();
     let columns = columns?;
     let names = table.rows().map(|row| {
         let cells = columns.iter().map(|column| text(&row.cell(*column)));
@@ -126,8 +139,8 @@ impl Added {
     }
 }
 
-/// Adds the metrics of a profile that was recorded for windows to a table of its functions: a column for each, then
-/// `kept_windows` and `trust`. False where the table is another.
+/// Adds the metrics of a profile that was recorded for windows to a table of such rows ([`WindowOptions::by`]): a column
+/// for each, then `kept_windows` and `trust`. False where the table is another.
 ///
 /// # Errors
 /// As [`super::window_metrics`].
@@ -136,7 +149,10 @@ pub fn add_window_metrics(
     input: &Input<'_>,
     options: &WindowOptions<'_>,
 ) -> Result<bool, ReportError> {
-    let (Some((first, names)), Some(side)) = (names_of(table), Side::new(input, options)?) else {
+    let Some(side) = Side::new(input, options, false)? else {
+        return Ok(false);
+    };
+    let Some((first, names)) = names_of(table, options.by, &side.labels) else {
         return Ok(false);
     };
     let mut added = Added::new(names.len());
@@ -178,8 +194,8 @@ fn free_id(table: &Table, wanted: &str) -> String {
     }
 }
 
-/// Adds metrics of several profiles that were recorded for windows to the table of their differences by function: of each
-/// metric `a_METRIC`, `b_METRIC`, …, and for each profile but the first `b_METRIC_delta` with its standard error,
+/// Adds metrics of several profiles that were recorded for windows to the table of their differences, of rows that have
+/// the same names and no others of one profile have: of each metric `a_METRIC`, `b_METRIC`, …, and for each profile but the first `b_METRIC_delta` with its standard error,
 /// `b_METRIC_significance` and, for programs, `b_METRIC_q`. False where the table is another.
 ///
 /// # Errors
@@ -189,16 +205,18 @@ pub fn add_window_differences(
     inputs: &[Input<'_>],
     options: &WindowOptions<'_>,
 ) -> Result<bool, ReportError> {
-    let Some((first, names)) = names_of(table) else {
-        return Ok(false);
-    };
     let mut sides = Vec::new();
     for input in inputs {
-        match Side::new(input, options)? {
+        match Side::new(input, options, true)? {
             Some(side) => sides.push(side),
             None => return Ok(false),
         }
     }
+    let labels = sides.first().map(|side| side.labels);
+    let Some((first, names)) = labels.and_then(|labels| names_of(table, options.by, &labels))
+    else {
+        return Ok(false);
+    };
     let mut added = Added::new(names.len());
     let known: Vec<_> = sides
         .first()

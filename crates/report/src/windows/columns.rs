@@ -16,7 +16,7 @@ const WANTED: f64 = 0.05;
 const LONGEST: f64 = 3600.0;
 
 /// Of two-sided 95 % in the normal distribution.
-const NORMAL: f64 = 1.959_963_984_540_054;
+pub(super) const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The columns that each metric has for programs, after its own.
 const DETAILS: [&str; 16] = [
@@ -80,18 +80,9 @@ pub(super) fn heads(
             heads.push(ratio("mean_run", "mean run", Unit::Named("windows".into())));
         }
     }
-    if let Some(first) = measured
-        .metrics
-        .first()
-        .filter(|_| says_needs(measured, options))
-    {
-        let name = format!("{} ±5% in", first.title);
-        heads.push(Column::new(
-            "needs",
-            name,
-            ColumnKind::Time,
-            Unit::Nanoseconds,
-        ));
+    if says_needs(measured, options) {
+        let unit = Unit::Named("s".into());
+        heads.push(Column::new("needs", "±5% in", ColumnKind::Count, unit));
     }
     heads.extend(rows.name_heads(labels));
     heads
@@ -133,13 +124,13 @@ pub(super) fn push(
     }
     if says_needs(measured, options) {
         let needs = match row.figures.first() {
-            Some(Known::Windows(figure, _)) => needs(figure, measured.seconds),
+            Some(Known::Windows(figure, _)) if !says_nothing(figure) => {
+                needs(figure, measured.seconds)
+            }
             _ => None,
         };
         let needs = needs.filter(|seconds| *seconds <= LONGEST);
-        cells.push(needs.map_or(Cell::Empty, |seconds| {
-            Cell::Count((1e9 * seconds).round() as u64)
-        }));
+        cells.push(needs.map_or(Cell::Empty, |seconds| Cell::Count(seconds.ceil() as u64)));
     }
 }
 
@@ -177,6 +168,15 @@ fn reach(interval: &Interval) -> f64 {
     (interval.high - interval.value).max(interval.value - interval.low)
 }
 
+/// Whether a value is from so little that nothing is known yet, not even that there is any.
+pub(super) fn says_nothing(figure: &Figure) -> bool {
+    let estimate = figure.estimate().filter(|estimate| estimate.few_bursts);
+    estimate.is_some_and(|estimate| {
+        let best = estimate.best();
+        reach(best) >= best.value.abs()
+    })
+}
+
 fn push_figure(
     (figure, drift): (&Figure, Option<&Drift>),
     seconds: f64,
@@ -184,6 +184,10 @@ fn push_figure(
     cells: &mut Vec<Cell<'_>>,
     notes: &mut Vec<CellNote>,
 ) {
+    if options.for_people && says_nothing(figure) {
+        cells.push(Cell::Empty);
+        return;
+    }
     push_value_of(figure, cells, notes);
     let Figure::Value(estimate) = figure else {
         let details = if options.for_people { 0 } else { DETAILS.len() };
@@ -292,7 +296,7 @@ pub(super) fn tell_few(table: &mut Table) {
         table.facts.add(
             Severity::Info,
             "few_bursts",
-            "values that end in ? rest on fewer than 10 bursts (or sampled events): record longer",
+            "values that end in ? are from fewer than 10 bursts (or sampled events): record longer",
             few,
         );
     }

@@ -2,6 +2,7 @@
 //! shares and rates make the program's own totals.
 
 use super::WindowOptions;
+use super::columns::NORMAL;
 use super::stream::Stream;
 use crate::{Facts, Input, Severity};
 use dioptra_metrics::EventName;
@@ -66,7 +67,8 @@ pub(super) fn add(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     ranking(facts, input, told.ranking, told.shares);
     discards(facts, told);
     samples(facts, told);
-    for artefact in told.artefacts {
+    let is_empty = told.windows.is_empty();
+    for artefact in told.artefacts.iter().filter(|_| !is_empty) {
         let name = &told.stream.events[artefact.event as usize].name;
         match artefact.of_interrupts {
             true => interrupts_fact(facts, artefact, name),
@@ -121,16 +123,10 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             "windows": windows.len(),
             "bursts": bursts,
             "bursts_used": total.bursts(),
+            // For programs: `dioptra info` tells people.
+            "findings": recorded.findings,
         }),
     );
-    for finding in &recorded.findings {
-        facts.add(
-            Severity::Info,
-            "window_source",
-            finding.as_str(),
-            Value::Null,
-        );
-    }
     for loss in &recorded.losses {
         facts.add(
             Severity::Loss,
@@ -242,6 +238,11 @@ fn samples(facts: &mut Facts, told: &Told<'_, '_>) {
     }
 }
 
+/// The standard error of what is taken off one row's windows: of the mean, and by how much rows differ.
+fn reach_of(artefact: &Artefact) -> f64 {
+    artefact.error.hypot(artefact.spread)
+}
+
 /// What interrupts take of windows that a clock leads.
 fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
     let why = match artefact.note {
@@ -249,7 +250,7 @@ fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
             let text = format!(
                 "{clock}: interrupts take {:.1} ±{:.1} us of each window, taken off where values are shown",
                 artefact.per_window / 1000.0,
-                artefact.error / 1000.0
+                NORMAL * reach_of(artefact) / 1000.0
             );
             let value = json!({"event": clock, "per_window": artefact.per_window, "standard_error": artefact.error,
                 "spread": artefact.spread, "taken_off": true});
@@ -257,7 +258,7 @@ fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
             return;
         }
         ArtefactNote::LengthsDoNotVary => "all windows are about as long; record with jitter",
-        ArtefactNote::FewBursts => "too few bursts; record longer",
+        ArtefactNote::FewBursts => "too few bursts in functions of high trust; record longer",
         ArtefactNote::RowsDisagree | ArtefactNote::NoSense => {
             "shorter and longer windows do not tell"
         }
@@ -266,8 +267,8 @@ fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
         Severity::Info,
         "clock_windows",
         format!(
-            "{clock}: windows hold the interrupts that end them, some 10 to 20 us in a virtual machine: rates are low \
-             by their share, as the closure shows; what they take is not known: {why}"
+            "{clock}: how much of windows interrupts take, some 10 to 20 us in a virtual machine, is not known: {why}; \
+             rates are low by it"
         ),
         json!({"event": clock, "per_window": null, "why": why, "taken_off": false}),
     );
@@ -283,7 +284,8 @@ fn artefact_fact(facts: &mut Facts, artefact: &Artefact, event: &str) {
             };
             let text = format!(
                 "{event}: windows' borders add {:.3} ±{:.3} to each window, {what}",
-                artefact.per_window, artefact.error
+                artefact.per_window,
+                NORMAL * reach_of(artefact)
             );
             let value = json!({"event": event, "per_window": artefact.per_window, "standard_error": artefact.error,
                 "spread": artefact.spread, "taken_off": artefact.is_taken_off()});
@@ -354,14 +356,33 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
             false => 0.0,
         };
         let holds = closure.low <= counted && counted - arming <= closure.high;
+        // Windows that end in another thread than they began in are none of either.
+        let lost_switches = is_switches(input, &of.name)
+            && told
+                .analysis
+                .total()
+                .discards()
+                .any(|(cause, _)| cause == Discard::Switched);
         let said = if counted == 0.0 {
             format!("predicts {:.1} where 0 were counted", closure.predicted)
         } else {
             let within = match (holds, closure.holds()) {
                 (_, true) => "within its interval".to_owned(),
+                (false, false) if lost_switches => {
+                    "NOT within its interval: windows that another thread ended are \
+                                                    discarded, and their switches with them"
+                        .to_owned()
+                }
+                (false, false) if error < 0.0 => {
+                    "NOT within its interval: much of it was outside of windows, as at the \
+                                                  program's start, or in rows without a rate"
+                        .to_owned()
+                }
                 (false, false) => "NOT within its interval".to_owned(),
                 (true, false) => {
-                    format!("since arming {arming} bursts took the CPU from the program as often")
+                    format!(
+                        "explained by arming: {arming} bursts took the CPU from the program as often"
+                    )
                 }
             };
             format!(

@@ -45,10 +45,11 @@ pub(super) struct Measured {
     pub facts: Facts,
 }
 
-/// The event whose samples say where time went: the first that has any.
+/// The event whose samples say where time went: the first that has any, or had before a filter took them.
 pub(super) fn ranking(profile: &Profile) -> Option<usize> {
-    let mut sampled = profile.sampled_events().into_iter();
-    sampled.find(|event| !profile.events()[*event].total().is_zero())
+    let sampled = profile.sampled_events();
+    let has_some = |event: &&usize| !profile.events()[**event].total().is_zero();
+    sampled.iter().find(has_some).or(sampled.first()).copied()
 }
 
 pub(super) fn measure(

@@ -23,6 +23,7 @@ use crate::diff::test::adjusted;
 use crate::profile_facts::profile_facts;
 use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
 use dioptra_metrics::windows::Trust;
+use dioptra_profile::windows::ProfileWindows;
 use measure::{Known, Measured, MeasuredRow};
 use rows::Rows;
 use serde_json::json;
@@ -85,6 +86,7 @@ pub fn window_metrics(
     let labels = rows.labels(input);
     let mut table = Table::new(columns::heads(&measured, &rows, &labels, options));
     let (mut small, mut untrusted) = (0_u64, 0_u64);
+    let mut unknown = 0_u64;
     for row in &measured.rows {
         let share = row.share.map_or(0.0, |share| share.value);
         if share < options.least_share {
@@ -97,6 +99,11 @@ pub fn window_metrics(
             untrusted += 1;
             continue;
         }
+        let says_nothing = |known: &&Known| match known {
+            Known::Windows(figure, _) => columns::says_nothing(figure),
+            Known::Sampled(_) => false,
+        };
+        unknown += row.figures.iter().filter(says_nothing).count() as u64;
         let (mut cells, mut notes) = (Vec::new(), Vec::new());
         columns::push(&measured, row, options, &mut cells, &mut notes);
         rows.push_names(input, &labels, row.key, &mut cells);
@@ -104,14 +111,30 @@ pub fn window_metrics(
     }
     table.sort_by(0, Direction::Descending)?;
     left_out(&mut table.facts, small, untrusted, options);
+    if options.for_people && unknown > 0 {
+        table.facts.add(
+            Severity::Info,
+            "unknown_values",
+            format!(
+                "{unknown} values from fewer than 10 bursts, whose intervals reach 0, are not shown; CSV and JSON have them"
+            ),
+            unknown,
+        );
+    }
     columns::tell_few(&mut table);
     let ranking = options.ranking.or_else(|| measure::ranking(input.profile));
     let shown: Vec<usize> = ranking.into_iter().collect();
     let of_profile = profile_facts(input.profile, input.names, &shown);
     table.facts.append(of_profile);
+    tell_trust(&mut table.facts, &measured, options);
     tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
     Ok(table)
+}
+
+/// Whether there are windows, or were before a filter took them all.
+fn had_some(windows: &ProfileWindows) -> bool {
+    !windows.is_empty() || windows.facts().filtered > 0
 }
 
 /// The rows of a profile, by windows where it has some.
@@ -121,7 +144,7 @@ fn measure(
     rows: &Rows,
 ) -> Result<Measured, ReportError> {
     let windows = input.profile.windows();
-    match windows.filter(|windows| !windows.is_empty()) {
+    match windows.filter(|windows| had_some(windows)) {
         Some(windows) => Ok(measure::measure(input, windows, options, rows)),
         None => sampled::measure(input, options, rows),
     }
@@ -169,6 +192,43 @@ fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &
             json!({"metric": metric.id, "rows": names}),
         );
     }
+}
+
+/// Tells how much of the time is in rows of which trust, and what to do where that is little.
+fn tell_trust(facts: &mut Facts, measured: &Measured, options: &WindowOptions<'_>) {
+    let mut known = [0.0; 4];
+    for row in &measured.rows {
+        let place = match row.trust {
+            Some(Trust::High) => 0,
+            Some(Trust::Low) => 1,
+            Some(Trust::Unreliable) => 2,
+            None => 3,
+        };
+        known[place] += row.share.map_or(0.0, |share| share.value);
+    }
+    let [high, low, unreliable, none] = known;
+    if !measured.has_windows || known.iter().sum::<f64>() == 0.0 {
+        return;
+    }
+    let hint = match options.by {
+        _ if unreliable + none < 0.5 => "",
+        WindowRows::Thread | WindowRows::Process => "",
+        _ => {
+            ". Most is in rows that run shorter than windows; --by thread and --by process keep every window"
+        }
+    };
+    facts.add(
+        Severity::Info,
+        "trust",
+        format!(
+            "trust is high for {:.1}% of the time, low for {:.1}%, unreliable for {:.1}%; {:.1}% is in rows without windows{hint}",
+            100.0 * high,
+            100.0 * low,
+            100.0 * unreliable,
+            100.0 * none
+        ),
+        json!({"high": high, "low": low, "unreliable": unreliable, "none": none}),
+    );
 }
 
 fn left_out(facts: &mut Facts, small: u64, untrusted: u64, options: &WindowOptions<'_>) {

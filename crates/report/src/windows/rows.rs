@@ -15,16 +15,27 @@ pub enum WindowRows {
     Path,
     /// A line of a source file; of inlined code its own.
     Line,
+    /// A module, whatever function of it.
+    Module,
     /// A thread, whatever function it is in.
     Thread,
+    /// A process, whatever function it is in.
+    Process,
 }
 
 impl WindowRows {
-    fn dimension(self) -> Dimension {
+    /// Whether a row goes on through functions.
+    pub(super) fn is_of_task(self) -> bool {
+        matches!(self, WindowRows::Thread | WindowRows::Process)
+    }
+
+    pub(super) fn dimension(self) -> Dimension {
         match self {
             WindowRows::Function | WindowRows::Path => Dimension::Function,
             WindowRows::Line => Dimension::Line,
+            WindowRows::Module => Dimension::Module,
             WindowRows::Thread => Dimension::Thread,
+            WindowRows::Process => Dimension::Process,
         }
     }
 }
@@ -45,7 +56,7 @@ impl Rows {
         if by == WindowRows::Path && paths.is_none() {
             return Err(ReportError::NoCallers);
         }
-        if by == WindowRows::Thread && !input.profile.options().threads {
+        if by.is_of_task() && !input.profile.options().threads {
             return Err(SelectError::NoThreads.into());
         }
         Ok(Rows { by, paths })
@@ -58,7 +69,12 @@ impl Rows {
             WindowRows::Function => Some(input.names.of_frame(frame)),
             WindowRows::Path => self.paths.as_ref().map(|paths| paths.of(place)),
             WindowRows::Line => Some(input.names.line_of(frame)),
+            WindowRows::Module => Some(Rows::module(input, place)),
             WindowRows::Thread => Some(thread),
+            WindowRows::Process => {
+                let threads = input.profile.tasks().threads();
+                threads.get(thread as usize).map(|thread| thread.process)
+            }
         }
     }
 
@@ -82,6 +98,12 @@ impl Rows {
         // Time is none of the rows: the slices are not used.
         let slices = Slices::Number(const { NonZeroU32::new(1).unwrap() });
         Labels::new(&[*input], &[self.by.dimension()], slices, false)
+    }
+
+    /// The module of a place.
+    pub fn module(input: &Input<'_>, place: u32) -> u32 {
+        let frame = input.profile.frame_of_place(place);
+        input.profile.frames().get(frame).module
     }
 
     pub fn name_heads(&self, labels: &Labels) -> Vec<Column> {

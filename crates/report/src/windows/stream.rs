@@ -71,7 +71,7 @@ impl Stream {
             }
         }
         // A thread goes on through functions, unless a filter left some of them only.
-        let whole_threads = rows.by == WindowRows::Thread && !hides_some(of);
+        let whole_threads = rows.by.is_of_task() && !hides_some(of);
         let mut counts = Vec::new();
         for (number, burst) in of.bursts().iter().enumerate() {
             stream.windows.push_burst(Burst {
@@ -133,8 +133,14 @@ fn is_clock(attr: &Attr) -> bool {
         && matches!(attr.config, software::CPU_CLOCK | software::TASK_CLOCK)
 }
 
-/// The function of a place and the path of its callers, as far as they are known.
+/// The function of a place and the path of its callers, as far as they are known; where rows are modules, its module.
 fn place_of(input: &Input<'_>, rows: &Rows, place: u32) -> Place {
+    if rows.by == WindowRows::Module {
+        return Place {
+            function: Some(Rows::module(input, place)),
+            path: None,
+        };
+    }
     let function = input.names.of_frame(input.profile.frame_of_place(place));
     let known = input.names.functions().get(function as usize);
     Place {
