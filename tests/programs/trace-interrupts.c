@@ -1,5 +1,7 @@
 // Calls while a timer interrupts, with a handler that calls, too: `trace-interrupts INTERRUPTS KIND`; KIND is `return`, `stack`
-// (the handler has a stack of its own), or `jump` (each third handler jumps out, to where the calls begin anew).
+// (the handler has a stack of its own), `jump` (each third handler jumps out, to where the calls begin anew), `fork` (each third
+// handler forks; the child goes on where it was interrupted, to the end of the round), or `quiet` (so does each, and calls nothing
+// that compilers prepare).
 //
 // `rounds` calls `round_of` until there were enough interrupts; that calls `first` and `second`, which calls `third`. The
 // handler calls `inner` twice. Prints how often `round_of` and the handler were called.
@@ -8,13 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TRACED __attribute__((noinline, noclone))
 
 static volatile int sink;
 static volatile long wanted, interrupts, begun;
-static int jumps;
+static int jumps, forks;
+static volatile int is_child;
 static sigjmp_buf start;
 static timer_t timer;
 
@@ -24,14 +29,35 @@ static inline __attribute__((always_inline, no_instrument_function)) void next_i
     timer_settime(timer, 0, &once, NULL);
 }
 
+static inline __attribute__((always_inline, no_instrument_function)) void fork_here(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        is_child = 1;
+        return;
+    }
+    int status = 1;
+    if (waitpid(child, &status, 0) != child || status != 0) {
+        printf("a child ended with %#x\n", status);
+        fflush(stdout);
+        _exit(3);
+    }
+}
+
 TRACED void inner(int n) { sink += n; }
 TRACED void handler(int signal) {
     (void)signal;
     inner(1);
     inner(2);
     interrupts++;
-    if (interrupts < wanted) next_interrupt();
+    if (forks && interrupts % 3 == 0) fork_here();
+    if (interrupts < wanted && !is_child) next_interrupt();
     if (jumps && interrupts % 3 == 0) siglongjmp(start, 1);
+}
+static __attribute__((no_instrument_function, patchable_function_entry(0, 0))) void quiet(int signal) {
+    (void)signal;
+    interrupts++;
+    fork_here();
+    if (interrupts < wanted && !is_child) next_interrupt();
 }
 TRACED void first(int n) { sink += n; }
 TRACED void third(int n) { sink -= n; }
@@ -46,7 +72,7 @@ TRACED void round_of(void) {
 }
 TRACED void rounds(void) {
     sigsetjmp(start, 1);
-    while (interrupts < wanted) {
+    while (interrupts < wanted && !is_child) {
         begun++;
         round_of();
     }
@@ -56,7 +82,8 @@ int main(int count, char **arguments) {
     wanted = count > 1 ? atol(arguments[1]) : 1000;
     const char *kind = count > 2 ? arguments[2] : "return";
     jumps = strcmp(kind, "jump") == 0;
-    struct sigaction action = {.sa_handler = handler};
+    forks = strcmp(kind, "fork") == 0;
+    struct sigaction action = {.sa_handler = strcmp(kind, "quiet") == 0 ? quiet : handler};
     if (strcmp(kind, "stack") == 0) {
         static char memory[1 << 16];
         stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
@@ -68,6 +95,7 @@ int main(int count, char **arguments) {
     timer_create(CLOCK_MONOTONIC, &event, &timer);
     next_interrupt();
     rounds();
+    if (is_child) _exit(0);
     printf("%ld %ld\n", begun, interrupts);
     return 0;
 }

@@ -37,6 +37,8 @@ const REGRESSIONS: &[&str] = &[
     "thread(try(f38(throw)))",
     // Variable arguments, with mcount behind a branch.
     "f21",
+    // A thread of a forked child is in the midst of calls when the thread that forked calls for the first time.
+    "fork(thread(loop4000(f1(f2))) loop30000 f1(f3)) fork(thread(loop4000(f1(f2))) loop100000 f1(f3)) fork(thread(loop4000(f1(f2))) loop200000 f1(f3)) fork(thread(loop4000(f1(f2))) loop400000 f1(f3))",
 ];
 
 /// A way to build and trace the program.

@@ -197,7 +197,9 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
         });
         (*record).top = top.add(1);
         (*cursor).time = time;
-        let next = ptr::with_exposed_provenance_mut::<u32>((*cursor).next as usize);
+        // Read again: a handler may have forked, and this be the child.
+        let next = (&raw const (*cursor).next).read_volatile();
+        let next = ptr::with_exposed_provenance_mut::<u32>(next as usize);
         next.write_unaligned((delta as u32) << 1 | id << 16);
         (*cursor).next += 4;
     }
@@ -336,7 +338,8 @@ fn exit_fast(block: &mut Block, id: u32) -> bool {
         }
         (*record).top = top.sub(1);
         (*cursor).time = time;
-        let next = ptr::with_exposed_provenance_mut::<u16>((*cursor).next as usize);
+        let next = (&raw const (*cursor).next).read_volatile();
+        let next = ptr::with_exposed_provenance_mut::<u16>(next as usize);
         next.write_unaligned((delta as u16) << 1 | 1);
         (*cursor).next += 2;
     }

@@ -6,12 +6,16 @@
 //! slow path ([`Block::busy`] is not 0, and the chunk seems to be full); the first one that runs once the interrupted hook
 //! is done copies the records into the chunk: right behind what was interrupted.
 //!
+//! In a child that a handler forks, the interrupted hook's chunk is its parent's: it goes on writing where nobody reads, and
+//! the child's first chunk waits beside it.
+//!
 //! A handler that does not return but jumps leaves the hook as it is. What was recorded of it is compared with the shadow
 //! stack, and completed.
 
 use crate::chunks::Writer;
-use crate::shadow::{self, Block, Entry, Record};
+use crate::shadow::{self, Block, Cursor, Entry, Record};
 use crate::sys;
+use core::cell::UnsafeCell;
 use core::ptr;
 use core::slice;
 use core::sync::atomic::Ordering;
@@ -36,7 +40,18 @@ pub struct Interrupted {
     used: usize,
     /// The tick of the last one.
     time: u64,
+    /// In a forked child, until the hook that was interrupted there is done: where records go in the chunk then (0: there is
+    /// no chunk), and the tick of the last one.
+    beside: Option<(u64, u64)>,
 }
+
+/// Where a hook writes in a forked child: two records, at most.
+struct Nowhere(UnsafeCell<[u64; 8]>);
+
+// SAFETY: nobody reads it.
+unsafe impl Sync for Nowhere {}
+
+static NOWHERE: Nowhere = Nowhere(UnsafeCell::new([0; 8]));
 
 impl Interrupted {
     /// Nothing is interrupted.
@@ -46,6 +61,7 @@ impl Interrupted {
         buffer: ptr::null_mut(),
         used: 0,
         time: 0,
+        beside: None,
     };
 
     /// Whether a handler's calls are on the shadow stack whose hooks interrupt another.
@@ -55,7 +71,7 @@ impl Interrupted {
 
     /// Whether records wait for the chunk.
     pub fn is_waiting(&self) -> bool {
-        self.used > 0 && !self.is_active()
+        (self.used > 0 || self.beside.is_some()) && !self.is_active()
     }
 
     /// How many bytes of records wait.
@@ -75,6 +91,7 @@ impl Interrupted {
     pub fn forget(&mut self) {
         self.used = 0;
         self.time = 0;
+        self.beside = None;
     }
 
     /// A thread begins to use it.
@@ -160,6 +177,26 @@ fn end(record: &mut Record) {
     record.interrupted.top = ptr::null_mut();
 }
 
+/// What a hook writes that has found a chunk is for nobody, and the next one finds that there is none.
+pub fn write_nowhere(cursor: &mut Cursor) {
+    // In the middle: what is taken back lies before.
+    cursor.next = NOWHERE.0.get().addr() as u64 + 16;
+    cursor.end = 0;
+}
+
+/// A handler has forked that has interrupted a hook, and this is the child. Its first chunk begins here if handlers' calls are
+/// open: their ends will be kept.
+pub fn go_on_in_child(writer: &mut Writer) {
+    let mut beside = None;
+    if writer.record().interrupted.is_active() {
+        writer.next_chunk();
+        let cursor = writer.cursor();
+        beside = Some((cursor.next, cursor.time));
+    }
+    writer.record().interrupted.beside = beside;
+    write_nowhere(writer.cursor());
+}
+
 /// Keeps records for later.
 pub fn keep(
     record: &mut Record,
@@ -176,12 +213,21 @@ pub fn keep(
 
 /// Copies what was kept into the chunk. The interrupted hook is done.
 pub fn copy(writer: &mut Writer) {
-    writer.reopen();
     let kept = &mut writer.record().interrupted;
     let used = core::mem::take(&mut kept.used);
     kept.time = 0;
+    let beside = kept.beside.take();
+    if let Some((next, time)) = beside {
+        let cursor = writer.cursor();
+        (cursor.next, cursor.time) = (next, time);
+        if next == 0 {
+            // The next chunk says which calls are open. These stay counted as missed.
+            return;
+        }
+    }
+    writer.reopen();
     // SAFETY: as above; the buffer is no chunk.
-    let bytes = unsafe { slice::from_raw_parts(kept.buffer, used) };
+    let bytes = unsafe { slice::from_raw_parts(writer.record().interrupted.buffer, used) };
     // All in one chunk: its header would list calls that only these records know.
     if writer.room() < used + 2 * MAX_RECORD && !writer.next_chunk() {
         return;
@@ -206,6 +252,9 @@ pub fn copy(writer: &mut Writer) {
     }
     let missed = &writer.arena().header().missed_in_handlers;
     missed.fetch_sub(entries, Ordering::Relaxed);
+    if beside.is_some() {
+        complete(writer);
+    }
 }
 
 /// The hook that the block names was left with a jump: what it was about to do is done, and handlers' calls follow.
@@ -227,9 +276,11 @@ pub unsafe fn leave(block: &mut Block, writer: &mut Writer) {
         );
         end(writer.record());
     }
-    writer.reopen();
-    if writer.cursor().chunk != 0 {
-        complete(writer);
+    if writer.record().interrupted.beside.is_none() {
+        writer.reopen();
+        if writer.cursor().chunk != 0 {
+            complete(writer);
+        }
     }
     if writer.record().interrupted.is_waiting() {
         copy(writer);

@@ -4,6 +4,7 @@ use crate::session;
 use crate::shadow::Record;
 use crate::sys::Errno;
 use core::ffi::CStr;
+use core::ptr;
 
 /// Lets [`crate::thread::ending`] be called when this thread ends.
 pub fn watch_end(record: *mut Record) {
@@ -19,6 +20,22 @@ pub fn create_key() {
     // SAFETY: the destructor has the right type and is never unloaded.
     if unsafe { libc::pthread_key_create(&raw mut key, Some(crate::thread::ending)) } == 0 {
         session::set_key(key);
+    }
+}
+
+/// Lets [`crate::thread::in_child`] be called in forked children, where the C library offers that (glibc).
+pub fn watch_forks() {
+    type Handler = Option<extern "C" fn()>;
+    type Register =
+        unsafe extern "C" fn(Handler, Handler, Handler, *mut core::ffi::c_void) -> core::ffi::c_int;
+    let address = crate::arch::register_atfork();
+    if address != 0 {
+        // SAFETY: glibc's function has this type; the handler is never unloaded.
+        unsafe {
+            let register: Register =
+                core::mem::transmute(ptr::with_exposed_provenance::<()>(address as usize));
+            register(None, None, Some(crate::thread::in_child), ptr::null_mut());
+        }
     }
 }
 

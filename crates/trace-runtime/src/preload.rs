@@ -42,6 +42,7 @@ extern "C" fn start(
     };
     exec::remember(socket, runtime);
     libc_calls::create_key();
+    libc_calls::watch_forks();
     let result = arch::prepare()
         .map_err(Failure::Processor)
         .and_then(|()| connect::connect(name, Reason::Start));

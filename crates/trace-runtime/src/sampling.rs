@@ -80,6 +80,13 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
     }
 }
 
+/// A hook of a forked child may be about to count: it must find an area.
+pub fn prepare(writer: &mut Writer, arena: &MappedArena) {
+    if !arena.choices().is_empty() {
+        area(writer, arena);
+    }
+}
+
 /// A chosen execution of a filter begins.
 pub fn begin(cursor: &Cursor, slot: u32) {
     if cursor.area != 0 && (slot as usize) < SLOTS {

@@ -5,7 +5,7 @@
 //! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
 
 use crate::interrupted::Interrupted;
-use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 use dioptra_tracelayout::arena::Arena;
 use dioptra_tracelayout::message::thread as layout;
 
@@ -119,6 +119,9 @@ pub struct Record {
     pub size: usize,
     /// Which of the thread's call stacks it is on.
     pub stack: u32,
+    /// Its block; null once it has ended. A thread that finds its own block's address here has the memory of one that ended
+    /// unnoticed.
+    pub block: AtomicPtr<Block>,
     /// What handlers do that interrupt a hook.
     pub interrupted: Interrupted,
 }
@@ -226,6 +229,7 @@ pub static DUMMY: Dummy = Dummy {
         destructors: 0,
         size: 0,
         stack: 0,
+        block: AtomicPtr::new(core::ptr::null_mut()),
         interrupted: Interrupted::NOT,
     },
     bottom: Entry::BOTTOM,
@@ -251,6 +255,15 @@ pub fn is_dummy(record: *const Record) -> bool {
 pub unsafe fn cursor(record: *mut Record) -> *mut Cursor {
     // SAFETY: the caller's promise.
     unsafe { record.byte_sub(PAGE).cast() }
+}
+
+/// [`Cursor::alive`] of any thread's record.
+///
+/// # Safety
+/// The record is in its place, a page after its cursor.
+pub unsafe fn alive<'a>(record: *mut Record) -> &'a AtomicU64 {
+    // SAFETY: the caller's promise; records are never unmapped.
+    unsafe { AtomicU64::from_ptr(&raw mut (*cursor(record)).alive) }
 }
 
 /// The entry below all others.

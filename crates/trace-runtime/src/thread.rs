@@ -20,11 +20,11 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         // SAFETY: no dummy, so mapped with a cursor in front.
         let alive = unsafe { (*shadow::cursor(block.record)).alive != 0 };
         if !alive {
-            forked(block.record, arena);
+            forked(block, arena);
         }
         return Some(block.record);
     }
-    let record = reuse().or_else(create)?;
+    let record = reuse(block, arena).or_else(create)?;
     // SAFETY: ours alone from now on.
     unsafe {
         (*record).stream = arena.header().next_stream.fetch_add(1, Ordering::Relaxed);
@@ -35,6 +35,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         (*record).pid = sys::pid();
         (*record).tid = sys::tid();
         (*record).top = shadow::bottom(record);
+        (*record).block.store(block, Ordering::Relaxed);
         (*record).interrupted.clear();
         let cursor = &mut *shadow::cursor(record);
         (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
@@ -47,12 +48,26 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
     Some(record)
 }
 
-/// A record whose thread has ended.
-fn reuse() -> Option<*mut Record> {
+/// A record whose thread has ended: it has said so, or its block is this thread's now (it has called `SYS_exit`).
+///
+/// Those of a parent's threads are [`forked`]'s. What is made meanwhile lies before them in the list, so that unwinders find
+/// it first.
+fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
     let mut record = THREADS.load(Ordering::Acquire);
     while !record.is_null() {
         // SAFETY: records are never unmapped. `ended` is the owner's until it is not 0, then who exchanges it for 0.
         unsafe {
+            if shadow::alive(record).load(Ordering::Acquire) == 0 {
+                record = (*record).next;
+                continue;
+            }
+            if core::ptr::eq((*record).block.load(Ordering::Relaxed), block) {
+                (*record).interrupted.clear();
+                let mut writer = Writer::behind(record, arena);
+                sampling::end(writer.cursor(), &arena);
+                writer.close();
+                return Some(record);
+            }
             let ended = core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended);
             if ended.load(Ordering::Relaxed) != 0
                 && ended
@@ -86,6 +101,8 @@ fn create() -> Option<*mut Record> {
         (*record).top = bottom;
         (*record).limit = bottom.add(depth);
         (*record).size = HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        // Before anybody takes it for a parent's thread's.
+        (*shadow::cursor(record)).alive = 1;
         let mut head = THREADS.load(Ordering::Relaxed);
         loop {
             (*record).next = head;
@@ -99,16 +116,44 @@ fn create() -> Option<*mut Record> {
     Some(record)
 }
 
-/// Begins a stream of the only thread of a forked child. Its open calls stay open.
-fn forked(record: *mut Record, arena: MappedArena) {
-    // SAFETY: the record is this thread's; of the other records the threads do not exist here.
+/// In a child that the C library has forked: a handler perhaps returns into a hook whose cursor is wiped, and calls nothing
+/// before.
+pub extern "C" fn in_child() {
+    let Some(arena) = session::arena() else {
+        return;
+    };
+    let _signals = sys::BlockedSignals::new();
+    // SAFETY: the block of this thread, which is the only one.
+    let block = unsafe { &mut *arch::block() };
+    if shadow::is_dummy(block.record) {
+        return;
+    }
+    if matches!(block.busy, 0 | shadow::OWN_WORK) {
+        // Hooks of exits begin before they say so.
+        // SAFETY: this thread's record.
+        interrupted::write_nowhere(unsafe { &mut *shadow::cursor(block.record) });
+    } else {
+        record(block, arena);
+    }
+}
+
+/// Begins a stream of the thread of a forked child that has forked. Its open calls stay open.
+///
+/// The child may have other threads by now, whose records are not touched: only those that came from the parent are wiped.
+fn forked(block: &Block, arena: MappedArena) {
+    let record = block.record;
+    // SAFETY: the record is this thread's; of the other wiped ones the threads do not exist here.
     unsafe {
         let mut other = THREADS.load(Ordering::Acquire);
         while !other.is_null() {
-            if other != record {
+            let alive = shadow::alive(other);
+            if other != record && alive.load(Ordering::Acquire) == 0 {
                 (*other).top = shadow::bottom(other);
-                (*shadow::cursor(other)).alive = 1;
+                (*other)
+                    .block
+                    .store(core::ptr::null_mut(), Ordering::Relaxed);
                 (*other).ended = 1;
+                alive.store(1, Ordering::Release);
             }
             other = (*other).next;
         }
@@ -119,6 +164,11 @@ fn forked(record: *mut Record, arena: MappedArena) {
         (*record).tid = sys::tid();
         (*record).interrupted.forget();
         (*shadow::cursor(record)).alive = 1;
+        if !matches!(block.busy, 0 | shadow::OWN_WORK) {
+            let mut writer = Writer::behind(record, arena);
+            sampling::prepare(&mut writer, &arena);
+            interrupted::go_on_in_child(&mut writer);
+        }
     }
 }
 
@@ -157,6 +207,9 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
             (*record).top = shadow::bottom(record);
             block.record = shadow::dummy();
             block.gate = Gate::default();
+            (*record)
+                .block
+                .store(core::ptr::null_mut(), Ordering::Relaxed);
             core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
                 .store(1, Ordering::Release);
         }

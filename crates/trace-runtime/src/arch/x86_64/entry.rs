@@ -214,6 +214,21 @@ pub fn prepare() -> Result<(), &'static str> {
     Ok(())
 }
 
+/// The address of glibc's `__register_atfork`; 0 with other C libraries.
+pub fn register_atfork() -> u64 {
+    let address: u64;
+    // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
+    unsafe {
+        asm!(
+            ".weak __register_atfork",
+            "mov {}, qword ptr [rip + __register_atfork@GOTPCREL]",
+            out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    address
+}
+
 /// The offset of a thread's block from the thread pointer: the same for all threads.
 pub fn block_offset() -> i64 {
     let offset: i64;
