@@ -87,6 +87,9 @@ impl Made {
     }
 }
 
+/// Windows of ten page faults.
+const FAULTS: [&str; 3] = ["--windows=short=10", "-e", "{page-faults,task-clock}"];
+
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -346,14 +349,9 @@ fn serial_a_running_process_and_whole_cpus_have_bursts() {
         .unwrap();
     let pid = target.id().to_string();
     let attached = Recording::new();
-    let group = ["--windows=short=10", "-e", "{page-faults,task-clock}"];
-    let mut arguments = group.to_vec();
-    arguments.extend(["--duration", "1", "-p", &pid]);
-    let output = attached.run(&arguments);
+    let output = attached.run([&FAULTS[..], &["--duration", "1", "-p", &pid]].concat());
     let wide = Recording::new();
-    let mut arguments = group.to_vec();
-    arguments.extend(["--duration", "1", "-a"]);
-    let of_machine = wide.run(&arguments);
+    let of_machine = wide.run([&FAULTS[..], &["--duration", "1", "-a"]].concat());
     target.kill().unwrap();
     target.wait().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -382,14 +380,7 @@ fn serial_processes_that_fork_and_execute_are_followed() {
     let program = or_skip!(program());
     let recording = Recording::new();
     let script = format!("{0} 100 & {0} 100; wait; exec {0} 100", program.display());
-    let output = recording.record([
-        "--windows=short=10",
-        "-e",
-        "{page-faults,task-clock}",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    let output = recording.record([&FAULTS[..], &["sh", "-c", &script]].concat());
     let made = Made::of(&recording.path());
     let tids: BTreeSet<u32> = made
         .windows
@@ -411,14 +402,7 @@ fn serial_a_killed_target_leaves_a_whole_file() {
         "{} 1000000 & sleep 1; kill -KILL $!; wait",
         program.display()
     );
-    let output = recording.run([
-        "--windows=short=10",
-        "-e",
-        "{page-faults,task-clock}",
-        "sh",
-        "-c",
-        &script,
-    ]);
+    let output = recording.run([&FAULTS[..], &["sh", "-c", &script]].concat());
     let made = Made::of(&recording.path());
     assert!(made.windows.bursts.len() > 20, "{}", said(&output));
     for burst in &made.windows.bursts {
@@ -474,14 +458,8 @@ fn serial_pipes_have_windows_too() {
     let program = or_skip!(program());
     let recording = Recording::new();
     let output = Command::new(env!("CARGO_BIN_EXE_dioptra"))
-        .args([
-            "record",
-            "-o",
-            "-",
-            "--windows=short=10",
-            "-e",
-            "{page-faults,task-clock}",
-        ])
+        .args(["record", "-o", "-"])
+        .args(FAULTS)
         .args([program.to_str().unwrap(), "200"])
         .output()
         .unwrap();
@@ -598,7 +576,7 @@ fn serial_a_signal_ends_the_windows_with_the_rest() {
     let recording = Recording::new();
     let mut child = recording
         .command()
-        .args(["--windows=short=10", "-e", "{page-faults,task-clock}"])
+        .args(FAULTS)
         .args([program.to_str().unwrap(), "1000000"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())

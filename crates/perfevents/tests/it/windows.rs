@@ -92,6 +92,10 @@ fn task_clock() -> EventSpec {
     EventSpec::software(software::TASK_CLOCK).user_only()
 }
 
+fn faults_first() -> EventGroup {
+    EventGroup::new([EventSpec::page_faults().user_only(), task_clock()])
+}
+
 fn schedule(short: Length, jitter: Length) -> Schedule {
     Schedule {
         long: Length::Time(1_000_000),
@@ -105,37 +109,53 @@ fn of_thread(tid: u32, group: EventGroup, schedule: Schedule) -> WindowsSpec {
     WindowsSpec::new(schedule, vec![group], Target::Threads(vec![tid]))
 }
 
+/// A source that is not started, and a listener for what will come; `None` where events are refused.
+fn source(spec: &WindowsSpec, kind: Option<SourceKind>) -> Option<(FoundSource, Kept)> {
+    let found = match find_source(spec, kind) {
+        Ok(found) => found,
+        Err(error) => {
+            println!("skipped: {error}");
+            return None;
+        }
+    };
+    let layout = found.source.events().first().map(|event| {
+        assert!(!event.ids.is_empty());
+        RecordLayout::new(&event.attr, ByteOrder::NATIVE)
+    });
+    let kept = Kept {
+        layout,
+        ..Kept::default()
+    };
+    Some((found, kept))
+}
+
+/// Starts it, and makes rounds until it is enough or patience is over.
+fn rounds(
+    found: &mut FoundSource,
+    kept: &mut Kept,
+    patience: Duration,
+    enough: impl Fn(&Kept) -> bool,
+) {
+    found.source.start().expect("start");
+    let end = Instant::now() + patience;
+    while !enough(kept) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+        found.source.round(kept).expect("round");
+    }
+}
+
 /// Makes windows until there are so many bursts; `None` where events are refused.
 fn make(
     spec: &WindowsSpec,
     kind: Option<SourceKind>,
     bursts: usize,
 ) -> Option<(FoundSource, Kept)> {
-    let mut found = match find_source(spec, kind) {
-        Ok(found) => found,
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            return None;
-        }
-    };
-    let mut kept = Kept {
-        layout: found.source.events().first().map(|event| {
-            assert!(!event.ids.is_empty());
-            RecordLayout::new(&event.attr, ByteOrder::NATIVE)
-        }),
-        ..Kept::default()
-    };
-    found.source.start().expect("start");
-    let end = Instant::now() + PATIENCE;
+    let (mut found, mut kept) = source(spec, kind)?;
     let armed = matches!(kind, None | Some(SourceKind::Refresh));
-    let enough = |kept: &Kept| match armed {
+    rounds(&mut found, &mut kept, PATIENCE, |kept| match armed {
         true => kept.bursts.len() >= bursts,
         false => kept.samples.len() >= bursts,
-    };
-    while !enough(&kept) && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-        found.source.round(&mut kept).expect("round");
-    }
+    });
     found.source.stop().expect("stop");
     found.source.round(&mut kept).expect("the last round");
     Some((found, kept))
@@ -144,7 +164,7 @@ fn make(
 #[test]
 fn bursts_of_a_counted_event_are_exact() {
     let thread = Faulting::start();
-    let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+    let group = faults_first();
     let spec = of_thread(
         thread.tid,
         group,
@@ -233,22 +253,12 @@ fn threads_that_end_are_let_go() {
             group,
             schedule(Length::Count(5), Length::Count(0)),
         );
-        let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
-            skip!("page faults cannot be armed here");
+        let Some((mut found, mut kept)) = source(&spec, Some(SourceKind::Refresh)) else {
+            return;
         };
-        let mut kept = Kept {
-            layout: Some(RecordLayout::new(
-                &found.source.events()[0].attr,
-                ByteOrder::NATIVE,
-            )),
-            ..Kept::default()
-        };
-        found.source.start().expect("start");
-        let end = Instant::now() + PATIENCE;
-        while kept.bursts.is_empty() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-            found.source.round(&mut kept).expect("round");
-        }
+        rounds(&mut found, &mut kept, PATIENCE, |kept| {
+            !kept.bursts.is_empty()
+        });
         drop(thread);
         found.source.round(&mut kept).expect("round");
         let armed = found.source.stats().armed;
@@ -312,25 +322,13 @@ fn threads_for_which_there_is_no_room_take_turns() {
         Target::Threads(tids.iter().copied().collect()),
     );
     spec.most_threads = 2;
-    let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
-        skip!("page faults cannot be armed here");
+    let Some((mut found, mut kept)) = source(&spec, Some(SourceKind::Refresh)) else {
+        return;
     };
-    let mut kept = Kept {
-        layout: Some(RecordLayout::new(
-            &found.source.events()[0].attr,
-            ByteOrder::NATIVE,
-        )),
-        ..Kept::default()
-    };
-    found.source.start().expect("start");
-    let end = Instant::now() + PATIENCE;
     let seen = |kept: &Kept| -> BTreeSet<u32> {
         kept.bursts.iter().filter_map(|burst| burst.tid).collect()
     };
-    while seen(&kept) != tids && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(20));
-        found.source.round(&mut kept).expect("round");
-    }
+    rounds(&mut found, &mut kept, PATIENCE, |kept| seen(kept) == tids);
     found.source.stop().expect("stop");
     found.source.round(&mut kept).expect("the last round");
     assert_eq!(seen(&kept), tids);
@@ -358,14 +356,14 @@ fn t9_samples_of_single_events_have_their_own_ids_beside_another_profiler() {
 
 fn own_ids_beside_another_profiler(kind: SourceKind) {
     let thread = Faulting::start();
-    let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+    let group = faults_first();
     let spec = of_thread(
         thread.tid,
         group,
         schedule(Length::Count(5), Length::Count(0)),
     );
-    let Ok(mut found) = find_source(&spec, Some(kind)) else {
-        skip!("page faults cannot be armed here");
+    let Some((mut found, mut kept)) = source(&spec, Some(kind)) else {
+        return;
     };
     // Opened after ours, so that it comes first and its id is there when ours is written.
     let mut other = EventSpec::page_faults().with_period(1).user_only();
@@ -373,19 +371,9 @@ fn own_ids_beside_another_profiler(kind: SourceKind) {
     let place = Place::Thread(thread.tid, None);
     let other = Event::open("page-faults", &other.attr, place, None).expect("another event");
     let _ring = other.mmap(8).expect("a ring");
-    let mut kept = Kept {
-        layout: Some(RecordLayout::new(
-            &found.source.events()[0].attr,
-            ByteOrder::NATIVE,
-        )),
-        ..Kept::default()
-    };
-    found.source.start().expect("start");
-    let end = Instant::now() + PATIENCE;
-    while kept.samples.len() < 250 && Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(10));
-        found.source.round(&mut kept).expect("round");
-    }
+    rounds(&mut found, &mut kept, PATIENCE, |kept| {
+        kept.samples.len() >= 250
+    });
     assert!(kept.samples.len() > 50);
     let sampled = found.source.events().iter();
     let sampled = sampled.filter(|event| event.attr.samples());
@@ -419,34 +407,24 @@ fn bursts_begin_on_the_cpus_that_were_named() {
         skip!("threads cannot be bound to a CPU here");
     }
     for (cpu, expected) in [(other, false), (home, true)] {
-        let group = EventGroup::new([EventSpec::page_faults().user_only(), task_clock()]);
+        let group = faults_first();
         let mut spec = of_thread(
             thread.tid,
             group,
             schedule(Length::Count(5), Length::Count(0)),
         );
         spec.cpus = Some(CpuSet::new([cpu]));
-        let Ok(mut found) = find_source(&spec, Some(SourceKind::Refresh)) else {
-            skip!("page faults cannot be armed here");
+        let Some((mut found, mut kept)) = source(&spec, Some(SourceKind::Refresh)) else {
+            return;
         };
-        let mut kept = Kept {
-            layout: Some(RecordLayout::new(
-                &found.source.events()[0].attr,
-                ByteOrder::NATIVE,
-            )),
-            ..Kept::default()
-        };
-        found.source.start().expect("start");
         let patience = if expected {
             PATIENCE
         } else {
             Duration::from_millis(200)
         };
-        let end = Instant::now() + patience;
-        while kept.bursts.is_empty() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-            found.source.round(&mut kept).expect("round");
-        }
+        rounds(&mut found, &mut kept, patience, |kept| {
+            !kept.bursts.is_empty()
+        });
         assert_eq!(
             !kept.bursts.is_empty(),
             expected,
