@@ -320,7 +320,7 @@ fn serial_every_thread_has_its_bursts() {
         "-e",
         "{page-faults,task-clock}",
         program.to_str().unwrap(),
-        "300",
+        "100",
         "4",
     ]);
     let made = Made::of(&recording.path());
