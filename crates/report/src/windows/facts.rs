@@ -363,22 +363,20 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
                 .total()
                 .discards()
                 .any(|(cause, _)| cause == Discard::Switched);
+        let rates_are_low = told.artefacts.iter().any(|artefact| {
+            artefact.event == leader
+                && artefact.of_interrupts
+                && artefact.note != ArtefactNote::Known
+        });
         let said = if counted == 0.0 {
             format!("predicts {:.1} where 0 were counted", closure.predicted)
         } else {
             let within = match (holds, closure.holds()) {
                 (_, true) => "within its interval".to_owned(),
-                (false, false) if lost_switches => {
-                    "NOT within its interval: windows that another thread ended are \
-                                                    discarded, and their switches with them"
-                        .to_owned()
+                (false, false) => {
+                    let why = why_missed(error, lost_switches, rates_are_low);
+                    format!("NOT within its interval{why}")
                 }
-                (false, false) if error < 0.0 => {
-                    "NOT within its interval: much of it was outside of windows, as at the \
-                                                  program's start, or in rows without a rate"
-                        .to_owned()
-                }
-                (false, false) => "NOT within its interval".to_owned(),
                 (true, false) => {
                     format!(
                         "explained by arming: {arming} bursts took the CPU from the program as often"
@@ -418,6 +416,22 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
                 "holds": holds, "by_arming": arming,
             }),
         );
+    }
+}
+
+/// Interrupts take less of the windows that are useful.
+const MOST_BY_INTERRUPTS: f64 = -0.4;
+
+/// What most likely makes shares and rates miss a count.
+fn why_missed(error: f64, lost_switches: bool, rates_are_low: bool) -> &'static str {
+    if lost_switches {
+        ": windows that another thread ended are discarded, and their switches with them"
+    } else if rates_are_low && (MOST_BY_INTERRUPTS..0.0).contains(&error) {
+        ": rates are low by what interrupts take"
+    } else if error < 0.0 {
+        ": much of it was outside of windows, as at the program's start, or in rows without a rate"
+    } else {
+        ""
     }
 }
 
