@@ -36,6 +36,14 @@ static void *thousand(void *argument) {
     return argument;
 }
 
+static pthread_barrier_t together;
+
+static void *hundred(void *argument) {
+    times(100);
+    pthread_barrier_wait(&together);
+    return argument;
+}
+
 // Every third call is left by a jump.
 __attribute__((noinline)) void jumper(int n) {
     g(n);
@@ -64,6 +72,12 @@ int main(int argc, char **argv) {
             for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, thousand, NULL);
             for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
         }
+    } else if (strcmp(which, "crowd") == 0) {
+        enum { CROWD = 600 };
+        static pthread_t threads[CROWD];
+        pthread_barrier_init(&together, NULL, CROWD);
+        for (int i = 0; i < CROWD; i++) pthread_create(&threads[i], NULL, hundred, NULL);
+        for (int i = 0; i < CROWD; i++) pthread_join(threads[i], NULL);
     } else if (strcmp(which, "killed") == 0) {
         times(1003);
         raise(SIGKILL);

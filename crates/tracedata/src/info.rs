@@ -102,4 +102,7 @@ pub struct Ending {
     /// Context switches that were lost.
     #[serde(default)]
     pub lost_switches: u64,
+    /// Threads whose sampled calls were not counted, since too many threads counted at a time.
+    #[serde(default)]
+    pub uncounted_threads: u64,
 }

@@ -106,6 +106,23 @@ fn executions_are_counted_in_each_thread_whatever_ends_it() {
 }
 
 #[test]
+fn threads_beyond_those_that_can_count_are_told() {
+    let program = or_skip!(program(&["-fpatchable-function-entry=5"]));
+    let folder = tempfile::tempdir().unwrap();
+    let program = program.to_str().unwrap();
+    let arguments = ["record", "--no-sched", "-F", "f@sample=7", program, "crowd"];
+    let output = dioptra(&arguments, folder.path());
+    let told = "88 threads beyond those that can count at a time";
+    let said = text(&output.stderr);
+    assert!(said.contains(told), "{said}");
+    // All are sampled in the same way; 512 of the 600 threads are counted.
+    assert_eq!(numbers(folder.path()), [(100, 14); 512]);
+    assert_eq!(recorded(folder.path(), "f"), 600 * 14);
+    let said = text(&dioptra(&["report"], folder.path()).stderr);
+    assert!(said.contains(told), "{said}");
+}
+
+#[test]
 fn reports_scale_what_was_recorded_to_what_was_counted() {
     let program = or_skip!(program(&["-fpatchable-function-entry=5"]));
     // Calls of f, of g and of h.

@@ -289,6 +289,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
         lost_switches,
+        uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
     };
     state.journal(&JournalEntry::Clock(ending.clock));
     info.ending = Some(ending.clone());

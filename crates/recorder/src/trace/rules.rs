@@ -56,6 +56,8 @@ pub struct RuleSelector {
     notes: Vec<String>,
     /// Functions of a program call hooks themselves: they are all recorded, whatever the rules.
     hooks_itself: bool,
+    /// More functions are sampled than can be counted; said once.
+    exceeds_slots: bool,
     /// Programs of which all functions are traced since no compiler has prepared any.
     uninstrumented: Vec<String>,
     /// What is not patched though it was asked for.
@@ -137,6 +139,7 @@ impl RuleSelector {
         Ok(RuleSelector {
             gating: gating(&choice, &rules, &compiler),
             hooks_itself: false,
+            exceeds_slots: false,
             has_rules,
             with_sources: choice.rules.iter().any(is_place),
             notes,
@@ -279,6 +282,7 @@ impl Selector for RuleSelector {
         let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
         let words = self.compiler.plan();
         let plan = Plan::from_words(&words);
+        let mut exceeds_slots = false;
         let variants = patching
             .iter()
             .zip(functions)
@@ -293,7 +297,12 @@ impl Selector for RuleSelector {
                 let need = plan.site_need(*action);
                 let counted = plan
                     .counted(*action)
-                    .filter(|(sampling, _)| samples && (sampling.slot as usize) < SLOTS);
+                    .filter(|_| samples)
+                    .filter(|(sampling, _)| {
+                        let has_slot = (sampling.slot as usize) < SLOTS;
+                        exceeds_slots |= !has_slot;
+                        has_slot
+                    });
                 match counted {
                     Some((sampling, true)) => return SiteVariant::SampleFilter(sampling),
                     Some((sampling, false)) => {
@@ -331,6 +340,12 @@ impl Selector for RuleSelector {
             .collect();
         self.names
             .extend(named.into_iter().map(|named| named.full.into_owned()));
+        if exceeds_slots && !self.exceeds_slots {
+            self.exceeds_slots = true;
+            self.notes.push(format!(
+                "more than {SLOTS} functions are sampled: calls of the others are all recorded, and chosen when they are shown"
+            ));
+        }
         variants
     }
 

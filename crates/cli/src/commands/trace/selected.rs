@@ -330,6 +330,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                     ending.lost_switches,
                     "context switches are missing: the kernel had no room for them",
                 ),
+                (
+                    "uncounted_threads",
+                    ending.uncounted_threads,
+                    "threads beyond those that can count at a time: of their sampled calls only the recorded ones are known",
+                ),
             ] {
                 if count > 0 {
                     facts.add(Severity::Loss, id, format!("{count} {what}"), count);

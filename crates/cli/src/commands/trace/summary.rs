@@ -32,6 +32,14 @@ pub fn warnings(outcome: &TraceOutcome) {
             ending.missed_no_memory,
             "calls were not recorded for want of memory",
         ),
+        (
+            ending.lost_switches,
+            "context switches were lost: the kernel had no room for them",
+        ),
+        (
+            ending.uncounted_threads,
+            "threads beyond those that can count at a time: of their sampled calls only the recorded ones are known",
+        ),
     ] {
         if count > 0 {
             eprintln!("dioptra: {count} {what}");
