@@ -16,19 +16,18 @@
 #define HIDDEN __attribute__((no_instrument_function))
 #define TRACED __attribute__((noinline))
 
-// The log is memory that a forked child has a copy of.
+// The log is memory that a forked child has a copy of. Threads write lines of their own.
 static char log_text[1 << 22];
-static volatile size_t log_size;
+static size_t log_size;
 
-static inline __attribute__((always_inline, no_instrument_function)) void say(char what, const char *name) {
-    size_t at = log_size;
+static inline __attribute__((always_inline, no_instrument_function)) void say(char what, const char *name, size_t size) {
+    size_t at = __atomic_fetch_add(&log_size, size + 1, __ATOMIC_RELAXED);
     log_text[at++] = what;
     while (*name) log_text[at++] = *name++;
     log_text[at++] = '\n';
-    log_size = at;
 }
-#define BEGIN say('+', __func__)
-#define END say('-', __func__)
+#define BEGIN say('+', __func__, sizeof __func__)
+#define END say('-', __func__, sizeof __func__)
 
 static volatile int sink;
 

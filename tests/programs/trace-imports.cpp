@@ -41,6 +41,20 @@ TRACED int sorts(int n) {
     }
     return -1;
 }
+// The same, while the pointer may be kept in a register.
+TRACED int sorts_often(int rounds) {
+    int caught = 0;
+    for (int i = 0; i < rounds; ++i) {
+        int numbers[] = {2, 1};
+        try {
+            qsort(numbers, 2, sizeof *numbers, throws);
+        } catch (int) {
+            ++caught;
+            qsort(numbers, 1, sizeof *numbers, throws);
+        }
+    }
+    return caught;
+}
 static jmp_buf place;
 TRACED void jumps(int n) {
     longjmp(place, n);
@@ -78,5 +92,6 @@ int main(int, char **arguments) {
         same = same && is_same();
         there = there || is_there();
     }
-    printf("%ld %d %d %d %d\n", sum, left, same, there, often(rounds));
+    int caught = sorts_often(rounds);
+    printf("%ld %d %d %d %d %d\n", sum, left, same, there, caught, often(rounds));
 }

@@ -438,7 +438,7 @@ pub fn plan(
                 HookWork::Execve => Work::Replace(runtime.execve),
             },
             body: Body::Displaced(hook.prologue.rebase(bias)),
-            takes: None,
+            places: Vec::new(),
         });
         sites.push(Place::At(hook.site));
     }
@@ -495,11 +495,11 @@ pub fn plan(
                         }
                         CandidateBody::Itself => continue,
                     },
-                    takes: match (&candidate.body, candidate.calls.as_slice()) {
-                        (_, []) => None,
-                        (CandidateBody::Pointer(pointer), _) => Some(pointer.wrapping_add(bias)),
-                        _ => None,
-                    },
+                    places: candidate
+                        .calls
+                        .iter()
+                        .map(|call| call.rebase(bias).at)
+                        .collect(),
                 });
                 sites.push(match candidate.calls.as_slice() {
                     [] => Place::At(candidate.site),

@@ -1,6 +1,7 @@
 //! The functions of a module, as its unwind tables describe them.
 
 use super::image::Image;
+use super::loads::Exceptions;
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EhFrame, EndianSlice, FrameDescriptionEntry,
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection,
@@ -28,6 +29,8 @@ pub struct Described {
     pub entry: bool,
     /// Whether it is entered by the kernel, or resumes after exceptions.
     pub special: bool,
+    /// Where it says what happens when an exception passes through it.
+    pub exceptions: Exceptions,
 }
 
 impl Described {
@@ -122,6 +125,11 @@ fn function<'a>(
         size: fde.len(),
         entry: false,
         special: fde.is_signal_trampoline(),
+        exceptions: match fde.lsda() {
+            None => Exceptions::None,
+            Some(gimli::Pointer::Direct(table)) => Exceptions::Table(table),
+            Some(gimli::Pointer::Indirect(_)) => Exceptions::Unknown,
+        },
     };
     let Ok(mut rows) = fde.rows(frames, bases, context) else {
         return function;

@@ -212,20 +212,28 @@ impl Prologue {
             .count() as u64
     }
 
-    /// Calls and jumps through pointers lead directly to where `target` says for the pointer.
+    /// Calls and jumps through pointers, and loads of them, lead directly to what `target` says for the instruction's
+    /// address.
     pub fn redirect(&self, target: impl Fn(u64) -> Option<u64>) -> Prologue {
         let mut moved = self.clone();
         for instruction in &mut moved.instructions {
             let code = match instruction.code() {
                 Code::Call_rm64 => Code::Call_rel32_64,
                 Code::Jmp_rm64 => Code::Jmp_rel32_64,
+                Code::Mov_r64_rm64 => Code::Lea_r64_m,
                 _ => continue,
             };
-            if !instruction.is_ip_rel_memory_operand() {
-                continue;
-            }
-            let target = target(instruction.ip_rel_memory_address());
-            let direct = target.and_then(|target| Instruction::with_branch(code, target).ok());
+            let target = target(instruction.ip());
+            let direct = target.and_then(|target| {
+                let direct = match code {
+                    Code::Lea_r64_m => {
+                        let place = MemoryOperand::with_base_displ(Register::RIP, target as i64);
+                        Instruction::with2(code, instruction.op0_register(), place)
+                    }
+                    _ => Instruction::with_branch(code, target),
+                };
+                direct.ok()
+            });
             if let Some(mut direct) = direct {
                 // Where a call returns to stays the same.
                 direct.set_len(instruction.len());
@@ -329,7 +337,7 @@ mod tests {
         let prologue = prologue(&code, 0x1000, 0, false, |_| false).unwrap();
         let same = prologue.redirect(|_| None).encode(0x9000).unwrap();
         assert_eq!(same, prologue.encode(0x9000).unwrap());
-        let led = prologue.redirect(|pointer| (pointer == 0x1107).then_some(0xa000));
+        let led = prologue.redirect(|at| (at == 0x1001).then_some(0xa000));
         let bytes = led.encode(0x9000).unwrap();
         assert_eq!(bytes[..8], 0x1007_u64.to_le_bytes());
         let mut decoder = Decoder::with_ip(64, &bytes[8..], 0x9008, DecoderOptions::NONE);

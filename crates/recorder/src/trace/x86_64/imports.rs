@@ -6,26 +6,45 @@
 
 use super::described::Described;
 use super::image::Image;
+use super::loads::{FunctionCode, landing_pads};
 use super::special::is_special;
+use super::thunk::distance;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The size of a call or a jump through a pointer.
-const SIZE: u64 = 6;
-
-/// A call, or a jump, through a pointer.
+/// An instruction that uses a pointer to a library function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImportSite {
     /// Where it is.
     pub at: u64,
-    /// Whether it is a jump: a function's last call.
-    pub is_jump: bool,
+    /// What it does.
+    pub usage: ImportUse,
+}
+
+/// What is done with a pointer to a library function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportUse {
+    /// It is called.
+    Call,
+    /// It is jumped to: a function's last call.
+    Jump,
+    /// It is loaded into a register, and then only called. With the instruction's bytes that say which.
+    Load([u8; 2]),
 }
 
 impl ImportSite {
+    /// Its size in bytes.
+    pub fn size(&self) -> u64 {
+        match self.usage {
+            ImportUse::Call | ImportUse::Jump => 6,
+            ImportUse::Load(_) => 7,
+        }
+    }
+
     /// Whether code at an address, so many bytes of it, is a part of it.
     pub fn overlaps(&self, address: u64, size: u64) -> bool {
-        self.at < address.wrapping_add(size) && address < self.at + SIZE
+        self.at < address.wrapping_add(size) && address < self.at + self.size()
     }
 
     /// The same at the distance at which the module was loaded.
@@ -36,18 +55,17 @@ impl ImportSite {
         }
     }
 
-    /// What leads to `target` directly in its place, if that is near.
-    pub fn direct(&self, target: u64) -> Option<[u8; SIZE as usize]> {
+    /// What does the same with `target` itself in its place, if that is near.
+    pub fn direct(&self, target: u64) -> Option<Vec<u8>> {
         // A prefix, or a `nop` behind, makes it as long as it was.
-        let (code, behind): ([u8; 2], _) = match self.is_jump {
-            true => ([0xe9, 0x90], self.at + SIZE - 1),
-            false => ([0x67, 0xe8], self.at + SIZE),
+        let (front, back): (&[u8], &[u8]) = match &self.usage {
+            ImportUse::Call => (&[0x67, 0xe8], &[]),
+            ImportUse::Jump => (&[0xe9], &[0x90]),
+            ImportUse::Load([prefix, register]) => (&[*prefix, 0x8d, *register], &[]),
         };
-        let [a, b, c, d] = super::thunk::distance(behind, target)?;
-        Some(match self.is_jump {
-            true => [code[0], a, b, c, d, code[1]],
-            false => [code[0], code[1], a, b, c, d],
-        })
+        let behind = self.at + front.len() as u64 + 4;
+        let distance = distance(behind, target)?;
+        Some([front, &distance, back].concat())
     }
 }
 
@@ -56,7 +74,7 @@ impl ImportSite {
 pub struct ImportCalls {
     /// By the pointer.
     pub sites: BTreeMap<u64, Vec<ImportSite>>,
-    /// Functions whose addresses are loaded, to be called through a register.
+    /// Functions whose addresses are loaded and called in ways that can't be followed.
     pub through_registers: BTreeSet<String>,
 }
 
@@ -99,7 +117,7 @@ fn hits(image: &Image<'_>) -> Vec<u64> {
             };
             let address = segment.address + at as u64;
             let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
-            let pointer = (address + SIZE + skip).wrapping_add_signed(distance);
+            let pointer = (address + 6 + skip).wrapping_add_signed(distance);
             if image.imports.contains_key(&pointer) {
                 hits.push(address);
             }
@@ -113,26 +131,28 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
     let Some(bytes) = image.bytes(function.start, function.size) else {
         return;
     };
-    let mut decoder = Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE);
-    let mut instruction = Instruction::default();
-    let mut found = Vec::new();
-    let mut loaded: Vec<(Register, &str)> = Vec::new();
-    let mut called: HashSet<Register> = HashSet::new();
-    let mut targets = BTreeSet::new();
-    while decoder.can_decode() {
-        decoder.decode_out(&mut instruction);
-        let flow = instruction.flow_control();
-        if instruction.op0_kind() == OpKind::NearBranch64 && flow != FlowControl::Call {
-            targets.insert(instruction.near_branch_target());
-        }
-        let is_indirect = matches!(
-            flow,
-            FlowControl::IndirectCall | FlowControl::IndirectBranch
-        );
-        if is_indirect && instruction.op0_kind() == OpKind::Register {
-            called.insert(instruction.op0_register());
-        }
-        if !hits.contains(&instruction.ip()) || !instruction.is_ip_rel_memory_operand() {
+    let instructions: Vec<Instruction> =
+        Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE)
+            .into_iter()
+            .collect();
+    let targets: BTreeSet<u64> = instructions
+        .iter()
+        .filter(|i| i.op0_kind() == OpKind::NearBranch64 && i.flow_control() != FlowControl::Call)
+        .map(Instruction::near_branch_target)
+        .collect();
+    let called: HashSet<Register> = instructions
+        .iter()
+        .filter(|i| is_indirect(i) && i.op0_kind() == OpKind::Register)
+        .map(Instruction::op0_register)
+        .collect();
+    let code = OnceCell::new();
+    let is_only_called = |load| {
+        let made = || FunctionCode::new(&instructions, landing_pads(image, function));
+        code.get_or_init(made).is_only_called(load)
+    };
+    for instruction in &instructions {
+        let at = instruction.ip();
+        if !hits.contains(&at) || !instruction.is_ip_rel_memory_operand() {
             continue;
         }
         let pointer = instruction.ip_rel_memory_address();
@@ -140,28 +160,36 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
         let Some(name) = name.filter(|name| !is_special(name)) else {
             continue;
         };
-        if instruction.code() == Code::Mov_r64_rm64 {
-            loaded.push((instruction.op0_register(), name));
-        } else if is_indirect && instruction.len() as u64 == SIZE {
-            let site = ImportSite {
-                at: instruction.ip(),
-                is_jump: flow == FlowControl::IndirectBranch,
-            };
-            found.push((pointer, site));
-        }
-    }
-    for (pointer, site) in found {
+        let usage = match (instruction.code(), image.bytes(at, 3)) {
+            (Code::Call_rm64, _) => ImportUse::Call,
+            (Code::Jmp_rm64, _) => ImportUse::Jump,
+            (Code::Mov_r64_rm64, Some([prefix, _, register])) => {
+                if !called.contains(&instruction.op0_register()) {
+                    continue;
+                }
+                if !is_only_called(at) {
+                    calls.through_registers.insert(name.clone());
+                    continue;
+                }
+                ImportUse::Load([*prefix, *register])
+            }
+            _ => continue,
+        };
+        let site = ImportSite { at, usage };
+        let inside = at + 1..at + site.size();
         // Somebody who knows what he does may jump into it.
-        if targets.range(site.at + 1..site.at + SIZE).next().is_none() {
+        let is_plain = site.size() == instruction.len() as u64;
+        if is_plain && targets.range(inside).next().is_none() {
             calls.sites.entry(pointer).or_default().push(site);
         }
     }
-    let loaded = loaded
-        .into_iter()
-        .filter(|(register, _)| called.contains(register));
-    calls
-        .through_registers
-        .extend(loaded.map(|(_, name)| name.to_owned()));
+}
+
+fn is_indirect(instruction: &Instruction) -> bool {
+    matches!(
+        instruction.flow_control(),
+        FlowControl::IndirectCall | FlowControl::IndirectBranch
+    )
 }
 
 #[cfg(test)]
@@ -170,16 +198,23 @@ mod tests {
 
     #[test]
     fn what_takes_the_place_of_a_call_is_as_long_and_leads_to_the_target() {
-        for (is_jump, code) in [(false, Code::Call_rel32_64), (true, Code::Jmp_rel32_64)] {
-            let site = ImportSite {
-                at: 0x1000,
-                is_jump,
-            };
+        for (usage, code) in [
+            (ImportUse::Call, Code::Call_rel32_64),
+            (ImportUse::Jump, Code::Jmp_rel32_64),
+            // mov r12, [rip + …]
+            (ImportUse::Load([0x4c, 0x25]), Code::Lea_r64_m),
+        ] {
+            let site = ImportSite { at: 0x1000, usage };
             let bytes = site.direct(0x9000).unwrap();
+            assert_eq!(bytes.len() as u64, site.size());
             let instruction = Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE).decode();
             assert_eq!(instruction.code(), code);
-            assert_eq!(instruction.near_branch_target(), 0x9000);
-            assert!(is_jump || instruction.next_ip() == 0x1006);
+            let target = match usage {
+                ImportUse::Load(_) => instruction.ip_rel_memory_address(),
+                _ => instruction.near_branch_target(),
+            };
+            assert_eq!(target, 0x9000);
+            assert!(usage == ImportUse::Jump || instruction.next_ip() == 0x1000 + site.size());
             assert_eq!(site.direct(0x9000_0000_0000), None);
         }
     }

@@ -8,6 +8,7 @@ pub mod flow;
 pub mod hot;
 pub mod image;
 pub mod imports;
+pub mod loads;
 pub mod observed;
 pub mod pool;
 pub mod scan;

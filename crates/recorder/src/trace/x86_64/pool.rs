@@ -68,8 +68,8 @@ pub struct Wanted {
     pub work: Work,
     /// What it calls.
     pub body: Body,
-    /// A pointer: those behind this one whose displaced instructions call through it call the thunk.
-    pub takes: Option<u64>,
+    /// Places from which it is called: those of them that are displaced behind this one call it, too.
+    pub places: Vec<u64>,
 }
 
 /// Why a pool could not be made.
@@ -149,7 +149,7 @@ pub fn pool(
             Body::At(address) => Some(*address),
             Body::Displaced(prologue) => {
                 let place = displaced_start + displaced.len() as u64;
-                let prologue = prologue.redirect(|pointer| taken.get(&pointer).copied());
+                let prologue = prologue.redirect(|place| taken.get(&place).copied());
                 prologue.encode(place).ok().map(|bytes| {
                     displaced.extend(bytes);
                     let rest = displaced.len().next_multiple_of(8);
@@ -214,7 +214,9 @@ pub fn pool(
         let thunk = bytes
             .as_ref()
             .map(|_| if front.is_some() { place } else { without });
-        taken.extend(wanted.takes.zip(thunk));
+        if let Some(thunk) = thunk {
+            taken.extend(wanted.places.iter().map(|place| (*place, thunk)));
+        }
         thunks.push(thunk);
         code.extend(bytes.unwrap_or_default());
         code.resize((at - code_start) as usize + size, 0xcc);
