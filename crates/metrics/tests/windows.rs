@@ -712,6 +712,34 @@ fn what_interrupts_take_of_a_clock_is_found_by_periods() {
     );
 }
 
+/// How much rows differ is told by rows: events of one row that come otherwise than in proportion to its time, such as
+/// the switches that arming makes, are no other row.
+#[test]
+fn events_that_disagree_make_no_spread_between_rows() {
+    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    windows.set_clock(0);
+    windows.set_borderless(1);
+    windows.set_borderless(2);
+    for i in 0..1200 {
+        let period = 200 + (i * 61) % 200;
+        windows.push_burst(Burst {
+            time: i,
+            period,
+            ..Burst::default()
+        });
+        // As many switches in short windows as in long ones, one in each of most bursts.
+        let counts = [
+            period + (i * 37) % 81,
+            (period + 20 * (i % 3) - 40) / 2,
+            u64::from(i % 10 > 0),
+        ];
+        windows.push_window(1, WindowFlags::empty(), at(1), at(1), &counts);
+    }
+    let analysis = by_function(&windows);
+    let clock = analysis.artefacts()[0];
+    assert_eq!((clock.note, clock.spread), (ArtefactNote::Known, 0.0));
+}
+
 #[test]
 fn few_bursts_or_one_period_tell_nothing_of_interrupts() {
     let note = |windows: &Windows| {
