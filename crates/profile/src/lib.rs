@@ -44,7 +44,7 @@ mod walks;
 pub mod windows;
 
 pub use aggregate::{
-    AggregateRow, Dimension, SelfAndTotal, aggregate, undescribed, unresolved, without_line,
+    AggregateRow, Dimension, SelfAndTotal, aggregate, traced, undescribed, unresolved, without_line,
 };
 pub use counts::Count;
 pub use debug_info::DebugInfoWanted;

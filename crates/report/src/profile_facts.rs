@@ -3,7 +3,8 @@
 use crate::columns::weight_unit;
 use crate::{Blocks, Cell, Facts, Severity, Unit};
 use dioptra_profile::{
-    Count, Losses, ModuleId, ModuleNote, Names, Profile, undescribed, unresolved, without_line,
+    Count, Losses, ModuleId, ModuleNote, Names, Profile, traced, undescribed, unresolved,
+    without_line,
 };
 use dioptra_symbols::Note;
 use serde_json::{Value, json};
@@ -69,6 +70,7 @@ pub(crate) fn facts_of_shares(
             );
         }
         add_unwinding(&mut facts, profile.losses());
+        add_traced(&mut facts, traced(profile, events));
     }
     if !names.functions().is_empty() {
         let modules = unresolved(profile, names, events);
@@ -157,6 +159,22 @@ pub(crate) fn block_facts(facts: &mut Facts, profile: &Profile, blocks: &Blocks)
 /// `1 sample`, `2 samples`.
 fn samples(count: u64) -> String {
     format!("{count} sample{}", if count == 1 { "" } else { "s" })
+}
+
+/// Tells of call chains that a tracer has hidden.
+fn add_traced(facts: &mut Facts, through: Count) {
+    if through.is_zero() {
+        return;
+    }
+    facts.add(
+        Severity::Loss,
+        "traced_chains",
+        format!(
+            "{} taken while functions were traced: in call chains, the tracer's thunks ([unknown] in memfd:dioptra) stand for the callers; record without tracing to see these",
+            samples(through.samples)
+        ),
+        through.samples,
+    );
 }
 
 /// Tells for how many samples the callers could not be found from their copies of the stack, and why.

@@ -264,6 +264,57 @@ fn debuggers_see_through_thunks() {
     assert_eq!(calls(folder.path()).get("inner"), Some(&1));
 }
 
+#[test]
+fn profiles_of_traced_programs_say_where_callers_are_hidden() {
+    or_skip!(programs::need_sampling());
+    let program = or_skip!(Program::new(Language::C, "trace-parents").build());
+    let program = program.to_str().unwrap();
+    let run = |folder: &Path, arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_dioptra"))
+            .args(arguments)
+            .current_dir(folder)
+            .output()
+            .unwrap()
+    };
+    let tracing = [
+        env!("CARGO_BIN_EXE_dioptra"),
+        "trace",
+        "record",
+        "--no-sched",
+        "-P",
+        ".",
+    ];
+    for graph in ["fp", "dwarf"] {
+        for traced in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let record = ["record", "-q", "-e", "cpu-clock:u", "--call-graph", graph];
+            let tracing = if traced { &tracing[..] } else { &[] };
+            let recorded = run(
+                folder.path(),
+                &[&record[..], &["--"], tracing, &[program]].concat(),
+            );
+            assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+            let json = ["report", "--children", "--format", "json"];
+            let shown = run(folder.path(), &json).stdout;
+            let report: serde_json::Value = serde_json::from_slice(&shown).unwrap();
+            let hidden = &report["facts"]["traced_chains"];
+            let told = run(folder.path(), &["report", "--children"]);
+            let told = text(&told.stdout) + &text(&told.stderr);
+            assert_eq!(hidden.is_null(), !traced, "{graph}: {told}");
+            assert_eq!(
+                told.contains("while functions were traced"),
+                traced,
+                "{told}"
+            );
+            // Whoever computes is known in any case.
+            for function in ["inner", "middle"] {
+                let is_known = told.lines().any(|line| line.ends_with(function));
+                assert!(is_known || (traced && function == "middle"), "{told}");
+            }
+        }
+    }
+}
+
 /// Compares what a recording counts with what callgrind does, in modules whose paths contain a word, for functions that
 /// both know; which they are.
 fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeMap<String, u64> {
