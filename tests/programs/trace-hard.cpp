@@ -9,6 +9,7 @@
 #include <cstring>
 #include <pthread.h>
 #include <stdexcept>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -236,6 +237,48 @@ TRACED int threads(int n) {
     }
     return 0;
 }
+// A thread ends by a system call, and a later one on its stack throws: where the first one's calls were are others, which return
+// elsewhere.
+static pthread_barrier_t both_here;
+TRACED void ends_unnoticed(int n) {
+    leaf(n);
+    if (n == 0) syscall(SYS_exit, 0);
+    throw std::runtime_error("on");
+}
+TRACED static void *caught(void *) {
+    leaf(3);
+    return nullptr;
+}
+TRACED static void *unnoticed(void *how) {
+    if (!how) ends_unnoticed(0);
+    try {
+        ends_unnoticed(1);
+    } catch (const std::runtime_error &) {
+        caught(nullptr);
+    }
+    return nullptr;
+}
+TRACED static void *waits(void *) {
+    leaf(2);
+    pthread_barrier_wait(&both_here);
+    pthread_barrier_wait(&both_here);
+    return nullptr;
+}
+TRACED int unnoticed_ends(int n) {
+    pthread_barrier_init(&both_here, nullptr, 2);
+    for (int i = 0; i < n; i++) {
+        pthread_t first, second, third;
+        pthread_create(&first, nullptr, waits, nullptr);
+        pthread_barrier_wait(&both_here);
+        pthread_create(&second, nullptr, unnoticed, nullptr);
+        pthread_barrier_wait(&both_here);
+        pthread_join(first, nullptr);
+        pthread_join(second, nullptr);
+        pthread_create(&third, nullptr, unnoticed, &third);
+        pthread_join(third, nullptr);
+    }
+    return 0;
+}
 static pthread_barrier_t all_here;
 TRACED static void *meets(void *) {
     leaf(1);
@@ -276,6 +319,7 @@ HIDDEN int main(int count, char **arguments) {
     } cases[] = {
         {"exceptions", exceptions}, {"jumps", jumps},     {"deep", deep},       {"coroutines", coroutines},
         {"signals", signals},       {"forks", forks},     {"threads", threads}, {"crowd", crowd},
+        {"unnoticed_ends", unnoticed_ends},
         {"endless", endless},       {"crash", crash},
     };
     for (auto &one : cases) {

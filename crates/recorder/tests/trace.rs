@@ -173,6 +173,27 @@ fn threads_end_in_all_ways() {
 }
 
 #[test]
+fn threads_end_by_a_system_call() {
+    let _turn = alone();
+    let (outcome, _, trace) = or_skip!(one("unnoticed_ends", "20", |_| {}));
+    assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0));
+    let functions = ["unnoticed", "ends_unnoticed", "leaf", "caught"];
+    let ended = ["+unnoticed", "+ends_unnoticed", "+leaf", "-leaf"];
+    let threw = [
+        &ended[..],
+        &["+caught", "+leaf", "-leaf", "-caught", "-unnoticed"],
+    ]
+    .concat();
+    let with = |log: &[&str]| {
+        let streams = trace.streams.values();
+        streams
+            .filter(|stream| as_log(&stream.events, &functions) == log)
+            .count()
+    };
+    assert_eq!((with(&ended), with(&threw)), (20, 20));
+}
+
+#[test]
 fn a_thousand_threads_at_once() {
     let _turn = alone();
     let (outcome, _, trace) = or_skip!(one("crowd", "1000", |_| {}));
