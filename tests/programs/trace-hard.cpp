@@ -120,7 +120,7 @@ TRACED int deep(int n) {
 
 // --- coroutines
 static ucontext_t main_context, other_context;
-static char coroutine_stack[256 * 1024];
+alignas(16) static char coroutine_stack[256 * 1024];
 TRACED void coroutine_step(int n) {
     BEGIN;
     leaf(n);
@@ -298,6 +298,51 @@ TRACED int crowd(int n) {
     return 0;
 }
 
+// --- coroutines whose switch is the program's own: nobody is told of it
+extern "C" void switch_stacks(void **from, void *to);
+__asm__(".text\n"
+        ".globl switch_stacks\n"
+        ".type switch_stacks, @function\n"
+        "switch_stacks: .cfi_startproc\n"
+        "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
+        "  mov %rsp, (%rdi)\n"
+        "  mov %rsi, %rsp\n"
+        "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        "  .size switch_stacks, . - switch_stacks\n");
+static void *resumer_stack, *own_stack;
+TRACED void own_step(int n) {
+    BEGIN;
+    leaf(n);
+    switch_stacks(&own_stack, resumer_stack);
+    leaf(n);
+    END;
+}
+TRACED void own_coroutine() {
+    BEGIN;
+    for (int i = 0;; i++) own_step(i);
+}
+TRACED void own_resume(int n) {
+    BEGIN;
+    leaf(n);
+    switch_stacks(&resumer_stack, own_stack);
+    leaf(n);
+    END;
+}
+TRACED int own_coroutines(int n) {
+    BEGIN;
+    for (int round = 0; round < n; round++) {
+        // Six registers, and the address that is returned to.
+        void **top = (void **)(coroutine_stack + sizeof coroutine_stack - 64);
+        top[0] = (void *)own_coroutine;
+        own_stack = top - 6;
+        for (int i = 0; i < 6; i++) own_resume(i);
+    }
+    END;
+    return 0;
+}
+
 // --- for SIGKILL from outside, and SIGSEGV from inside
 TRACED int endless(int n) {
     for (;;) leaf(n);
@@ -319,7 +364,7 @@ HIDDEN int main(int count, char **arguments) {
     } cases[] = {
         {"exceptions", exceptions}, {"jumps", jumps},     {"deep", deep},       {"coroutines", coroutines},
         {"signals", signals},       {"forks", forks},     {"threads", threads}, {"crowd", crowd},
-        {"unnoticed_ends", unnoticed_ends},
+        {"unnoticed_ends", unnoticed_ends}, {"own_coroutines", own_coroutines},
         {"endless", endless},       {"crash", crash},
     };
     for (auto &one : cases) {

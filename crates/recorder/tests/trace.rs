@@ -85,6 +85,44 @@ fn coroutines_have_stacks_of_their_own() {
     same_as_log("coroutines", "20");
 }
 
+/// Programs that exchange stacks by themselves go on as they would, and all that they call is recorded. What returns on a stack
+/// that was left meanwhile is another matter.
+#[test]
+fn stacks_that_programs_exchange_themselves() {
+    let _turn = alone();
+    for compiler in ["g++", "clang++"] {
+        for (method, flags, plain) in METHODS {
+            if method == "xray" && compiler == "g++" {
+                continue;
+            }
+            let program = or_skip!(hard(compiler, "-O1", flags));
+            let folder = tempfile::tempdir().unwrap();
+            let what = format!("{compiler} {method}");
+            let command = [program.to_str().unwrap(), "own_coroutines", "20"];
+            let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
+            assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0), "{what}");
+            let functions = [
+                "own_coroutines",
+                "own_coroutine",
+                "own_resume",
+                "own_step",
+                "leaf",
+            ];
+            let expected: Vec<&str> = output
+                .lines()
+                .filter(|line| line.starts_with('+'))
+                .collect();
+            assert_eq!(expected.len(), 1 + 20 * (1 + 6 + 6 + 23), "{what}");
+            let trace = read(folder.path());
+            let first = Event::Entry("own_coroutines".to_owned());
+            let stream = trace.streams.values().find(|s| s.events.contains(&first));
+            let mut found = as_log(&stream.expect("a stream").events, &functions);
+            found.retain(|line| line.starts_with('+'));
+            assert_eq!(found, expected, "{what}");
+        }
+    }
+}
+
 /// One way to build, one case.
 fn one(
     case: &str,
