@@ -70,6 +70,7 @@ pub unsafe extern "C" fn execve(
 ) -> c_int {
     // SAFETY: the caller's promise; memory that was mapped here is given back if nothing was executed.
     unsafe {
+        tell_if_hidden(path);
         let (changed, size) = with_ours(environment);
         let result = crate::arch::syscall(
             libc::SYS_execve,
@@ -81,6 +82,31 @@ pub unsafe extern "C" fn execve(
         *libc::__errno_location() = -result as c_int;
     }
     -1
+}
+
+/// Says that a program will not be traced because our file can't be seen from where it runs, after a `chroot`.
+///
+/// # Safety
+/// That of `execve`.
+unsafe fn tell_if_hidden(path: *const c_char) {
+    let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
+    if runtime.is_null() || !sys::is_there(path) {
+        return;
+    }
+    // SAFETY: a string that was remembered; the path is the caller's, and was just read by the kernel.
+    unsafe {
+        let file = runtime.add(RUNTIME.len() + 1).cast_const();
+        if !sys::is_there(file) {
+            let text = |text| CStr::from_ptr(text).to_str().unwrap_or("a program");
+            sys::complain(&[
+                "dioptra: ",
+                text(path),
+                " is not traced: ",
+                text(file),
+                " can't be seen from there; copy that file to the same place below the new root\n",
+            ]);
+        }
+    }
 }
 
 /// An environment with our variables, and the size of its memory; the same one and 0 if nothing is to be changed or

@@ -103,6 +103,17 @@ pub fn process_exists(pid: u32) -> bool {
     unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) != -(libc::ESRCH as isize) }
 }
 
+/// Whether a path leads to a file.
+pub fn is_there(path: *const core::ffi::c_char) -> bool {
+    // SAFETY: the kernel checks the address.
+    unsafe {
+        syscall(
+            libc::SYS_access,
+            [path.expose_provenance(), libc::F_OK as usize, 0, 0, 0, 0],
+        ) == 0
+    }
+}
+
 /// Waits until the word changes from `value`, somebody wakes us, or some milliseconds passed.
 pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
     let timeout = [

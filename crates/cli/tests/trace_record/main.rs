@@ -3,6 +3,7 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod imports;
+mod places;
 mod plain;
 mod sampling;
 mod scheduling;

@@ -1,9 +1,11 @@
 //! The runtime that is carried inside, written to where the dynamic linker can load it from.
 
 use super::TraceError;
+use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +14,8 @@ static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 
 /// Writes the runtime to a file named by its content, unless it is there already, and returns the path.
 ///
-/// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there.
+/// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it is
+/// not on a file system that is mounted noexec.
 ///
 /// # Errors
 /// [`TraceError::Unsupported`], [`TraceError::Runtime`]
@@ -46,6 +49,18 @@ fn folders() -> Vec<PathBuf> {
     cache.into_iter().chain([temporary]).collect()
 }
 
+/// Whether the file system is mounted so that no code may be loaded from it.
+fn is_noexec(folder: &Path) -> bool {
+    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: zero is a valid value; the path outlives the call, which fills the structure.
+    unsafe {
+        let mut system: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(folder.as_ptr(), &raw mut system) == 0 && system.f_flag & libc::ST_NOEXEC != 0
+    }
+}
+
 fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
@@ -61,6 +76,12 @@ fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "not a folder that only this user can write",
+        ));
+    }
+    if is_noexec(folder) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "on a file system from which nothing may be executed (noexec)",
         ));
     }
     let path = folder.join(name);
