@@ -11,13 +11,16 @@ use thiserror::Error;
 
 /// Why a file of the trace could not be written.
 #[derive(Debug, Error)]
-#[error("{}: {source}; what was written before can be read", .path.display())]
+#[error("{}: {source}; {remedy}", .path.display())]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
     /// Why.
     pub source: io::Error,
+    remedy: &'static str,
 }
+
+const READABLE: &str = "what was written before can be read";
 
 /// A trace that is being written.
 #[derive(Debug)]
@@ -45,7 +48,11 @@ impl Writer {
     pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| WriteError { path, source }
+            move |source| WriteError {
+                path,
+                source,
+                remedy: "give another directory with -d",
+            }
         };
         if folder.symlink_metadata().is_ok() {
             let is_empty = fs::read_dir(folder)
@@ -54,10 +61,8 @@ impl Writer {
                 .is_none();
             if !is_empty {
                 if !folder.join(INFO).exists() {
-                    let error = io::Error::new(
-                        io::ErrorKind::AlreadyExists,
-                        "exists and is no trace; give another directory with -d",
-                    );
+                    let error =
+                        io::Error::new(io::ErrorKind::AlreadyExists, "exists and is no trace");
                     return Err(failed(folder)(error));
                 }
                 let mut old = folder.as_os_str().to_owned();
@@ -109,7 +114,12 @@ impl Writer {
             fs::write(&new, text)?;
             fs::rename(&new, &path)
         };
-        write().map_err(|source| WriteError { path, source })
+        let remedy = READABLE;
+        write().map_err(|source| WriteError {
+            path,
+            source,
+            remedy,
+        })
     }
 
     /// Adds a line to the journal.
@@ -216,6 +226,7 @@ impl Writer {
         WriteError {
             path: self.folder.join(file),
             source,
+            remedy: READABLE,
         }
     }
 }

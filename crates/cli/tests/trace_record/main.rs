@@ -204,6 +204,30 @@ fn the_exit_status_is_the_commands() {
 }
 
 #[test]
+fn options_before_the_command_are_ours_and_those_behind_it_are_not() {
+    let program = or_skip!(five(METHODS[1]));
+    let program = program.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str]| {
+        let output = dioptra(arguments, folder.path());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        text(&output.stderr)
+    };
+    assert!(refused(&["record", "-o", "t.trace", program]).contains("record -d DIR"));
+    assert!(refused(&["record", "--wrong", program]).contains("--wrong"));
+    assert!(refused(&["-x", program]).contains("-x"));
+    let recorded = dioptra(
+        &["record", "-d", "t.trace", program, "-o", "1", "2"],
+        folder.path(),
+    );
+    assert_eq!(recorded.status.code(), Some(3), "{recorded:?}");
+    for input in ["-d", "-i", "--input"] {
+        let shown = dioptra(&["report", input, "t.trace"], folder.path());
+        assert!(text(&shown.stdout).contains("main"), "{shown:?}");
+    }
+}
+
+#[test]
 fn functions_are_called_as_often_as_gcov_says() {
     or_skip!(programs::need_tool("gcov"));
     or_skip!(programs::need_tool("gcc"));

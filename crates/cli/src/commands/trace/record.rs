@@ -42,8 +42,11 @@ pub struct Arguments {
 /// What is to be run.
 #[derive(clap::Args)]
 pub struct TracedCommand {
+    // `dioptra record` has it.
+    #[arg(short, long, hide = true, value_name = "FILE", value_parser = no_output)]
+    output: Option<PathBuf>,
     /// The command and its arguments
-    #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true,
+    #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true,
           value_parser = clap::value_parser!(OsString))]
     pub command: Vec<OsString>,
 }
@@ -92,6 +95,10 @@ pub struct Tracing {
     // What this asks for is so here; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     force: bool,
+}
+
+fn no_output(_: &str) -> Result<PathBuf, String> {
+    Err("a trace is a directory; name it with `dioptra trace record -d DIR`".to_owned())
 }
 
 fn style(word: &str) -> Result<MatchStyle, String> {
@@ -160,6 +167,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Ok(outcome) => outcome,
         Err(status) => return Ok(status),
     };
+    if !arguments.quiet {
+        // The command's last line may have no end.
+        eprintln!();
+    }
     summary::warnings(&outcome);
     if !arguments.quiet {
         summary::write(&outcome, &arguments.data, start.elapsed());

@@ -6,7 +6,8 @@ mod lines;
 use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
-use dioptra_calls::{Ahead, Cpus, Ending, Frames, Paths, Shown, View, ahead};
+use dioptra_calls::{Ahead, Cpus, Ending, Frames, FunctionNames, Paths, Shown, View, ahead};
+use dioptra_report::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 use std::process::ExitCode;
@@ -162,8 +163,27 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         replay.remaining();
     }
     replay.out.finish()?;
-    facts(&trace, &names, &losses).write_text(&mut io::stderr().lock())?;
+    let mut facts = facts(&trace, &names, &losses);
+    sampled_fact(&view, &names, &mut facts);
+    facts.write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that sampling left calls out while they were recorded.
+fn sampled_fact(view: &View<'_>, names: &FunctionNames<'_>, facts: &mut Facts) {
+    const MOST: usize = 3;
+    let counted = view.counted();
+    let sampled = counted.iter().filter(|(_, (seen, shown))| seen > shown);
+    let each: Vec<String> = sampled
+        .map(|(id, (seen, shown))| format!("{shown} of {seen} calls of {}", names.get(*id)))
+        .collect();
+    if each.is_empty() {
+        return;
+    }
+    let more = if each.len() > MOST { ", …" } else { "" };
+    let first = each[..each.len().min(MOST)].join(", ");
+    let text = format!("sampled while it was recorded: {first}{more}");
+    facts.add(Severity::Info, "sampled", text, each.len());
 }
 
 /// What is kept of a thread.

@@ -155,10 +155,7 @@ fn report_facts(
         let text = format!("{open} calls had not ended: their durations reach to the end");
         facts.add(Severity::Info, "open_calls", text, open);
     }
-    let sampled = rows
-        .iter()
-        .filter(|row| row.times.sampled.is_some())
-        .count();
+    let sampled = rows.iter().filter(|row| estimates(row).is_some()).count();
     if sampled > 0 {
         facts.add(
             Severity::Info,
@@ -169,14 +166,23 @@ fn report_facts(
     }
     let skewed = rows
         .iter()
-        .filter(|row| matches!(row.sampling, Some(SampleKind::Rate | SampleKind::Tail)))
+        .filter(|row| row.sampling == Some(SampleKind::Rate))
         .count();
     if skewed > 0 {
         facts.add(
             Severity::Fallback,
             "skewed_samples",
-            format!("{skewed} functions are sampled by rate or by duration: the shown calls do not stand for the others, so what is estimated of their times is skewed"),
+            format!("{skewed} functions are sampled by rate: the shown calls do not stand for the others, so what is estimated of their times is skewed"),
             skewed,
+        );
+    }
+    let slow = rows.iter().filter(|row| is_slowest(row)).count();
+    if slow > 0 {
+        facts.add(
+            Severity::Fallback,
+            "slowest_calls",
+            format!("{slow} functions are shown with their slowest calls only (sample=pNN): neither their numbers nor those of what they call stand for all calls"),
+            slow,
         );
     }
     let counted = view.counted();
@@ -203,9 +209,18 @@ fn report_facts(
     facts
 }
 
-/// The sums of a row as they are shown: total, self, calls, each with the error of an estimate.
+/// Whether only calls that were slower than others are in a row's numbers.
+fn is_slowest(row: &Row) -> bool {
+    row.sampling == Some(SampleKind::Tail)
+}
+
+/// The sums of a row as they are shown: total, self, calls, each with the error of an estimate. Slow calls estimate nothing
+/// of the others.
 fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
     let sampled = row.times.sampled.as_ref()?;
+    if is_slowest(row) && sampled.calls.value == row.times.calls as f64 {
+        return None;
+    }
     let parts = [sampled.total, sampled.self_time, sampled.calls];
     Some(parts.map(|estimate| (estimate.value, estimate.standard_error)))
 }
@@ -247,6 +262,8 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
                 error(calls)
             );
             out.extend_from_slice(note.as_bytes());
+        } else if is_slowest(row) {
+            out.extend_from_slice(b"  the slowest calls only");
         }
         if let Some(source) = &row.source {
             out.extend_from_slice(format!(" [{source}]").as_bytes());
@@ -278,7 +295,7 @@ fn table(rows: &[Row], fields: &[Field], srcline: bool) -> anyhow::Result<Table>
         let mut notes = Vec::new();
         for field in fields {
             let cell = field.cell(row);
-            if row.times.sampled.is_some() && field.is_sum() {
+            if estimates(row).is_some() && field.is_sum() {
                 let few = row.times.calls < 2;
                 notes.push(CellNote {
                     column: cells.len(),

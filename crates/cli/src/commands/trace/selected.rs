@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 #[derive(clap::Args)]
 pub struct Data {
     /// The trace's directory
-    #[arg(short, long, value_name = "DIR", default_value = directory::DEFAULT)]
+    #[arg(short, long, value_name = "DIR", default_value = directory::DEFAULT,
+          visible_short_alias = 'i', visible_alias = "input")]
     data: PathBuf,
 }
 
@@ -218,10 +219,18 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
         .iter()
         .all(|stream| stream.chunk_count() == 0)
     {
+        let left_out: u64 = trace.counted().values().map(|(seen, _)| *seen).sum();
+        let why = if left_out > 0 {
+            format!("of {left_out} calls of sampled functions none was chosen")
+        } else if trace.info().ending.is_none() {
+            "none was written before the recorder ended".to_owned()
+        } else {
+            "none of the functions that were to be traced was called, or none could be".to_owned()
+        };
         facts.add(
             Severity::Fallback,
             "no_calls",
-            "the trace has no calls: none of the functions that were to be traced was called, or none could be; `dioptra trace info` tells more",
+            format!("the trace has no calls: {why}; `dioptra trace info` tells more"),
             true,
         );
     }
