@@ -690,6 +690,7 @@ fn what_interrupts_take_of_a_clock_is_found_by_periods() {
     let ipc = figure.estimate().unwrap();
     assert!(ipc.raw.high < 0.45, "{ipc:?}");
     assert!(ipc.corrected.unwrap().holds(0.5), "{ipc:?}");
+    assert!(!ipc.holds_interrupts);
     // What the program counted in its own 1e6, and interrupts took 60 of each of 10 000.
     let shares = Shares::new([(1, 100, 100)]);
     let totals = Totals {
@@ -748,6 +749,15 @@ fn few_bursts_or_one_period_tell_nothing_of_interrupts() {
         artefacts[0].note
     };
     assert_eq!(note(&clocked(200, 1)), ArtefactNote::FewBursts);
+    let windows = clocked(200, 1);
+    let analysis = by_function(&windows);
+    let bound = bound();
+    let artefacts = analysis.artefacts();
+    let mut estimator = analysis.estimator(&bound, &artefacts, EstimatorOptions::default());
+    let row = analysis.row(1).unwrap();
+    let figure = estimator.estimate(row, set().column("ipc").unwrap());
+    let ipc = figure.estimate().unwrap();
+    assert!(ipc.holds_interrupts && !ipc.raw.holds(0.5), "{ipc:?}");
     let mut same = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
     same.set_clock(0);
     for i in 0..400 {

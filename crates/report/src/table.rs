@@ -188,6 +188,8 @@ pub enum Mark {
     FewSamples,
     /// Some inputs of a sum were not recorded: the whole is larger.
     Partial,
+    /// The clock it is divided by holds interrupts, whose time is not known.
+    HoldsInterrupts,
     /// There is none, since these inputs were not recorded.
     Missing(Arc<[String]>),
 }
@@ -198,6 +200,7 @@ impl Mark {
         match self {
             Mark::FewSamples => "few_samples".to_owned(),
             Mark::Partial => "partial".to_owned(),
+            Mark::HoldsInterrupts => "holds_interrupts".to_owned(),
             Mark::Missing(inputs) => format!("missing: {}", inputs.join(", ")),
         }
     }

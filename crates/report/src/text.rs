@@ -275,6 +275,7 @@ impl<'a> Layout<'a> {
         match row.mark(index) {
             Some(Mark::FewSamples) => out.push('?'),
             Some(Mark::Partial) => out.push('+'),
+            Some(Mark::HoldsInterrupts) => out.push('~'),
             _ => {}
         }
     }

@@ -128,6 +128,9 @@ pub struct Estimate {
     pub never_negative: bool,
     /// Some terms of a sum were not recorded: a lower bound.
     pub partial: bool,
+    /// It depends on a clock that leads, whose windows hold interrupts, and what these take is not known
+    /// ([`Artefact::of_interrupts`]): the interval does not tell how far off that makes the value.
+    pub holds_interrupts: bool,
     confidence: f64,
 }
 
@@ -191,6 +194,8 @@ pub struct Estimator<'a> {
     counts: Vec<Count>,
     /// What a window's borders add to each recorded event, and its variance.
     pub(super) borders: Vec<(f64, f64)>,
+    /// Clocks that lead windows of which it is not known what interrupts take.
+    uncorrected_clocks: Vec<u32>,
     options: EstimatorOptions,
 }
 
@@ -222,6 +227,11 @@ impl Analysis<'_> {
             evaluator: bound.evaluator(&totals, Mode::Exact),
             counts: vec![Count::default(); events],
             borders,
+            uncorrected_clocks: artefacts
+                .iter()
+                .filter(|artefact| artefact.of_interrupts && !artefact.is_taken_off())
+                .map(|artefact| artefact.event)
+                .collect(),
             options,
         }
     }
@@ -270,6 +280,12 @@ impl Estimator<'_> {
             apart: sample.apart,
             never_negative,
             partial,
+            // What never happened is not low.
+            holds_interrupts: raw.value != 0.0
+                && sample
+                    .inputs
+                    .iter()
+                    .any(|event| self.uncorrected_clocks.contains(event)),
             confidence: self.options.confidence,
         })
     }

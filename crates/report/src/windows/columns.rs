@@ -239,6 +239,7 @@ pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell<'_>>, notes: &
     let column = cells.len();
     let mark = match figure {
         Figure::Value(estimate) if estimate.few_bursts => Some(Mark::FewSamples),
+        Figure::Value(estimate) if estimate.holds_interrupts => Some(Mark::HoldsInterrupts),
         Figure::Value(estimate) if estimate.partial => Some(Mark::Partial),
         Figure::Missing(inputs) => Some(Mark::Missing(inputs.clone())),
         _ => None,
@@ -298,6 +299,16 @@ pub(super) fn tell_few(table: &mut Table) {
             "few_bursts",
             "values that end in ? are from fewer than 10 bursts (or sampled events): record longer",
             few,
+        );
+    }
+    let holding = table.rows.count_marks(&Mark::HoldsInterrupts);
+    if holding > 0 {
+        table.facts.add(
+            Severity::Info,
+            "hold_interrupts",
+            "values that end in ~ are of windows whose interrupts take a time that is not known yet: rates are low by its share, \
+             which no interval holds; record longer",
+            holding,
         );
     }
 }
