@@ -4,11 +4,12 @@
 //! one size and at eight times that size.
 
 use super::measure::{self, Run};
+use super::trace::nanoseconds;
 use super::{build_dioptra, save, scratch, version};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// How much larger the large trace is.
 const TIMES: u64 = 8;
@@ -73,11 +74,11 @@ pub fn run(
             let words = [(*workload).to_owned(), count.to_string()];
             let mut command = Command::new(&dioptra);
             command.args(["trace", "record", "-q", "--no-libcall", "--no-sched", "-d"]);
-            let records = 2 * record(command.arg(&ours).arg(program).args(&words))?;
+            let records = 2 * calls(command.arg(&ours).arg(program).args(&words))?;
             if let Some(uftrace) = uftrace {
                 let mut command = Command::new(uftrace);
                 command.args(["record", "--no-libcall", "--no-event", "-d"]);
-                record(command.arg(&theirs).arg(program).args(&words))?;
+                calls(command.arg(&theirs).arg(program).args(&words))?;
             }
             Ok((ours, theirs, records))
         };
@@ -118,23 +119,6 @@ pub fn run(
         "trace-read",
         json!({"rounds": rounds, "uftrace": peer, "rows": rows}),
     )
-}
-
-/// Records, and returns how many calls there were.
-fn record(command: &mut Command) -> Result<u64> {
-    let output = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .output()
-        .with_context(|| format!("{command:?}"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    let calls = text
-        .lines()
-        .find_map(|line| line.strip_prefix("calls ")?.split_once(" ns "));
-    match calls {
-        Some((calls, _)) => Ok(calls.parse::<f64>()? as u64),
-        None => bail!("{command:?} failed: {text}"),
-    }
 }
 
 fn read(command: &mut Command) -> Result<Run> {
@@ -187,4 +171,9 @@ fn row(workload: &str, name: &str, records: u64, measured: &Measured) -> Value {
         "peak_megabytes": {"dioptra": [memory, memory_large], "uftrace": [peers_memory, peers_large]},
         "flat": is_flat,
     })
+}
+
+/// Records, and returns how many calls there were.
+fn calls(command: &mut Command) -> Result<u64> {
+    Ok(nanoseconds(command)?.1 as u64)
 }

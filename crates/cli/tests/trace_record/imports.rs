@@ -1,6 +1,6 @@
 //! Calls of library functions that pass by the procedure linkage table: they are found where they are made.
 
-use super::plain::{by_callgrind, calls};
+use super::plain::{by_callgrind, callgrind, calls};
 use super::{dioptra, text};
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::collections::BTreeMap;
@@ -123,16 +123,7 @@ fn a_rust_program_calls_the_c_library_as_often_as_callgrind_says() {
     let command = [parser.to_str().unwrap(), "40"];
     let folder = tempfile::tempdir().unwrap();
     let counted = folder.path().join("counted");
-    let ran = Command::new("valgrind")
-        .args([
-            "--tool=callgrind",
-            "--compress-strings=no",
-            "--compress-pos=no",
-        ])
-        .arg(format!("--callgrind-out-file={}", counted.display()))
-        .args(command)
-        .output()
-        .unwrap();
+    let ran = callgrind(&command, &counted);
     let expected = by_callgrind(&counted, "libc.so", Some("trace-parser"));
     let recorded = dioptra(
         &[&["record", "--no-sched"][..], &command].concat(),

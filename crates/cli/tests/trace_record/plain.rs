@@ -6,7 +6,7 @@ use dioptra_testprograms::{self as programs, Language, Program, or_skip};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// All functions of the program and of all libraries but the C library, where the tracer leaves the functions alone.
 const EVERYTHING: &[&str] = &["-P", ".", "-P", ".@lib", "-P", ".@_"];
@@ -320,16 +320,7 @@ fn profiles_of_traced_programs_say_where_callers_are_hidden() {
 fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeMap<String, u64> {
     let folder = tempfile::tempdir().unwrap();
     let counted = folder.path().join("counted");
-    let ran = Command::new("valgrind")
-        .args([
-            "--tool=callgrind",
-            "--compress-strings=no",
-            "--compress-pos=no",
-        ])
-        .arg(format!("--callgrind-out-file={}", counted.display()))
-        .args(command)
-        .output()
-        .unwrap();
+    let ran = callgrind(command, &counted);
     let expected = by_callgrind(&counted, module, None);
     let record = [&["record", "--no-sched", "--no-libcall"], options, command].concat();
     let recorded = dioptra(&record, folder.path());
@@ -340,6 +331,20 @@ fn same_as_callgrind(options: &[&str], command: &[&str], module: &str) -> BTreeM
         .filter(|(name, _)| found.contains_key(name));
     both.inspect(|(name, count)| assert_eq!(found.get(name), Some(count), "{name}"))
         .collect()
+}
+
+/// Runs a command under callgrind, which writes a file.
+pub fn callgrind(command: &[&str], file: &Path) -> Output {
+    Command::new("valgrind")
+        .args([
+            "--tool=callgrind",
+            "--compress-strings=no",
+            "--compress-pos=no",
+        ])
+        .arg(format!("--callgrind-out-file={}", file.display()))
+        .args(command)
+        .output()
+        .unwrap()
 }
 
 /// How often functions of a module were called, by a module or by any, from callgrind's file (its format: valgrind's

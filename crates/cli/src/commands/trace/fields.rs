@@ -2,18 +2,16 @@
 
 use super::usage;
 
-/// A field that can be asked for: its name, itself, its heading.
-pub type Known<F> = (&'static str, F, &'static str);
-
-/// The fields that `text` asks for: a list in place of the `default` ones, `+` and a list beside them, or `none`.
+/// The fields that `text` asks for, of the `known` ones with their names: a list in place of the `default` ones, `+` and a list beside them, or `none`.
 ///
 /// # Errors
 /// A wrong argument, which names the known fields.
 pub fn parse<F: Copy + PartialEq>(
     text: Option<&str>,
     default: &[F],
-    known: &[Known<F>],
+    known: impl IntoIterator<Item = (&'static str, F)>,
 ) -> anyhow::Result<Vec<F>> {
+    let known: Vec<(&str, F)> = known.into_iter().collect();
     let mut fields = default.to_vec();
     let Some(text) = text else {
         return Ok(fields);
@@ -27,12 +25,12 @@ pub fn parse<F: Copy + PartialEq>(
     };
     match words {
         "none" => return Ok(fields),
-        "all" => return Ok(known.iter().map(|(_, field, _)| *field).collect()),
+        "all" => return Ok(known.iter().map(|(_, field)| *field).collect()),
         _ => {}
     }
     for word in words.split(',').map(str::trim) {
-        let Some((_, field, _)) = known.iter().find(|(name, ..)| *name == word) else {
-            let names: Vec<&str> = known.iter().map(|(name, ..)| *name).collect();
+        let Some((_, field)) = known.iter().find(|(name, _)| *name == word) else {
+            let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             return Err(usage(format_args!(
                 "-f: there is no field `{word}`; fields are {}, all and none",
                 names.join(", ")
@@ -43,6 +41,6 @@ pub fn parse<F: Copy + PartialEq>(
         }
     }
     // In one order, as scripts know it from uftrace.
-    fields.sort_by_key(|field| known.iter().position(|(_, known, _)| known == field));
+    fields.sort_by_key(|field| known.iter().position(|(_, known)| known == field));
     Ok(fields)
 }

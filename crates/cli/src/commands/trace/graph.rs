@@ -73,7 +73,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.task {
         return tasks::run(&arguments);
     }
-    let fields = fields::parse(arguments.output_fields.as_deref(), &[Field::Total], &FIELDS)?;
+    let fields = fields::parse(
+        arguments.output_fields.as_deref(),
+        &[Field::Total],
+        FIELDS.map(|(name, field, _)| (name, field)),
+    )?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;

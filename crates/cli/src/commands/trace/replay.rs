@@ -75,7 +75,11 @@ pub struct Showing {
 impl Showing {
     /// Whether it is possible, before anything takes time.
     pub fn check(&self) -> anyhow::Result<()> {
-        fields::parse(self.output_fields.as_deref(), &[], &Field::ALL)?;
+        fields::parse(
+            self.output_fields.as_deref(),
+            &[],
+            Field::ALL.map(|(name, field, _)| (name, field)),
+        )?;
         self.color.is_wanted(false)?;
         Ok(())
     }
@@ -123,7 +127,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let fields = fields::parse(
         arguments.show.output_fields.as_deref(),
         default,
-        &Field::ALL,
+        Field::ALL.map(|(name, field, _)| (name, field)),
     )?;
     let as_page = arguments.show.format == Style::Html;
     let color = arguments.show.color.is_wanted(as_page)?;

@@ -95,7 +95,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         return diff::run(&arguments, other, format, as_page);
     }
     let which = fields::Average::of(arguments.avg_total, arguments.avg_self);
-    let fields = Field::parse(arguments.output_fields.as_deref(), which).map_err(usage)?;
+    let fields = Field::parse(arguments.output_fields.as_deref(), which)?;
     let keys = Key::parse(arguments.sort.as_deref(), &fields, which).map_err(usage)?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
@@ -160,7 +160,7 @@ fn report_facts(
         facts.add(
             Severity::Info,
             "sampled_functions",
-            format!("{sampled} functions have estimates, scaled from sampled calls (marked ~); an error is one standard error"),
+            format!("estimates, marked ~, are scaled from sampled calls, in {sampled} rows; an error is one standard error"),
             sampled,
         );
     }

@@ -104,11 +104,9 @@ fn return_address(threads: u64) -> Vec<u8> {
     e.bytes
 }
 
-/// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
-/// entry on top of the stack if that is it. Goes on with the stack as it was.
-fn search(e: &mut Expression, threads: u64) -> usize {
-    /// What an entry's address is shifted by to count entries.
-    const ENTRY_SHIFT: u8 = ENTRY_SIZE.trailing_zeros() as u8;
+/// Begins a loop over the threads' records: where to go back to with the next record on top, and what is left to land where
+/// there is none.
+fn each_thread(e: &mut Expression, threads: u64) -> (usize, usize) {
     e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
     // slot slot thread
     let thread = e.bytes.len();
@@ -117,6 +115,15 @@ fn search(e: &mut Expression, threads: u64) -> usize {
     e.op(&[DROP]);
     let end = e.forward(SKIP);
     e.land(is_thread);
+    (thread, end)
+}
+
+/// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
+/// entry on top of the stack if that is it. Goes on with the stack as it was.
+fn search(e: &mut Expression, threads: u64) -> usize {
+    /// What an entry's address is shifted by to count entries.
+    const ENTRY_SHIFT: u8 = ENTRY_SIZE.trailing_zeros() as u8;
+    let (thread, end) = each_thread(e, threads);
     e.op(&[DUP, PLUS_UCONST]).op(&[
         RECORD_BOTTOM as u8 & 0x7f | 0x80,
         (RECORD_BOTTOM >> 7) as u8,
@@ -157,14 +164,7 @@ fn search(e: &mut Expression, threads: u64) -> usize {
 /// Looks at all entries of all threads; jumps with the entry on top of the stack if it is found. Goes on with the stack as
 /// it was.
 fn walk(e: &mut Expression, threads: u64) -> usize {
-    e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
-    // slot slot thread
-    let thread = e.bytes.len();
-    e.op(&[DUP]);
-    let is_thread = e.forward(BRA);
-    e.op(&[DROP]);
-    let end = e.forward(SKIP);
-    e.land(is_thread);
+    let (thread, end) = each_thread(e, threads);
     e.op(&[DUP]).load(RECORD_TOP);
     // slot slot thread entry
     let entry = e.bytes.len();

@@ -1,8 +1,8 @@
 //! Processes and threads, who started whom.
 
+use super::super::fields;
 use super::super::render::{Output, Style, push_duration, title};
 use super::super::selected::facts;
-use super::super::usage;
 use super::Arguments;
 use dioptra_calls::{StreamTimes, statistics};
 use dioptra_report::escape;
@@ -12,23 +12,12 @@ use std::process::ExitCode;
 
 /// Processes and their threads.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let fields: Vec<&str> = match arguments.output_fields.as_deref() {
-        None => vec!["total", "self", "tid"],
-        Some("none") => Vec::new(),
-        Some(text) => text
-            .trim_start_matches('+')
-            .split(',')
-            .map(str::trim)
-            .collect(),
-    };
-    if let Some(wrong) = fields
-        .iter()
-        .find(|f| !["total", "self", "tid"].contains(f))
-    {
-        return Err(usage(format_args!(
-            "-f: there is no field `{wrong}` of threads; fields are total, self and tid"
-        )));
-    }
+    let known = ["total", "self", "tid"];
+    let fields = fields::parse(
+        arguments.output_fields.as_deref(),
+        &known,
+        known.map(|name| (name, name)),
+    )?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;

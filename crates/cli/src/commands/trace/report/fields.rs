@@ -125,51 +125,14 @@ const FIELDS: [(&str, Field, &str, &str); 16] = [
 ];
 
 impl Field {
-    fn named(word: &str) -> Result<Field, String> {
-        let known = FIELDS.iter().find(|(name, ..)| *name == word);
-        known.map(|(_, field, ..)| *field).ok_or_else(|| {
-            let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
-            format!(
-                "there is no field `{word}`; fields are {}, all and none",
-                names.join(", ")
-            )
-        })
-    }
-
-    pub fn parse(text: Option<&str>, average: Average) -> Result<Vec<Field>, String> {
-        let default: &[&str] = match average {
-            Average::None => &["total", "self", "call"],
-            Average::Total => &["total-avg", "total-min", "total-max"],
-            Average::Self_ => &["self-avg", "self-min", "self-max"],
+    pub fn parse(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
+        let default = match average {
+            Average::None => [Field::Total(Of::Sum), Field::Self_(Of::Sum), Field::Calls],
+            Average::Total => [Of::Average, Of::Shortest, Of::Longest].map(Field::Total),
+            Average::Self_ => [Of::Average, Of::Shortest, Of::Longest].map(Field::Self_),
         };
-        let mut fields: Vec<Field> = default
-            .iter()
-            .map(|word| Field::named(word))
-            .collect::<Result<_, _>>()?;
-        let Some(text) = text else {
-            return Ok(fields);
-        };
-        let words = match text.strip_prefix('+') {
-            Some(words) => words,
-            None => {
-                fields.clear();
-                text
-            }
-        };
-        match words {
-            "none" => return Ok(fields),
-            "all" => return Ok(FIELDS.iter().map(|(_, field, ..)| *field).collect()),
-            _ => {}
-        }
-        for word in words.split(',').map(str::trim) {
-            let field = Field::named(word).map_err(|error| format!("-f: {error}"))?;
-            if !fields.contains(&field) {
-                fields.push(field);
-            }
-        }
-        // In one order, as scripts know it from uftrace.
-        fields.sort_by_key(|field| FIELDS.iter().position(|(_, known, ..)| known == field));
-        Ok(fields)
+        let known = FIELDS.iter().map(|(name, field, ..)| (*name, *field));
+        crate::commands::trace::fields::parse(text, &default, known)
     }
 
     fn known(self) -> &'static (&'static str, Field, &'static str, &'static str) {
@@ -312,13 +275,16 @@ impl Key {
                 ("avg", _) => field(Of::Average),
                 ("min", _) => field(Of::Shortest),
                 ("max", _) => field(Of::Longest),
-                _ => Field::named(word).map_err(|_| {
-                    let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
-                    format!(
-                        "-s: there is no key `{word}`; keys are {} and func",
-                        names.join(", ")
-                    )
-                })?,
+                _ => match FIELDS.iter().find(|(name, ..)| *name == word) {
+                    Some((_, field, ..)) => *field,
+                    None => {
+                        let names: Vec<&str> = FIELDS.iter().map(|(name, ..)| *name).collect();
+                        return Err(format!(
+                            "-s: there is no key `{word}`; keys are {} and func",
+                            names.join(", ")
+                        ));
+                    }
+                },
             }))
         };
         text.split(',').map(|word| key(word.trim())).collect()

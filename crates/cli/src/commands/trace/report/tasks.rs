@@ -1,5 +1,6 @@
 //! A row for each thread.
 
+use super::super::fields;
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
@@ -19,22 +20,11 @@ struct Row {
 }
 
 pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Result<ExitCode> {
-    let fields: Vec<&str> = match arguments.output_fields.as_deref() {
-        None | Some("all") => FIELDS.to_vec(),
-        Some("none") => Vec::new(),
-        Some(text) => text
-            .trim_start_matches('+')
-            .split(',')
-            .map(str::trim)
-            .collect(),
-    };
-    if let Some(wrong) = fields.iter().find(|field| !FIELDS.contains(field)) {
-        let text = format!(
-            "-f: there is no field `{wrong}` of threads; fields are {}",
-            FIELDS.join(", ")
-        );
-        return Err(usage(text));
-    }
+    let fields = fields::parse(
+        arguments.output_fields.as_deref(),
+        &FIELDS,
+        FIELDS.map(|name| (name, name)),
+    )?;
     let key = arguments.sort.as_deref().unwrap_or("total");
     if !FIELDS.contains(&key) && key != "name" {
         let text = format!(
