@@ -57,6 +57,7 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
         },
         host: Host::default(),
         pending: None,
+        seed: None,
         ending: None,
     };
     let mut writer = Writer::create(folder, &info).unwrap();

@@ -106,6 +106,8 @@
 //! - `sample=1` shows all, `sample=0` is an error.
 //! - Other actions of a sampled rule happen at its chosen executions only. A filter's execution that began while tracing
 //!   was off is neither counted nor hidden: what is switched on within it is shown.
+//! - Random choices follow from a seed, the number of the thread, and the function's place among the sampled ones: the same
+//!   seed repeats them, as far as threads begin in the same order.
 //! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`]); [`Entry::stands_for`] does it call by call:
 //!   the executions since the last shown one. A rate and a tail choose by time and by duration: their seen executions are
 //!   exact, sums over their shown ones are not representative.
@@ -152,7 +154,7 @@ pub use compile::{CompileError, Compiler, Function, FunctionKind, PlanOptions, W
 #[cfg(feature = "std")]
 pub use lane::{Event, Lane};
 pub use plan::{Plan, PlanError, SampleKind, Sampling};
-pub use random::Pace;
+pub use random::{Pace, thread_seed};
 #[cfg(feature = "std")]
 pub use rules::{
     COLORS, Condition, MatchStyle, RuleOption, Rules, Sample, SyntaxError, UnitError, parse_bool,

@@ -8,6 +8,12 @@ pub(crate) const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// The seed of a thread's random choices, of that of the recording or of the reader.
+#[must_use]
+pub const fn thread_seed(seed: u64, thread: u64) -> u64 {
+    mix(seed ^ mix(thread))
+}
+
 /// The next number of the splitmix64 sequence at `state`.
 pub(crate) fn next(state: &mut u64) -> u64 {
     let number = mix(*state);

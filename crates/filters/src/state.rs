@@ -2,7 +2,7 @@
 
 use crate::answer::{Effects, Entry, Exit, Frame, Scope, Show, Switch, Verdict, kind};
 use crate::plan::{Action, Plan, SampleKind, fact, flag};
-use crate::random::mix;
+use crate::random::thread_seed;
 use crate::sampler::{Draw, Sampler};
 use crate::site::Gate;
 use crate::tail::Tail;
@@ -49,7 +49,7 @@ impl ThreadState {
             depth: 0,
             max_depth: plan.header.depth,
             time: plan.header.time,
-            seed: mix(plan.header.seed ^ mix(thread)),
+            seed: thread_seed(plan.header.seed, thread),
         }
     }
 

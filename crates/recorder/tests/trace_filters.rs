@@ -13,7 +13,7 @@ use dioptra_recorder::trace::{Choice, Everything, LibraryCalls, PatchPatterns, R
 use dioptra_testprograms::{Language, Program, or_skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use traces::{Event, alone, as_log, counted, read, sampled, trace};
+use traces::{Event, alone, as_log, counted, everything, read, sampled, trace};
 
 type Counts = BTreeMap<String, (u64, u64)>;
 type Texts<'t> = [(RuleOption, &'t str)];
@@ -350,6 +350,48 @@ fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
         }
     }
     assert!(sampling > 40 && fewer > 40, "{sampling} {fewer}");
+}
+
+#[test]
+fn a_seed_repeats_the_random_choices() {
+    let _turn = alone();
+    let program = or_skip!(
+        Program::new(Language::C, "trace-trees")
+            .no_flags()
+            .flags(["-O1", "-g", "-pthread", "-fpatchable-function-entry=5"])
+            .build()
+    );
+    let command = [program.to_str().unwrap(), "1", "60", "1"];
+    let run = |seed: u64| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut patches = PatchPatterns::new(MatchStyle::Simple);
+        patches.patch(&NAMES.join(";")).unwrap();
+        let choice = Choice {
+            patches,
+            rules: vec![(Trigger, "f[1-6]@sample=1/4".to_owned())],
+            style: MatchStyle::Regex,
+            library_calls: LibraryCalls::None,
+        };
+        trace(folder.path(), &command, everything(false), |spec| {
+            spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+            spec.seed = seed;
+        });
+        let streams = read(folder.path()).streams.into_values();
+        let events: Vec<Vec<Event>> = streams.map(|stream| stream.events).collect();
+        (events, counted(folder.path()))
+    };
+    let first = run(5);
+    assert!(
+        first
+            .1
+            .values()
+            .any(|(seen, shown)| *shown > 3 && shown * 2 < *seen)
+    );
+    assert_eq!(run(5), first);
+    let other = run(6);
+    let seen = |counts: &Counts| counts.values().map(|(seen, _)| *seen).sum::<u64>();
+    assert_eq!(seen(&other.1), seen(&first.1));
+    assert_ne!(other.0, first.0);
 }
 
 #[test]

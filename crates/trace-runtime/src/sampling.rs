@@ -7,7 +7,7 @@ use crate::shadow::{Cursor, Entry};
 use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
-use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
+use dioptra_filters::{Pace, SampleKind, Sampler, Sampling, thread_seed};
 use dioptra_tracelayout::arena::MONOTONIC;
 use dioptra_tracelayout::message::thread as layout;
 use dioptra_tracelayout::sampling::{self, AREA_SIZE, AreaHeader, BUSY, ENDED, FREE, SLOTS};
@@ -51,7 +51,7 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
         // It belongs to the execution around it.
         return Counted::Chosen;
     }
-    let seed = u64::from(stream);
+    let seed = thread_seed(arena.header().seed, u64::from(stream));
     let chosen = if sampling.kind == SampleKind::Rate {
         let clock = || match arena.header().clock {
             MONOTONIC => sys::monotonic(),

@@ -23,6 +23,7 @@ pub(crate) fn info() -> Info {
         },
         host: Host::default(),
         pending: None,
+        seed: None,
         ending: None,
     }
 }

@@ -23,6 +23,10 @@ pub struct Info {
     /// only chosen executions are recorded: they are not sampled again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingRules>,
+    /// Chooses the executions that are sampled at random; a recording with the same one chooses the same, as far as its
+    /// threads begin in the same order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// The wall clock at the start, in nanoseconds since 1970.
     pub started_realtime: u64,
     /// The clock of the records.

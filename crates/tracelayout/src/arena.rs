@@ -83,6 +83,8 @@ pub struct Arena {
     pub missed_no_memory: AtomicU64,
     /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
     pub has_counters: u32,
+    /// Chooses the random executions of sampled functions.
+    pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
 }
@@ -182,6 +184,7 @@ mod tests {
             missed_in_handlers: AtomicU64::new(0),
             missed_no_memory: AtomicU64::new(0),
             has_counters: 0,
+            seed: 0,
             uncounted_threads: AtomicU32::new(0),
         };
         assert!(arena.is_valid(Arena::size(65536, 3)));

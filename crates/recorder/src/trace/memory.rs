@@ -43,6 +43,8 @@ pub struct ArenaOptions {
     pub clock: TraceClock,
     /// What hides calls by their place.
     pub gating: Gating,
+    /// Chooses the random executions of sampled functions.
+    pub seed: u64,
 }
 
 impl ArenaMemory {
@@ -107,6 +109,7 @@ impl ArenaMemory {
             missed_in_handlers: 0.into(),
             missed_no_memory: 0.into(),
             has_counters: u32::from(options.gating.samples),
+            seed: options.seed,
             uncounted_threads: 0.into(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.

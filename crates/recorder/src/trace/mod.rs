@@ -86,6 +86,8 @@ pub struct TraceSpec {
     pub options: Vec<String>,
     /// The share of the program's time that functions with `sample=auto` may cost, such as 0.01.
     pub overhead: f64,
+    /// Chooses the executions that are sampled at random.
+    pub seed: u64,
     /// Rules that the selector does not carry out, for readers.
     pub pending: Option<PendingRules>,
 }
@@ -109,6 +111,7 @@ impl TraceSpec {
             scheduling: false,
             options: Vec::new(),
             overhead: 0.01,
+            seed: 0,
             pending: None,
         }
     }
@@ -205,6 +208,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         },
         clock,
         gating: spec.selector.gating(),
+        seed: spec.seed,
     })
     .map_err(system("making shared memory for the trace"))?;
     let start = clock.pair();
@@ -413,6 +417,7 @@ fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::Clock
             cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
         },
         pending: spec.pending.clone(),
+        seed: Some(spec.seed),
         ending: None,
     }
 }

@@ -4,7 +4,7 @@ use super::selected::{Data, trace_facts};
 use super::usage;
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
-use dioptra_tracedata::Trace;
+use dioptra_tracedata::{SampledFunctions, Trace};
 use dioptra_tracelayout::EventPlace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -152,6 +152,12 @@ fn sampling(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> i
     let sampled: usize = trace.sampled().iter().map(|g| g.functions.len()).sum();
     let text = format!("{sampled} sampled, {} of them called", called.len());
     line("functions", &text, out)?;
+    let is_random = |group: &SampledFunctions| group.how == "auto" || group.how.starts_with("1/");
+    if let Some(seed) = trace.info().seed
+        && trace.sampled().iter().any(is_random)
+    {
+        line("seed", &seed.to_string(), out)?;
+    }
     for (group, (function, (seen, shown))) in called.iter().take(MOST) {
         let name = names.get(*function);
         let what = if group.tree {

@@ -10,6 +10,7 @@ use dioptra_recorder::trace::{
 use dioptra_tracedata::{PendingRule, PendingRules};
 use dioptra_tracelayout::directory;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -70,6 +71,9 @@ pub struct Tracing {
     /// The share of the program's time that functions with sample=auto may cost, together
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     overhead: f64,
+    /// Chooses the executions that are sampled at random; info tells which seed a recording had [default: drawn anew]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// When memory is full: wait until it is written, or go on, and count what is lost
     #[arg(long, value_name = "block|drop", default_value = "block", value_parser = on_full)]
     on_full: OnFull,
@@ -158,6 +162,11 @@ fn size(text: &str) -> Result<usize, String> {
     usize::try_from(size).map_err(|_| "is more than there can be".to_owned())
 }
 
+/// Short enough to be typed again.
+fn new_seed() -> u64 {
+    RandomState::new().build_hasher().finish() & 0xffff_ffff
+}
+
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let spec = arguments
@@ -227,6 +236,7 @@ impl Tracing {
         spec.last = self.last;
         spec.memory = self.memory;
         spec.overhead = self.overhead;
+        spec.seed = self.seed.unwrap_or_else(new_seed);
         let asked = self
             .event
             .iter()

@@ -89,9 +89,9 @@ pub struct Selected {
         allow_hyphen_values = true
     )]
     time_range: Option<String>,
-    /// Choose other executions for random sampling
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Choose other executions for random sampling [default: the recording's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     /// Leave out when threads had no CPU
     #[arg(long)]
     no_sched: bool,
@@ -141,7 +141,7 @@ impl Selected {
                 tids: self.tid.clone(),
                 range,
                 off: !self.trace || self.disable,
-                seed: self.seed,
+                seed: self.seed.or(names.trace().info().seed).unwrap_or(0),
             },
         )
         .map_err(usage)?;
