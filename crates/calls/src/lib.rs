@@ -8,7 +8,9 @@
 //! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
 
 mod ahead;
+mod complete;
 mod estimate;
+mod filter;
 mod filtered;
 mod frames;
 mod matching;
@@ -17,6 +19,7 @@ mod names;
 mod paths;
 mod recorded;
 mod scheduled;
+mod shown;
 mod simple_name;
 mod statistics;
 mod tree;
@@ -25,13 +28,14 @@ mod walk;
 mod workers;
 
 pub use ahead::{Ahead, ahead};
-pub use filtered::{Calls, Shown};
+pub use filtered::Calls;
 pub use frames::Frames;
 pub use merge::{Merge, Timed};
 pub use names::{Demangle, FunctionNames};
 pub use paths::Paths;
 pub use recorded::RecordedSampling;
 pub use scheduled::{Cpus, Scheduling};
+pub use shown::Shown;
 pub use simple_name::simple_name;
 pub use statistics::{Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics};
 pub use tree::{CallNode, CallTree, call_tree};

@@ -2,6 +2,7 @@
 
 use dioptra_filters::SampleKind;
 use dioptra_tracedata::Trace;
+use rustc_hash::FxHashMap;
 
 /// How executions of a function were chosen while they were recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +60,50 @@ impl RecordedSampling {
         match trace.counted().get(&(stream, function)) {
             Some((seen, shown)) if *shown > 0 => (*seen as f64 / *shown as f64).max(1.0),
             _ => self.nominal,
+        }
+    }
+}
+
+/// For how many calls the recorded ones of a stream stand.
+pub(crate) struct Weights<'v> {
+    recorded: &'v Recorded,
+    trace: &'v Trace,
+    stream: u32,
+    /// How many chosen executions are open, by function: recursion within one belongs to it.
+    open: FxHashMap<u32, u32>,
+}
+
+impl<'v> Weights<'v> {
+    pub fn new(recorded: &'v Recorded, trace: &'v Trace, stream: u32) -> Weights<'v> {
+        Weights {
+            recorded,
+            trace,
+            stream,
+            open: FxHashMap::default(),
+        }
+    }
+
+    /// A call begins: its own weight, that of what it calls, and whether it is a chosen execution with what it calls.
+    #[inline]
+    pub fn begin(&mut self, function: u32, around: f64) -> (f64, f64, bool) {
+        let Some(sampling) = self.recorded.get(function) else {
+            return (around, around, false);
+        };
+        let own = around * sampling.weight(self.trace, self.stream, function);
+        if !sampling.tree {
+            return (own, around, false);
+        }
+        let open = self.open.entry(function).or_default();
+        if *open > 0 {
+            return (around, around, false);
+        }
+        *open += 1;
+        (own, own, true)
+    }
+
+    pub fn end(&mut self, function: u32) {
+        if let Some(open) = self.open.get_mut(&function) {
+            *open = open.saturating_sub(1);
         }
     }
 }

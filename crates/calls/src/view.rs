@@ -1,8 +1,9 @@
 //! What is to be seen of a trace.
 
-use crate::filtered::Complete;
-use crate::filtered::{Filter, Stage, SwitchAt, Weights};
-use crate::recorded::{Recorded, RecordedSampling};
+use crate::complete::Complete;
+use crate::filter::Filter;
+use crate::filtered::{Stage, SwitchAt};
+use crate::recorded::{Recorded, RecordedSampling, Weights};
 use crate::scheduled::Scheduled;
 use crate::{Calls, Cpus, FunctionNames, Merge, Paths, Scheduling, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{

@@ -1,0 +1,313 @@
+//! One set of rules, applied to one stream.
+
+use crate::{Call, Ending, Shown};
+use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// A call as the lane knows it.
+#[derive(Clone, Copy, Debug)]
+struct Opened {
+    serial: u64,
+    function: u32,
+    entered: bool,
+    /// How many calls it stands for by what was filtered before.
+    weight: f64,
+}
+
+/// The calls of one call stack.
+#[derive(Debug)]
+struct Stack {
+    lane: Option<Lane<Opened>>,
+    /// Of each open call, if any function is left out: whether the lane knows it.
+    known: Vec<bool>,
+    /// Without a lane: how many open calls are shown.
+    depth: u32,
+}
+
+/// What filters one stream.
+#[derive(Debug)]
+pub(crate) struct Filter<'v> {
+    plan: Option<Plan<'v>>,
+    left_out: &'v [bool],
+    thread: u64,
+    stack: Stack,
+    number: u32,
+    elsewhere: FxHashMap<u32, Stack>,
+    /// Stacks without open calls, to be used again.
+    idle: Vec<Stack>,
+    serial: u64,
+    ends: Ends,
+    lost: Option<Lost>,
+    /// When something happened last.
+    last: u64,
+}
+
+/// How calls ended, until that is told, by their numbers: the own time and the ending.
+#[derive(Debug, Default)]
+struct Ends {
+    last: Option<(u64, u64, Ending)>,
+    held: FxHashMap<u64, (u64, Ending)>,
+}
+
+impl Ends {
+    #[inline]
+    fn take(&mut self, serial: u64) -> (u64, Ending) {
+        match self.last.take_if(|last| last.0 == serial) {
+            Some((_, own, ending)) => (own, ending),
+            None => self.held.remove(&serial).unwrap_or((0, Ending::Returned)),
+        }
+    }
+}
+
+/// A gap that is not told yet.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    time: u64,
+    serial: u64,
+    records: u64,
+    unknown: bool,
+}
+
+impl Lost {
+    fn shown(self) -> Shown {
+        Shown::Lost {
+            time: self.time,
+            records: if self.unknown { 0 } else { self.records },
+        }
+    }
+}
+
+impl<'v> Filter<'v> {
+    pub fn new(plan: Option<Plan<'v>>, left_out: &'v [bool], thread: u64) -> Filter<'v> {
+        let mut filter = Filter {
+            plan,
+            left_out,
+            thread,
+            stack: Stack {
+                lane: None,
+                known: Vec::new(),
+                depth: 0,
+            },
+            number: 0,
+            elsewhere: FxHashMap::default(),
+            idle: Vec::new(),
+            serial: 0,
+            ends: Ends::default(),
+            lost: None,
+            last: 0,
+        };
+        filter.stack = filter.new_stack();
+        filter
+    }
+
+    fn new_stack(&self) -> Stack {
+        Stack {
+            lane: self.plan.map(|plan| Lane::new(&plan, self.thread)),
+            known: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    /// How many calls have begun.
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Takes what was shown so far and adds what still is to `out`. Returns what a beginning call switches.
+    pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut VecDeque<Shown>) -> Effects {
+        self.last = shown.time();
+        match shown {
+            Shown::Enter {
+                time, call, weight, ..
+            } => return self.enter(time, call, weight, switch, out),
+            Shown::Leave {
+                time,
+                call,
+                ending,
+                own,
+            } => self.leave(time, call, ending, own, out),
+            Shown::Lost { time, records } => {
+                let serial = self.serial;
+                let lost = self.lost.get_or_insert(Lost {
+                    time,
+                    serial,
+                    records: 0,
+                    unknown: false,
+                });
+                lost.records = lost.records.saturating_add(records);
+                lost.unknown |= records == 0;
+            }
+            Shown::Switch { time, stack } => {
+                if stack != self.number {
+                    let next = match self.elsewhere.remove(&stack) {
+                        Some(next) => next,
+                        None => self.idle.pop().unwrap_or_else(|| self.new_stack()),
+                    };
+                    let mut left = std::mem::replace(&mut self.stack, next);
+                    if let (Some(next), Some(left)) = (&mut self.stack.lane, &mut left.lane) {
+                        next.exchange_counters(left);
+                    }
+                    if left.is_idle() {
+                        self.idle.push(left);
+                    } else {
+                        self.elsewhere.insert(self.number, left);
+                    }
+                    self.number = stack;
+                }
+                out.push_back(Shown::Switch { time, stack });
+            }
+        }
+        Effects::NONE
+    }
+
+    fn enter(
+        &mut self,
+        time: u64,
+        call: Call,
+        weight: f64,
+        switch: Switch,
+        out: &mut VecDeque<Shown>,
+    ) -> Effects {
+        self.serial += 1;
+        if !self.left_out.is_empty() {
+            let known = !self
+                .left_out
+                .get(call.function as usize)
+                .is_some_and(|l| *l);
+            self.stack.known.push(known);
+            if !known {
+                return Effects::NONE;
+            }
+        }
+        let opened = Opened {
+            serial: self.serial,
+            function: call.function,
+            entered: call.entered.is_some(),
+            weight,
+        };
+        let (ends, lost) = (&mut self.ends, &mut self.lost);
+        let mut tell = |event| tell(event, ends, lost, out);
+        match (&mut self.stack.lane, &self.plan) {
+            (Some(lane), Some(plan)) => {
+                let action = plan.action_of(call.function);
+                lane.enter(plan, action, switch, opened, time, &mut tell)
+            }
+            _ => {
+                // Without rules nothing can switch tracing on.
+                if switch == Switch::On {
+                    tell(Event::Enter {
+                        call: opened,
+                        time,
+                        depth: self.stack.depth,
+                        weight: 1.0,
+                        effects: Effects::NONE,
+                    });
+                    self.stack.depth += 1;
+                }
+                Effects::NONE
+            }
+        }
+    }
+
+    fn leave(
+        &mut self,
+        time: u64,
+        call: Call,
+        ending: Ending,
+        own: u64,
+        out: &mut VecDeque<Shown>,
+    ) {
+        if !self.left_out.is_empty() && !self.stack.known.pop().unwrap_or(true) {
+            return;
+        }
+        let (ends, lost) = (&mut self.ends, &mut self.lost);
+        match (&mut self.stack.lane, &self.plan) {
+            (Some(lane), Some(plan)) => {
+                let serial = lane.innermost().map(|opened| opened.serial);
+                ends.last = serial.map(|serial| (serial, own, ending));
+                lane.exit(plan, time, &mut |event| tell(event, ends, lost, out));
+                if !lane.is_holding() {
+                    ends.held.clear();
+                } else if let Some((serial, own, ending)) = ends.last.take() {
+                    ends.held.insert(serial, (own, ending));
+                }
+            }
+            _ => {
+                if let Some(depth) = self.stack.depth.checked_sub(1) {
+                    self.stack.depth = depth;
+                    out.extend(lost.take().map(Lost::shown));
+                    out.push_back(Shown::Leave {
+                        time,
+                        call: Call { depth, ..call },
+                        ending,
+                        own,
+                    });
+                }
+            }
+        }
+    }
+
+    /// The stream has ended, and all of its calls.
+    pub fn finish(&mut self, out: &mut VecDeque<Shown>) {
+        if let Some(lost) = self.lost.take() {
+            let time = self.last;
+            out.push_back(Lost { time, ..lost }.shown());
+        }
+    }
+}
+
+impl Stack {
+    fn is_idle(&self) -> bool {
+        self.known.is_empty()
+            && self.depth == 0
+            && self.lane.as_ref().is_none_or(|lane| lane.open_calls() == 0)
+    }
+}
+
+fn tell(event: Event<Opened>, ends: &mut Ends, lost: &mut Option<Lost>, out: &mut VecDeque<Shown>) {
+    match event {
+        Event::Enter {
+            call,
+            time,
+            depth,
+            weight,
+            effects,
+        } => {
+            if let Some(gap) = lost.take_if(|gap| gap.serial < call.serial) {
+                out.push_back(gap.shown());
+            }
+            out.push_back(Shown::Enter {
+                time,
+                call: Call {
+                    function: call.function,
+                    depth,
+                    entered: call.entered.then_some(time),
+                },
+                weight: weight * call.weight,
+                backtrace: effects.contains(Effects::BACKTRACE),
+            });
+        }
+        Event::Exit {
+            call,
+            start,
+            time,
+            depth,
+        } => {
+            if let Some(gap) = lost.take_if(|gap| gap.time <= time) {
+                out.push_back(gap.shown());
+            }
+            let (own, ending) = ends.take(call.serial);
+            out.push_back(Shown::Leave {
+                time,
+                call: Call {
+                    function: call.function,
+                    depth,
+                    entered: call.entered.then_some(start),
+                },
+                ending,
+                own,
+            });
+        }
+    }
+}
