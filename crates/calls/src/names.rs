@@ -7,6 +7,8 @@ use dioptra_symbols::{
 };
 use dioptra_tracedata::{Module, Trace};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use object::read::ReadCache;
+use object::{Object, ObjectSymbol};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -197,7 +199,7 @@ impl<'t> FunctionNames<'t> {
     }
 
     /// For a library call: the file name of the library that has the function; none if no mapped file has it. Reads the
-    /// symbols of all mapped files when it is first asked.
+    /// exported symbols of all mapped files when it is first asked.
     pub fn library(&self, function: u32) -> Option<&str> {
         let entry = self.trace.function(function);
         let name = self.trace.library_call_name(&entry)?;
@@ -225,22 +227,13 @@ impl<'t> FunctionNames<'t> {
             if !seen.insert(mapping.path.as_str()) {
                 continue;
             }
-            let path = Path::new(&mapping.path);
-            let symbols = self.symbolizer.load(&ModuleRequest {
-                kind: ModuleKind::of_mapping(path),
-                path,
-                build_id: None,
+            exported(Path::new(&mapping.path), |name| {
+                if wanted.contains(name)
+                    && let Ok(name) = std::str::from_utf8(name)
+                {
+                    libraries.entry(name.into()).or_insert(&mapping.path);
+                }
             });
-            for function in symbols.functions() {
-                let name = function.raw_name;
-                if name.ends_with("@plt") {
-                    continue;
-                }
-                let name = name.split('@').next().unwrap_or(name);
-                if wanted.contains(name.as_bytes()) && !libraries.contains_key(name) {
-                    libraries.insert(name.into(), &mapping.path);
-                }
-            }
         }
         libraries
     }
@@ -321,6 +314,25 @@ impl<'t> FunctionNames<'t> {
         }
         notes.dedup();
         notes
+    }
+}
+
+/// Tells the names of the functions that other files may call; none of a file that cannot be read.
+fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
+    let Ok(file) = std::fs::File::open(path) else {
+        return;
+    };
+    let cache = ReadCache::new(file);
+    let Ok(file) = object::File::parse(&cache) else {
+        return;
+    };
+    for symbol in file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+    {
+        if let Ok(name) = symbol.name_bytes() {
+            tell(name);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{Ending, Shown, View, ViewLosses, workers};
 use dioptra_filters::Estimate;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
+use rustc_hash::FxHashMap;
 
 /// The shortest or longest of some durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +119,7 @@ pub struct Sampled {
 /// The times of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionTimes {
-    /// Its id.
+    /// Its id; of a library call that several modules make the smallest one.
     pub function: u32,
     /// How many calls were shown.
     pub calls: u64,
@@ -222,7 +223,10 @@ struct Frame {
     start: u64,
 }
 
-struct Worker {
+struct Worker<'t> {
+    trace: &'t Trace,
+    /// The slots of library calls, by name: whichever module calls, it is one function. Samples of them are told apart.
+    libraries: Option<FxHashMap<&'t [u8], u32>>,
     /// Of each function its place in `times`, plus one.
     slots: Vec<u32>,
     times: Vec<FunctionTimes>,
@@ -235,9 +239,11 @@ struct Worker {
     first_event: u32,
 }
 
-impl Worker {
-    fn new(trace: &Trace, sampled: bool) -> Worker {
+impl<'t> Worker<'t> {
+    fn new(trace: &'t Trace, sampled: bool) -> Worker<'t> {
         Worker {
+            trace,
+            libraries: (!sampled).then(FxHashMap::default),
             slots: vec![0; trace.function_count()],
             first_event: trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX),
             times: Vec::new(),
@@ -269,12 +275,24 @@ impl Worker {
         {
             return *slot - 1;
         }
-        let slot = self.times.len() as u32;
+        let next = self.times.len() as u32;
+        let entry = self.trace.function(function);
+        let name = self.trace.library_call_name(&entry);
+        let slot = match self.libraries.as_mut().zip(name) {
+            Some((libraries, name)) => *libraries.entry(name).or_insert(next),
+            None => next,
+        };
         if let Some(place) = self.slots.get_mut(function as usize) {
             *place = slot + 1;
         }
-        self.times.push(FunctionTimes::new(function));
-        self.open.push(0);
+        match self.times.get_mut(slot as usize) {
+            // Whoever was seen first.
+            Some(times) => times.function = times.function.min(function),
+            None => {
+                self.times.push(FunctionTimes::new(function));
+                self.open.push(0);
+            }
+        }
         slot
     }
 
@@ -378,7 +396,7 @@ impl Worker {
         }
     }
 
-    fn merge(&mut self, other: Worker) {
+    fn merge(&mut self, other: Worker<'_>) {
         for times in &other.times {
             let slot = self.slot(times.function);
             self.times[slot as usize].merge(times);

@@ -116,6 +116,8 @@ pub struct View<'t> {
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
     filterings: Vec<Filtering>,
     warnings: Vec<String>,
+    /// By place.
+    task_names: Vec<&'t str>,
 }
 
 impl<'t> View<'t> {
@@ -156,7 +158,10 @@ impl<'t> View<'t> {
             recorded: Recorded::of(trace),
             filterings: Vec::new(),
             warnings,
+            task_names: Vec::new(),
         };
+        let streams = view.streams.iter();
+        view.task_names = streams.map(|stream| task_name(trace, stream)).collect();
         view.add_pending(names, selection.seed);
         view.add_selected(names, &selection)?;
         Ok(view)
@@ -289,16 +294,25 @@ impl<'t> View<'t> {
         &self.streams
     }
 
-    /// The name of the thread at `place`: its own, else its process's file name.
+    /// The name of the thread at `place`: its own; else, or if its process has become another program, the file name of
+    /// the program that it was of.
     pub fn task_name(&self, place: usize) -> &'t str {
-        let stream = self.streams[place];
-        if !stream.name.is_empty() {
-            return &stream.name;
-        }
-        let mut processes = self.trace.processes().iter().rev();
-        let process = processes.find(|process| process.pid == stream.pid);
-        let path = process.map_or("", |process| &process.executable);
-        path.rsplit('/').next().unwrap_or(path)
+        self.task_names.get(place).copied().unwrap_or_default()
+    }
+
+    /// The process whose child the process `pid` is, as far as that is known.
+    pub fn parent(&self, pid: u32) -> Option<u32> {
+        let known = || {
+            self.trace
+                .processes()
+                .iter()
+                .find(|process| process.pid == pid)
+        };
+        let parent = match forked_from(self.trace, pid) {
+            Some(around) => around.pid,
+            None => known()?.parent,
+        };
+        Some(parent).filter(|parent| *parent != pid)
     }
 
     /// The time that is shown.
@@ -403,6 +417,53 @@ impl<'t> Merge<Calls<'t>> {
         }
         losses
     }
+}
+
+fn stream_of(trace: &Trace, number: u32) -> Option<&Stream> {
+    let streams = trace.streams();
+    let place = streams
+        .binary_search_by_key(&number, |stream| stream.stream)
+        .ok()?;
+    streams.get(place)
+}
+
+fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
+    let images = |pid: u32| {
+        trace
+            .processes()
+            .iter()
+            .filter(move |process| process.pid == pid)
+    };
+    // What a thread is called is asked when its first records are written: maybe behind an `exec`.
+    let is_sure = stream.tid != stream.pid || images(stream.pid).nth(1).is_none();
+    if is_sure && !stream.name.is_empty() {
+        return &stream.name;
+    }
+    let began = Walk::new(trace, stream)
+        .next()
+        .map_or(0, |step| step.time());
+    // A forked child is of its parent's program until it says otherwise.
+    let mut pid = stream.pid;
+    for _ in 0..trace.streams().len() {
+        let forked = forked_from(trace, pid);
+        let image = images(pid).rfind(|image| image.time <= began);
+        let only = || images(pid).next().filter(|_| forked.is_none());
+        if let Some(image) = image.or_else(only) {
+            let path = &image.executable;
+            return path.rsplit('/').next().unwrap_or(path);
+        }
+        match forked {
+            Some(parent) => pid = parent.pid,
+            None => break,
+        }
+    }
+    &stream.name
+}
+
+/// The stream that the forked process `pid` continues.
+fn forked_from(trace: &Trace, pid: u32) -> Option<&Stream> {
+    let is_forked = |stream: &&Stream| stream.pid == pid && stream.parent != 0;
+    stream_of(trace, trace.streams().iter().find(is_forked)?.parent)
 }
 
 /// Which functions a selection leaves out, by id; empty if it leaves out none.

@@ -5,7 +5,7 @@ mod metric_sets;
 mod output;
 mod symbol_sources;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A Linux profiler and function tracer.
@@ -35,7 +35,7 @@ enum Command {
     /// Show every record of a profile in full, in time order
     Dump(commands::dump::Arguments),
     /// Trace the functions that a command calls, and show the calls
-    Trace(commands::trace::Arguments),
+    Trace(Box<commands::trace::Arguments>),
     /// Check what works on this machine, what does not, and how to mend it
     Doctor(commands::doctor::Arguments),
     /// List what this machine can count and sample
@@ -43,7 +43,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let (failure, result) = match Arguments::parse().command {
+    let words = std::env::args_os().collect();
+    let words = match commands::trace::with_option_file(words, &Arguments::command()) {
+        Ok(words) => words,
+        Err(error) => {
+            eprintln!("dioptra: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let (failure, result) = match Arguments::parse_from(words).command {
         Command::Record(arguments) => (125, commands::record::run(arguments)),
         Command::Report(arguments) => (1, commands::report::run(arguments)),
         Command::Diff(arguments) => (1, commands::diff::run(arguments)),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 const ASKED: &str = "DIOPTRA_DEBUGINFOD";
 
 /// Arguments that name sources of symbols.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct SymbolSources {
     /// The recorded kernel's vmlinux: functions, instructions and, with debug information, source lines [default: looked for by build id]
     #[arg(long, value_name = "FILE")]

@@ -5,4 +5,5 @@ mod made;
 mod readers;
 mod sampling;
 mod scheduling;
+mod spelling;
 mod uftrace;

@@ -1,6 +1,7 @@
 //! `dioptra trace COMMAND`: records, then shows the calls, and keeps nothing.
 
 use super::record::{TracedCommand, Tracing, exit_status, trace};
+use super::selected::{Extent, Naming};
 use super::{replay, report, summary};
 use anyhow::Context;
 use clap::{Args, FromArgMatches};
@@ -16,6 +17,10 @@ pub struct Live {
     /// Show how often functions were called and how long they took before the calls
     #[arg(long)]
     report: bool,
+    #[command(flatten)]
+    extent: Extent,
+    #[command(flatten)]
+    naming: Naming,
     #[command(flatten)]
     show: replay::Showing,
     #[command(flatten)]
@@ -38,11 +43,16 @@ pub fn run(arguments: Live) -> anyhow::Result<ExitCode> {
     };
     summary::warnings(&outcome);
     if arguments.report {
-        report::run(with_data(&data)?)?;
+        let mut reported: report::Arguments = with_data(&data)?;
+        reported.selected.extent = arguments.extent.clone();
+        reported.naming = arguments.naming.clone();
+        report::run(reported)?;
         println!();
     }
     let mut replayed: replay::Arguments = with_data(&data)?;
     replayed.show = arguments.show;
+    replayed.selected.extent = arguments.extent;
+    replayed.naming = arguments.naming;
     replay::run(replayed)?;
     Ok(exit_status(&outcome))
 }

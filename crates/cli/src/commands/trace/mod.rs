@@ -1,10 +1,12 @@
 //! `dioptra trace`: function tracing.
 
 mod dump;
+mod elsewhere;
 mod fields;
 mod graph;
 mod info;
 mod live;
+mod option_file;
 mod patches;
 mod record;
 mod render;
@@ -13,13 +15,19 @@ mod report;
 mod rules;
 mod selected;
 mod summary;
+mod threads;
 
+use elsewhere::Reader;
 use std::process::ExitCode;
+
+pub use option_file::replaced as with_option_file;
 
 /// Arguments of `dioptra trace`.
 #[derive(clap::Args)]
 #[command(
+    version,
     args_conflicts_with_subcommands = true,
+    infer_long_args = true,
     subcommand_negates_reqs = true,
     after_help = "`dioptra trace COMMAND` is `dioptra trace live COMMAND`."
 )]
@@ -37,15 +45,36 @@ enum Command {
     /// Trace a command and show its calls when it has ended
     Live(live::Live),
     /// Show the calls in the order of time
-    Replay(replay::Arguments),
+    Replay(Reader<replay::Arguments>),
     /// Show how often functions were called and how long they took
-    Report(report::Arguments),
+    Report(Reader<report::Arguments>),
     /// Show who called whom
-    Graph(graph::Arguments),
+    Graph(Reader<graph::Arguments>),
     /// Show the records, or write them for other programs
-    Dump(dump::Arguments),
+    Dump(Reader<dump::Arguments>),
     /// Show what a trace holds: machine, processes, threads, methods, losses
-    Info(info::Arguments),
+    Info(Reader<info::Arguments>),
+    #[command(hide = true)]
+    Script(Missing),
+    #[command(hide = true)]
+    Tui(Missing),
+    #[command(hide = true)]
+    Recv(Missing),
+}
+
+/// Arguments of uftrace's commands that there are not.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+struct Missing {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<std::ffi::OsString>,
+}
+
+/// The error that a command of uftrace is not there, and what there is in its place.
+fn missing(command: &str, instead: &str) -> anyhow::Error {
+    usage(format_args!(
+        "there is no `dioptra trace {command}`: {instead}; a program of this name is traced by `dioptra trace live {command}`"
+    ))
 }
 
 impl Arguments {
@@ -63,11 +92,23 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let result = match command {
         Command::Record(arguments) => record::run(arguments),
         Command::Live(arguments) => live::run(arguments),
-        Command::Replay(arguments) => replay::run(arguments),
-        Command::Report(arguments) => report::run(arguments),
-        Command::Graph(arguments) => graph::run(arguments),
-        Command::Dump(arguments) => dump::run(arguments),
-        Command::Info(arguments) => info::run(arguments),
+        Command::Replay(reader) => reader.begin().and_then(replay::run),
+        Command::Report(reader) => reader.begin().and_then(report::run),
+        Command::Graph(reader) => reader.begin().and_then(graph::run),
+        Command::Dump(reader) => reader.begin().and_then(dump::run),
+        Command::Info(reader) => reader.begin().and_then(info::run),
+        Command::Script(_) => Err(missing(
+            "script",
+            "scripts read `dioptra trace dump --format chrome` or `dioptra trace report --format json`",
+        )),
+        Command::Tui(_) => Err(missing(
+            "tui",
+            "use `dioptra trace graph`, or `dioptra trace report`",
+        )),
+        Command::Recv(_) => Err(missing(
+            "recv",
+            "traces are directories, which can be copied",
+        )),
     };
     match result {
         Err(error) if error.is::<Usage>() => {

@@ -46,6 +46,8 @@ pub struct TracedCommand {
     // `dioptra record` has it.
     #[arg(short, long, hide = true, value_name = "FILE", value_parser = no_output)]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    options: super::option_file::OptionFile,
     /// The command and its arguments
     #[arg(required = true, value_name = "COMMAND", trailing_var_arg = true,
           value_parser = clap::value_parser!(OsString))]

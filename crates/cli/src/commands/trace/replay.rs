@@ -28,9 +28,9 @@ pub struct Arguments {
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
-    selected: Selected,
+    pub selected: Selected,
     #[command(flatten)]
-    naming: Naming,
+    pub naming: Naming,
     #[command(flatten)]
     pub show: Showing,
 }

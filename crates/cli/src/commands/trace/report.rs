@@ -33,9 +33,9 @@ pub struct Arguments {
     #[command(flatten)]
     data: Data,
     #[command(flatten)]
-    selected: Selected,
+    pub selected: Selected,
     #[command(flatten)]
-    naming: Naming,
+    pub naming: Naming,
     /// What is shown of each function [default: total,self,call]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,

@@ -33,7 +33,7 @@ impl Data {
 }
 
 /// How names are shown.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct Naming {
     /// How C++ and Rust names are shown; simple is without parameters and template arguments
     #[arg(long, value_name = "full|simple|no", default_value = "simple", value_parser = demangle)]
@@ -78,6 +78,22 @@ pub struct Selected {
     /// Leave out library calls
     #[arg(long)]
     no_libcall: bool,
+    /// Choose other executions for random sampling [default: the recording's]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Leave out when threads had no CPU
+    #[arg(long)]
+    no_sched: bool,
+    /// Leave out all events: as --no-sched
+    #[arg(long)]
+    no_event: bool,
+    #[command(flatten)]
+    pub extent: Extent,
+}
+
+/// What of it that no rule says: arguments also of the command that records before it shows.
+#[derive(Clone, clap::Args)]
+pub struct Extent {
     /// Show these threads only
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     tid: Vec<u32>,
@@ -89,18 +105,9 @@ pub struct Selected {
         allow_hyphen_values = true
     )]
     time_range: Option<String>,
-    /// Choose other executions for random sampling [default: the recording's]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Leave out when threads had no CPU
-    #[arg(long)]
-    no_sched: bool,
     /// Leave out when threads had no CPU though they could have gone on
     #[arg(long)]
     no_sched_preempt: bool,
-    /// Leave out all events: as --no-sched
-    #[arg(long)]
-    no_event: bool,
     /// Show events outside of recorded calls, too
     #[arg(long)]
     event_full: bool,
@@ -126,7 +133,7 @@ impl Selected {
     pub fn view<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
         let rules = self.rules.parse(self.style).map_err(usage)?;
         let first = View::first_time(names.trace()).unwrap_or(0);
-        let range = match &self.time_range {
+        let range = match &self.extent.time_range {
             Some(text) => time_range(text, first)
                 .map_err(|what| usage(format_args!("--time-range {text}: {what}")))?,
             None => TimeRange::default(),
@@ -138,7 +145,7 @@ impl Selected {
                 with_sources: self.rules.have_locations(),
                 no_libcall: self.no_libcall,
                 scheduling: self.scheduling(),
-                tids: self.tid.clone(),
+                tids: self.extent.tid.clone(),
                 range,
                 off: !self.trace || self.disable,
                 seed: self.seed.or(names.trace().info().seed).unwrap_or(0),
@@ -155,7 +162,7 @@ impl Selected {
 impl Selected {
     /// Whether a range of times is asked for, and as times since the start.
     pub fn is_range_elapsed(&self) -> Option<bool> {
-        let range = self.time_range.as_ref()?;
+        let range = self.extent.time_range.as_ref()?;
         Some(range.ends_with(|c: char| c.is_ascii_alphabetic()) || range.contains("s~"))
     }
 
@@ -164,8 +171,8 @@ impl Selected {
         let wanted = !self.no_sched && !self.no_event;
         Scheduling {
             waits: wanted,
-            preemptions: wanted && !self.no_sched_preempt,
-            everywhere: self.event_full,
+            preemptions: wanted && !self.extent.no_sched_preempt,
+            everywhere: self.extent.event_full,
         }
     }
 }

@@ -3,10 +3,10 @@
 use super::super::fields;
 use super::super::render::{Output, Style, push_duration, title};
 use super::super::selected::facts;
+use super::super::threads::{ThreadTimes, threads};
 use super::Arguments;
-use dioptra_calls::{StreamTimes, statistics};
+use dioptra_calls::statistics;
 use dioptra_report::escape;
-use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;
 
@@ -22,21 +22,20 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
     let sums = statistics(&view);
-    let mut processes: BTreeMap<u32, Vec<StreamTimes>> = BTreeMap::new();
-    for sum in &sums.streams {
-        let stream = view.streams()[sum.place];
-        processes.entry(stream.pid).or_default().push(*sum);
+    let threads = threads(&view, &sums);
+    let mut pids: Vec<u32> = Vec::new();
+    for thread in &threads {
+        if !pids.contains(&thread.pid) {
+            pids.push(thread.pid);
+        }
     }
-    let parent = |pid: u32| {
-        let known = view
-            .trace()
-            .processes()
-            .iter()
-            .find(|process| process.pid == pid);
-        known
-            .map(|process| process.parent)
-            .filter(|parent| processes.contains_key(parent) && *parent != pid)
-    };
+    let parents: Vec<Option<usize>> = pids
+        .iter()
+        .map(|pid| {
+            let parent = view.parent(*pid)?;
+            pids.iter().position(|pid| *pid == parent)
+        })
+        .collect();
     let mut out = Output::page(&title(&trace), arguments.format == Style::Html)?;
     out.line("========== TASK GRAPH ==========");
     let headings = fields.iter().map(|field| match *field {
@@ -45,54 +44,92 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         _ => "     TID  ",
     });
     let headings: String = headings.collect();
-    out.line(&format!("#{}   TASK NAME", headings.get(1..).unwrap_or("")));
-    // Processes still to be shown, the next one last, and how deep.
-    let mut open: Vec<(u32, usize)> = processes
-        .keys()
-        .rev()
-        .filter(|pid| parent(**pid).is_none())
-        .map(|pid| (*pid, 0))
-        .collect();
-    while let Some((pid, depth)) = open.pop() {
-        let Some(threads) = processes.get(&pid) else {
-            continue;
-        };
-        // The main thread stands for the process.
-        let mut threads = threads.clone();
-        threads.sort_by_key(|sum| view.streams()[sum.place].tid != pid);
-        for (index, sum) in threads.into_iter().enumerate() {
-            let stream = view.streams()[sum.place];
-            for field in &fields {
-                out.text.extend_from_slice(b"  ");
-                match *field {
-                    "tid" => {
-                        let tid = format!("[{:>6}]", stream.tid);
-                        out.text.extend_from_slice(tid.as_bytes());
-                    }
-                    "self" => {
-                        push_duration(&mut out.text, sum.total.saturating_sub(sum.scheduled));
-                    }
-                    _ => push_duration(&mut out.text, sum.total),
-                }
-            }
-            let depth = depth + usize::from(index > 0);
-            let branch = match depth {
-                0 => " ".to_owned(),
-                depth => format!(" {}+-", " | ".repeat(depth - 1) + " "),
-            };
-            let line = format!(" :{branch}{}", escape(view.task_name(sum.place)));
-            out.line(&line);
-        }
-        let children = processes
-            .keys()
-            .rev()
-            .filter(|child| parent(**child) == Some(pid));
-        // A pid that was used again may be its own ancestor.
-        if depth < processes.len() {
-            open.extend(children.map(|child| (*child, depth + 1)));
-        }
+    if !fields.is_empty() {
+        out.line(&format!("#{}   TASK NAME", headings.get(1..).unwrap_or("")));
     }
+    let mut graph = Graph {
+        fields: &fields,
+        threads: &threads,
+        pids: &pids,
+        parents: &parents,
+        shown: vec![false; pids.len()],
+        out: &mut out,
+    };
+    for root in (0..pids.len()).filter(|place| parents[*place].is_none()) {
+        graph.below(root);
+    }
+    // A pid that was used again may be its own ancestor.
+    while let Some(rest) = graph.shown.iter().position(|shown| !shown) {
+        graph.below(rest);
+    }
+    out.line("");
     out.finish()?;
     facts(&trace, &names, &sums.losses).write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is drawn, and how far that has come. Processes are places in `pids`.
+struct Graph<'a> {
+    fields: &'a [&'static str],
+    threads: &'a [ThreadTimes<'a>],
+    pids: &'a [u32],
+    parents: &'a [Option<usize>],
+    shown: Vec<bool>,
+    out: &'a mut Output,
+}
+
+impl Graph<'_> {
+    /// A process with its threads, and the processes that it started.
+    fn below(&mut self, root: usize) {
+        // Those still to be drawn, the next one last: what stands in front of them, of their threads and children.
+        let mut open: Vec<(usize, Option<String>, String)> = vec![(root, None, String::new())];
+        while let Some((process, gap, indent)) = open.pop() {
+            if std::mem::replace(&mut self.shown[process], true) {
+                continue;
+            }
+            let pid = self.pids[process];
+            let branch = if gap.is_some() { " +----" } else { "" };
+            if let Some(gap) = &gap {
+                self.line(None, gap, " |    ");
+            }
+            let around: String = gap.unwrap_or_default();
+            // The main thread stands for the process.
+            let threads = self.threads.iter().filter(|thread| thread.pid == pid);
+            let mut threads: Vec<&ThreadTimes<'_>> = threads.collect();
+            threads.sort_by_key(|thread| thread.tid != pid);
+            for (index, thread) in threads.into_iter().enumerate() {
+                match index {
+                    0 => self.line(Some(thread), &around, branch),
+                    _ => self.line(Some(thread), &indent, " +-"),
+                }
+            }
+            let children =
+                (0..self.pids.len()).filter(|child| self.parents[*child] == Some(process));
+            let children: Vec<usize> = children.filter(|child| !self.shown[*child]).collect();
+            for (index, child) in children.iter().enumerate().rev() {
+                let last = index + 1 == children.len();
+                let below = format!("{indent}{}", if last { "      " } else { " |    " });
+                open.push((*child, Some(indent.clone()), below));
+            }
+        }
+    }
+
+    fn line(&mut self, thread: Option<&ThreadTimes<'_>>, indent: &str, branch: &str) {
+        for field in self.fields {
+            let text = &mut self.out.text;
+            text.extend_from_slice(b"  ");
+            match (*field, thread) {
+                ("tid", Some(thread)) => {
+                    text.extend_from_slice(format!("[{:>6}]", thread.tid).as_bytes());
+                }
+                ("tid", None) => text.extend_from_slice(b"        "),
+                (_, None) => text.extend_from_slice(b"          "),
+                ("self", Some(thread)) => push_duration(text, thread.self_time),
+                (_, Some(thread)) => push_duration(text, thread.total),
+            }
+        }
+        let before = if self.fields.is_empty() { "" } else { " : " };
+        let name = thread.map_or_else(String::new, |thread| escape(thread.name));
+        self.out.line(&format!("{before}{indent}{branch}{name}"));
+    }
 }

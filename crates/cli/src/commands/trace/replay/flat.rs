@@ -10,6 +10,10 @@ impl Replay<'_, '_, '_> {
     /// A line for each entry and exit.
     pub(super) fn flat(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
         let range = self.view.range();
+        // As uftrace begins.
+        if !self.fields.is_empty() {
+            self.out.line("");
+        }
         for (place, shown) in merged {
             if !range.contains(shown.time()) {
                 continue;

@@ -1,6 +1,7 @@
 //! A row for each thread.
 
 use super::super::fields;
+use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
@@ -9,15 +10,6 @@ use std::io;
 use std::process::ExitCode;
 
 const FIELDS: [&str; 4] = ["total", "self", "tid", "func"];
-
-struct Row {
-    total: u64,
-    self_time: u64,
-    calls: u64,
-    tid: u32,
-    pid: u32,
-    name: String,
-}
 
 pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Result<ExitCode> {
     let fields = fields::parse(
@@ -37,25 +29,11 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
     let sums = statistics(&view);
-    let mut rows: Vec<Row> = sums
-        .streams
-        .iter()
-        .map(|sum| {
-            let stream = view.streams()[sum.place];
-            Row {
-                total: sum.total,
-                self_time: sum.total.saturating_sub(sum.scheduled),
-                calls: sum.calls,
-                tid: stream.tid,
-                pid: stream.pid,
-                name: view.task_name(sum.place).to_owned(),
-            }
-        })
-        .collect();
+    let mut rows = threads(&view, &sums);
     match key {
         "tid" => rows.sort_by_key(|row| row.tid),
         "func" => rows.sort_by_key(|row| Reverse(row.calls)),
-        "name" => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        "name" => rows.sort_by(|a, b| a.name.cmp(b.name)),
         "self" => rows.sort_by_key(|row| Reverse(row.self_time)),
         _ => rows.sort_by_key(|row| Reverse(row.total)),
     }
@@ -97,14 +75,14 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
                 _ => push_number(out, row.calls, 10),
             }
         }
-        out.extend_from_slice(format!("  {}\n", escape(&row.name)).as_bytes());
+        out.extend_from_slice(format!("  {}\n", escape(row.name)).as_bytes());
     }
     page.finish()?;
     facts.write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(rows: &[Row]) -> anyhow::Result<Table> {
+fn table(rows: &[ThreadTimes<'_>]) -> anyhow::Result<Table> {
     let mut table = Table::new(vec![
         Column::new("task", "Task name", ColumnKind::Name, Unit::None),
         Column::new("tid", "TID", ColumnKind::Name, Unit::None),
@@ -117,7 +95,7 @@ fn table(rows: &[Row]) -> anyhow::Result<Table> {
         table.push(
             None,
             [
-                Cell::name(row.name.as_str()),
+                Cell::name(row.name),
                 Cell::Count(u64::from(row.tid)),
                 Cell::Count(u64::from(row.pid)),
                 Cell::Count(row.total),

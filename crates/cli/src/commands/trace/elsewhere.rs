@@ -1,0 +1,261 @@
+//! Options that a command does not have and another one of uftrace's commands has: uftrace takes every option with every
+//! command, so scripts of its users do.
+
+use super::usage;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use std::path::PathBuf;
+
+/// What becomes of an option that a command does not have itself.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// It is about recording.
+    Recording,
+    /// It is about this command.
+    Of(&'static str),
+    /// It is told why it does nothing here.
+    Nothing(&'static str),
+    /// There is no difference.
+    Silent,
+}
+
+use Fate::{Nothing, Of, Recording, Silent};
+
+const NO_DEBUGGING: &str = "there are no debugging messages";
+const NO_KERNEL: &str = "calls of the kernel are not recorded";
+
+/// Long name, letter, whether it has a value, what becomes of it.
+#[rustfmt::skip]
+const OPTIONS: [(&str, Option<char>, bool, Fate); 81] = [
+    ("agent", Some('g'), false, Recording),
+    ("argument", Some('A'), true, Recording),
+    ("auto-args", Some('a'), false, Recording),
+    ("buffer", Some('b'), true, Recording),
+    ("clock", None, true, Recording),
+    ("estimate-return", Some('e'), false, Recording),
+    ("Event", Some('E'), true, Recording),
+    ("force", None, false, Recording),
+    ("host", None, true, Recording),
+    ("keep-pid", None, false, Recording),
+    ("kernel", Some('k'), false, Recording),
+    ("kernel-buffer", None, true, Recording),
+    ("kernel-depth", Some('K'), true, Recording),
+    ("libmcount-path", None, true, Recording),
+    ("libmcount-single", None, false, Recording),
+    ("library-path", None, true, Recording),
+    ("list-event", None, false, Recording),
+    ("max-stack", None, true, Recording),
+    ("nest-libcall", Some('l'), false, Recording),
+    ("no-pltbind", None, false, Recording),
+    ("no-randomize-addr", None, false, Recording),
+    ("nop", None, false, Recording),
+    ("num-thread", None, true, Recording),
+    ("patch", Some('P'), true, Recording),
+    ("pid", Some('p'), true, Recording),
+    ("port", None, true, Recording),
+    ("record", None, false, Recording),
+    ("retval", Some('R'), true, Recording),
+    ("rt-prio", None, true, Recording),
+    ("run-cmd", None, true, Recording),
+    ("script", Some('S'), true, Recording),
+    ("signal", None, true, Recording),
+    ("time", None, false, Recording),
+    ("unpatch", Some('U'), true, Recording),
+    ("watch", Some('W'), true, Recording),
+    ("column-offset", None, true, Of("replay")),
+    ("column-view", None, false, Of("replay")),
+    ("flat", None, false, Of("replay")),
+    ("libname", None, false, Of("replay")),
+    ("no-comment", None, false, Of("replay")),
+    ("no-merge", None, false, Of("replay")),
+    ("task-newline", None, false, Of("replay")),
+    ("avg-self", None, false, Of("report")),
+    ("avg-total", None, false, Of("report")),
+    ("diff", None, true, Of("report")),
+    ("diff-policy", None, true, Of("report")),
+    ("sort", Some('s'), true, Of("report")),
+    ("sort-column", None, true, Of("report")),
+    ("output-fields", Some('f'), true, Of("replay, report and graph")),
+    ("srcline", None, false, Of("replay, report and graph")),
+    ("chrome", None, false, Of("dump")),
+    ("flame-graph", None, false, Of("dump")),
+    ("graphviz", None, false, Of("dump")),
+    ("mermaid", None, false, Of("dump")),
+    ("sample-time", None, true, Of("dump")),
+    ("report", None, false, Of("live")),
+    ("symbols", None, false, Of("info")),
+    ("task", None, false, Of("report, graph and info")),
+    ("filter", Some('F'), true, Of("replay, report, graph and dump")),
+    ("notrace", Some('N'), true, Of("replay, report, graph and dump")),
+    ("caller-filter", Some('C'), true, Of("replay, report, graph and dump")),
+    ("hide", Some('H'), true, Of("replay, report, graph and dump")),
+    ("trigger", Some('T'), true, Of("replay, report, graph and dump")),
+    ("depth", Some('D'), true, Of("replay, report, graph and dump")),
+    ("time-filter", Some('t'), true, Of("replay, report, graph and dump")),
+    ("size-filter", Some('Z'), true, Of("replay, report, graph and dump")),
+    ("loc-filter", Some('L'), true, Of("replay, report, graph and dump")),
+    ("match", None, true, Of("replay, report, graph and dump")),
+    ("tid", None, true, Of("replay, report, graph and dump")),
+    ("time-range", Some('r'), true, Of("replay, report, graph and dump")),
+    ("trace", None, true, Of("replay, report, graph and dump")),
+    ("kernel-only", None, false, Nothing(NO_KERNEL)),
+    ("with-syms", None, true, Nothing("names are read from the programs' own files and their debug files")),
+    ("debug-domain", None, true, Nothing(NO_DEBUGGING)),
+    ("debug", None, false, Nothing(NO_DEBUGGING)),
+    ("verbose", Some('v'), false, Nothing(NO_DEBUGGING)),
+    // Asked for where there is nothing to leave out or to colour.
+    ("color", None, true, Silent),
+    ("kernel-skip-out", None, false, Silent),
+    ("no-callsite", None, false, Silent),
+    ("no-event", None, false, Silent),
+    ("no-pager", None, false, Silent),
+];
+
+/// Arguments of a command that reads a trace, and uftrace's other options.
+pub struct Reader<A> {
+    /// Those of the command.
+    pub arguments: A,
+    /// What was given of the others: names and what becomes of them.
+    others: Vec<(&'static str, Fate)>,
+    /// Where messages go in place of standard error.
+    logfile: Option<PathBuf>,
+}
+
+impl<A> Reader<A> {
+    /// Tells what the given options do not do here, and sends messages where they are wanted.
+    ///
+    /// # Errors
+    /// The file for messages cannot be written.
+    pub fn begin(self) -> anyhow::Result<A> {
+        if let Some(path) = &self.logfile {
+            log_to(path)
+                .map_err(|error| usage(format_args!("--logfile {}: {error}", path.display())))?;
+        }
+        for (name, fate) in &self.others {
+            match fate {
+                Recording => {
+                    eprintln!("dioptra: --{name} does nothing here: it is about recording")
+                }
+                Of(command) => {
+                    eprintln!("dioptra: --{name} does nothing here: it is an option of {command}")
+                }
+                Nothing(why) => eprintln!("dioptra: --{name} does nothing: {why}"),
+                Silent => {}
+            }
+        }
+        Ok(self.arguments)
+    }
+}
+
+/// Makes a file, which is emptied, our standard error.
+fn log_to(path: &std::path::Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+    let file = std::fs::File::create(path)?;
+    // SAFETY: both are open descriptors; what was standard error is closed by this.
+    match unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } {
+        -1 => Err(std::io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+impl<A: Args> FromArgMatches for Reader<A> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |id: &str| {
+            matches!(matches.try_contains_id(id), Ok(true))
+                && matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
+        };
+        let own = A::augment_args(Command::new("own"));
+        let others = OPTIONS
+            .iter()
+            .filter(|(name, ..)| !has_long(&own, name) && given(name));
+        Ok(Reader {
+            arguments: A::from_arg_matches(matches)?,
+            others: others.map(|(name, .., fate)| (*name, *fate)).collect(),
+            logfile: matches.get_one::<PathBuf>("logfile").cloned(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<A: Args> Args for Reader<A> {
+    fn augment_args(command: Command) -> Command {
+        let mut command = A::augment_args(command)
+            .version(env!("CARGO_PKG_VERSION"))
+            .arg(
+                Arg::new("logfile")
+                    .long("logfile")
+                    .value_name("FILE")
+                    .help("Write messages to this file in place of standard error")
+                    .value_parser(clap::value_parser!(PathBuf)),
+            )
+            .arg(super::option_file::argument())
+            .arg(
+                Arg::new("usage")
+                    .long("usage")
+                    .hide(true)
+                    .action(ArgAction::HelpShort),
+            );
+        let is_short = |command: &Command, letter: char| {
+            command.get_arguments().any(|argument| {
+                argument.get_short() == Some(letter)
+                    || argument
+                        .get_all_short_aliases()
+                        .is_some_and(|all| all.contains(&letter))
+            })
+        };
+        for (name, letter, has_value, _) in OPTIONS {
+            if has_long(&command, name) {
+                continue;
+            }
+            let letter = letter.filter(|letter| !is_short(&command, *letter));
+            let argument = Arg::new(name).long(name).short(letter).hide(true);
+            command = command.arg(match has_value {
+                true => argument.action(ArgAction::Append).allow_hyphen_values(true),
+                false => argument.action(ArgAction::Count),
+            });
+        }
+        later_ones_hold(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+fn has_long(command: &Command, name: &str) -> bool {
+    command.get_arguments().any(|argument| {
+        let aliases = argument.get_all_aliases();
+        argument.get_long() == Some(name) || aliases.is_some_and(|all| all.contains(&name))
+    })
+}
+
+/// Of an option that is given twice the later one holds.
+pub fn later_ones_hold(command: Command) -> Command {
+    command.mut_args(|argument| match argument.get_action() {
+        ArgAction::Set | ArgAction::SetTrue | ArgAction::SetFalse if !argument.is_positional() => {
+            let id = argument.get_id().clone();
+            argument.overrides_with(id)
+        }
+        _ => argument,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_of_uftrace_is_taken() {
+        let command = Reader::<super::super::info::Arguments>::augment_args(Command::new("info"));
+        command.clone().debug_assert();
+        for (name, _, has_value, _) in OPTIONS {
+            let mut words = vec!["info".to_owned(), format!("--{name}")];
+            words.extend(has_value.then(|| "x".to_owned()));
+            let taken = command.clone().try_get_matches_from(&words);
+            assert!(taken.is_ok(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The times of threads.
+
+use dioptra_calls::{Statistics, View};
+
+/// The times of a thread, of all programs that it ran one after the other.
+pub struct ThreadTimes<'t> {
+    pub pid: u32,
+    pub tid: u32,
+    /// Time within shown calls.
+    pub total: u64,
+    /// Of it, that with a CPU.
+    pub self_time: u64,
+    /// How many calls were shown.
+    pub calls: u64,
+    /// Its last name.
+    pub name: &'t str,
+}
+
+/// Those of all threads, in the order in which they came.
+pub fn threads<'t>(view: &View<'t>, sums: &Statistics) -> Vec<ThreadTimes<'t>> {
+    let mut threads: Vec<ThreadTimes<'_>> = Vec::new();
+    for sum in &sums.streams {
+        let stream = view.streams()[sum.place];
+        let self_time = sum.total.saturating_sub(sum.scheduled);
+        let name = view.task_name(sum.place);
+        let known = threads
+            .iter_mut()
+            .find(|thread| (thread.pid, thread.tid) == (stream.pid, stream.tid));
+        match known {
+            Some(thread) => {
+                thread.total = thread.total.saturating_add(sum.total);
+                thread.self_time = thread.self_time.saturating_add(self_time);
+                thread.calls += sum.calls;
+                thread.name = name;
+            }
+            None => threads.push(ThreadTimes {
+                pid: stream.pid,
+                tid: stream.tid,
+                total: sum.total,
+                self_time,
+                calls: sum.calls,
+                name,
+            }),
+        }
+    }
+    threads
+}
