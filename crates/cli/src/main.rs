@@ -60,7 +60,7 @@ fn main() -> ExitCode {
         Command::Metrics(arguments) => (1, commands::metrics::run(arguments)),
         Command::Info(arguments) => (1, commands::info::run(arguments)),
         Command::Dump(arguments) => (1, commands::dump::run(arguments)),
-        Command::Trace(arguments) => (arguments.failure_status(), commands::trace::run(arguments)),
+        Command::Trace(arguments) => (arguments.failure_status(), commands::trace::run(*arguments)),
         Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),
         Command::List(arguments) => (1, commands::list::run(arguments)),
     };

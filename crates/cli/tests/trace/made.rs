@@ -66,6 +66,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         folder: "/".into(),
         options: Vec::new(),
         pending: None,
+        seed: None,
         started_realtime: 0,
         clock: Clock {
             source: "monotonic".into(),
