@@ -9,6 +9,9 @@ use dioptra_tracelayout::{
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// The program that is tested, for tests of the whole of it.
+pub const PROGRAM: Option<&str> = option_env!("CARGO_BIN_EXE_dioptra");
+
 /// What a thread does; times are nanoseconds.
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -252,7 +255,7 @@ impl Made {
 
 /// `dioptra trace COMMAND -d FOLDER ARGUMENTS`.
 pub fn dioptra(command: &str, folder: &Path, arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_dioptra"))
+    Command::new(PROGRAM.expect("known to integration tests"))
         .args(["trace", command, "-d"])
         .arg(folder)
         .args(arguments.split_whitespace())

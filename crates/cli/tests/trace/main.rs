@@ -6,4 +6,5 @@ mod readers;
 mod sampling;
 mod scheduling;
 mod spelling;
+mod tui;
 mod uftrace;

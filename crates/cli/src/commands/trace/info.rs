@@ -45,14 +45,35 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     } else if arguments.task {
         threads(&trace, &mut out)?;
     } else {
-        text(&trace, &mut out)?;
-        if !trace.sampled().is_empty() {
-            sampling(&trace, &arguments.naming.names(&trace)?, &mut out)?;
-        }
+        whole(&trace, &arguments.naming.names(&trace)?, &mut out)?;
         facts.write_text(&mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a trace holds.
+pub fn whole(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> io::Result<()> {
+    text(trace, out)?;
+    if !trace.sampled().is_empty() {
+        sampling(trace, names, out)?;
+    }
+    Ok(())
+}
+
+/// Its processes and threads.
+pub fn tasks(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "#    PID  PARENT  COMMAND")?;
+    for process in trace.processes() {
+        let command = match process.arguments.is_empty() {
+            true => process.executable.clone(),
+            false => process.arguments.join(" "),
+        };
+        let command = escape(&command);
+        writeln!(out, "{:>8} {:>7}  {command}", process.pid, process.parent)?;
+    }
+    writeln!(out)?;
+    threads(trace, out)
 }
 
 fn json(trace: &Trace, facts: &Facts) -> Value {

@@ -16,6 +16,7 @@ mod rules;
 mod selected;
 mod summary;
 mod threads;
+mod tui;
 
 use elsewhere::Reader;
 use std::process::ExitCode;
@@ -50,14 +51,14 @@ enum Command {
     Report(Reader<report::Arguments>),
     /// Show who called whom
     Graph(Reader<graph::Arguments>),
+    /// Walk through a trace in the terminal
+    Tui(Reader<tui::Arguments>),
     /// Show the records, or write them for other programs
     Dump(Reader<dump::Arguments>),
     /// Show what a trace holds: machine, processes, threads, methods, losses
     Info(Reader<info::Arguments>),
     #[command(hide = true)]
     Script(Missing),
-    #[command(hide = true)]
-    Tui(Missing),
     #[command(hide = true)]
     Recv(Missing),
 }
@@ -95,15 +96,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Replay(reader) => reader.begin().and_then(replay::run),
         Command::Report(reader) => reader.begin().and_then(report::run),
         Command::Graph(reader) => reader.begin().and_then(graph::run),
+        Command::Tui(reader) => reader.begin().and_then(tui::run),
         Command::Dump(reader) => reader.begin().and_then(dump::run),
         Command::Info(reader) => reader.begin().and_then(info::run),
         Command::Script(_) => Err(missing(
             "script",
             "scripts read `dioptra trace dump --format chrome` or `dioptra trace report --format json`",
-        )),
-        Command::Tui(_) => Err(missing(
-            "tui",
-            "use `dioptra trace graph`, or `dioptra trace report`",
         )),
         Command::Recv(_) => Err(missing(
             "recv",

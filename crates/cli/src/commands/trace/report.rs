@@ -1,7 +1,7 @@
 //! `dioptra trace report`: how often functions were called and how long they took.
 
 mod diff;
-mod fields;
+pub mod fields;
 mod tasks;
 
 use super::render::{Output, Sources, duration, push_duration, push_number, title};
@@ -69,11 +69,11 @@ pub struct Arguments {
 }
 
 /// A function's row.
-struct Row {
-    name: String,
+pub struct Row {
+    pub name: String,
     size: Option<u64>,
     source: Option<String>,
-    times: FunctionTimes,
+    pub times: FunctionTimes,
     /// How its executions were chosen, if it is sampled.
     sampling: Option<SampleKind>,
 }
@@ -125,7 +125,12 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// One row a name: functions of one name, such as local copies of an inline function, stay apart by their ids, library
 /// calls of several modules are one.
-fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: bool) -> Vec<Row> {
+pub fn rows(
+    sums: &Statistics,
+    names: &FunctionNames<'_>,
+    view: &View<'_>,
+    srcline: bool,
+) -> Vec<Row> {
     let mut sources = srcline.then(|| Sources::new(names));
     let rows = sums.functions.iter().map(|times| {
         let id = times.function;
@@ -143,7 +148,8 @@ fn rows(sums: &Statistics, names: &FunctionNames<'_>, view: &View<'_>, srcline: 
     rows.collect()
 }
 
-fn report_facts(
+/// What the reader of these rows has to know.
+pub fn report_facts(
     view: &View<'_>,
     names: &FunctionNames<'_>,
     sums: &Statistics,
@@ -243,32 +249,42 @@ fn text(rows: &[Row], fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
         heading(fields, srcline, out);
     }
     for row in rows {
-        for field in fields {
-            out.extend_from_slice(b"  ");
-            field.push_text(row, out);
-        }
-        out.extend_from_slice(b"  ");
-        out.extend_from_slice(escape(&row.name).as_bytes());
-        if let Some([total, _, calls]) = estimates(row) {
-            let error = |(value, error): (f64, Option<f64>)| match error {
-                Some(error) if value > 0.0 => format!("±{:.1}%", 100.0 * error / value),
-                Some(_) => "±0".to_owned(),
-                None => "±?".to_owned(),
-            };
-            let note = format!(
-                "  ~ {} calls shown; total {}, calls {}",
-                row.times.calls,
-                error(total),
-                error(calls)
-            );
-            out.extend_from_slice(note.as_bytes());
-        } else if is_slowest(row) {
-            out.extend_from_slice(b"  the slowest calls only");
-        }
+        push_fields(row, fields, out);
+        push_name(row, out);
         if let Some(source) = &row.source {
             out.extend_from_slice(format!(" [{source}]").as_bytes());
         }
         out.push(b'\n');
+    }
+}
+
+/// A row's fields.
+pub fn push_fields(row: &Row, fields: &[Field], out: &mut Vec<u8>) {
+    for field in fields {
+        out.extend_from_slice(b"  ");
+        field.push_text(row, out);
+    }
+}
+
+/// A row's function, and what is to be known of estimates.
+pub fn push_name(row: &Row, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"  ");
+    out.extend_from_slice(escape(&row.name).as_bytes());
+    if let Some([total, _, calls]) = estimates(row) {
+        let error = |(value, error): (f64, Option<f64>)| match error {
+            Some(error) if value > 0.0 => format!("±{:.1}%", 100.0 * error / value),
+            Some(_) => "±0".to_owned(),
+            None => "±?".to_owned(),
+        };
+        let note = format!(
+            "  ~ {} calls shown; total {}, calls {}",
+            row.times.calls,
+            error(total),
+            error(calls)
+        );
+        out.extend_from_slice(note.as_bytes());
+    } else if is_slowest(row) {
+        out.extend_from_slice(b"  the slowest calls only");
     }
 }
 

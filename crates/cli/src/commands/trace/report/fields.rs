@@ -45,7 +45,7 @@ pub enum Field {
 }
 
 /// Name, field, heading, id.
-const FIELDS: [(&str, Field, &str, &str); 16] = [
+pub const FIELDS: [(&str, Field, &str, &str); 16] = [
     ("total", Field::Total(Of::Sum), "Total time", "total"),
     (
         "total-avg",

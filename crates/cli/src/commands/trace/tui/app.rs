@@ -1,0 +1,474 @@
+//! The browser's state, and what each command does to it.
+
+use super::calls_page::CallsPage;
+use super::chooser::Chooser;
+use super::keys::{Command, HELP};
+use super::page::{Page, TextPage};
+use super::report_page::ReportPage;
+use super::search::Query;
+use crate::commands::trace::graph::{self, Lines};
+use crate::commands::trace::report::{self, fields};
+use crate::commands::trace::{info, usage};
+use dioptra_calls::{CallTree, FunctionNames, View, statistics};
+use dioptra_filters::MatchStyle;
+use dioptra_report::{Facts, Severity, escape};
+
+/// What is browsed.
+#[derive(Clone, Copy)]
+pub struct Browsed<'v, 't> {
+    pub names: &'v FunctionNames<'t>,
+    pub view: &'v View<'t>,
+}
+
+/// Which page is on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Graph,
+    Around,
+    Report,
+    Text,
+}
+
+/// What a command asks of whoever has the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// To draw.
+    Draw,
+    /// To draw all anew.
+    Redraw,
+    /// To say this while the command is done, which takes time: [`App::finish`].
+    Wait(&'static str),
+    /// An editor at this line of a file.
+    Edit(String, u32),
+    /// To stop, as Ctrl-Z does.
+    Suspend,
+    /// To end as SIGINT does.
+    Interrupt,
+    Quit,
+}
+
+/// How the report is to be shown.
+pub struct ReportOptions {
+    pub fields: Vec<fields::Field>,
+    pub keys: Vec<fields::Key>,
+}
+
+/// The browser.
+pub struct App<'v, 't> {
+    browsed: Browsed<'v, 't>,
+    pub lines: Lines<'v, 't>,
+    graph: CallsPage,
+    around: Option<CallsPage>,
+    report: Option<ReportPage>,
+    report_options: ReportOptions,
+    text: TextPage,
+    mode: Mode,
+    before: Vec<Mode>,
+    graph_facts: Facts,
+    report_facts: Facts,
+    /// What is being typed, if something is.
+    pub typed: Option<String>,
+    pub chooser: Option<Chooser>,
+    query: Option<Query>,
+    /// What is to be said once.
+    pub message: String,
+    pending: Option<Command>,
+    /// How many lines and columns of a page are on the screen.
+    pub screen: (usize, usize),
+}
+
+impl<'v, 't> App<'v, 't> {
+    /// Of a trace whose calls are summed in `tree`.
+    pub fn new(
+        browsed: Browsed<'v, 't>,
+        tree: CallTree,
+        mut lines: Lines<'v, 't>,
+        report_options: ReportOptions,
+    ) -> App<'v, 't> {
+        // Names that are missing are known when they have been asked for.
+        for node in tree.nodes() {
+            lines.labels.get(node.function);
+        }
+        let mut facts = graph::graph_facts(browsed.view, browsed.names, &tree);
+        for warning in browsed.view.warnings() {
+            facts.add(Severity::Warning, "rules", warning.as_str(), true);
+        }
+        App {
+            graph: CallsPage::whole(tree, &graph::program(browsed.view)),
+            around: None,
+            report: None,
+            report_options,
+            text: TextPage::new("help", Vec::new()),
+            mode: Mode::Graph,
+            before: Vec::new(),
+            graph_facts: facts,
+            report_facts: Facts::new(),
+            typed: None,
+            chooser: None,
+            query: None,
+            message: String::new(),
+            pending: None,
+            screen: (1, 1),
+            browsed,
+            lines,
+        }
+    }
+
+    /// The page on the screen, and how lines are written.
+    pub fn page(&mut self) -> (&mut dyn Page, &mut Lines<'v, 't>) {
+        let page: &mut dyn Page = match self.mode {
+            Mode::Graph => &mut self.graph,
+            Mode::Around => self.around.as_mut().unwrap_or(&mut self.graph),
+            Mode::Report => match &mut self.report {
+                Some(report) => report,
+                None => &mut self.graph,
+            },
+            Mode::Text => &mut self.text,
+        };
+        (page, &mut self.lines)
+    }
+
+    /// The graph on the screen, if there is one.
+    fn calls(&mut self) -> Option<(&mut CallsPage, &Lines<'v, 't>)> {
+        match self.mode {
+            Mode::Graph => Some((&mut self.graph, &self.lines)),
+            Mode::Around => Some((self.around.as_mut()?, &self.lines)),
+            _ => None,
+        }
+    }
+
+    /// What has to be known of the page's numbers, what matters most first.
+    pub fn facts(&self) -> Vec<String> {
+        let facts = match self.mode {
+            Mode::Report => &self.report_facts,
+            _ => &self.graph_facts,
+        };
+        let mut list: Vec<_> = facts.iter().collect();
+        list.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
+        let text = |fact: &dioptra_report::Fact| match fact.severity {
+            Severity::Info => escape(&fact.text),
+            severity => format!("{}: {}", severity.word(), escape(&fact.text)),
+        };
+        list.into_iter().map(text).collect()
+    }
+
+    /// Whether anything is missing or otherwise than it was asked for.
+    pub fn is_alarming(&self) -> bool {
+        let facts = match self.mode {
+            Mode::Report => &self.report_facts,
+            _ => &self.graph_facts,
+        };
+        facts.iter().any(|fact| fact.severity > Severity::Info)
+    }
+
+    fn open(&mut self, mode: Mode) {
+        if mode != self.mode {
+            self.before.retain(|before| *before != mode);
+            self.before.push(self.mode);
+            self.mode = mode;
+        }
+    }
+
+    fn back(&mut self) {
+        if let Some(mode) = self.before.pop() {
+            self.mode = mode;
+        }
+    }
+
+    /// The function of the current line.
+    fn function(&mut self) -> Option<u32> {
+        let (page, _) = self.page();
+        let at = page.cursor().at;
+        page.function(at)
+    }
+
+    /// Does what is asked for.
+    pub fn take(&mut self, command: Command) -> Wanted {
+        self.message.clear();
+        match command {
+            Command::Interrupt => return Wanted::Interrupt,
+            Command::Suspend => return Wanted::Suspend,
+            Command::Redraw => return Wanted::Redraw,
+            _ => {}
+        }
+        if let Some(chooser) = &mut self.chooser {
+            if chooser.take(command) {
+                self.choose();
+            }
+            return Wanted::Draw;
+        }
+        let is_calls = self.calls().is_some();
+        match command {
+            Command::Quit => return Wanted::Quit,
+            Command::Up => self.step(-1),
+            Command::Down => self.step(1),
+            Command::PageUp => self.step(-self.page_step()),
+            Command::PageDown => self.step(self.page_step()),
+            Command::First => self.step(isize::MIN),
+            Command::Last => self.step(isize::MAX),
+            Command::Left => self.page().0.cursor().scroll(-8),
+            Command::Right => self.page().0.cursor().scroll(8),
+            Command::Center => {
+                let height = self.screen.0;
+                self.page().0.cursor().center(height);
+            }
+            Command::Enter if self.mode == Mode::Report => return self.take(Command::Around),
+            Command::Enter
+            | Command::CollapseChildren
+            | Command::ExpandChildren
+            | Command::CollapseAll
+            | Command::ExpandAll
+            | Command::Parent
+            | Command::Longest => self.walk(command),
+            Command::Next | Command::Previous if is_calls => self.walk(command),
+            Command::Next | Command::NextMatch => return self.search(true, false),
+            Command::Previous | Command::PreviousMatch => return self.search(false, false),
+            Command::Search => self.typed = Some(String::new()),
+            Command::Graph => self.open(Mode::Graph),
+            Command::Around => self.around(),
+            Command::Report | Command::ReportHere => {
+                self.pending = Some(command);
+                if self.report.is_none() {
+                    return Wanted::Wait("summing up the calls of each function…");
+                }
+                return self.finish();
+            }
+            Command::Info => self.info(),
+            Command::Tasks => self.tasks(),
+            Command::Help => self.help(),
+            Command::Edit => {
+                self.pending = Some(command);
+                return Wanted::Wait("looking for the source line…");
+            }
+            Command::Sort => match (&mut self.report, self.mode) {
+                (Some(report), Mode::Report) => report.sort_by_next(),
+                _ => self.message = "s sorts the report: R shows it".to_owned(),
+            },
+            Command::Fields => self.fields(),
+            Command::Back => self.back(),
+            Command::Interrupt | Command::Suspend | Command::Redraw => {}
+        }
+        Wanted::Draw
+    }
+
+    /// Does what takes time, after [`Wanted::Wait`].
+    pub fn finish(&mut self) -> Wanted {
+        match self.pending.take() {
+            Some(Command::Report) => {
+                self.make_report();
+                self.open(Mode::Report);
+            }
+            Some(Command::ReportHere) => {
+                let function = self.function();
+                self.make_report();
+                self.open(Mode::Report);
+                if let (Some(function), Some(report)) = (function, &mut self.report)
+                    && !report.go(function, self.browsed.names.get(function))
+                {
+                    self.message = "the report has no row for that function".to_owned();
+                }
+                self.reveal();
+            }
+            Some(Command::Edit) => {
+                let Some(function) = self.function() else {
+                    self.message = "this line is about no function".to_owned();
+                    return Wanted::Draw;
+                };
+                match self.browsed.names.sources(&[function]).pop().flatten() {
+                    Some((file, line)) => return Wanted::Edit(file, line),
+                    None => {
+                        let name = self.lines.labels.get(function);
+                        self.message =
+                            format!("no debug information tells where {name} is written");
+                    }
+                }
+            }
+            _ => {}
+        }
+        Wanted::Draw
+    }
+
+    /// A screenful, but for a line.
+    fn page_step(&self) -> isize {
+        self.screen.0.saturating_sub(1).max(1) as isize
+    }
+
+    fn step(&mut self, lines: isize) {
+        let height = self.screen.0;
+        let (page, _) = self.page();
+        page.cursor().step(lines);
+        let count = page.count();
+        page.cursor().fit(count, height);
+        self.reveal();
+    }
+
+    /// Scrolls to the side, if it must, to show the current line's name.
+    fn reveal(&mut self) {
+        let width = self.screen.1;
+        self.page().0.show_column(width);
+    }
+
+    fn walk(&mut self, command: Command) {
+        let Some((page, lines)) = self.calls() else {
+            self.message = "this goes with graphs: G or g shows one".to_owned();
+            return;
+        };
+        let done = page.walk(command, lines);
+        if !done {
+            self.message = match command {
+                Command::Next | Command::Previous => "no more calls of this caller",
+                Command::Parent => "nothing above",
+                Command::Longest => "nothing below",
+                _ => "this line is not of the graph",
+            }
+            .to_owned();
+        }
+        self.reveal();
+    }
+
+    /// What was typed is complete.
+    pub fn typed_in(&mut self) -> Wanted {
+        let Some(text) = self.typed.take() else {
+            return Wanted::Draw;
+        };
+        // As in other programs, nothing means the same again.
+        if let Some(query) = Query::new(&text) {
+            self.query = Some(query);
+        }
+        self.search(true, true)
+    }
+
+    fn search(&mut self, forward: bool, inclusive: bool) -> Wanted {
+        let Some(query) = self.query.take() else {
+            self.message = "nothing is searched for: type / and a part of a name".to_owned();
+            return Wanted::Draw;
+        };
+        let (page, lines) = self.page();
+        let found = page.find(&query, forward, inclusive, lines);
+        self.message = match found {
+            Some((place, number, of)) => {
+                page.cursor().at = place;
+                format!("/{}: match {number} of {of}", escape(query.text()))
+            }
+            None => format!("/{}: no match", escape(query.text())),
+        };
+        self.query = Some(query);
+        self.reveal();
+        Wanted::Draw
+    }
+
+    fn around(&mut self) {
+        let Some(function) = self.function() else {
+            self.message = "this line is about no function".to_owned();
+            return;
+        };
+        let name = self.browsed.names.get(function);
+        let mut wanted = self.browsed.names.matching(name, MatchStyle::Simple);
+        if let Some(wanted) = wanted.get_mut(function as usize) {
+            *wanted = true;
+        }
+        let page = CallsPage::around(self.graph.tree(), &escape(name), &wanted, &mut self.lines);
+        self.around = Some(page);
+        self.open(Mode::Around);
+        self.reveal();
+    }
+
+    fn make_report(&mut self) {
+        if self.report.is_some() {
+            return;
+        }
+        let Browsed { names, view } = self.browsed;
+        let sums = statistics(view);
+        let rows = report::rows(&sums, names, view, false);
+        self.report_facts = report::report_facts(view, names, &sums, &rows);
+        for warning in view.warnings() {
+            let facts = &mut self.report_facts;
+            facts.add(Severity::Warning, "rules", warning.as_str(), true);
+        }
+        let options = &mut self.report_options;
+        let fields = std::mem::take(&mut options.fields);
+        let keys = std::mem::take(&mut options.keys);
+        self.report = Some(ReportPage::new(rows, fields, keys));
+    }
+
+    fn show_text(&mut self, title: &str, lines: Vec<String>) {
+        self.text = TextPage::new(title, lines);
+        self.open(Mode::Text);
+    }
+
+    fn info(&mut self) {
+        let mut lines: Vec<String> = self.facts();
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        let mut out = Vec::new();
+        // A list of bytes takes everything.
+        let written = info::whole(self.browsed.view.trace(), self.browsed.names, &mut out);
+        debug_assert!(written.is_ok());
+        lines.extend(String::from_utf8_lossy(&out).lines().map(str::to_owned));
+        self.show_text("info", lines);
+    }
+
+    fn tasks(&mut self) {
+        let mut out = Vec::new();
+        let written = info::tasks(self.browsed.view.trace(), &mut out);
+        debug_assert!(written.is_ok());
+        let lines = String::from_utf8_lossy(&out);
+        let lines = lines.lines().map(str::to_owned).collect();
+        self.show_text("processes and threads", lines);
+    }
+
+    fn help(&mut self) {
+        let lines = HELP.iter().map(|(keys, what)| match *keys {
+            "" => String::new(),
+            keys => format!("  {keys:<18} {what}"),
+        });
+        self.show_text("help", lines.collect());
+    }
+
+    fn fields(&mut self) {
+        let shown = &self.lines.fields;
+        self.chooser = match (self.mode, &self.report) {
+            (Mode::Text, _) => {
+                self.message = "f chooses the fields of the graph or the report".to_owned();
+                None
+            }
+            (Mode::Report, Some(report)) => {
+                let shown = report.fields();
+                let known = fields::FIELDS.iter();
+                let items = known.map(|(name, field, ..)| (*name, shown.contains(field)));
+                Some(Chooser::new(items.collect()))
+            }
+            _ => {
+                let known = graph::FIELDS.iter();
+                let items = known.map(|(name, field, _)| (*name, shown.contains(field)));
+                Some(Chooser::new(items.collect()))
+            }
+        };
+    }
+
+    /// Shows the fields that are chosen.
+    fn choose(&mut self) {
+        let Some(chooser) = self.chooser.take() else {
+            return;
+        };
+        let chosen = |name: &str| chooser.items().contains(&(name, true));
+        if let (Mode::Report, Some(report)) = (self.mode, &mut self.report) {
+            let known = fields::FIELDS.iter().filter(|(name, ..)| chosen(name));
+            report.set_fields(known.map(|(_, field, ..)| *field).collect());
+        } else {
+            let known = graph::FIELDS.iter().filter(|(name, ..)| chosen(name));
+            self.lines.fields = known.map(|(_, field, _)| *field).collect();
+        }
+    }
+}
+
+impl ReportOptions {
+    /// As `report` understands its arguments.
+    pub fn parse(output: Option<&str>, sort: Option<&str>) -> anyhow::Result<ReportOptions> {
+        let which = fields::Average::None;
+        let fields = fields::Field::parse(output, which)?;
+        let keys = fields::Key::parse(sort, &fields, which).map_err(usage)?;
+        Ok(ReportOptions { fields, keys })
+    }
+}

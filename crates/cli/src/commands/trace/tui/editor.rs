@@ -1,0 +1,44 @@
+//! The user's editor at a source line.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where a source file is on this machine: as the debug information has it, or in the folder in which the program was
+/// traced.
+///
+/// # Errors
+/// A sentence that says that it is not here.
+pub fn find(file: &str, line: u32, folder: &str) -> Result<PathBuf, String> {
+    let path = Path::new(file);
+    let candidates = [path.to_owned(), Path::new(folder).join(path)];
+    let found = candidates.into_iter().find(|path| path.is_file());
+    found.ok_or_else(|| {
+        let file = dioptra_report::escape(file);
+        format!("it is written at {file}:{line}, which is not on this machine")
+    })
+}
+
+/// Runs `$EDITOR`, else `vi`, until it ends.
+///
+/// # Errors
+/// A sentence that says what went wrong.
+pub fn edit(path: &Path, line: u32) -> Result<(), String> {
+    let editor = std::env::var("EDITOR").unwrap_or_default();
+    let editor = match editor.trim() {
+        "" => "vi",
+        editor => editor,
+    };
+    // The variable may have arguments, as the shell understands them.
+    let status = Command::new("sh")
+        .arg("-c")
+        .arg(format!("{editor} \"$@\""))
+        .arg("sh")
+        .arg(format!("+{line}"))
+        .arg(path)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("the editor `{editor}`: {status}; $EDITOR names it")),
+        Err(error) => Err(format!("the editor `{editor}` does not start: {error}")),
+    }
+}
