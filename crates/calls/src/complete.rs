@@ -8,7 +8,9 @@ use std::collections::VecDeque;
 /// An open call.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
-    call: Call,
+    function: u32,
+    /// Whether its beginning is known: `start`, else where it is seen first.
+    entered: bool,
     start: u64,
     /// Time within calls below it.
     below: u64,
@@ -16,6 +18,20 @@ struct Begun {
     weight: f64,
     /// A chosen execution of a function that was sampled with what it called.
     root: bool,
+}
+
+impl Begun {
+    #[inline]
+    fn new(time: u64, call: Call) -> Begun {
+        Begun {
+            function: call.function,
+            entered: call.entered.is_some(),
+            start: time,
+            below: 0,
+            weight: 1.0,
+            root: false,
+        }
+    }
 }
 
 /// A walk's steps, in which every call begins and ends: those without an entry of their own with `entered` none, before
@@ -105,11 +121,9 @@ impl<'v> Complete<'v> {
                     None => (1.0, 1.0, false),
                 };
                 self.open.push(Begun {
-                    call,
-                    start: time,
-                    below: 0,
                     weight: below,
                     root,
+                    ..Begun::new(time, call)
                 });
                 Shown::Enter {
                     time,
@@ -145,14 +159,43 @@ impl<'v> Complete<'v> {
         if begun.root
             && let Some(weights) = &mut self.weights
         {
-            weights.end(begun.call.function);
+            weights.end(begun.function);
         }
-        let start = begun.start.max(self.range.start.unwrap_or(0));
-        let duration = time.saturating_sub(start);
-        if let Some(around) = self.open.last_mut() {
-            around.below = around.below.saturating_add(duration);
+        own_time(begun, time, self.range, &mut self.open)
+    }
+
+    /// Gives what comes next as long as it is ordinary, the quick way; what is not is left to [`Complete::next`].
+    #[inline]
+    pub fn run(&mut self, mut take: impl FnMut(Shown)) {
+        let is_ready = self.behind.is_none() && self.end.is_none() && self.weights.is_none();
+        if !is_ready || self.walk.depth() != self.open.current().len() {
+            return;
         }
-        duration.saturating_sub(begun.below)
+        let (open, range) = (&mut self.open, self.range);
+        let stop = range.stop.unwrap_or(u64::MAX);
+        self.walk.run(stop, |step| match step {
+            Step::Enter { time, call } => {
+                open.push(Begun::new(time, call));
+                take(Shown::Enter {
+                    time,
+                    call,
+                    weight: 1.0,
+                    backtrace: false,
+                });
+            }
+            Step::Leave { time, call, ending } => {
+                if let Some(begun) = open.pop() {
+                    let own = own_time(begun, time, range, open);
+                    take(Shown::Leave {
+                        time,
+                        call,
+                        ending,
+                        own,
+                    });
+                }
+            }
+            Step::Lost { .. } | Step::Switch { .. } => {}
+        });
     }
 
     /// Ends what is open, stack by stack.
@@ -165,7 +208,11 @@ impl<'v> Complete<'v> {
                 let own = self.end(time);
                 Some(Shown::Leave {
                     time,
-                    call: begun.call,
+                    call: Call {
+                        function: begun.function,
+                        depth: self.open.current().len() as u32,
+                        entered: begun.entered.then_some(begun.start),
+                    },
                     ending: Ending::Open,
                     own,
                 })
@@ -176,6 +223,17 @@ impl<'v> Complete<'v> {
             }
         }
     }
+}
+
+/// The own time of a call that ends, which those around it learn of.
+#[inline]
+fn own_time(begun: Begun, time: u64, range: TimeRange, open: &mut Frames<Begun>) -> u64 {
+    let start = begun.start.max(range.start.unwrap_or(0));
+    let duration = time.saturating_sub(start);
+    if let Some(around) = open.last_mut() {
+        around.below = around.below.saturating_add(duration);
+    }
+    duration.saturating_sub(begun.below)
 }
 
 impl Iterator for Complete<'_> {

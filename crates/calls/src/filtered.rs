@@ -88,6 +88,22 @@ impl<'v> Calls<'v> {
         self.steps.losses()
     }
 
+    /// Takes everything that is still to come; faster than as an iterator.
+    #[inline]
+    pub fn each(&mut self, mut take: impl FnMut(Shown)) {
+        if !self.stages.is_empty() {
+            self.for_each(take);
+            return;
+        }
+        loop {
+            self.steps.run(&mut take);
+            match self.steps.next() {
+                Some(shown) => take(shown),
+                None => return,
+            }
+        }
+    }
+
     fn next_filtered(&mut self) -> Option<Shown> {
         loop {
             let last = self.stages.last_mut()?;

@@ -178,6 +178,23 @@ impl<'t> Scheduled<'t> {
         self.walk.time().max(self.last)
     }
 
+    /// As [`Walk::run`]: up to the next period.
+    #[inline]
+    pub fn run(&mut self, limit: u64, take: impl FnMut(Step)) {
+        if self.held.is_some() || self.inside.is_some() {
+            return;
+        }
+        let limit = self.next.map_or(limit, |next| limit.min(next.start));
+        self.walk.run(limit, take);
+        self.last = self.last.max(self.walk.time());
+        self.depth = self.walk.open().len() as u32;
+    }
+
+    /// How many calls of the walk are open.
+    pub fn depth(&self) -> usize {
+        self.walk.open().len()
+    }
+
     fn step_on(&mut self, step: Option<Step>) -> Option<Step> {
         self.last = step.as_ref().map_or(self.last, Step::time);
         match &step {

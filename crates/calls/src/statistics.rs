@@ -304,40 +304,38 @@ impl<'t> Worker<'t> {
             ..StreamTimes::default()
         };
         let mut calls = view.calls(place);
-        for shown in calls.by_ref() {
-            match shown {
-                Shown::Enter {
-                    time, call, weight, ..
-                } => {
-                    let slot = self.slot(call.function);
-                    let open = &mut self.open[slot as usize];
-                    *open += 1;
-                    frames.push(Frame {
-                        slot,
-                        outermost: *open == 1,
-                        entered: call.entered.is_some(),
-                        start: time.max(from),
-                    });
-                    if let Some(clusters) = &mut self.clusters {
-                        clusters.enter(call.function, weight, view);
-                    }
+        calls.each(|shown| match shown {
+            Shown::Enter {
+                time, call, weight, ..
+            } => {
+                let slot = self.slot(call.function);
+                let open = &mut self.open[slot as usize];
+                *open += 1;
+                frames.push(Frame {
+                    slot,
+                    outermost: *open == 1,
+                    entered: call.entered.is_some(),
+                    start: time.max(from),
+                });
+                if let Some(clusters) = &mut self.clusters {
+                    clusters.enter(call.function, weight, view);
                 }
-                Shown::Leave {
-                    time,
-                    call,
-                    ending,
-                    own,
-                } => {
-                    if call.function >= self.first_event && time >= from {
-                        stream.scheduled = stream.scheduled.saturating_add(own);
-                    }
-                    let open = ending == Ending::Open;
-                    self.leave(&mut frames, time, own, from, open, &mut stream);
-                }
-                Shown::Lost { .. } => {}
-                Shown::Switch { stack, .. } => self.switch(&mut frames, stack),
             }
-        }
+            Shown::Leave {
+                time,
+                call,
+                ending,
+                own,
+            } => {
+                if call.function >= self.first_event && time >= from {
+                    stream.scheduled = stream.scheduled.saturating_add(own);
+                }
+                let open = ending == Ending::Open;
+                self.leave(&mut frames, time, own, from, open, &mut stream);
+            }
+            Shown::Lost { .. } => {}
+            Shown::Switch { stack, .. } => self.switch(&mut frames, stack),
+        });
         self.losses += calls.losses();
         self.streams.push(stream);
     }

@@ -193,30 +193,28 @@ impl CallTree {
         let from = view.range().start.unwrap_or(0);
         let mut frames: Frames<Frame> = Frames::default();
         let mut calls = view.calls(place);
-        for shown in calls.by_ref() {
-            match shown {
-                Shown::Enter {
-                    time, call, weight, ..
-                } => {
-                    let parent = frames.last().map_or(0, |frame| frame.node);
-                    let node = self.child(parent, call.function, time);
-                    frames.push(Frame {
-                        node,
-                        entered: call.entered.is_some(),
-                        start: time.max(from),
-                        weight,
-                    });
-                }
-                Shown::Leave {
-                    time, ending, own, ..
-                } => {
-                    self.open += u64::from(ending == Ending::Open);
-                    self.leave(&mut frames, time, own, from);
-                }
-                Shown::Lost { .. } => {}
-                Shown::Switch { stack, .. } => frames.switch(stack),
+        calls.each(|shown| match shown {
+            Shown::Enter {
+                time, call, weight, ..
+            } => {
+                let parent = frames.last().map_or(0, |frame| frame.node);
+                let node = self.child(parent, call.function, time);
+                frames.push(Frame {
+                    node,
+                    entered: call.entered.is_some(),
+                    start: time.max(from),
+                    weight,
+                });
             }
-        }
+            Shown::Leave {
+                time, ending, own, ..
+            } => {
+                self.open += u64::from(ending == Ending::Open);
+                self.leave(&mut frames, time, own, from);
+            }
+            Shown::Lost { .. } => {}
+            Shown::Switch { stack, .. } => frames.switch(stack),
+        });
         self.losses += calls.losses();
     }
 

@@ -306,6 +306,43 @@ impl<'t> Walk<'t> {
         self.stack = stack;
     }
 
+    /// Gives what comes next as long as it is ordinary: calls that begin and calls that return, not behind `limit`. The
+    /// quick way through most of a stream; what stops it is left to [`Walk::next`].
+    #[inline]
+    pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(Step)) {
+        if self.unwinding.is_some() {
+            return;
+        }
+        // In variables of their own they stay in registers.
+        let (mut decoder, mut last) = (self.decoder.clone(), self.last);
+        while let Some(plain) = decoder.plain() {
+            let time = self.clock.monotonic(plain.time << self.shift).max(last);
+            if time > limit {
+                break;
+            }
+            let depth = self.open.len();
+            let step = if plain.function != 0 {
+                let open = Open {
+                    function: plain.function,
+                    entered: time,
+                };
+                self.open.push(open);
+                let call = open.call(depth);
+                Step::Enter { time, call }
+            } else if let Some(open) = self.open.pop() {
+                let call = open.call(depth - 1);
+                let ending = Ending::Returned;
+                Step::Leave { time, call, ending }
+            } else {
+                break;
+            };
+            decoder.accept(plain);
+            last = time;
+            take(step);
+        }
+        (self.decoder, self.last) = (decoder, last);
+    }
+
     #[cold]
     fn rare(&mut self, record: Record<'t>) -> Option<Step> {
         match record {

@@ -105,6 +105,14 @@ fn read(bytes: &[u8], switches: Option<&[u8]>) {
     let shown = (0..view.streams().len())
         .map(|place| check(&view, place))
         .sum::<usize>();
+    for place in 0..view.streams().len() {
+        // Both ways through a stream give the same.
+        let mut steps = view.calls(place);
+        let mut quick = view.calls(place);
+        quick.each(|shown| assert_eq!(Some(shown), steps.next()));
+        assert_eq!(steps.next(), None);
+        assert_eq!(steps.losses(), quick.losses());
+    }
     // An exit takes two bytes; calls without entries are begun and ended.
     let periods = switches.map_or(0, <[u8]>::len) / SWITCH_SIZE;
     let most = 16 * records.len() + (4096 + periods) * view.streams().len();
