@@ -77,6 +77,48 @@ __asm__(".text\n"
         "  ret\n"
         "  .cfi_endproc\n"
         "  .size switches, . - switches\n"
+        // Its argument and its result are in the frame pointer.
+        ".globl takes\n"
+        ".type takes, @function\n"
+        "takes: .cfi_startproc\n"
+        "  lea 1(%rbp), %rax\n"
+        "  lea 2(%rax), %rbp\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        "  .size takes, . - takes\n"
+        ".globl gives\n"
+        ".type gives, @function\n"
+        "gives: .cfi_startproc\n"
+        "  push %rbp\n"
+        "  .cfi_def_cfa_offset 16\n"
+        "  .cfi_offset %rbp, -16\n"
+        "  mov %rdi, %rbp\n"
+        "  call takes\n"
+        "  mov %rbp, %rax\n"
+        "  pop %rbp\n"
+        "  .cfi_def_cfa_offset 8\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        "  .size gives, . - gives\n"
+        // It uses the frame pointer in front of where it saves it, but later.
+        ".globl keeps\n"
+        ".type keeps, @function\n"
+        "keeps: .cfi_startproc\n"
+        "  mov %rdi, %rax\n"
+        "  jmp keeps_begins\n"
+        "keeps_ends: .cfi_def_cfa_offset 16\n"
+        "  .cfi_offset %rbp, -16\n"
+        "  add %rbp, %rax\n"
+        "  pop %rbp\n"
+        "  .cfi_def_cfa_offset 8\n"
+        "  ret\n"
+        "keeps_begins:\n"
+        "  push %rbp\n"
+        "  .cfi_def_cfa_offset 16\n"
+        "  mov %rdi, %rbp\n"
+        "  jmp keeps_ends\n"
+        "  .cfi_endproc\n"
+        "  .size keeps, . - keeps\n"
         ".section .rodata\n"
         "cases: .long switches - cases, switched - cases\n"
         ".text\n"
@@ -94,8 +136,12 @@ long entered(long n);
 long enters(long n);
 long switches(long rounds);
 long undescribed(long n);
+long gives(long n);
+long keeps(long n);
 
-TRACED long ordinary(long n) { return loops(3, n) + entered(n) + enters(n) + switches(4) + undescribed(n); }
+TRACED long ordinary(long n) {
+    return loops(3, n) + entered(n) + enters(n) + switches(4) + undescribed(n) + gives(n) + keeps(n);
+}
 
 int main(int count, char **arguments) {
     int rounds = count > 1 ? atoi(arguments[1]) : 5;

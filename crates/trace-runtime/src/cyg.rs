@@ -7,7 +7,6 @@
 use crate::arch;
 use crate::chunks::{now, stopped};
 use crate::interrupted::{self, Other};
-use crate::parked;
 use crate::session;
 use crate::shadow::{self, Block, Entry, OWN_WORK};
 use crate::slow::{begin_work, drop_entries};
@@ -189,6 +188,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
             return false;
         }
         top.add(1).write(Entry {
+            frame: 0,
             return_address: 0,
             slot,
             function: operand(id),
@@ -260,6 +260,7 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Oth
     unsafe {
         record.top = record.top.add(1);
         record.top.write(Entry {
+            frame: 0,
             return_address: 0,
             slot,
             function: operand(id),
@@ -369,7 +370,6 @@ fn exit_slow(block: &mut Block, id: u32, stack: u64, other: Other) {
     };
     let is_open = entry.is_open();
     let above = entries.len() - at - 1;
-    entries.iter().skip(at + 1).for_each(parked::bury);
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
     if is_open && !stopped() {

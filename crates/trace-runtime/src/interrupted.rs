@@ -152,9 +152,10 @@ pub fn begin(block: &Block, record: &mut Record) -> bool {
         behind.write(Entry {
             slot: block.busy,
             flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
-            return_address: 0,
             function: 0,
             spare: 0,
+            // The hook's frame pointer perhaps leads here already.
+            ..record.interrupted.behind
         });
         record.top = behind;
         (*shadow::cursor(record)).end = 0;

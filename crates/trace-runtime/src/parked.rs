@@ -8,13 +8,13 @@
 use crate::arch;
 use crate::chunks::{Writer, now};
 use crate::session;
-use crate::shadow::{self, Entry, Gate};
+use crate::shadow::{self, Caller, Entry, Gate};
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::hint;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use dioptra_tracelayout::message::thread::{self as layout, ENTRY_NO_RETURN, ENTRY_UNWOUND};
 
 /// A stack that was left.
 #[repr(C)]
@@ -27,17 +27,22 @@ struct Parked {
     stack: u32,
     count: usize,
     gate: Gate,
+    /// The shadow stack on which the entries were.
+    home: *mut Entry,
 }
 
 /// How many calls are kept that may come back: sets of [`WAYS`].
 const SETS: usize = 1 << 14;
 const WAYS: usize = 4;
 
+/// How much of the stack around here the runtime uses, at most, below and above.
+const OWN_STACK: u64 = 16384;
+
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Grave {
     slot: u64,
-    return_address: u64,
+    caller: Caller,
 }
 
 struct Lists {
@@ -99,7 +104,7 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
         let parked = locked(|lists| park(lists, key, stack, entries, *gate));
         if !parked {
             // No memory: the return addresses at least are kept as far as possible.
-            entries.iter().for_each(bury);
+            bury(entries);
         }
     }
     let record = writer.record();
@@ -116,6 +121,10 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
             let count = (*found).count;
             let entries = found.add(1).cast::<Entry>();
             bottom.add(1).copy_from_nonoverlapping(entries, count);
+            if (*found).home != bottom {
+                let moved = core::slice::from_raw_parts_mut(bottom.add(1), count);
+                follow(moved, (*found).home.add(1).addr());
+            }
             record.top = bottom.add(count);
             record.stack = (*found).stack;
             *gate = (*found).gate;
@@ -130,6 +139,20 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
     if let Some(arena) = session::arena() {
         let time = now(&arena);
         writer.write(1, |to| to.stack(time, stack));
+    }
+}
+
+/// Entries were on another thread's shadow stack, from `home` on, and the stack with their calls is at rest: frame pointers
+/// that lead to where they were are led to where they are.
+fn follow(entries: &mut [Entry], home: usize) {
+    let start = entries.as_ptr().addr();
+    let moved = start.wrapping_sub(home) as u64;
+    for (at, entry) in entries.iter_mut().enumerate() {
+        if index(home, entry.frame).is_some_and(|index| index < at) {
+            entry.frame = entry.frame.wrapping_add(moved);
+        }
+        let now = (&raw const *entry).addr() as u64;
+        lead(entry.slot, now.wrapping_sub(moved), now);
     }
 }
 
@@ -172,6 +195,7 @@ fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry], gate: Gate) 
         (*parked).stack = stack;
         (*parked).count = entries.len();
         (*parked).gate = gate;
+        (*parked).home = entries.as_ptr().cast_mut().wrapping_sub(1);
         parked
             .add(1)
             .cast::<Entry>()
@@ -192,39 +216,90 @@ pub fn will_return(entry: &Entry) -> bool {
     entry.flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) == 0 && alive(entry.slot)
 }
 
-/// Keeps the return address of a call that seems to be gone, if its place on the stack still looks like a call's.
-pub fn bury(entry: &Entry) {
-    if !alive(entry.slot) {
+/// Keeps what calls that seem to be gone return to, outermost first, if their places on the stack still look like calls'.
+///
+/// Their entries will be others': frame pointers that lead there are led to what is kept, here (in the entries, which are
+/// left so) and where functions have saved them.
+pub fn bury(left: &mut [Entry]) {
+    let start = left.as_ptr().addr();
+    for at in 0..left.len() {
+        let entry = left[at];
+        let caller = Caller {
+            frame: match index(start, entry.frame).filter(|&index| index < at) {
+                Some(index) => left[index].frame,
+                None => entry.frame,
+            },
+            ..entry.caller()
+        };
+        // What another call ended in a jump to has its place, and returns to where that one would.
+        let before = at.checked_sub(1).map(|before| left[before]);
+        let record = match before.filter(|before| before.slot == entry.slot) {
+            Some(before) => Some(before.frame),
+            None if alive(entry.slot) => keep(entry.slot, caller),
+            None => None,
+        };
+        if let Some(record) = record {
+            lead(entry.slot, (&raw const left[at]).addr() as u64, record);
+        }
+        let record = record.unwrap_or(caller.frame);
+        left[at].frame = record;
+    }
+}
+
+/// Which of the entries from `start` on a frame pointer leads to.
+fn index(start: usize, frame: u64) -> Option<usize> {
+    let distance = frame.checked_sub(start as u64)?;
+    let size = layout::ENTRY_SIZE as u64;
+    distance
+        .is_multiple_of(size)
+        .then_some((distance / size) as usize)
+}
+
+/// Where a function of a call at `slot` has saved its frame pointer, if it is one with a frame, it leads to an entry at
+/// `from`: from now on it leads to `to`. The hook of its exit does not ask.
+fn lead(slot: u64, from: u64, to: u64) {
+    // The runtime's own frames lie around here, and hold addresses of entries.
+    let here = (&raw const slot).addr() as u64;
+    let is_own = slot.wrapping_sub(here.wrapping_sub(OWN_STACK)) < 2 * OWN_STACK;
+    let place = slot.wrapping_sub(8);
+    if is_own || !place.is_multiple_of(8) || sys::peek(sys::pid(), place) != Some(from) {
         return;
     }
-    let grave = Grave {
-        slot: entry.slot,
-        return_address: entry.return_address,
-    };
-    locked(|lists| {
-        let Some(set) = set(lists, entry.slot) else {
-            return;
-        };
+    let place = ptr::with_exposed_provenance_mut(place as usize);
+    // SAFETY: it was there just now. That it still holds what the hook of the entry put into the frame pointer is asked
+    // again while it is changed: another thread may run on that stack by now.
+    let place = unsafe { AtomicU64::from_ptr(place) };
+    let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// The address of what is kept, which is a frame record.
+fn keep(slot: u64, caller: Caller) -> Option<u64> {
+    let (place, evicted) = locked(|lists| {
+        let set = set(lists, slot)?;
         let place = set
             .iter()
-            .position(|other| other.slot == grave.slot)
+            .position(|other| other.slot == slot)
             .or_else(|| set.iter().position(|other| other.slot == 0))
             .or_else(|| set.iter().position(|other| !alive(other.slot)))
             .unwrap_or(0);
-        if let Some(place) = set.get_mut(place) {
-            *place = grave;
-        }
-    });
+        let place = set.get_mut(place)?;
+        let evicted = core::mem::replace(place, Grave { slot, caller });
+        Some(((&raw const place.caller).addr() as u64, evicted))
+    })?;
+    if evicted.slot != 0 && evicted.slot != slot {
+        lead(evicted.slot, place, evicted.caller.frame);
+    }
+    Some(place)
 }
 
-/// The return address of a call that came back.
-pub fn exhume(slot: u64) -> Option<u64> {
+/// What a call that came back returns to.
+pub fn exhume(slot: u64) -> Option<Caller> {
     locked(|lists| {
         let grave = set(lists, slot)?
             .iter_mut()
             .find(|grave| grave.slot == slot)?;
         grave.slot = 0;
-        Some(grave.return_address)
+        Some(grave.caller)
     })
 }
 

@@ -126,11 +126,23 @@ pub struct Record {
     pub interrupted: Interrupted,
 }
 
+/// What a call's end gives back to its caller.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The frame pointer.
+    pub frame: u64,
+    /// Where the call returns to.
+    pub return_address: u64,
+}
+
 /// An open call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Where it returns to.
+    /// The caller's frame pointer.
+    pub frame: u64,
+    /// Where it returns to. Behind the former: the two are a frame record.
     pub return_address: u64,
     /// Where that lay on the stack.
     pub slot: u64,
@@ -145,12 +157,21 @@ pub struct Entry {
 impl Entry {
     /// Below all others.
     pub const BOTTOM: Entry = Entry {
+        frame: 0,
         return_address: 0,
         slot: layout::NO_SLOT,
         function: 0,
         flags: 0,
         spare: 0,
     };
+
+    /// What its end gives back.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            frame: self.frame,
+            return_address: self.return_address,
+        }
+    }
 
     /// Whether its beginning has been recorded, and its end has not.
     pub fn is_open(&self) -> bool {
@@ -182,7 +203,9 @@ const _: () = {
     assert!(offset_of!(Record, top) as i64 == layout::RECORD_TOP);
     assert!(offset_of!(Record, limit) as i64 == layout::RECORD_LIMIT);
     assert!(offset_of!(Record, next) as i64 == layout::RECORD_NEXT);
+    assert!(offset_of!(Entry, frame) as i64 == layout::ENTRY_FRAME);
     assert!(offset_of!(Entry, return_address) as i64 == layout::ENTRY_RETURN);
+    assert!(layout::ENTRY_RETURN == layout::ENTRY_FRAME + 8);
     assert!(offset_of!(Entry, slot) as i64 == layout::ENTRY_SLOT);
     assert!(offset_of!(Entry, function) as i64 == layout::ENTRY_FUNCTION);
     assert!(offset_of!(Entry, flags) as i64 == layout::ENTRY_FLAGS);

@@ -5,7 +5,7 @@ use crate::chunks::{Writer, now, stopped};
 use crate::interrupted::{self, Other};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, Gate, Record};
+use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
 use crate::{parked, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -35,7 +35,12 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
         way
     };
     match way {
-        Way::On => 0,
+        Way::On => {
+            // SAFETY: this thread's record: the call's entry is its innermost.
+            let entry = unsafe { (*block.record).top };
+            frame.set_frame_pointer((entry.addr() as u64).wrapping_add_signed(layout::ENTRY_FRAME));
+            0
+        }
         Way::Body => bypass(frame),
         Way::Thunk(distance) => {
             frame.function = frame.thunk.wrapping_add_signed(distance);
@@ -138,6 +143,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
     }
     let function = frame.function as u32;
     let entry = Entry {
+        frame: frame.frame_pointer(),
         return_address: frame.return_address,
         slot,
         function,
@@ -287,9 +293,9 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     }
     let entries = writer.entries();
     let from = entries.len().saturating_sub(count);
-    let left = entries.get(from..).unwrap_or_default();
+    let left = entries.get_mut(from..).unwrap_or_default();
+    parked::bury(left);
     let open = left.iter().filter(|entry| entry.is_open()).count();
-    left.iter().for_each(parked::bury);
     // SAFETY: the block of this thread.
     unsafe { (*arch::block()).gate.leave(left) };
     let left: *const [Entry] = left;
@@ -338,7 +344,10 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
         block.busy = 0;
     }
     match found {
-        Some(address) => frame.return_address = address,
+        Some(caller) => {
+            frame.set_frame_pointer(caller.frame);
+            frame.return_address = caller.return_address;
+        }
         None => {
             sys::complain(&[
                 "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
@@ -349,7 +358,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     0
 }
 
-fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<u64> {
+fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<Caller> {
     let arena = session::arena()?;
     if shadow::is_dummy(block.record) {
         return None;
@@ -362,7 +371,6 @@ fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<u64> {
         // It was recorded as left before.
         return parked::exhume(slot);
     };
-    let address = entries.get(at)?.return_address;
     let entry = *entries.get(at)?;
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
@@ -382,5 +390,5 @@ fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<u64> {
     let record = writer.record();
     // SAFETY: the entry that was found.
     record.top = unsafe { record.top.sub(1) };
-    Some(address)
+    Some(entry.caller())
 }

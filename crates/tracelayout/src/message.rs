@@ -267,18 +267,22 @@ pub mod thread {
     /// From the record: the shadow stack's entry below all others.
     pub const RECORD_BOTTOM: i64 = 256;
 
+    /// In an entry: the caller's frame pointer. With the return address behind it this is a frame record, as functions
+    /// with a frame pointer have one on the stack; while the function runs that the call is of, its frame pointer (at
+    /// first) leads here, so that who follows frame pointers finds the caller.
+    pub const ENTRY_FRAME: i64 = 0;
     /// In an entry: the return address.
-    pub const ENTRY_RETURN: i64 = 0;
+    pub const ENTRY_RETURN: i64 = 8;
     /// In an entry: where it lay.
-    pub const ENTRY_SLOT: i64 = 8;
+    pub const ENTRY_SLOT: i64 = 16;
     /// In an entry: the function id as thunks have it, see [`function_id`].
-    pub const ENTRY_FUNCTION: i64 = 16;
+    pub const ENTRY_FUNCTION: i64 = 24;
     /// In an entry: flags.
-    pub const ENTRY_FLAGS: i64 = 20;
+    pub const ENTRY_FLAGS: i64 = 28;
     /// In an entry: for whoever decides what is recorded.
-    pub const ENTRY_SPARE: i64 = 24;
+    pub const ENTRY_SPARE: i64 = 32;
     /// The size of an entry.
-    pub const ENTRY_SIZE: i64 = 32;
+    pub const ENTRY_SIZE: i64 = 40;
 
     /// A flag: entered by a tail call; the entry below has the same slot, and this one's return address is its thunk.
     pub const ENTRY_TAIL: u32 = 1;

@@ -9,14 +9,18 @@
 //!
 //! Unwinders tell frames apart by their addresses (CFA). The function's own is `S + 8`, so the thunk's, which takes no
 //! room on the stack, has to be another: `S + 9`, and the stack pointer is restored as one less.
+//!
+//! The caller's frame pointer is found in the same entry. Where the frame pointer surely leads to the entry, in the hook and
+//! the thunk before the function is called, it is taken from there.
 
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    ENTRY_FLAGS, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM, RECORD_NEXT,
-    RECORD_TOP,
+    ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM,
+    RECORD_NEXT, RECORD_TOP,
 };
 
 const ADVANCE: u8 = 0x40;
+const ADVANCE_4: u8 = 0x04;
 const OFFSET_RA: u8 = 0x80 | 16;
 const REMEMBER_STATE: u8 = 0x0a;
 const RESTORE_STATE: u8 = 0x0b;
@@ -24,6 +28,9 @@ const DEF_CFA: u8 = 0x0c;
 const DEF_CFA_OFFSET: u8 = 0x0e;
 const VAL_OFFSET: u8 = 0x14;
 const VAL_EXPRESSION: u8 = 0x16;
+const SAME_VALUE: u8 = 0x08;
+const EXPRESSION: u8 = 0x10;
+const RBP: u8 = 6;
 const RSP: u8 = 7;
 const RA: u8 = 16;
 
@@ -36,11 +43,11 @@ const PICK: u8 = 0x15;
 const SWAP: u8 = 0x16;
 const ROT: u8 = 0x17;
 const AND: u8 = 0x1a;
+const DIV: u8 = 0x1b;
 const MINUS: u8 = 0x1c;
+const MUL: u8 = 0x1e;
 const PLUS: u8 = 0x22;
 const PLUS_UCONST: u8 = 0x23;
-const SHL: u8 = 0x24;
-const SHR: u8 = 0x25;
 const BRA: u8 = 0x28;
 const EQ: u8 = 0x29;
 const GT: u8 = 0x2b;
@@ -48,6 +55,10 @@ const SKIP: u8 = 0x2f;
 const LIT0: u8 = 0x30;
 const CONST1U: u8 = 0x08;
 const CONST1S: u8 = 0x09;
+const BREG_RBP: u8 = 0x70 + RBP;
+
+/// The caller's frame pointer is where the frame pointer leads to.
+const FRAMED: [u8; 5] = [EXPRESSION, RBP, 2, BREG_RBP, ENTRY_FRAME as u8];
 
 /// A DWARF expression under construction, with jumps to places that come later or came before.
 #[derive(Default)]
@@ -85,21 +96,34 @@ impl Expression {
     }
 }
 
-/// From the thunk's CFA to its return address.
-fn return_address(threads: u64) -> Vec<u8> {
+/// What of a thunk's caller is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    ReturnAddress,
+    FramePointer,
+}
+
+/// From the thunk's CFA to its return address, or the caller's frame pointer.
+fn caller(threads: u64, wanted: Wanted) -> Vec<u8> {
     let mut e = Expression::default();
     // libgcc's `pick` does not reach the lowest element: the slot is there twice.
     e.op(&[LIT0 + 9, MINUS, DUP]);
     // slot slot
     let found = [search(&mut e, threads), walk(&mut e, threads)];
-    // No thread knows it: the return address is where it always is (the exit hook has put it back).
-    e.op(&[DEREF]);
+    // No thread knows it: the exit hook has put both back.
+    match wanted {
+        Wanted::ReturnAddress => e.op(&[DEREF]),
+        Wanted::FramePointer => e.op(&[BREG_RBP, 0]),
+    };
     let not_found = e.forward(SKIP);
     for found in found {
         e.land(found);
     }
     // ... entry
-    e.load(ENTRY_RETURN);
+    e.load(match wanted {
+        Wanted::ReturnAddress => ENTRY_RETURN,
+        Wanted::FramePointer => ENTRY_FRAME,
+    });
     e.land(not_found);
     e.bytes
 }
@@ -121,8 +145,6 @@ fn each_thread(e: &mut Expression, threads: u64) -> (usize, usize) {
 /// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
 /// entry on top of the stack if that is it. Goes on with the stack as it was.
 fn search(e: &mut Expression, threads: u64) -> usize {
-    /// What an entry's address is shifted by to count entries.
-    const ENTRY_SHIFT: u8 = ENTRY_SIZE.trailing_zeros() as u8;
     let (thread, end) = each_thread(e, threads);
     e.op(&[DUP, PLUS_UCONST]).op(&[
         RECORD_BOTTOM as u8 & 0x7f | 0x80,
@@ -146,7 +168,8 @@ fn search(e: &mut Expression, threads: u64) -> usize {
     e.op(&[DROP, DROP]).load(RECORD_NEXT);
     e.back(SKIP, thread);
     e.land(is_wide);
-    e.op(&[LIT0 + ENTRY_SHIFT + 1, SHR, LIT0 + ENTRY_SHIFT, SHL]);
+    e.op(&[CONST1U, 2 * ENTRY_SIZE as u8, DIV]);
+    e.op(&[CONST1U, ENTRY_SIZE as u8, MUL]);
     e.op(&[PICK, 2, PLUS, DUP])
         .load(ENTRY_SLOT)
         .op(&[PICK, 5, GT]);
@@ -224,6 +247,8 @@ pub struct Hook {
     pub end: u64,
     /// Where it takes the registers from the stack: `pop r11; pop rdx; pop rax; ret`.
     pub pops: u64,
+    /// From, around these, to: here the frame pointer leads to the caller's.
+    pub framed: Option<(u64, u64)>,
 }
 
 struct Frames {
@@ -274,18 +299,21 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     );
     let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, 16, 10, 0];
     thunk.extend(layout.runtime.personality.to_le_bytes());
-    let expression = return_address(layout.runtime.threads);
-    thunk.extend([0x1b, DEF_CFA, RSP, 1, VAL_EXPRESSION, RA]);
-    thunk.extend([
-        expression.len() as u8 & 0x7f | 0x80,
-        (expression.len() >> 7) as u8,
-    ]);
-    thunk.extend(&expression);
+    thunk.extend([0x1b, DEF_CFA, RSP, 1]);
+    for (register, wanted) in [(RA, Wanted::ReturnAddress), (RBP, Wanted::FramePointer)] {
+        let expression = caller(layout.runtime.threads, wanted);
+        thunk.extend([VAL_EXPRESSION, register]);
+        thunk.extend([
+            expression.len() as u8 & 0x7f | 0x80,
+            (expression.len() >> 7) as u8,
+        ]);
+        thunk.extend(&expression);
+    }
     thunk.extend([VAL_EXPRESSION, RSP, 2, LIT0 + 1, MINUS]);
     let thunk = frames.entry(None, &thunk);
 
     for hook in layout.hooks {
-        let pops = (hook.pops - hook.start - 4) as u32;
+        let mut pops = (hook.pops - hook.start - 4) as u32;
         let mut instructions = vec![
             ADVANCE | 1,
             DEF_CFA_OFFSET,
@@ -296,9 +324,18 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             ADVANCE | 2,
             DEF_CFA_OFFSET,
             32,
-            0x04,
         ];
-        instructions.extend(pops.to_le_bytes());
+        let advance = |instructions: &mut Vec<u8>, by: u32| {
+            instructions.push(ADVANCE_4);
+            instructions.extend(by.to_le_bytes());
+        };
+        if let Some((from, _)) = hook.framed {
+            let before = (from - hook.start - 4) as u32;
+            advance(&mut instructions, before);
+            instructions.extend(FRAMED);
+            pops -= before;
+        }
+        advance(&mut instructions, pops);
         instructions.extend([
             ADVANCE | 2,
             DEF_CFA_OFFSET,
@@ -313,52 +350,61 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             DEF_CFA_OFFSET,
             32,
         ]);
+        if let Some((_, to)) = hook.framed {
+            advance(&mut instructions, (to - hook.pops - 5) as u32);
+            instructions.extend([SAME_VALUE, RBP]);
+        }
         frames.function(plain, hook.start, hook.end - hook.start, &instructions);
     }
+    let mut thunk_rows = vec![
+        // Before the call of the body the return address is on the stack. (libgcc's `restore` does not restore what the
+        // common entry says.)
+        REMEMBER_STATE,
+        DEF_CFA,
+        RSP,
+        8,
+        OFFSET_RA,
+        1,
+        VAL_OFFSET,
+        RSP,
+        0,
+        SAME_VALUE,
+        RBP,
+        ADVANCE | 5,
+        DEF_CFA_OFFSET,
+        16,
+        // The hook has been here.
+        ADVANCE | 5,
+    ];
+    thunk_rows.extend(FRAMED);
+    thunk_rows.extend([
+        ADVANCE | 5,
+        DEF_CFA_OFFSET,
+        0,
+        // In it, as the common entry says.
+        ADVANCE | 1,
+        RESTORE_STATE,
+        DEF_CFA,
+        RSP,
+        1,
+        // In the hook of the exit the return address moves back, but the shadow stack knows it until then.
+        ADVANCE | 9,
+        DEF_CFA_OFFSET,
+        9,
+        ADVANCE | 5,
+        DEF_CFA_OFFSET,
+        8,
+        OFFSET_RA,
+        1,
+        VAL_OFFSET,
+        RSP,
+        0,
+        SAME_VALUE,
+        RBP,
+    ]);
     for number in 0..layout.thunks.1 {
         let start = layout.thunks.0 + number * super::thunk::THUNK_SIZE;
-        frames.function(
-            thunk,
-            start,
-            super::thunk::THUNK_SIZE,
-            &[
-                // Before the call of the body the return address is on the stack. (libgcc's `restore` does not restore
-                // what the common entry says.)
-                REMEMBER_STATE,
-                DEF_CFA,
-                RSP,
-                8,
-                OFFSET_RA,
-                1,
-                VAL_OFFSET,
-                RSP,
-                0,
-                ADVANCE | 5,
-                DEF_CFA_OFFSET,
-                16,
-                ADVANCE | 10,
-                DEF_CFA_OFFSET,
-                0,
-                // In it, as the common entry says.
-                ADVANCE | 1,
-                RESTORE_STATE,
-                DEF_CFA,
-                RSP,
-                1,
-                // In the hook of the exit the return address moves back, but the shadow stack knows it until then.
-                ADVANCE | 9,
-                DEF_CFA_OFFSET,
-                9,
-                ADVANCE | 5,
-                DEF_CFA_OFFSET,
-                8,
-                OFFSET_RA,
-                1,
-                VAL_OFFSET,
-                RSP,
-                0,
-            ],
-        );
+        frames.function(thunk, start, super::thunk::THUNK_SIZE, &thunk_rows);
     }
     if layout.displaced.1 > layout.displaced.0 {
         let size = layout.displaced.1 - layout.displaced.0;

@@ -27,6 +27,8 @@ pub enum Refused {
     Special,
     /// It looks at its return address, or changes it: it would see the tracer's.
     ReturnAddress,
+    /// It uses its caller's frame pointer, or changes it.
+    FramePointer,
     /// It belongs to the code that throws exceptions, which goes through frames while they are left.
     Unwinder,
     /// It has a name, but no unwind table says where its frame is.
@@ -47,6 +49,7 @@ impl Refused {
             Refused::NoEntry => "not an ordinary function entry",
             Refused::Special => "depends on its caller's address or returns twice",
             Refused::ReturnAddress => "looks at its return address",
+            Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",
             Refused::NoTable => "no unwind table describes it",
             Refused::Far => "no memory is free near it",

@@ -4,6 +4,7 @@
 //! All code has to be decoded for it; it is done when it is first asked for.
 
 use super::described::{Described, Slot, Stretch, each};
+use super::frame_pointer::{Watch, uses_callers};
 use super::image::{ENDBR, Image};
 use super::special::is_unwinder;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
@@ -23,6 +24,8 @@ pub struct Flow {
     loops: HashSet<u64>,
     /// Functions that look at their return address, or change it.
     looks: HashSet<u64>,
+    /// Functions that use their caller's frame pointer, or change it.
+    frame_pointer: HashSet<u64>,
     /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
     unwinding: HashSet<u64>,
 }
@@ -46,6 +49,11 @@ impl Flow {
     /// Whether a function looks at its return address.
     pub fn looks_at_return_address(&self, start: u64) -> bool {
         self.looks.contains(&start)
+    }
+
+    /// Whether a function uses its caller's frame pointer, or returns with another.
+    pub fn uses_frame_pointer(&self, start: u64) -> bool {
+        self.frame_pointer.contains(&start)
     }
 
     /// Whether an unwinder calls a function.
@@ -145,6 +153,7 @@ impl Finder<'_, '_> {
         let mut named = Vec::new();
         let mut tables = Vec::new();
         let is_unwinder = self.unwinders.contains(&function.start);
+        let mut watch = Watch::default();
         while decoder.can_decode() {
             decoder.decode_out(&mut instruction);
             while stretches
@@ -152,6 +161,7 @@ impl Finder<'_, '_> {
                 .is_some()
             {}
             let slot = stretches.peek().map_or(Slot::Unknown, |s| s.slot);
+            watch.see(&instruction);
             if function.entry && looks(&instruction, slot) {
                 self.flow.looks.insert(function.start);
             }
@@ -184,6 +194,9 @@ impl Finder<'_, '_> {
                 // A table of addresses, of code for one place.
                 self.addresses(function, instruction.memory_displacement64());
             }
+        }
+        if function.entry && watch.is_odd && uses_callers(self.image, function) {
+            self.flow.frame_pointer.insert(function.start);
         }
         // Functions (this one, too), or labels of computed jumps.
         let labels = named.iter().map(|(_, address)| *address);

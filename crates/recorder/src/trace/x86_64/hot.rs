@@ -2,7 +2,10 @@
 //!
 //! What they do for a call: write a record (`dioptra_tracelayout::record`), and keep the return address on the thread's
 //! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything. They
-//! change no register and no vector state: compilers that know all callers of a function rely on what it leaves alone.
+//! change no vector state, and no register but one: compilers that know all callers of a function rely on what it leaves
+//! alone. The one is the frame pointer: while the function runs, it leads to the call's entry on the shadow stack, where
+//! the caller's and the return address make a frame record ([`ENTRY_FRAME`]). Who follows frame pointers, as the kernel does
+//! for call chains, so finds the caller behind the thunk.
 //!
 //! The stack in a hook (`S` is where the call's return address lies):
 //!
@@ -17,15 +20,15 @@ use dioptra_filters::Sampler;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
-    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FUNCTION, ENTRY_MUTE,
+    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_MUTE,
     ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL,
     RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, kind,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 use dioptra_tracelayout::sampling;
 use iced_x86::code_asm::{
-    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rdx,
-    rsp, word_ptr,
+    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rbp,
+    rdx, rsp, word_ptr,
 };
 use iced_x86::{BlockEncoderOptions, IcedError};
 
@@ -139,8 +142,19 @@ pub struct HotCode {
     /// To be placed at [`Parameters::address`].
     pub bytes: Vec<u8>,
     sets: [HookSet; HookKind::ALL.len()],
-    /// Where each hook begins and ends.
-    pub hooks: Vec<(u64, u64)>,
+    /// Each hook's code.
+    pub hooks: Vec<HookCode>,
+}
+
+/// Where a hook's code lies.
+#[derive(Clone, Copy, Debug)]
+pub struct HookCode {
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
+    /// From, to: here the frame pointer leads to the caller's, which it does not before and behind.
+    pub framed: Option<(u64, u64)>,
 }
 
 impl HotCode {
@@ -149,6 +163,9 @@ impl HotCode {
         self.sets[kind as usize]
     }
 }
+
+// The frame pointer leads to the entry itself.
+const _: () = assert!(ENTRY_FRAME == 0);
 
 /// How large it is at most: the pool is laid out before it is known.
 pub const HOT_SIZE: u64 = 8192;
@@ -185,7 +202,7 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
             let mut end = a.create_label();
             a.dq(&[kind.bits(options)])?;
             a.set_label(&mut start)?;
-            match part {
+            let framed = match part {
                 _ if kind.is_counted() => {
                     let slow = if part == Part::Exit {
                         slow_exit
@@ -193,13 +210,17 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
                         slow_enter
                     };
                     counted_hook(&mut a, slow)?;
+                    None
                 }
-                Part::Exit => exit_hook(&mut a, parameters, kind, slow_exit)?,
-                _ => entry_hook(&mut a, parameters, kind, part, slow_enter)?,
-            }
+                Part::Exit => {
+                    exit_hook(&mut a, parameters, kind, slow_exit)?;
+                    None
+                }
+                _ => Some(entry_hook(&mut a, parameters, kind, part, slow_enter)?),
+            };
             a.set_label(&mut end)?;
             a.nops_with_size(8)?;
-            labels.push((start, end));
+            labels.push((start, end, framed));
         }
     }
     a.set_label(&mut slow_enter)?;
@@ -213,15 +234,24 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
     )?;
     let hooks = labels
         .iter()
-        .map(|(start, end)| Ok((result.label_ip(start)?, result.label_ip(end)?)))
+        .map(|(start, end, framed)| {
+            let framed = framed.as_ref().map(|(from, to)| {
+                Ok::<_, IcedError>((result.label_ip(from)?, result.label_ip(to)?))
+            });
+            Ok(HookCode {
+                start: result.label_ip(start)?,
+                end: result.label_ip(end)?,
+                framed: framed.transpose()?,
+            })
+        })
         .collect::<Result<Vec<_>, IcedError>>()?;
     let mut sets = [HookSet::default(); HookKind::ALL.len()];
     for (number, set) in sets.iter_mut().enumerate() {
         let first = if number < kinds.len() { number * 3 } else { 0 };
         *set = HookSet {
-            enter: hooks[first].0,
-            enter_large: hooks[first + 1].0,
-            exit: hooks[first + 2].0,
+            enter: hooks[first].start,
+            enter_large: hooks[first + 1].start,
+            exit: hooks[first + 2].start,
         };
     }
     Ok(HotCode {
@@ -294,17 +324,19 @@ fn save_gate(
     a.mov(entry, rdx)
 }
 
+/// Where the frame pointer leads to the caller's: from, to.
 fn entry_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
     kind: HookKind,
     part: Part,
     slow_address: CodeLabel,
-) -> Result<(), IcedError> {
+) -> Result<(CodeLabel, CodeLabel), IcedError> {
     let mut slow = a.create_label();
     let mut give_up = a.create_label();
     let mut not_above = a.create_label();
     let mut push = a.create_label();
+    let mut framed = a.create_label();
     let mut long_pause = a.create_label();
     let mut write = a.create_label();
     let next = offset(ENTRY_SIZE);
@@ -368,8 +400,12 @@ fn entry_hook(
     }
     a.mov(rdx, qword_ptr(rsp + 40))?;
     a.mov(qword_ptr(rax + next + offset(ENTRY_RETURN)), rdx)?;
+    a.mov(qword_ptr(rax + next + offset(ENTRY_FRAME)), rbp)?;
     a.add(rax, next)?;
     a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
+    a.mov(rbp, rax)?;
+    a.set_label(&mut framed)?;
+    a.zero_bytes()?;
     let hide_below = |a: &mut CodeAssembler| {
         a.lea(rdx, qword_ptr(rsp + 40))?;
         a.mov(block(parameters, BLOCK_HIDDEN), rdx)
@@ -460,7 +496,8 @@ fn entry_hook(
     a.set_label(&mut give_up)?;
     a.mov(block(parameters, BLOCK_BUSY), 0)?;
     a.set_label(&mut slow)?;
-    a.jmp(qword_ptr(slow_address))
+    a.jmp(qword_ptr(slow_address))?;
+    Ok((framed, not_above))
 }
 
 fn exit_hook(
@@ -497,6 +534,8 @@ fn exit_hook(
     a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
+    // Before the entry is given up: unwinders find it there until then.
+    a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
     if saves {
         a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
         a.shr(rdx, 48)?;

@@ -5,6 +5,7 @@ pub mod count;
 pub mod described;
 pub mod displace;
 pub mod flow;
+pub mod frame_pointer;
 pub mod hot;
 pub mod image;
 pub mod imports;

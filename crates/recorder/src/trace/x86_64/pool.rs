@@ -6,7 +6,7 @@
 use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
-use super::hot::{HOT_SIZE, HookKind, HookOptions, HotCode, Parameters, hot_code};
+use super::hot::{HOT_SIZE, HookCode, HookKind, HookOptions, HotCode, Parameters, hot_code};
 use super::sections::{self, Contents, sections};
 use super::thunk::{
     GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, observer, slot, thunk,
@@ -103,7 +103,7 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..));
     let sampled = wanted.iter().filter(is_sampled).count() as u64;
-    let frames = 2048 + count * 80;
+    let frames = 4096 + count * 80;
     (PAGE
         + HOT_SIZE
         + count * (THUNK_SIZE + GATE_SIZE)
@@ -230,7 +230,7 @@ pub fn pool(
     let hooks: Vec<Hook> = hot
         .hooks
         .iter()
-        .map(|(start, end)| hook(&hot, code_start, *start, *end))
+        .map(|code| hook(&hot, code_start, *code))
         .collect();
     let layout = |header| Layout {
         frames: frames_start,
@@ -296,10 +296,10 @@ fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
 }
 
 /// A hook's code, as far as unwinders have to know it.
-fn hook(hot: &HotCode, code: u64, start: u64, end: u64) -> Hook {
+fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
     const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, 0xc3];
-    let first = (start - code) as usize;
-    let last = (end - code) as usize;
+    let first = (at.start - code) as usize;
+    let last = (at.end - code) as usize;
     let code = hot.bytes.get(first..last).unwrap_or_default();
     let pops = code
         .windows(POPS.len())
@@ -307,9 +307,10 @@ fn hook(hot: &HotCode, code: u64, start: u64, end: u64) -> Hook {
         // It leaves by a jump, with what it has put there.
         .unwrap_or(code.len());
     Hook {
-        start,
-        end,
-        pops: start + pops as u64,
+        start: at.start,
+        end: at.end,
+        pops: at.start + pops as u64,
+        framed: at.framed,
     }
 }
 

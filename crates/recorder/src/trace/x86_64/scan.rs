@@ -332,6 +332,10 @@ impl Scanner<'_, '_> {
                 flow.looks_at_return_address(function.start),
                 Refused::ReturnAddress,
             ),
+            (
+                flow.uses_frame_pointer(function.start),
+                Refused::FramePointer,
+            ),
             (flow.is_unwinding(function.start), Refused::Unwinder),
         ];
         if let Some((_, why)) = why.into_iter().find(|(is_so, _)| *is_so) {

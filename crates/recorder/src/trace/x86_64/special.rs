@@ -49,6 +49,7 @@ pub fn is_special(name: &str) -> bool {
         || name.starts_with("_Unwind_")
         || name.starts_with("uw_")
         || name.starts_with("__gcc_personality")
+        || name.starts_with("__x86_indirect_thunk")
         || name.starts_with("_dl_tlsdesc")
         || name.starts_with("_dl_runtime_")
 }

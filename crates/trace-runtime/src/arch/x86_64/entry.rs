@@ -46,6 +46,25 @@ pub struct ObserveFrame {
     pub return_address: u64,
 }
 
+impl EnterFrame {
+    /// The frame pointer.
+    pub fn frame_pointer(&self) -> u64 {
+        self.saved[0]
+    }
+
+    /// The frame pointer with which the hook returns.
+    pub fn set_frame_pointer(&mut self, to: u64) {
+        self.saved[0] = to;
+    }
+}
+
+impl ExitFrame {
+    /// The frame pointer with which the hook returns.
+    pub fn set_frame_pointer(&mut self, to: u64) {
+        self.saved[0] = to;
+    }
+}
+
 impl ObserveFrame {
     /// The first two arguments.
     pub fn arguments(&self) -> [u64; 2] {
