@@ -309,9 +309,6 @@ fn by_path(
     column
 }
 
-/// How the names of mappings begin that hold a tracer's thunks.
-const THUNKS: &[u8] = b"/memfd:dioptra ";
-
 /// How much of each module could not be named: modules with such samples, by their ids.
 ///
 /// `names` must be those of `profile`.
@@ -338,30 +335,33 @@ pub fn undescribed(profile: &Profile, names: &Names, events: &[usize]) -> Vec<(M
     by_module_where(profile, events, |frame| names.is_undescribed(frame))
 }
 
-/// How much has call chains that pass through the thunks of a function tracer of this project: there the addresses of
-/// the callers are kept elsewhere than on the stack.
+/// How much has call chains that end at the thunks of a function tracer of this project, since what they were found by does
+/// not lead to the callers, whose addresses are kept elsewhere than on the stack. Where it does, thunks are left out
+/// ([`Losses::through_thunks`](crate::Losses::through_thunks)).
 pub fn traced(profile: &Profile, events: &[usize]) -> Count {
     let mut through = Count::default();
     let modules: Vec<bool> = profile
         .modules()
         .iter()
-        .map(|module| module.path.starts_with(THUNKS))
+        .map(|module| module.holds_thunks())
         .collect();
     if !profile.options().call_chains || !modules.contains(&true) {
         return through;
     }
     let stacks = profile.stacks();
-    let mut passes = vec![false; stacks.len()];
+    let mut ends = vec![false; stacks.len()];
     // Callers' stacks come before those of what they call.
     for id in 1..stacks.len() {
         let node = stacks.get(id as u32);
-        let module = profile.frames().get(node.frame).module;
-        passes[id] = passes[node.parent as usize] || modules[module as usize];
+        ends[id] = match node.parent {
+            Stacks::ROOT => modules[profile.frames().get(node.frame).module as usize],
+            caller => ends[caller as usize],
+        };
     }
     let known = events.iter().filter_map(|at| profile.events().get(*at));
     for event in known {
         profile.places(event, |stack, count| {
-            if passes[stack as usize] {
+            if ends[stack as usize] {
                 through.add(count);
             }
         });

@@ -5,6 +5,9 @@
 //!
 //! Addresses are taken as the kernel wrote them. Those of callers are return addresses, one past the call; perf looks
 //! them up unchanged, and so do we, or our numbers would differ from its by the calls that end a function.
+//!
+//! Where functions were traced meanwhile, a thunk stands between caller and callee. It is left out, but where a chain ends with
+//! it, whose callers nobody knows then, and where it was executed itself.
 
 use crate::frames::{Frame, Frames};
 use crate::modules::Modules;
@@ -23,6 +26,10 @@ struct Entry {
     mode: CpuMode,
     /// Whether the stack's innermost frame lies in no mapping.
     unmapped: bool,
+    /// Whether it is a thunk's.
+    thunk: bool,
+    /// Whether a thunk was left out so far.
+    through: bool,
 }
 
 /// Where the walk of a chain leads.
@@ -32,6 +39,8 @@ pub(crate) struct Chained {
     pub empty: bool,
     /// Whether its innermost frame lies in no mapping.
     pub unmapped: bool,
+    /// Whether thunks were left out.
+    pub through: bool,
 }
 
 /// A thread's last chain.
@@ -79,7 +88,7 @@ impl Parts {
 
 impl ChainMemo {
     /// Begins a walk to the stack of `chain`, whose entries come innermost first. `version` names the state of the
-    /// mappings, `locate` finds an address in it. `None`, and no walk, for a chain with a mark that does not exist.
+    /// mappings, `locate` finds an address in it, and whether it is a thunk's. `None`, and no walk, for a chain with a mark that does not exist.
     #[inline]
     pub(crate) fn walk(
         &mut self,
@@ -88,7 +97,7 @@ impl ChainMemo {
         parts: &mut Parts,
         walks: &mut Walks,
         frames: &Frames,
-        mut locate: impl FnMut(CpuMode, u64) -> Frame,
+        mut locate: impl FnMut(CpuMode, u64) -> (Frame, bool),
     ) -> Option<Chained> {
         if self.version != version {
             self.entries.clear();
@@ -102,11 +111,12 @@ impl ChainMemo {
             .take_while(|(address, entry)| *address == entry.address)
             .count();
         if same == chain.len() && same == self.entries.len() {
-            let (stack, unmapped) = self.last();
+            let (stack, unmapped, through) = self.last();
             walks.begin(stack);
             return Some(Chained {
                 empty: stack.depth == 0,
                 unmapped,
+                through,
             });
         }
         if !parts.split(chain) {
@@ -118,9 +128,13 @@ impl ChainMemo {
         if same > 0 && self.entries[same - 1].mode != mode {
             same = 0;
         }
+        // Whether a thunk is left out depends on what follows.
+        if same > 0 && self.entries[same - 1].thunk {
+            same -= 1;
+        }
         self.entries.truncate(same);
         self.known = self.known.min(same);
-        let (mut stack, mut unmapped) = self.last();
+        let (mut stack, mut unmapped, mut through) = self.last();
         walks.begin(stack);
         let mut rest = chain.len() - same;
         for &(start, mode) in parts.list.iter().rev() {
@@ -129,33 +143,46 @@ impl ChainMemo {
                 let Some(address) = chain.get(rest) else {
                     break;
                 };
+                let mut thunk = false;
                 if address < FIRST_MARK {
-                    let frame = locate(mode, address);
-                    unmapped = frame.module == Modules::UNKNOWN;
-                    stack = Start {
-                        at: walks.step(frame, frames),
-                        depth: stack.depth + 1,
-                    };
+                    let (frame, is_thunk) = locate(mode, address);
+                    thunk = is_thunk;
+                    let callee = rest.checked_sub(1).and_then(|callee| chain.get(callee));
+                    let is_caller = callee.is_some_and(|callee| callee < FIRST_MARK);
+                    if thunk && is_caller && stack.depth > 0 {
+                        through = true;
+                    } else {
+                        unmapped = frame.module == Modules::UNKNOWN;
+                        stack = Start {
+                            at: walks.step(frame, frames),
+                            depth: stack.depth + 1,
+                        };
+                    }
                 }
                 self.entries.push(Entry {
                     address,
                     stack,
                     mode,
                     unmapped,
+                    thunk,
+                    through,
                 });
             }
         }
         Some(Chained {
             empty: stack.depth == 0,
             unmapped,
+            through,
         })
     }
 
-    /// The stack of the last chain, and whether its innermost frame lies in no mapping.
-    fn last(&self) -> (Start, bool) {
+    /// The stack of the last chain, whether its innermost frame lies in no mapping, and whether thunks were left out.
+    fn last(&self) -> (Start, bool, bool) {
         self.entries
             .last()
-            .map_or((Start::ROOT, false), |entry| (entry.stack, entry.unmapped))
+            .map_or((Start::ROOT, false, false), |entry| {
+                (entry.stack, entry.unmapped, entry.through)
+            })
     }
 
     /// Learns the stacks of the chain, once all walks were gone.
@@ -196,16 +223,20 @@ mod tests {
     const KERNEL: u64 = -128_i64 as u64;
     const USER: u64 = -512_i64 as u64;
 
-    /// Runs chains through one memo, so many of them at once; frames are the address, plus a thousand in kernel mode.
+    /// Runs chains through one memo, so many of them at once; frames are the address, plus a thousand in kernel mode. Those
+    /// from a hundred on are thunks.
     fn stacks_of(chains: &[&[u64]], at_once: usize) -> Vec<Option<Vec<u64>>> {
         let mut memo = ChainMemo::default();
         let mut parts = Parts::default();
         let mut walks = Walks::default();
         let mut stacks = Stacks::default();
         let mut frames = Frames::default();
-        let locate = |mode, address| Frame {
-            address: address + 1000 * u64::from(mode == CpuMode::Kernel),
-            module: (address % 2) as u32,
+        let locate = |mode, address| {
+            let frame = Frame {
+                address: address + 1000 * u64::from(mode == CpuMode::Kernel),
+                module: (address % 2) as u32,
+            };
+            (frame, (100..1000).contains(&frame.address))
         };
         let mut all = Vec::new();
         for chains in chains.chunks(at_once) {
@@ -249,8 +280,27 @@ mod tests {
     }
 
     #[test]
+    fn thunks_are_left_out_between_caller_and_callee() {
+        for (chain, stack) in [
+            (&[USER, 3, 101, 4, 103, 5][..], &[3, 4, 5][..]),
+            (&[USER, 3, 101, 102, 4], &[3, 4]),
+            (&[USER, 101, 4], &[101, 4]),
+            (&[KERNEL, 1, USER, 101, 102, 4], &[1001, 101, 4]),
+            (&[USER, 3, 101], &[3, 101]),
+            (&[USER, 3, 102, 101], &[3, 101]),
+            (&[101], &[101]),
+        ] {
+            assert_eq!(stacks_of(&[chain], 1), [Some(stack.to_vec())]);
+        }
+    }
+
+    #[test]
     fn every_order_of_chains_gives_the_same_stacks() {
-        let chains: [&[u64]; 9] = [
+        let chains: [&[u64]; 13] = [
+            &[USER, 3, 101, 4],
+            &[USER, 101, 4],
+            &[KERNEL, 1, USER, 101, 4],
+            &[9, 4, 101],
             &[KERNEL, 1, 2, USER, 3, 4],
             &[USER, 3, 4],
             &[USER, 9, 3, 4],

@@ -20,6 +20,9 @@ pub struct Losses {
     pub unmapped: u64,
     /// Call chains with marks that do not exist; their samples count without callers.
     pub bad_chains: u64,
+    /// Samples whose call chains led through a function tracer's thunks to the callers behind them. The thunks are left out:
+    /// chains are as they would be without the tracer.
+    pub through_thunks: u64,
     /// How the callers of samples with a copy of the user's stack were found, where call stacks were loaded.
     pub unwinding: UnwindCounts,
     /// What the unwinder told of modules: files that are not there or are other builds.

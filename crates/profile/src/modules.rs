@@ -10,6 +10,9 @@ use std::path::Path;
 /// The index of a [`Module`] in [`Modules`].
 pub type ModuleId = u32;
 
+/// How the names of mappings begin that hold a tracer's thunks.
+const THUNKS: &[u8] = b"/memfd:dioptra ";
+
 /// What names a module in a table that could not be found.
 pub const UNKNOWN: &str = "[unknown]";
 
@@ -39,6 +42,12 @@ impl Module {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
+    /// Whether it holds the thunks of a function tracer of this project: each traced call has one between caller and
+    /// callee.
+    pub fn holds_thunks(&self) -> bool {
+        self.path.starts_with(THUNKS)
+    }
+
     /// Whether the module is the one to which addresses without a mapping belong.
     pub fn is_unknown(&self) -> bool {
         self.path.is_empty()
@@ -49,6 +58,8 @@ impl Module {
 #[derive(Clone, Debug)]
 pub struct Modules {
     list: Vec<Module>,
+    /// Those of them that hold a tracer's thunks.
+    thunks: Vec<ModuleId>,
     ids: HashMap<Module, ModuleId, FxBuildHasher>,
 }
 
@@ -56,6 +67,7 @@ impl Default for Modules {
     fn default() -> Self {
         let mut modules = Modules {
             list: Vec::new(),
+            thunks: Vec::new(),
             ids: HashMap::default(),
         };
         modules.intern(Module {
@@ -92,6 +104,12 @@ impl Modules {
         self.list.iter()
     }
 
+    /// Whether a module holds the thunks of a function tracer of this project ([`Module::holds_thunks`]).
+    #[inline]
+    pub(crate) fn holds_thunks(&self, id: ModuleId) -> bool {
+        self.thunks.contains(&id)
+    }
+
     pub(crate) fn intern(&mut self, module: Module) -> ModuleId {
         if let Some(id) = self.ids.get(&module) {
             return *id;
@@ -99,6 +117,9 @@ impl Modules {
         // Each module costs a record of the file, and files of 4 Gi records of 64 bytes and more cannot be mapped
         // on any machine of today; should one come, its last modules share the last id.
         let id = ModuleId::try_from(self.list.len()).unwrap_or(ModuleId::MAX);
+        if module.holds_thunks() {
+            self.thunks.push(id);
+        }
         self.list.push(module.clone());
         self.ids.insert(module, id);
         id

@@ -163,6 +163,7 @@ impl<'a> Loader<'a> {
         match chained {
             Some(chained) if !chained.empty && innermost == Some(ip) => {
                 self.losses.unmapped += u64::from(chained.unmapped);
+                self.losses.through_thunks += u64::from(chained.through);
             }
             _ => {
                 if chained.is_none() {
@@ -274,6 +275,7 @@ impl<'a> Loader<'a> {
         let process = task.process as usize;
         let version = then.map_or(self.versions[process], |memory| memory.version);
         let (kernel, space) = (&mut self.kernel, &mut self.spaces[process]);
+        let modules = &self.modules;
         let kernel_image = self.kernel_image;
         let chained = self.memos[index].walk(
             chain,
@@ -281,7 +283,10 @@ impl<'a> Loader<'a> {
             &mut self.parts,
             &mut self.waiting.walks,
             &self.frames,
-            |mode, address| locate(kernel, kernel_image, (space, then), mode, address),
+            |mode, address| {
+                let frame = locate(kernel, kernel_image, (space, then), mode, address);
+                (frame, modules.holds_thunks(frame.module))
+            },
         );
         match chained {
             Some(_) if self.waiting.threads.last() != Some(&task.thread) => {

@@ -70,7 +70,7 @@ pub(crate) fn facts_of_shares(
             );
         }
         add_unwinding(&mut facts, profile.losses());
-        add_traced(&mut facts, traced(profile, events));
+        add_traced(&mut facts, profile, traced(profile, events));
     }
     if !names.functions().is_empty() {
         let modules = unresolved(profile, names, events);
@@ -161,19 +161,32 @@ fn samples(count: u64) -> String {
     format!("{count} sample{}", if count == 1 { "" } else { "s" })
 }
 
-/// Tells of call chains that a tracer has hidden.
-fn add_traced(facts: &mut Facts, through: Count) {
-    if through.is_zero() {
+/// Tells of call chains that were taken while functions were traced: of those that lead through the tracer to the callers,
+/// and of those that do not.
+fn add_traced(facts: &mut Facts, profile: &Profile, ends: Count) {
+    let through = profile.losses().through_thunks;
+    if through > 0 {
+        facts.add(
+            Severity::Info,
+            "through_tracer",
+            format!(
+                "{} taken while functions were traced: the tracer's thunks are left out of their call chains",
+                samples(through)
+            ),
+            through,
+        );
+    }
+    if ends.is_zero() {
         return;
     }
     facts.add(
         Severity::Loss,
         "traced_chains",
         format!(
-            "{} taken while functions were traced: in call chains, the tracer's thunks ([unknown] in memfd:dioptra) stand for the callers; record without tracing to see these",
-            samples(through.samples)
+            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; record with --call-graph fp, or without tracing, to see these",
+            samples(ends.samples)
         ),
-        through.samples,
+        ends.samples,
     );
 }
 

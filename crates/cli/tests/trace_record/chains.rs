@@ -1,0 +1,178 @@
+//! Who follows frame pointers sees through the tracer: the program itself, kernels for call chains, and reports of those.
+
+use super::{calls, dioptra, text};
+use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Ways to make functions traceable, and what tracing them takes.
+const METHODS: [(&[&str], &[&str]); 4] = [
+    (&[], &["-P", "."]),
+    (&["-fpatchable-function-entry=5"], &[]),
+    (&["-pg", "-mfentry"], &[]),
+    (&["-pg"], &[]),
+];
+
+fn chains(compiler: &str, level: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
+    Program::new(Language::Cpp, "trace-chains")
+        .no_flags()
+        .compiler(compiler)
+        .flags([
+            level,
+            "-g",
+            "-pthread",
+            "-fno-omit-frame-pointer",
+            "-mno-omit-leaf-frame-pointer",
+        ])
+        .flags(flags.iter().copied())
+        .build()
+}
+
+#[test]
+fn frame_pointers_lead_through_thunks() {
+    for compiler in ["g++", "clang++"] {
+        for level in ["-O0", "-O2"] {
+            for (flags, options) in METHODS {
+                let program = or_skip!(chains(compiler, level, flags));
+                let program = program.to_str().unwrap();
+                let what = format!("{compiler} {level} {flags:?}");
+                let folder = tempfile::tempdir().unwrap();
+                let plain = Command::new(program).output().unwrap();
+                let record = [&["record", "--no-sched"], options, &[program]].concat();
+                let traced = dioptra(&record, folder.path());
+                assert_eq!(text(&traced.stdout), text(&plain.stdout), "{what}");
+                let shown = dioptra(&["report", "--format", "csv"], folder.path());
+                let counted = calls(&text(&shown.stdout));
+                let shows = text(&plain.stdout).lines().count() as u64;
+                assert!(shows > 50, "{what}");
+                assert_eq!(counted.get("show"), Some(&shows), "{what}: {counted:?}");
+            }
+        }
+    }
+}
+
+const OWN: [&str; 5] = ["work", "one", "other", "work_rounds", "main"];
+
+/// Weights of stacks, the innermost function first.
+type Stacks = BTreeMap<Vec<String>, u64>;
+
+/// Those of samples in `work`, as perf shows them: functions of the program only.
+fn by_perf(file: &Path) -> Result<Stacks, Skip> {
+    let perf = programs::need_tool("perf")?;
+    let shown = Command::new(perf)
+        .args(["script", "-F", "ip,sym", "-i"])
+        .arg(file)
+        .output()
+        .unwrap();
+    let mut stacks = Stacks::new();
+    for sample in text(&shown.stdout).split("\n\n") {
+        let names = sample
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(1));
+        let own = names.filter(|name| OWN.contains(name));
+        let stack: Vec<String> = own.map(str::to_owned).collect();
+        if stack.first().is_some_and(|leaf| leaf == "work") {
+            *stacks.entry(stack).or_default() += 1;
+        }
+    }
+    Ok(stacks)
+}
+
+/// Those of samples in `work`, as our report shows them, all functions; and whether it tells of a fact.
+fn by_us(file: &Path, fact: &str) -> (Stacks, bool) {
+    let shown = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["report", "--tree", "callees", "--percent-limit", "0"])
+        .args(["--no-inline", "--format", "json", "-i"])
+        .arg(file)
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let columns = json["columns"].as_array().unwrap();
+    let place = |id: &str| {
+        columns
+            .iter()
+            .position(|column| column["id"] == id)
+            .unwrap()
+    };
+    let (function, weight) = (place("function"), place("weight"));
+    let mut paths: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+    let mut stacks = Stacks::new();
+    for row in json["rows"].as_array().unwrap() {
+        let name = row["cells"][function].as_str().unwrap().to_owned();
+        let callers = row["parent"].as_u64().map(|parent| paths[&parent].clone());
+        let path = [vec![name], callers.unwrap_or_default()].concat();
+        let own = row["cells"][weight].as_u64().unwrap();
+        if path[0] == "work" && own > 0 {
+            *stacks.entry(path.clone()).or_default() += own;
+        }
+        paths.insert(row["id"].as_u64().unwrap(), path);
+    }
+    (stacks, !json["facts"][fact].is_null())
+}
+
+/// The stacks that are more than a sample or two taken where a frame begins or ends.
+fn ordinary(stacks: &Stacks) -> BTreeSet<Vec<String>> {
+    let all: u64 = stacks.values().sum();
+    let ordinary = stacks.iter().filter(|(_, weight)| **weight * 20 > all);
+    ordinary.map(|(stack, _)| stack.clone()).collect()
+}
+
+#[test]
+fn call_chains_of_traced_programs_are_those_of_others() {
+    or_skip!(programs::need_sampling());
+    let us = env!("CARGO_BIN_EXE_dioptra");
+    let expected: BTreeSet<Vec<String>> = ["one", "other other other"]
+        .iter()
+        .flat_map(|callers| {
+            [
+                format!("work {callers} work_rounds"),
+                format!("work {callers} work_rounds main"),
+            ]
+        })
+        .map(|stack| stack.split(' ').map(str::to_owned).collect())
+        .collect();
+    for (flags, options) in METHODS {
+        let program = or_skip!(chains("g++", "-O1", flags));
+        let program = program.to_str().unwrap();
+        let tracing = [us, "trace", "record", "--no-sched", "--no-libcall"];
+        let traced = [&tracing, options, &[program, "3000"]].concat();
+        let alone = vec![program, "3000"];
+        let recording = |command: &[&str]| {
+            let options = ["-F", "499", "-e", "cpu-clock:u", "-g"];
+            programs::perf_record(&options, command)
+        };
+        let (perfs, perfs_traced) = (or_skip!(recording(&alone)), or_skip!(recording(&traced)));
+        for recorded in [&perfs, &perfs_traced] {
+            let stacks = or_skip!(by_perf(&recorded.file));
+            assert_eq!(ordinary(&stacks), expected, "{flags:?}: {stacks:?}");
+        }
+        let ours = |command: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            let recorded = Command::new(us)
+                .args(["record", "-q", "-F", "499", "-e", "cpu-clock:u", "-g", "--"])
+                .args(command)
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+            folder
+        };
+        let (ours, ours_traced) = (ours(&alone), ours(&traced));
+        for (alone, traced) in [
+            (perfs.file.clone(), perfs_traced.file.clone()),
+            (
+                ours.path().join("perf.data"),
+                ours_traced.path().join("perf.data"),
+            ),
+        ] {
+            let (alone, is_told) = by_us(&alone, "through_tracer");
+            assert!(!is_told);
+            let (traced, is_told) = by_us(&traced, "through_tracer");
+            assert!(is_told);
+            assert_eq!(ordinary(&traced), ordinary(&alone), "{flags:?}: {traced:?}");
+            assert_eq!(ordinary(&alone).len(), expected.len(), "{alone:?}");
+        }
+    }
+}
