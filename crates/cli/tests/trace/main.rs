@@ -5,6 +5,7 @@ mod made;
 mod readers;
 mod sampling;
 mod scheduling;
+mod session;
 mod spelling;
 mod tui;
 mod uftrace;

@@ -1,172 +1,20 @@
 //! The browser in a terminal.
 
-use crate::made::{Made, script, scripted, trace};
-use rustix::process::{Pid, Signal, ioctl_tiocsctty, kill_process, setsid};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use crate::made::{Made, PROGRAM, script, scripted, trace};
+use crate::session::{PATIENCE, Session};
+use rustix::process::{Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What would take longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The browser in a terminal of its own.
-struct Session {
-    keyboard: File,
-    output: Receiver<Vec<u8>>,
-    screen: vt100::Parser,
-    /// The terminal as the browser has it.
-    line: File,
-    before: Termios,
-    child: Child,
-}
-
-impl Session {
-    fn start(made: &Made, arguments: &str, rows: u16, columns: u16) -> Session {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&master).expect("its other end");
-        unlockpt(&master).expect("its other end");
-        let name = ptsname(&master, Vec::new()).expect("a name");
-        let name = name.into_string().expect("a path");
-        let open = || {
-            let mut options = OpenOptions::new();
-            let options = options.read(true).write(true);
-            let flags = rustix::fs::OFlags::NOCTTY.bits() as i32;
-            std::os::unix::fs::OpenOptionsExt::custom_flags(options, flags)
-                .open(&name)
-                .expect("its other end")
-        };
-        let line = open();
-        resize(&line, rows, columns);
-        let before = tcgetattr(&line).expect("its state");
-        let mut command = Command::new(crate::made::PROGRAM.expect("the program"));
-        command
-            .args(["trace", "tui", "-d"])
-            .arg(made.folder())
-            .args(arguments.split_whitespace())
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .env("EDITOR", "printf 'edited %s %s' ")
-            .stdin(Stdio::from(open()))
-            .stdout(Stdio::from(open()))
-            .stderr(Stdio::from(open()));
-        // SAFETY: between fork and exec only these two system calls are made.
-        unsafe {
-            command.pre_exec(|| {
-                setsid()?;
-                ioctl_tiocsctty(std::io::stdin())?;
-                Ok(())
-            });
-        }
-        let child = command.spawn().expect("it starts");
-        let keyboard = File::from(master);
-        let mut reader = keyboard.try_clone().expect("another handle");
-        let (sender, output) = channel();
-        std::thread::spawn(move || {
-            let mut bytes = vec![0; 65_536];
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                if sender.send(bytes[..count].to_vec()).is_err() {
-                    return;
-                }
-            }
-        });
-        Session {
-            keyboard,
-            output,
-            screen: vt100::Parser::new(rows, columns, 0),
-            line,
-            before,
-            child,
-        }
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keyboard
-            .write_all(keys.as_bytes())
-            .expect("it takes keys");
-    }
-
-    /// Waits until the screen is as wanted.
-    fn wait(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
-        let start = Instant::now();
-        while !is_so(self.screen.screen()) {
-            let ended = self.child.try_wait().expect("a child").is_some();
-            match self.output.recv_timeout(Duration::from_millis(100)) {
-                Ok(bytes) => self.screen.process(&bytes),
-                Err(_) if !ended && start.elapsed() < PATIENCE => {}
-                Err(_) => panic!("{what}: {}", self.screen.screen().contents()),
-            }
-        }
-    }
-
-    fn wait_for(&mut self, text: &str) {
-        self.wait(text, |screen| screen.contents().contains(text));
-    }
-
-    /// The lines on the screen between the heading and the footer.
-    fn lines(&self) -> Vec<String> {
-        let contents = self.screen.screen().contents();
-        let lines: Vec<String> = contents
-            .lines()
-            .map(|line| line.trim_end().to_owned())
-            .collect();
-        let body = lines.len() - 1;
-        let filled = lines[..body].iter().filter(|line| !line.is_empty());
-        filled.cloned().collect()
-    }
-
-    /// Whether the terminal echoes lines, as it did before.
-    fn is_restored(&self) -> bool {
-        let now = tcgetattr(&self.line).expect("its state");
-        let modes = LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
-        let same = now.local_modes == self.before.local_modes
-            && now.input_modes == self.before.input_modes
-            && now.output_modes == self.before.output_modes;
-        same && now.local_modes.contains(modes)
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
-    /// Waits for the browser's end, and sees that the terminal is as it was.
-    fn end(mut self) -> ExitStatus {
-        let start = Instant::now();
-        let status = loop {
-            match self.child.try_wait().expect("a child") {
-                Some(status) => break status,
-                None if start.elapsed() > PATIENCE => panic!("it goes on"),
-                None => std::thread::sleep(Duration::from_millis(5)),
-            }
-        };
-        self.wait("the main screen", |screen| {
-            !screen.alternate_screen() && !screen.hide_cursor()
-        });
-        assert!(self.is_restored());
-        status
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        // After a failure nothing shall stay; it has ended otherwise.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn resize(line: &File, rows: u16, columns: u16) {
-    let size = Winsize {
-        ws_row: rows,
-        ws_col: columns,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    tcsetwinsize(line, size).expect("a size");
+/// The browser of a trace.
+fn start(made: &Made, arguments: &str, rows: u16, columns: u16) -> Session {
+    let mut command = Command::new(PROGRAM.expect("the program"));
+    command
+        .args(["trace", "tui", "-d"])
+        .arg(made.folder())
+        .args(arguments.split_whitespace());
+    Session::start(command, rows, columns)
 }
 
 fn made() -> Made {
@@ -193,7 +41,7 @@ fn of_text(output: &str) -> Vec<String> {
 #[test]
 fn it_shows_what_graph_and_report_show() {
     let made = made();
-    let mut session = Session::start(&made, "-f total,self", 40, 100);
+    let mut session = start(&made, "-f total,self", 40, 100);
     session.wait_for("q: quit");
     assert_eq!(
         session.lines(),
@@ -227,7 +75,7 @@ fn it_shows_what_graph_and_report_show() {
 fn it_takes_the_arguments_of_the_other_readers() {
     let made = made();
     let arguments = "--report -s self -f +size -F c -N e --tid 7";
-    let mut session = Session::start(&made, arguments, 24, 80);
+    let mut session = start(&made, arguments, 24, 80);
     session.wait_for("by Self time");
     let expected = of_text(&made.shown("report", &arguments["--report ".len()..]));
     assert_eq!(session.lines(), expected);
@@ -242,7 +90,7 @@ fn it_takes_the_arguments_of_the_other_readers() {
 #[test]
 fn signals_find_the_terminal_as_it_was() {
     let made = made();
-    let mut session = Session::start(&made, "", 24, 80);
+    let mut session = start(&made, "", 24, 80);
     session.wait_for("q: quit");
     assert!(!session.is_restored());
     kill_process(session.pid(), Signal::TERM).expect("it is there");
@@ -252,7 +100,7 @@ fn signals_find_the_terminal_as_it_was() {
 #[test]
 fn it_stops_and_goes_on() {
     let made = made();
-    let mut session = Session::start(&made, "", 24, 80);
+    let mut session = start(&made, "", 24, 80);
     for by_key in [true, false] {
         session.wait_for("q: quit");
         match by_key {
@@ -282,10 +130,9 @@ fn it_stops_and_goes_on() {
 #[test]
 fn it_fits_a_terminal_that_changes_its_size() {
     let made = made();
-    let mut session = Session::start(&made, "", 24, 80);
+    let mut session = start(&made, "", 24, 80);
     session.wait_for("q: quit");
-    session.screen.screen_mut().set_size(6, 60);
-    resize(&session.line, 6, 60);
+    session.resize(6, 60);
     session.wait("a footer in the last line", |screen| {
         screen
             .contents()
@@ -308,4 +155,33 @@ fn it_needs_a_terminal() {
         "{errors}"
     );
     assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn numbers_that_are_scaled_are_marked() {
+    let made = scripted("main( a( b ) a( b ) a( b ) a( b ) a( b ) )");
+    let mut session = start(&made, "-F a@sample=2", 24, 100);
+    session.wait_for("numbers are scaled from sampled calls (marked ~)");
+    let mut lines = session.lines();
+    assert!(
+        lines
+            .pop()
+            .is_some_and(|fact| fact.starts_with("numbers are scaled"))
+    );
+    assert_eq!(lines, of_text(&made.shown("graph", "-F a@sample=2")));
+    assert!(
+        lines.iter().any(|line| line.contains("(~4) a")),
+        "{lines:?}"
+    );
+    session.press("R");
+    session.wait_for("by Total time");
+    let mut lines = session.lines();
+    assert!(
+        lines
+            .pop()
+            .is_some_and(|fact| fact.starts_with("estimates, marked ~"))
+    );
+    assert_eq!(lines, of_text(&made.shown("report", "-F a@sample=2")));
+    session.press("q");
+    assert_eq!(session.end().code(), Some(0));
 }

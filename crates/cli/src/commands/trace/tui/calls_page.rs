@@ -145,16 +145,18 @@ impl Page for CallsPage {
         let mut fixed = Vec::new();
         let text = if node == 0 {
             lines.push_program(self.tree(), &mut fixed);
-            format!(" (1) {}", self.program)
+            format!("(1) {}", self.program)
         } else {
             let known = self.outline.node(node);
             lines.push_fields(Some(known), &mut fixed);
             format!("{}{}", self.outline.indent(node), lines.node(known))
         };
-        let fold = match self.outline.hidden(node) {
-            0 => String::new(),
-            hidden => format!("  [+{hidden}]"),
+        // Said twice: what stands behind a long name is not on the screen.
+        let (mark, fold) = match self.outline.hidden(node) {
+            0 => (b' ', String::new()),
+            hidden => (b'+', format!("  [+{hidden}]")),
         };
+        fixed.push(mark);
         Line {
             fixed: String::from_utf8_lossy(&fixed).into_owned(),
             text,

@@ -165,7 +165,7 @@ impl Outline {
         children.rev().max_by_key(|child| total(self.node(*child)))
     }
 
-    /// What leads to a node in front of its text, as `trace graph` draws it.
+    /// What leads to a node in front of its text, as `trace graph` draws it behind a blank.
     pub fn indent(&self, node: u32) -> String {
         let mut parts: Vec<&str> = Vec::new();
         let mut at = node;
@@ -183,13 +183,12 @@ impl Outline {
             }
             at = parent;
         }
-        parts.push(" ");
         parts.iter().rev().copied().collect()
     }
 
     /// How many columns [`Outline::indent`] takes.
     pub fn indent_width(&self, node: u32) -> usize {
-        1 + 3 * self.branches[node as usize] as usize
+        3 * self.branches[node as usize] as usize
     }
 
     /// How many calls lead to a node, its own among them.

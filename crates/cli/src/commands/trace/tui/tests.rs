@@ -5,9 +5,14 @@
 #[path = "../../../../tests/trace/made.rs"]
 mod made;
 
+#[allow(dead_code)]
+#[path = "../../../../tests/trace/session.rs"]
+mod session;
+
 use super::app::{App, Browsed, ReportOptions, Wanted};
 use super::draw::{Look, draw};
 use super::keys::{Command, HELP, command};
+use super::terminal::Screen;
 use super::{Lines, graph, press};
 use dioptra_calls::{Demangle, FunctionNames, Selection, View, call_tree};
 use dioptra_symbols::SymbolOptions;
@@ -65,12 +70,16 @@ fn screen(app: &mut App<'_, '_>, width: u16, height: u16) -> Vec<String> {
         .collect()
 }
 
-/// The lines of the page, without fields.
+/// The lines of the page, without fields; with the mark of folds in front.
 fn texts(app: &mut App<'_, '_>) -> Vec<String> {
     let (page, lines) = app.page();
     (0..page.count())
         .map(|place| page.line(place, lines))
-        .map(|line| line.text + &line.fold)
+        .map(|line| {
+            let mark = line.fixed.chars().next_back();
+            let mark = mark.filter(|_| line.fixed.contains(" :"));
+            mark.map(String::from).unwrap_or_default() + &line.text + &line.fold
+        })
         .collect()
 }
 
@@ -120,7 +129,7 @@ fn calls_fold() {
             [
                 " (1) program",
                 " (1) main",
-                "  +-(1) a  [+2]",
+                "+ +-(1) a  [+2]",
                 "  +-(1) c",
                 "    (2) d",
                 "    (1) e"
@@ -133,12 +142,12 @@ fn calls_fold() {
             [
                 " (1) program",
                 " (1) main",
-                "  +-(1) a  [+2]",
-                "  +-(1) c  [+2]"
+                "+ +-(1) a  [+2]",
+                "+ +-(1) c  [+2]"
             ]
         );
         keys(app, "kC");
-        assert_eq!(texts(app), [" (1) program", " (1) main  [+6]"]);
+        assert_eq!(texts(app), [" (1) program", "+(1) main  [+6]"]);
         keys(app, "je");
         assert_eq!(texts(app).len(), 6, "b and d are still folded");
         keys(app, "E");
@@ -408,4 +417,24 @@ fn any_keys_on_any_screen_leave_a_line() {
             }
         }
     });
+}
+
+#[test]
+#[ignore = "not a test: what the next one runs in a terminal"]
+fn a_browser_that_panics() {
+    let _screen = Screen::new().expect("a terminal");
+    panic!("on purpose");
+}
+
+#[test]
+fn after_a_panic_the_terminal_is_as_it_was() {
+    let name = "commands::trace::tui::tests::a_browser_that_panics";
+    let program = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
+    let mut session = session::Session::start(command, 24, 80);
+    session.wait("the message on the main screen", |screen| {
+        !screen.alternate_screen() && screen.contents().contains("on purpose")
+    });
+    assert_eq!(session.end().code(), Some(101));
 }
