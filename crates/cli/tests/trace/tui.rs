@@ -67,6 +67,9 @@ fn it_shows_what_graph_and_report_show() {
     session.press("ss");
     session.wait_for("by Calls");
     assert_eq!(session.lines(), of_text(&made.shown("report", "-s call")));
+    session.press("t");
+    session.wait_for("replay: line 1 of");
+    assert_eq!(session.lines(), of_text(&made.shown("replay", "")));
     session.press("q");
     assert_eq!(session.end().code(), Some(0));
 }

@@ -6,7 +6,9 @@ mod lines;
 use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
-use dioptra_calls::{Ahead, Cpus, Ending, Frames, FunctionNames, Paths, Shown, View, ahead};
+use dioptra_calls::{
+    Ahead, Cpus, Ending, Frames, FunctionNames, Paths, Shown, View, ViewLosses, ahead,
+};
 use dioptra_report::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
 use std::io;
@@ -85,8 +87,9 @@ impl Showing {
     }
 }
 
+/// What may stand before a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Field {
+pub enum Field {
     Duration,
     Tid,
     Address,
@@ -111,6 +114,16 @@ impl Field {
         ("cpu", Field::Cpu, " CPU"),
     ];
 
+    /// Those that are shown if no others are asked for; in a range of times, which are times since the start or not, one
+    /// wants to know where in it a line is.
+    pub fn usual(is_range_elapsed: Option<bool>) -> &'static [Field] {
+        match is_range_elapsed {
+            None => &[Field::Duration, Field::Tid],
+            Some(true) => &[Field::Elapsed, Field::Duration, Field::Tid],
+            Some(false) => &[Field::Time, Field::Duration, Field::Tid],
+        }
+    }
+
     fn heading(self) -> &'static str {
         let known = Field::ALL.iter().find(|(_, field, _)| *field == self);
         known.map_or("", |(_, _, heading)| heading)
@@ -118,15 +131,9 @@ impl Field {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    // In a range one wants to know where in it a line is.
-    let default: &[Field] = match arguments.selected.is_range_elapsed() {
-        None => &[Field::Duration, Field::Tid],
-        Some(true) => &[Field::Elapsed, Field::Duration, Field::Tid],
-        Some(false) => &[Field::Time, Field::Duration, Field::Tid],
-    };
     let fields = fields::parse(
         arguments.show.output_fields.as_deref(),
-        default,
+        Field::usual(arguments.selected.is_range_elapsed()),
         Field::ALL.map(|(name, field, _)| (name, field)),
     )?;
     let as_page = arguments.show.format == Style::Html;
@@ -134,29 +141,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
-    let mut replay = Replay {
-        view: &view,
-        fields,
-        labels: Labels::new(&names, arguments.show.libname),
-        sources: arguments.show.srcline.then(|| Sources::new(&names)),
-        first_event: trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX),
-        colors: if color { view.colors() } else { Vec::new() },
-        color,
-        threads: (0..view.streams().len())
-            .map(|place| Thread::new(&view, place))
-            .collect(),
-        column: arguments
-            .show
-            .column_view
-            .then_some(arguments.show.column_offset),
-        columns: 0,
-        task_newline: arguments.show.task_newline,
-        comment: !arguments.show.no_comment,
-        merge: !arguments.show.no_merge,
-        last_place: None,
-        number: 0,
-        out: Output::page(&title(&trace), as_page)?,
-    };
+    let out = Output::page(&title(&trace), as_page)?;
+    let mut replay = Replay::new(&view, &names, fields, out);
+    replay.labels = Labels::new(&names, arguments.show.libname);
+    replay.sources = arguments.show.srcline.then(|| Sources::new(&names));
+    replay.color = color;
+    if color {
+        replay.colors = view.colors();
+    }
+    let offset = arguments.show.column_offset;
+    replay.column = arguments.show.column_view.then_some(offset);
+    replay.task_newline = arguments.show.task_newline;
+    replay.comment = !arguments.show.no_comment;
+    replay.merge = !arguments.show.no_merge;
     let (shown, merged) = ahead(view.merged(), |merged| match arguments.show.flat {
         true => replay.flat(merged),
         false => replay.nested(merged),
@@ -167,10 +164,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         replay.remaining();
     }
     replay.out.finish()?;
-    let mut facts = facts(&trace, &names, &losses);
-    sampled_fact(&view, &names, &mut facts);
-    facts.write_text(&mut io::stderr().lock())?;
+    replay_facts(&view, &names, &losses).write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the reader of a replay has to know.
+pub fn replay_facts(view: &View<'_>, names: &FunctionNames<'_>, losses: &ViewLosses) -> Facts {
+    let mut facts = facts(view.trace(), names, losses);
+    sampled_fact(view, names, &mut facts);
+    facts
 }
 
 /// Says that sampling left calls out while they were recorded.
@@ -217,7 +219,8 @@ impl<'v> Thread<'v> {
     }
 }
 
-struct Replay<'v, 'n, 't> {
+/// The lines of a replay, made one after the other.
+pub struct Replay<'v, 'n, 't> {
     view: &'v View<'t>,
     fields: Vec<Field>,
     labels: Labels<'n, 't>,
@@ -235,98 +238,146 @@ struct Replay<'v, 'n, 't> {
     merge: bool,
     last_place: Option<usize>,
     number: u64,
-    out: Output,
+    pub out: Output,
 }
 
-impl Replay<'_, '_, '_> {
+impl<'v, 'n, 't> Replay<'v, 'n, 't> {
+    /// Of what a view shows, with these fields.
+    pub fn new(
+        view: &'v View<'t>,
+        names: &'n FunctionNames<'t>,
+        fields: Vec<Field>,
+        out: Output,
+    ) -> Replay<'v, 'n, 't> {
+        let first_event = view.trace().event_id(EventPlace::Schedule);
+        Replay {
+            view,
+            fields,
+            labels: Labels::new(names, false),
+            sources: None,
+            first_event: first_event.unwrap_or(u32::MAX),
+            colors: Vec::new(),
+            color: false,
+            threads: (0..view.streams().len())
+                .map(|place| Thread::new(view, place))
+                .collect(),
+            column: None,
+            columns: 0,
+            task_newline: false,
+            comment: true,
+            merge: true,
+            last_place: None,
+            number: 0,
+            out,
+        }
+    }
+
     fn nested(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
         self.heading();
-        let range = self.view.range();
         while let Some((place, shown)) = merged.next() {
-            let in_range = range.contains(shown.time());
-            match shown {
-                Shown::Enter {
-                    time,
-                    call,
-                    backtrace,
-                    ..
-                } => {
-                    if !in_range || call.entered.is_none() {
-                        self.threads[place].open.push(call.function);
-                        continue;
-                    }
-                    if backtrace {
-                        self.backtrace(place, time, &call);
-                    }
-                    if self.merge
-                        && let Some((
-                            next,
-                            Shown::Leave {
-                                time: end, ending, ..
-                            },
-                        )) = merged.peek()
-                        && *next == place
-                        && *ending != Ending::Open
-                        && range.contains(*end)
-                    {
-                        self.leaf(place, time, call, *end, *ending);
-                        merged.next();
-                    } else {
-                        self.begin(place, time, call);
-                        self.threads[place].open.push(call.function);
-                    }
-                }
-                Shown::Leave {
-                    time, call, ending, ..
-                } => {
-                    self.threads[place].open.pop();
-                    if ending == Ending::Open {
-                        let remaining = &mut self.threads[place].remaining;
-                        match remaining.last_mut() {
-                            Some(stack) => stack.push(call.function),
-                            None => remaining.push(vec![call.function]),
-                        }
-                    } else if in_range {
-                        self.end(place, time, call, ending);
-                    }
-                }
-                Shown::Lost { time, records } => {
-                    if in_range {
-                        self.lost(place, time, records);
-                    }
-                }
-                Shown::Switch { stack, .. } => {
-                    let thread = &mut self.threads[place];
-                    thread.open.switch(stack);
-                    if thread
-                        .remaining
-                        .last()
-                        .is_some_and(|stack| !stack.is_empty())
-                    {
-                        thread.remaining.push(Vec::new());
-                    }
-                }
+            if self.step(place, shown, || merged.peek()) {
+                merged.next();
             }
             self.out.flush_some()?;
         }
         Ok(())
     }
 
-    fn heading(&mut self) {
-        if self.fields.is_empty() {
-            return;
+    /// The lines of what is shown next; `peek` tells what comes behind it. Returns whether that is in them, too.
+    #[inline]
+    pub fn step<'s>(
+        &mut self,
+        place: usize,
+        shown: Shown,
+        peek: impl FnOnce() -> Option<&'s (usize, Shown)>,
+    ) -> bool {
+        let range = self.view.range();
+        let in_range = range.contains(shown.time());
+        match shown {
+            Shown::Enter {
+                time,
+                call,
+                backtrace,
+                ..
+            } => {
+                if !in_range || call.entered.is_none() {
+                    self.threads[place].open.push(call.function);
+                    return false;
+                }
+                if backtrace {
+                    self.backtrace(place, time, &call);
+                }
+                if self.merge
+                    && let Some((
+                        next,
+                        Shown::Leave {
+                            time: end, ending, ..
+                        },
+                    )) = peek()
+                    && *next == place
+                    && *ending != Ending::Open
+                    && range.contains(*end)
+                {
+                    self.leaf(place, time, call, *end, *ending);
+                    return true;
+                } else {
+                    self.begin(place, time, call);
+                    self.threads[place].open.push(call.function);
+                }
+            }
+            Shown::Leave {
+                time, call, ending, ..
+            } => {
+                self.threads[place].open.pop();
+                if ending == Ending::Open {
+                    let remaining = &mut self.threads[place].remaining;
+                    match remaining.last_mut() {
+                        Some(stack) => stack.push(call.function),
+                        None => remaining.push(vec![call.function]),
+                    }
+                } else if in_range {
+                    self.end(place, time, call, ending);
+                }
+            }
+            Shown::Lost { time, records } => {
+                if in_range {
+                    self.lost(place, time, records);
+                }
+            }
+            Shown::Switch { stack, .. } => {
+                let thread = &mut self.threads[place];
+                thread.open.switch(stack);
+                if thread
+                    .remaining
+                    .last()
+                    .is_some_and(|stack| !stack.is_empty())
+                {
+                    thread.remaining.push(Vec::new());
+                }
+            }
         }
+        false
+    }
+
+    fn heading(&mut self) {
+        if !self.fields.is_empty() {
+            let line = self.headings();
+            self.out.line(&line);
+        }
+    }
+
+    /// The fields' headings.
+    pub fn headings(&self) -> String {
         let headings: Vec<&str> = self.fields.iter().map(|field| field.heading()).collect();
         let source = match self.sources {
             Some(_) => " [SOURCE]",
             None => "",
         };
-        let line = format!("#{}   FUNCTION{source}", headings.join(" "));
-        self.out.line(&line);
+        format!("#{}   FUNCTION{source}", headings.join(" "))
     }
 
     /// The calls that are open at the end.
-    fn remaining(&mut self) {
+    pub fn remaining(&mut self) {
         let title = match self.view.range().stop {
             None => "dioptra stopped tracing with remaining functions",
             Some(_) => "functions that go on at the end of the time range",

@@ -9,13 +9,16 @@ mod editor;
 mod keys;
 mod outline;
 mod page;
+mod replay_page;
 mod report_page;
 mod search;
 mod terminal;
 #[cfg(test)]
 mod tests;
+mod texts;
 
 use super::graph::{self, Lines};
+use super::replay::Field;
 use super::selected::{Data, Naming, Selected};
 use super::{fields, usage};
 use app::{App, Browsed, ReportOptions, Wanted};
@@ -77,6 +80,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let browsed = Browsed {
         names: &names,
         view: &view,
+        replay_fields: Field::usual(arguments.selected.is_range_elapsed()),
     };
     let mut app = App::new(browsed, tree, lines, options);
     let folder = &trace.info().folder;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 /// Standard output, written in large pieces.
 pub struct Output {
-    out: io::StdoutLock<'static>,
+    out: io::Stdout,
     /// What is to be written: text, with colours as [`super::COLORS`] has them.
     pub text: Vec<u8>,
     as_page: bool,
@@ -13,7 +13,7 @@ pub struct Output {
 impl Output {
     pub fn new() -> Output {
         Output {
-            out: io::stdout().lock(),
+            out: io::stdout(),
             text: Vec::with_capacity(1 << 17),
             as_page: false,
         }

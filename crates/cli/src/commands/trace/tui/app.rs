@@ -2,13 +2,16 @@
 
 use super::calls_page::CallsPage;
 use super::chooser::Chooser;
-use super::keys::{Command, HELP};
+use super::keys::Command;
 use super::page::{Page, TextPage};
+use super::replay_page::ReplayPage;
 use super::report_page::ReportPage;
 use super::search::Query;
+use super::texts;
 use crate::commands::trace::graph::{self, Lines};
+use crate::commands::trace::replay::{self, replay_facts};
 use crate::commands::trace::report::{self, fields};
-use crate::commands::trace::{info, usage};
+use crate::commands::trace::usage;
 use dioptra_calls::{CallTree, FunctionNames, View, statistics};
 use dioptra_filters::MatchStyle;
 use dioptra_report::{Facts, Severity, escape};
@@ -18,6 +21,8 @@ use dioptra_report::{Facts, Severity, escape};
 pub struct Browsed<'v, 't> {
     pub names: &'v FunctionNames<'t>,
     pub view: &'v View<'t>,
+    /// What stands before the lines of a replay.
+    pub replay_fields: &'v [replay::Field],
 }
 
 /// Which page is on the screen.
@@ -26,6 +31,7 @@ pub enum Mode {
     Graph,
     Around,
     Report,
+    Replay,
     Text,
 }
 
@@ -61,11 +67,13 @@ pub struct App<'v, 't> {
     around: Option<CallsPage>,
     report: Option<ReportPage>,
     report_options: ReportOptions,
+    replay: Option<ReplayPage<'v, 't>>,
     text: TextPage,
     mode: Mode,
     before: Vec<Mode>,
     graph_facts: Facts,
     report_facts: Facts,
+    replay_facts: Facts,
     /// What is being typed, if something is.
     pub typed: Option<String>,
     pub chooser: Option<Chooser>,
@@ -90,19 +98,19 @@ impl<'v, 't> App<'v, 't> {
             lines.labels.get(node.function);
         }
         let mut facts = graph::graph_facts(browsed.view, browsed.names, &tree);
-        for warning in browsed.view.warnings() {
-            facts.add(Severity::Warning, "rules", warning.as_str(), true);
-        }
+        add_warnings(browsed.view, &mut facts);
         App {
             graph: CallsPage::whole(tree, &graph::program(browsed.view)),
             around: None,
             report: None,
+            replay: None,
             report_options,
             text: TextPage::new("help", Vec::new()),
             mode: Mode::Graph,
             before: Vec::new(),
             graph_facts: facts,
             report_facts: Facts::new(),
+            replay_facts: Facts::new(),
             typed: None,
             chooser: None,
             query: None,
@@ -123,6 +131,10 @@ impl<'v, 't> App<'v, 't> {
                 Some(report) => report,
                 None => &mut self.graph,
             },
+            Mode::Replay => match &mut self.replay {
+                Some(replay) => replay,
+                None => &mut self.graph,
+            },
             Mode::Text => &mut self.text,
         };
         (page, &mut self.lines)
@@ -139,11 +151,7 @@ impl<'v, 't> App<'v, 't> {
 
     /// What has to be known of the page's numbers, what matters most first.
     pub fn facts(&self) -> Vec<String> {
-        let facts = match self.mode {
-            Mode::Report => &self.report_facts,
-            _ => &self.graph_facts,
-        };
-        let mut list: Vec<_> = facts.iter().collect();
+        let mut list: Vec<_> = self.known().iter().collect();
         list.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
         let text = |fact: &dioptra_report::Fact| match fact.severity {
             Severity::Info => escape(&fact.text),
@@ -152,13 +160,18 @@ impl<'v, 't> App<'v, 't> {
         list.into_iter().map(text).collect()
     }
 
+    fn known(&self) -> &Facts {
+        match self.mode {
+            Mode::Report => &self.report_facts,
+            Mode::Replay => &self.replay_facts,
+            _ => &self.graph_facts,
+        }
+    }
+
     /// Whether anything is missing or otherwise than it was asked for.
     pub fn is_alarming(&self) -> bool {
-        let facts = match self.mode {
-            Mode::Report => &self.report_facts,
-            _ => &self.graph_facts,
-        };
-        facts.iter().any(|fact| fact.severity > Severity::Info)
+        let mut facts = self.known().iter();
+        facts.any(|fact| fact.severity > Severity::Info)
     }
 
     fn open(&mut self, mode: Mode) {
@@ -233,9 +246,16 @@ impl<'v, 't> App<'v, 't> {
                 }
                 return self.finish();
             }
-            Command::Info => self.info(),
-            Command::Tasks => self.tasks(),
-            Command::Help => self.help(),
+            Command::Replay => self.replay(),
+            Command::Info => {
+                let Browsed { names, view, .. } = self.browsed;
+                self.show_text("info", texts::info(self.facts(), view.trace(), names));
+            }
+            Command::Tasks => {
+                let trace = self.browsed.view.trace();
+                self.show_text("processes and threads", texts::tasks(trace));
+            }
+            Command::Help => self.show_text("help", texts::help()),
             Command::Edit => {
                 self.pending = Some(command);
                 return Wanted::Wait("looking for the source line…");
@@ -297,6 +317,8 @@ impl<'v, 't> App<'v, 't> {
         let height = self.screen.0;
         let (page, _) = self.page();
         page.cursor().step(lines);
+        let wanted = page.cursor().at.saturating_add(1);
+        page.read(wanted);
         let count = page.count();
         page.cursor().fit(count, height);
         self.reveal();
@@ -377,18 +399,29 @@ impl<'v, 't> App<'v, 't> {
         if self.report.is_some() {
             return;
         }
-        let Browsed { names, view } = self.browsed;
+        let Browsed { names, view, .. } = self.browsed;
         let sums = statistics(view);
         let rows = report::rows(&sums, names, view, false);
         self.report_facts = report::report_facts(view, names, &sums, &rows);
-        for warning in view.warnings() {
-            let facts = &mut self.report_facts;
-            facts.add(Severity::Warning, "rules", warning.as_str(), true);
-        }
+        add_warnings(view, &mut self.report_facts);
         let options = &mut self.report_options;
         let fields = std::mem::take(&mut options.fields);
         let keys = std::mem::take(&mut options.keys);
         self.report = Some(ReportPage::new(rows, fields, keys));
+    }
+
+    fn replay(&mut self) {
+        if self.replay.is_none() {
+            let Browsed {
+                names,
+                view,
+                replay_fields,
+            } = self.browsed;
+            self.replay = Some(ReplayPage::new(view, names, replay_fields));
+            self.replay_facts = replay_facts(view, names, &self.graph.tree().losses);
+            add_warnings(view, &mut self.replay_facts);
+        }
+        self.open(Mode::Replay);
     }
 
     fn show_text(&mut self, title: &str, lines: Vec<String>) {
@@ -396,40 +429,10 @@ impl<'v, 't> App<'v, 't> {
         self.open(Mode::Text);
     }
 
-    fn info(&mut self) {
-        let mut lines: Vec<String> = self.facts();
-        if !lines.is_empty() {
-            lines.push(String::new());
-        }
-        let mut out = Vec::new();
-        // A list of bytes takes everything.
-        let written = info::whole(self.browsed.view.trace(), self.browsed.names, &mut out);
-        debug_assert!(written.is_ok());
-        lines.extend(String::from_utf8_lossy(&out).lines().map(str::to_owned));
-        self.show_text("info", lines);
-    }
-
-    fn tasks(&mut self) {
-        let mut out = Vec::new();
-        let written = info::tasks(self.browsed.view.trace(), &mut out);
-        debug_assert!(written.is_ok());
-        let lines = String::from_utf8_lossy(&out);
-        let lines = lines.lines().map(str::to_owned).collect();
-        self.show_text("processes and threads", lines);
-    }
-
-    fn help(&mut self) {
-        let lines = HELP.iter().map(|(keys, what)| match *keys {
-            "" => String::new(),
-            keys => format!("  {keys:<18} {what}"),
-        });
-        self.show_text("help", lines.collect());
-    }
-
     fn fields(&mut self) {
         let shown = &self.lines.fields;
         self.chooser = match (self.mode, &self.report) {
-            (Mode::Text, _) => {
+            (Mode::Text | Mode::Replay, _) => {
                 self.message = "f chooses the fields of the graph or the report".to_owned();
                 None
             }
@@ -460,6 +463,13 @@ impl<'v, 't> App<'v, 't> {
             let known = graph::FIELDS.iter().filter(|(name, ..)| chosen(name));
             self.lines.fields = known.map(|(_, field, _)| *field).collect();
         }
+    }
+}
+
+/// Adds what was said of the rules before there was a screen.
+fn add_warnings(view: &View<'_>, facts: &mut Facts) {
+    for warning in view.warnings() {
+        facts.add(Severity::Warning, "rules", warning.as_str(), true);
     }
 }
 

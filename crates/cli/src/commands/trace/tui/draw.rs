@@ -106,6 +106,8 @@ fn page(
 ) {
     app.screen.0 = usize::from(body.height);
     let (page, lines) = app.page();
+    let at = page.cursor().at;
+    page.read(at.saturating_add(usize::from(body.height) + 1));
     let count = page.count();
     page.cursor().fit(count, usize::from(body.height));
     let cursor = *page.cursor();

@@ -33,6 +33,7 @@ pub enum Command {
     Around,
     Report,
     ReportHere,
+    Replay,
     Info,
     Tasks,
     Help,
@@ -47,7 +48,7 @@ pub enum Command {
 }
 
 /// The keys of each command, for people.
-pub const HELP: [(&str, &str); 27] = [
+pub const HELP: [(&str, &str); 28] = [
     ("Up Down  k j", "move the cursor"),
     ("PageUp PageDown", "move it by a page"),
     ("Home End", "move it to the first or last line"),
@@ -67,6 +68,7 @@ pub const HELP: [(&str, &str); 27] = [
     ("g", "backtraces of this function, and what it called"),
     ("R", "report: a table of functions"),
     ("r", "this function in the report"),
+    ("t", "the calls in the order of time"),
     ("I", "info: what the trace holds"),
     ("S", "processes and threads"),
     ("O", "open $EDITOR where this function is written"),
@@ -123,6 +125,7 @@ pub fn command(key: &KeyEvent) -> Option<Command> {
             'g' => Command::Around,
             'R' => Command::Report,
             'r' => Command::ReportHere,
+            't' => Command::Replay,
             'I' => Command::Info,
             'S' => Command::Tasks,
             'O' => Command::Edit,

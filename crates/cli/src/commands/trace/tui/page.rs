@@ -24,6 +24,8 @@ pub trait Page {
     fn title(&self) -> String;
     /// What the columns are; empty if there are none.
     fn heading(&self, lines: &Lines<'_, '_>) -> String;
+    /// Reads so many lines, if there are as many and they are not there yet.
+    fn read(&mut self, _lines: usize) {}
     /// How many lines there are.
     fn count(&self) -> usize;
     /// A line.

@@ -4,6 +4,7 @@ use anyhow::Context;
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
 use ratatui_crossterm::crossterm::cursor::Show;
+use ratatui_crossterm::crossterm::event;
 use ratatui_crossterm::crossterm::execute;
 use ratatui_crossterm::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -12,6 +13,7 @@ use signal_hook::consts::{SIGCONT, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use std::io::{self, BufWriter, Stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -57,7 +59,8 @@ impl Screen {
             before(panic);
         }));
         take().context("taking the terminal over; `dioptra trace graph` and `report` need none")?;
-        let terminal = terminal();
+        // From the first question for events on, changes of the size are noted: none is to be missed.
+        let terminal = event::poll(Duration::ZERO).and_then(|_| terminal());
         if terminal.is_err() {
             give_back();
         }

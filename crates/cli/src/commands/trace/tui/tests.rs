@@ -12,8 +12,10 @@ mod session;
 use super::app::{App, Browsed, ReportOptions, Wanted};
 use super::draw::{Look, draw};
 use super::keys::{Command, HELP, command};
+use super::page::Page;
+use super::replay_page::ReplayPage;
 use super::terminal::Screen;
-use super::{Lines, graph, press};
+use super::{Field, Lines, graph, press};
 use dioptra_calls::{Demangle, FunctionNames, Selection, View, call_tree};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tracedata::Trace;
@@ -32,6 +34,7 @@ fn browse(made: &Made, test: impl FnOnce(&mut App<'_, '_>)) {
     let browsed = Browsed {
         names: &names,
         view: &view,
+        replay_fields: Field::usual(None),
     };
     test(&mut App::new(browsed, call_tree(&view), lines, options));
 }
@@ -316,6 +319,55 @@ fn the_graph_has_the_fields_that_are_chosen() {
 }
 
 #[test]
+fn calls_are_read_as_far_as_one_goes() {
+    browse(&scripted(&"main( a( b ) ) ".repeat(40)), |app| {
+        keys(app, "t");
+        let lines = screen(app, 60, 8);
+        assert_eq!(
+            lines[..6],
+            [
+                "# DURATION     TID     FUNCTION",
+                "            [     7] | main() {",
+                "            [     7] |   a() {",
+                "   1.000 us [     7] |     b();",
+                "   3.000 us [     7] |   } /* a */",
+                "   5.000 us [     7] | } /* main */",
+            ]
+        );
+        assert!(
+            lines[7].starts_with("replay: line 1 of 7 and more"),
+            "{}",
+            lines[7]
+        );
+        keys(app, "jjj");
+        assert_eq!(current(app), "} /* a */");
+        press(app, &KeyEvent::new(KeyCode::End, KeyModifiers::NONE));
+        assert!(screen(app, 60, 8)[7].starts_with("replay: line 200 of 200 "));
+        keys(app, "/b(\n");
+        assert_eq!(
+            (current(app).as_str(), app.message.as_str()),
+            ("b();", "/b(: match 1 of 40")
+        );
+        keys(app, "g");
+        assert_eq!(app.page().0.title(), "graph of b");
+    });
+}
+
+#[test]
+fn so_many_lines_are_kept_at_most() {
+    let made = scripted(&"main( a ) ".repeat(40));
+    let trace = Trace::open(made.folder()).expect("a trace");
+    let names = FunctionNames::new(&trace, SymbolOptions::default(), Demangle::Simple);
+    let view = View::new(&names, Selection::default()).expect("a view");
+    let mut page = ReplayPage::new(&view, &names, Field::usual(None));
+    page.limit(10);
+    page.read(usize::MAX);
+    assert_eq!(page.count(), 10);
+    let expected = "line 1 of the first 10: -r, -F or --tid show the others";
+    assert_eq!(page.position(), expected);
+}
+
+#[test]
 fn losses_are_seen_and_told_in_full() {
     let mut steps = script("main( a ) main( a )", 1_000, 1_000);
     steps.insert(3, Step::Lost(5));
@@ -396,7 +448,7 @@ fn any_keys_on_any_screen_leave_a_line() {
         random ^= random << 17;
         (random % below as u64) as usize
     };
-    let letters: Vec<char> = "jkjkzcCeEnpulGgRrISsf/h^\n\nNP<>qgx ".chars().collect();
+    let letters: Vec<char> = "jkjkzcCeEnpulGgRrtISsf/h^\n\nNP<>qgx ".chars().collect();
     browse(&scripted(&text), |app| {
         for _ in 0..6_000 {
             let letter = letters[next(letters.len())];

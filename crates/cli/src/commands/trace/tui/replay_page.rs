@@ -1,0 +1,181 @@
+//! The calls in the order of time on the screen, read as far as one goes.
+
+use super::cursor::Cursor;
+use super::page::{Line, Match, Page};
+use super::search::{Query, choose};
+use crate::commands::trace::graph::Lines;
+use crate::commands::trace::render::Output;
+use crate::commands::trace::replay::{Field, Replay};
+use dioptra_calls::{Calls, FunctionNames, Merge, Shown, View};
+
+/// So many lines are kept at most.
+const MOST_LINES: usize = 1 << 21;
+/// Their texts have so many bytes at most.
+const MOST_BYTES: usize = 1 << 27;
+
+/// A line without its indentation.
+struct Kept {
+    /// Where its text begins.
+    start: usize,
+    /// How long its fields are.
+    fixed: u32,
+    indent: u32,
+    function: Option<u32>,
+}
+
+/// The calls of a trace as `trace replay` shows them.
+pub struct ReplayPage<'v, 't> {
+    replay: Replay<'v, 'v, 't>,
+    merged: Merge<Calls<'v>>,
+    lines: Vec<Kept>,
+    text: String,
+    ended: bool,
+    most_lines: usize,
+    cursor: Cursor,
+}
+
+impl<'v, 't> ReplayPage<'v, 't> {
+    /// Of what a view shows.
+    pub fn new(
+        view: &'v View<'t>,
+        names: &'v FunctionNames<'t>,
+        fields: &[Field],
+    ) -> ReplayPage<'v, 't> {
+        ReplayPage {
+            replay: Replay::new(view, names, fields.to_vec(), Output::new()),
+            merged: view.merged(),
+            lines: Vec::new(),
+            text: String::new(),
+            ended: false,
+            most_lines: MOST_LINES,
+            cursor: Cursor::default(),
+        }
+    }
+
+    /// Keeps so many lines at most.
+    #[cfg(test)]
+    pub fn limit(&mut self, lines: usize) {
+        self.most_lines = lines;
+    }
+
+    fn is_full(&self) -> bool {
+        self.lines.len() >= self.most_lines || self.text.len() >= MOST_BYTES
+    }
+
+    /// Keeps the lines that were made.
+    fn keep(&mut self, function: Option<u32>) {
+        let made = std::mem::take(&mut self.replay.out.text);
+        for line in String::from_utf8_lossy(&made).lines() {
+            let fixed = line.find("| ").map_or(0, |place| place + 2);
+            let (fixed, rest) = line.split_at(fixed);
+            let text = rest.trim_start_matches(' ');
+            self.lines.push(Kept {
+                start: self.text.len(),
+                fixed: fixed.len() as u32,
+                indent: (rest.len() - text.len()) as u32,
+                function,
+            });
+            self.text.push_str(fixed);
+            self.text.push_str(text);
+        }
+        // Its memory is used again.
+        self.replay.out.text = made;
+        self.replay.out.text.clear();
+    }
+
+    /// A line's fields and text.
+    fn parts(&self, place: usize) -> (&str, &str) {
+        let Some(kept) = self.lines.get(place) else {
+            return ("", "");
+        };
+        let end = self
+            .lines
+            .get(place + 1)
+            .map_or(self.text.len(), |next| next.start);
+        self.text[kept.start..end].split_at(kept.fixed as usize)
+    }
+}
+
+impl Page for ReplayPage<'_, '_> {
+    fn title(&self) -> String {
+        "replay".to_owned()
+    }
+
+    fn heading(&self, _: &Lines<'_, '_>) -> String {
+        self.replay.headings()
+    }
+
+    fn read(&mut self, lines: usize) {
+        while self.lines.len() < lines && !self.ended && !self.is_full() {
+            let Some((place, shown)) = self.merged.next() else {
+                self.ended = true;
+                self.replay.remaining();
+                self.keep(None);
+                return;
+            };
+            let function = match &shown {
+                Shown::Enter { call, .. } | Shown::Leave { call, .. } => Some(call.function),
+                _ => None,
+            };
+            let merged = &self.merged;
+            if self.replay.step(place, shown, || merged.peek()) {
+                self.merged.next();
+            }
+            self.keep(function);
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.lines.len()
+    }
+
+    fn line(&self, place: usize, _: &mut Lines<'_, '_>) -> Line {
+        let (fixed, text) = self.parts(place);
+        let indent = self.lines.get(place).map_or(0, |kept| kept.indent as usize);
+        Line {
+            fixed: fixed.to_owned(),
+            text: format!("{:indent$}{text}", ""),
+            fold: String::new(),
+        }
+    }
+
+    fn function(&self, place: usize) -> Option<u32> {
+        self.lines.get(place)?.function
+    }
+
+    fn position(&self) -> String {
+        let (at, count) = (self.cursor.at + 1, self.lines.len());
+        let at = at.min(count);
+        match (self.ended, self.is_full()) {
+            (true, _) => format!("line {at} of {count}"),
+            (false, false) => format!("line {at} of {count} and more"),
+            (false, true) => {
+                format!("line {at} of the first {count}: -r, -F or --tid show the others")
+            }
+        }
+    }
+
+    fn cursor(&mut self) -> &mut Cursor {
+        &mut self.cursor
+    }
+
+    fn show_column(&mut self, width: usize) {
+        let kept = self.lines.get(self.cursor.at);
+        let column = kept.map_or(0, |kept| kept.indent as usize);
+        self.cursor.show_column(column, width);
+    }
+
+    fn find(
+        &mut self,
+        query: &Query,
+        forward: bool,
+        inclusive: bool,
+        _: &mut Lines<'_, '_>,
+    ) -> Option<Match> {
+        self.read(usize::MAX);
+        let is_match = |place: &usize| query.matches(self.parts(*place).1);
+        let matches: Vec<usize> = (0..self.lines.len()).filter(is_match).collect();
+        let chosen = choose(&matches, Some(self.cursor.at), forward, inclusive)?;
+        Some((matches[chosen], chosen + 1, matches.len()))
+    }
+}
