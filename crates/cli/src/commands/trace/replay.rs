@@ -238,6 +238,8 @@ pub struct Replay<'v, 'n, 't> {
     merge: bool,
     last_place: Option<usize>,
     number: u64,
+    /// If it is there, lines are not indented: by how much they would be, each line, is added here.
+    pub indents: Option<Vec<u32>>,
     pub out: Output,
 }
 
@@ -268,6 +270,7 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
             merge: true,
             last_place: None,
             number: 0,
+            indents: None,
             out,
         }
     }

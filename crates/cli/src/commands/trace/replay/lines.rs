@@ -99,7 +99,10 @@ impl Replay<'_, '_, '_> {
         }
         // Deeper calls stay at this column, so that a recursion of millions does not fill the disk.
         let blanks = depth.min(MOST_DEPTH) * 2;
-        out.resize(out.len() + blanks, b' ');
+        match &mut self.indents {
+            None => out.resize(out.len() + blanks, b' '),
+            Some(indents) => indents.push(blanks as u32),
+        }
     }
 
     #[cold]

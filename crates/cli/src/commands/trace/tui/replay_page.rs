@@ -41,8 +41,11 @@ impl<'v, 't> ReplayPage<'v, 't> {
         names: &'v FunctionNames<'t>,
         fields: &[Field],
     ) -> ReplayPage<'v, 't> {
+        let mut replay = Replay::new(view, names, fields.to_vec(), Output::new());
+        // Calls may be so deep that most of a text would be blanks.
+        replay.indents = Some(Vec::new());
         ReplayPage {
-            replay: Replay::new(view, names, fields.to_vec(), Output::new()),
+            replay,
             merged: view.merged(),
             lines: Vec::new(),
             text: String::new(),
@@ -65,19 +68,18 @@ impl<'v, 't> ReplayPage<'v, 't> {
     /// Keeps the lines that were made.
     fn keep(&mut self, function: Option<u32>) {
         let made = std::mem::take(&mut self.replay.out.text);
-        for line in String::from_utf8_lossy(&made).lines() {
-            let fixed = line.find("| ").map_or(0, |place| place + 2);
-            let (fixed, rest) = line.split_at(fixed);
-            let text = rest.trim_start_matches(' ');
+        let mut indents = self.replay.indents.take().unwrap_or_default();
+        for (number, line) in String::from_utf8_lossy(&made).lines().enumerate() {
             self.lines.push(Kept {
                 start: self.text.len(),
-                fixed: fixed.len() as u32,
-                indent: (rest.len() - text.len()) as u32,
+                fixed: line.find("| ").map_or(0, |place| place + 2) as u32,
+                indent: indents.get(number).copied().unwrap_or(0),
                 function,
             });
-            self.text.push_str(fixed);
-            self.text.push_str(text);
+            self.text.push_str(line);
         }
+        indents.clear();
+        self.replay.indents = Some(indents);
         // Its memory is used again.
         self.replay.out.text = made;
         self.replay.out.text.clear();
