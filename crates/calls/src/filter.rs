@@ -226,7 +226,12 @@ impl<'v> Filter<'v> {
             (Some(lane), Some(plan)) => {
                 let serial = lane.innermost().map(|opened| opened.serial);
                 ends.last = serial.map(|serial| (serial, own, ending));
-                lane.exit(plan, time, &mut |event| tell(event, ends, lost, out));
+                let tell = &mut |event| tell(event, ends, lost, out);
+                match ending {
+                    Ending::Discarded => lane.discard(plan, time, tell),
+                    Ending::Open => lane.cut(plan, time, tell),
+                    _ => lane.exit(plan, time, tell),
+                }
                 if !lane.is_holding() {
                     ends.held.clear();
                 } else if let Some((serial, own, ending)) = ends.last.take() {

@@ -58,6 +58,8 @@ impl RecordedSampling {
     /// For how many executions each chosen one of a stream stands.
     pub fn weight(&self, trace: &Trace, stream: u32, function: u32) -> f64 {
         match trace.counted().get(&(stream, function)) {
+            // The slowest ones stand for themselves.
+            _ if self.kind == SampleKind::Tail => 1.0,
             Some((seen, shown)) if *shown > 0 => (*seen as f64 / *shown as f64).max(1.0),
             _ => self.nominal,
         }
@@ -117,6 +119,8 @@ fn kind(how: &str) -> (SampleKind, f64) {
     };
     if how == "auto" {
         (SampleKind::Auto, 1.0)
+    } else if how.starts_with('p') {
+        (SampleKind::Tail, 1.0)
     } else if how.ends_with("/s") {
         (SampleKind::Rate, 1.0)
     } else if let Some(interval) = how.strip_prefix("1/") {

@@ -13,6 +13,8 @@ pub enum Ending {
     Returned,
     /// It ended without returning.
     Unwound(UnwindCause),
+    /// It returned, and was judged not to be shown when it was recorded, nor what it called.
+    Discarded,
     /// Its exit is among records that are missing; the time is that of the first record behind the gap.
     Missing,
     /// It had not ended when its stream's records did, or the time that is looked at. Only a [`View`](crate::View) tells.
@@ -355,6 +357,18 @@ impl<'t> Walk<'t> {
                     ending: Ending::Unwound(cause),
                 });
                 None
+            }
+            Record::Discarded { time } => {
+                let time = self.time_of(time);
+                let Some(open) = self.open.pop() else {
+                    self.losses.stray_exits += 1;
+                    return None;
+                };
+                Some(Step::Leave {
+                    time,
+                    call: open.call(self.open.len()),
+                    ending: Ending::Discarded,
+                })
             }
             Record::Lost { records } => {
                 self.losses.records = self.losses.records.saturating_add(records);

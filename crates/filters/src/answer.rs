@@ -41,6 +41,21 @@ pub enum Verdict {
     Discard(Scope),
 }
 
+/// What is known at its end of a call that a tail judges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "std"),
+    allow(dead_code, reason = "readers have been told, tracers have not")
+)]
+pub(crate) enum Judgement {
+    /// Nothing: its duration decides.
+    Open,
+    /// It is shown.
+    Kept,
+    /// It is not.
+    Discarded,
+}
+
 /// What a call causes besides being shown; bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]

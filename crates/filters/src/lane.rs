@@ -1,6 +1,6 @@
 //! A thread's calls in order of time, filtered: the reader's side of the state machine.
 
-use crate::answer::{Effects, Frame, Scope, Show, Switch, Verdict};
+use crate::answer::{Effects, Frame, Judgement, Scope, Show, Switch, Verdict};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::state::{Store, ThreadState};
@@ -198,13 +198,24 @@ impl<T: Copy> Lane<T> {
 
     /// The innermost call ends; nothing happens if none is open.
     pub fn exit(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
-        self.close(plan, time, true, tell);
+        self.close(plan, time, (true, Judgement::Open), tell);
+    }
+
+    /// The same, of a call that was judged when it was recorded, and is not to be shown; only if it is one of those that a
+    /// tail judges.
+    pub fn discard(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+        self.close(plan, time, (true, Judgement::Discarded), tell);
+    }
+
+    /// The innermost call did not end before the trace did: a tail can't judge it, and it is kept.
+    pub fn cut(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+        self.close(plan, time, (true, Judgement::Kept), tell);
     }
 
     /// The trace ends here: open calls are judged by how long they took so far, and those that are shown stay open.
     pub fn finish(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
         while !self.open.is_empty() {
-            self.close(plan, time, false, tell);
+            self.close(plan, time, (false, Judgement::Open), tell);
         }
     }
 
@@ -212,7 +223,7 @@ impl<T: Copy> Lane<T> {
         &mut self,
         plan: &Plan<'_>,
         time: u64,
-        returns: bool,
+        (returns, judgement): (bool, Judgement),
         tell: &mut impl FnMut(Event<T>),
     ) {
         let Some(open) = self.open.pop() else {
@@ -228,7 +239,8 @@ impl<T: Copy> Lane<T> {
             samplers: &mut self.samplers,
             tails: &mut self.tails,
         };
-        let exit = self.state.exit(plan, &mut store, &open.frame, || time);
+        let (state, frame) = (&mut self.state, &open.frame);
+        let exit = state.end(plan, &mut store, frame, judgement, || time);
         if open.fate == Fate::Hidden {
             return;
         }

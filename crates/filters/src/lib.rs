@@ -117,8 +117,12 @@
 //! A tracer that knows of each call whether it is hidden by its place (in a hidden subtree, outside of filters, too deep) can
 //! leave out executions that are not chosen. It asks [`Rules::beyond_places`] whether places are all that the rules ask for,
 //! [`Plan::counted`] for the functions, and counts in [`Sampler`]s. Who reads what was recorded so says of these functions
-//! that they are chosen ([`Function::is_chosen`]), and applies the same rules: what is shown is the same. `pNN` is always
-//! left to readers. A forked child counts from the beginning, also within what its parent has chosen.
+//! that they are chosen ([`Function::is_chosen`]), and applies the same rules: what is shown is the same. A forked child counts
+//! from the beginning, also within what its parent has chosen.
+//!
+//! Executions of a filter with `pNN` ([`Plan::judged`]) it judges at their ends, by [`Tail`]: it takes back what it recorded of
+//! those that were not slow, or, where that is out of reach, marks them for readers ([`Lane::discard`]). What is open when a
+//! thread's records end is kept, also by readers. Of a trigger with `pNN` the calls below stay: it is left to readers.
 //!
 //! This crate knows nothing of where calls come from and how they are stored.
 

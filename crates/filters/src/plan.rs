@@ -62,9 +62,13 @@ pub enum SampleKind {
     Rate = 3,
     /// `sample=auto`: random, at a pace given from outside by [`Sampler::set_pace`](crate::Sampler::set_pace).
     Auto = 4,
-    /// `sample=pNN`: those slower than a percentile, in hundredths of a percent.
+    /// `sample=pNN`: those slower than a percentile, in hundredths of a percent; [`TOLD`]: those that the trace does not
+    /// discard.
     Tail = 5,
 }
+
+/// The parameter of a tail whose executions were judged when they were recorded.
+pub(crate) const TOLD: u64 = u64::MAX;
 
 /// A function's sampling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -350,6 +354,15 @@ impl<'a> Plan<'a> {
         let tree = rules.has(flag::FILTER);
         let never = rules.has(flag::HIDE) || rules.size_rank < self.header.lowest_rank;
         (by_count && (tree || !never)).then_some((rules.sampling, tree))
+    }
+
+    /// How a probe site judges executions at their ends, which are kept or dropped with their subtrees; `None` for others.
+    /// Only if `Rules::beyond_places` says nothing against it.
+    #[must_use]
+    pub fn judged(&self, action: u32) -> Option<Sampling> {
+        let rules = self.action(action);
+        let judges = rules.sampling.kind == SampleKind::Tail && rules.has(flag::FILTER);
+        judges.then_some(rules.sampling)
     }
 
     /// The colour that an action asks for, as an index into [`COLORS`](crate::COLORS).

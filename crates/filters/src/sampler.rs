@@ -138,8 +138,8 @@ impl Sampler {
         }
     }
 
-    /// A counted execution that is judged at its end.
-    pub(crate) fn judged(&mut self, shown: bool) {
+    /// A counted execution was judged at its end.
+    pub fn judged(&mut self, shown: bool) {
         self.finished = self.finished.wrapping_add(1);
         self.shown = self.shown.wrapping_add(u64::from(shown));
     }

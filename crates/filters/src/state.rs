@@ -1,7 +1,7 @@
 //! One thread's position in the rules, and the two questions it answers: at a call's entry, and at its exit.
 
-use crate::answer::{Effects, Entry, Exit, Frame, Scope, Show, Switch, Verdict, kind};
-use crate::plan::{Action, Plan, SampleKind, fact, flag};
+use crate::answer::{Effects, Entry, Exit, Frame, Judgement, Scope, Show, Switch, Verdict, kind};
+use crate::plan::{Action, Plan, SampleKind, TOLD, fact, flag};
 use crate::random::thread_seed;
 use crate::sampler::{Draw, Sampler};
 use crate::site::Gate;
@@ -271,6 +271,19 @@ impl ThreadState {
         frame: &Frame,
         clock: impl FnOnce() -> u64,
     ) -> Exit {
+        self.end(plan, store, frame, Judgement::Open, clock)
+    }
+
+    /// The same, of a call of which it may be known already what is to become of it.
+    #[inline]
+    pub(crate) fn end(
+        &mut self,
+        plan: &Plan<'_>,
+        store: &mut Store<'_>,
+        frame: &Frame,
+        judgement: Judgement,
+        clock: impl FnOnce() -> u64,
+    ) -> Exit {
         // The threshold of the call itself, which its own trigger may have set.
         let at_least = self.time;
         self.time = frame.time;
@@ -279,7 +292,7 @@ impl ThreadState {
         self.gate = frame.gate;
         self.min_rank = frame.min_rank;
         if frame.flags & (kind::OPENED | kind::HELD) != 0 {
-            return exit_sampled(plan, store, frame, at_least, clock);
+            return exit_sampled(plan, store, frame, at_least, judgement, clock);
         }
         if frame.flags == kind::HIDDEN {
             return Exit::HIDDEN;
@@ -294,6 +307,7 @@ fn exit_sampled(
     store: &mut Store<'_>,
     frame: &Frame,
     at_least: u64,
+    judgement: Judgement,
     clock: impl FnOnce() -> u64,
 ) -> Exit {
     let sampling = plan.action(frame.action).sampling;
@@ -312,10 +326,15 @@ fn exit_sampled(
     };
     let mut exit = frame.exit(at_least, clock());
     let duration = exit.time.saturating_sub(frame.start);
-    let slow = store
-        .tails
-        .get_mut(sampling.tail as usize)
-        .is_none_or(|tail| tail.observe(duration, sampling.parameter));
+    let slow = match judgement {
+        Judgement::Discarded => false,
+        Judgement::Kept => true,
+        Judgement::Open if sampling.parameter == TOLD => true,
+        Judgement::Open => store
+            .tails
+            .get_mut(sampling.tail as usize)
+            .is_none_or(|tail| tail.observe(duration, sampling.parameter)),
+    };
     if let Some(sampler) = sampler {
         sampler.judged(slow);
     }

@@ -103,6 +103,7 @@ fn replayed<'n>(
                 switch = switch.after(effects);
             }
             Event::Exit(_) | Event::Unwound(_) => lane.exit(&plan, time as u64, &mut tell),
+            Event::Discarded(_) => lane.discard(&plan, time as u64, &mut tell),
             Event::Lost(_) => panic!("lost"),
         }
     }
@@ -149,7 +150,7 @@ fn record(
     assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
     assert_eq!(outcome.ending.lost, 0);
     let is_known = |event: &Event| match event {
-        Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) => {
+        Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) | Event::Discarded(name) => {
             names.contains(&name.as_str())
         }
         Event::Lost(_) => true,
@@ -493,7 +494,7 @@ fn traced(folder: &Path, case: &str, names: &[&str]) -> Vec<Event> {
         .into_values()
         .find(|s| s.events.contains(&entry));
     let is_known = |event: &Event| match event {
-        Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) => {
+        Event::Entry(name) | Event::Exit(name) | Event::Unwound(name) | Event::Discarded(name) => {
             names.contains(&name.as_str())
         }
         Event::Lost(_) => true,

@@ -31,7 +31,7 @@ fn tree(stream: &Stream) -> Vec<Call> {
                 continue;
             }
             Event::Exit(_) => true,
-            Event::Unwound(_) => false,
+            Event::Unwound(_) | Event::Discarded(_) => false,
             Event::Lost(_) => panic!("lost"),
         };
         let inside = open.pop().unwrap();

@@ -5,7 +5,7 @@ use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
 use crate::{arch, interrupted, parked};
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use dioptra_tracelayout::arena::{DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
@@ -167,6 +167,28 @@ impl Writer {
             0 => chunks,
             _ => chunks - (cursor.end - cursor.next).min(size),
         }
+    }
+
+    /// Takes back all records from `place` in the chunk on; `time` is the tick of the one before.
+    ///
+    /// What is not written is zero, at any moment: without its first word a record is not there.
+    pub fn take_back(&mut self, place: u64, time: u64) {
+        let cursor = self.cursor();
+        let length = cursor.next.saturating_sub(place) as usize;
+        let start = ptr::with_exposed_provenance_mut::<u8>(place as usize);
+        if length >= 2 {
+            // SAFETY: the records from there on are in this thread's chunk.
+            unsafe {
+                start.cast::<u16>().write_unaligned(0);
+                if let Some(rest @ 2..) = length.checked_sub(2) {
+                    start.add(2).cast::<u16>().write_unaligned(0);
+                    compiler_fence(Ordering::SeqCst);
+                    start.add(4).write_bytes(0, rest - 2);
+                }
+            }
+        }
+        cursor.next = place;
+        cursor.time = time;
     }
 
     fn encode(&mut self, write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>) -> bool {

@@ -248,6 +248,9 @@ pub fn copy(writer: &mut Writer) {
             Recorded::Unwound { time, cause, calls } => {
                 writer.write(1, |to| to.unwound(time.max(last), cause, calls));
             }
+            Recorded::Discarded { time } => {
+                writer.write(1, |to| to.discarded(time.max(last)));
+            }
             _ => {}
         }
     }
@@ -308,7 +311,7 @@ fn complete(writer: &mut Writer) {
     for record in decoder.by_ref().map_while(Result::ok) {
         match record {
             Recorded::Entry { .. } => depth += 1,
-            Recorded::Exit { .. } => depth -= 1,
+            Recorded::Exit { .. } | Recorded::Discarded { .. } => depth -= 1,
             Recorded::Unwound { calls, .. } => depth -= i64::from(calls),
             Recorded::Stack { stack: now, .. } if now != stack => is_known = false,
             _ => {}

@@ -31,6 +31,7 @@ pub mod cyg;
 pub mod debuggers;
 pub mod exec;
 pub mod interrupted;
+pub mod judged;
 pub mod libc_calls;
 pub mod observe;
 pub mod parked;

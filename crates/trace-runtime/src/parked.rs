@@ -7,6 +7,7 @@
 
 use crate::arch;
 use crate::chunks::{Writer, now};
+use crate::judged;
 use crate::session;
 use crate::shadow::{self, Caller, Entry, Gate};
 use crate::sys;
@@ -97,6 +98,9 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
         return;
     }
     let stack = writer.record().stack;
+    if let Some(arena) = session::arena() {
+        judged::keep_open(writer, &arena);
+    }
     let entries = writer.entries();
     // SAFETY: the block of this thread.
     let gate = unsafe { &mut (*arch::block()).gate };

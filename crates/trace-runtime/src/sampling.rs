@@ -22,20 +22,26 @@ pub enum Counted {
 }
 
 /// How calls of a slot's function are chosen; `None` if it is not known, and all are.
-fn choice(arena: &MappedArena, slot: u32) -> Option<Sampling> {
+pub fn choice(arena: &MappedArena, slot: u32) -> Option<Sampling> {
     let choice = arena.choices().get(slot as usize)?;
     let kind = match choice.kind.load(Ordering::Relaxed) {
         1 => SampleKind::Every,
         2 => SampleKind::Random,
         3 => SampleKind::Rate,
         4 => SampleKind::Auto,
+        5 => SampleKind::Tail,
         _ => return None,
+    };
+    let parameter = choice.parameter.load(Ordering::Relaxed);
+    let (parameter, tail) = match kind {
+        SampleKind::Tail => (parameter & u64::from(u32::MAX), (parameter >> 32) as u32),
+        _ => (parameter, 0),
     };
     Some(Sampling {
         kind,
-        parameter: choice.parameter.load(Ordering::Relaxed),
+        parameter,
         slot,
-        tail: 0,
+        tail,
     })
 }
 
@@ -141,7 +147,8 @@ fn word(area: u64, slot: u32) -> *mut u64 {
     ptr::with_exposed_provenance_mut(area as usize + sampling::word(slot))
 }
 
-fn sampler(area: u64, slot: u32) -> *mut Sampler {
+/// A slot's sampler.
+pub fn sampler(area: u64, slot: u32) -> *mut Sampler {
     ptr::with_exposed_provenance_mut(area as usize + sampling::sampler(slot))
 }
 
@@ -155,7 +162,7 @@ fn header<'a>(area: u64) -> &'a AreaHeader {
 }
 
 /// This thread's area, taken now if it has none.
-fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
+pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     if writer.cursor().area != 0 {
         return Some(writer.cursor().area);
     }
@@ -184,5 +191,16 @@ fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     header.pid.store(pid, Ordering::Relaxed);
     header.tid.store(tid, Ordering::Relaxed);
     writer.cursor().area = area;
+    // What a forked child's parent has begun is open here, too.
+    for at in 0..writer.entries().len() {
+        let entry = writer.entries().get(at).copied();
+        let slot = entry.map(|entry| entry.flags >> 8).unwrap_or_default();
+        if entry.is_some_and(|entry| entry.flags & layout::ENTRY_JUDGED != 0 && entry.is_open())
+            && (slot as usize) < SLOTS
+        {
+            // SAFETY: this thread's area.
+            unsafe { (*sampler(area, slot)).begin() };
+        }
+    }
     Some(area)
 }

@@ -6,7 +6,8 @@ use crate::interrupted::{self, Other};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
-use crate::{parked, sys, thread};
+use crate::{judged, parked, sys, thread};
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::{self as layout, kind};
@@ -135,11 +136,22 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
             Counted::Skipped => Way::Body,
         };
     }
-    let mut chosen = 0;
+    let mut flags = flags(kind, arena.header().levels);
+    let mut judged = None;
     if kind & kind::CHOSEN != 0 {
         let number = sampling_slot(frame);
         sampling::begin(writer.cursor(), number);
-        chosen = layout::ENTRY_CHOSEN | number << 8;
+        flags |= layout::ENTRY_CHOSEN | number << 8;
+    } else if kind & kind::JUDGED != 0 {
+        let number = sampling_slot(frame);
+        judged = judged::place(&mut writer, &arena, number);
+        if judged.is_some() {
+            let chosen = layout::ENTRY_CHOSEN | layout::ENTRY_JUDGED;
+            flags = flags & !layout::ENTRY_POSITION | chosen | number << 8;
+        }
+    }
+    if tail {
+        flags |= layout::ENTRY_TAIL;
     }
     let function = frame.function as u32;
     let entry = Entry {
@@ -147,9 +159,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
         return_address: frame.return_address,
         slot,
         function,
-        flags: flags(kind, arena.header().levels)
-            | chosen
-            | if tail { layout::ENTRY_TAIL } else { 0 },
+        flags,
         spare: block.gate.saved(),
     };
     let id = entry.id();
@@ -160,7 +170,12 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
             writer.next_chunk();
         }
         let time = now(&arena);
-        writer.write(1, |to| to.entry(time, id));
+        match judged {
+            Some(judged) => judged::begin(&mut writer, judged, slot, time, id),
+            None => {
+                writer.write(1, |to| to.entry(time, id));
+            }
+        }
     }
     let record = writer.record();
     // SAFETY: below the limit there is room for another entry.
@@ -295,31 +310,44 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     let from = entries.len().saturating_sub(count);
     let left = entries.get_mut(from..).unwrap_or_default();
     parked::bury(left);
-    let open = left.iter().filter(|entry| entry.is_open()).count();
     // SAFETY: the block of this thread.
     unsafe { (*arch::block()).gate.leave(left) };
     let left: *const [Entry] = left;
+    record_left(writer, from..from + count, cause);
     // SAFETY: the entries are not the cursor's.
     sampling::leave(writer.cursor(), unsafe { &*left });
-    record_unwound(writer, open, cause);
     let record = writer.record();
     // SAFETY: there were that many.
     record.top = unsafe { record.top.sub(count) };
 }
 
-/// Says that the innermost open calls have ended without returning.
-pub fn record_unwound(writer: &mut Writer, open: usize, cause: UnwindCause) {
+/// Says that these calls, the innermost ones that are open, have ended without returning. Those that are judged at their
+/// ends are.
+pub fn record_left(writer: &mut Writer, left: Range<usize>, cause: UnwindCause) {
+    let entries = writer.entries().get(left.clone()).unwrap_or_default();
+    let (mut open, mut judged) = (0, 0);
+    for entry in entries.iter().filter(|entry| entry.is_open()) {
+        open += 1;
+        judged += usize::from(entry.flags & layout::ENTRY_JUDGED != 0);
+    }
     let Some(arena) = session::arena() else {
         return;
     };
-    if open == 0 {
-        return;
-    }
-    if !writer.has_room() {
+    if open > 0 && !writer.has_room() {
         writer.next_chunk();
     }
     let time = now(&arena);
-    writer.write(1, |to| to.unwound(time, cause, open as u32));
+    if judged > 0 {
+        open = judged::leave(writer, &arena, left, judged, (time, cause));
+    }
+    record_unwound(writer, open, time, cause);
+}
+
+/// Says that the innermost open calls have ended without returning.
+pub fn record_unwound(writer: &mut Writer, open: usize, time: u64, cause: UnwindCause) {
+    if open > 0 {
+        writer.write(1, |to| to.unwound(time, cause, open as u32));
+    }
 }
 
 /// Whether an address is where a thunk's body returns to.
@@ -375,18 +403,18 @@ fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<Caller> {
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
-    sampling::leave(writer.cursor(), &[entry]);
     if entry.flags & layout::ENTRY_MUTE != 0 {
         // Nothing was recorded.
     } else if stopped() {
         writer.close();
-    } else {
+    } else if !judged::end(&mut writer, &arena, &entry) {
         if !writer.has_room() {
             writer.next_chunk();
         }
         let time = now(&arena);
         writer.write(1, |to| to.exit(time));
     }
+    sampling::leave(writer.cursor(), &[entry]);
     let record = writer.record();
     // SAFETY: the entry that was found.
     record.top = unsafe { record.top.sub(1) };

@@ -1,8 +1,9 @@
 //! The beginning and the end of a thread, and of a forked child.
 
-use crate::chunks::{Writer, now};
+use crate::chunks::Writer;
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
+use crate::slow::record_left;
 use crate::{arch, interrupted, libc_calls, parked, sampling, sys};
 
 use core::sync::atomic::Ordering;
@@ -222,18 +223,14 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
 unsafe fn end(record: *mut Record, arena: MappedArena) {
     // SAFETY: the caller's promise.
     let mut writer = unsafe { Writer::new(record, arena) };
-    sampling::end(writer.cursor(), &arena);
-    let open = writer
-        .entries()
-        .iter()
-        .filter(|entry| entry.is_open())
-        .count() as u32;
-    if writer.cursor().chunk == 0 && writer.cursor().lost == 0 {
-        return;
+    let has_records = writer.cursor().chunk != 0 || writer.cursor().lost != 0;
+    if has_records {
+        let count = writer.entries().len();
+        record_left(&mut writer, 0..count, UnwindCause::ThreadEnd);
     }
-    if open > 0 {
-        let time = now(&arena);
-        writer.write(1, |to| to.unwound(time, UnwindCause::ThreadEnd, open));
+    sampling::end(writer.cursor(), &arena);
+    if !has_records {
+        return;
     }
     if writer.cursor().lost > 0 {
         // Its header tells of the loss.

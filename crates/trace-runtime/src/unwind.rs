@@ -4,7 +4,7 @@ use crate::arch;
 use crate::chunks::Writer;
 use crate::interrupted;
 use crate::shadow::{self, Entry};
-use crate::slow::record_unwound;
+use crate::slow::record_left;
 use crate::sys;
 use crate::{sampling, session};
 use dioptra_tracelayout::message::thread::ENTRY_UNWOUND;
@@ -68,9 +68,7 @@ pub unsafe extern "C" fn personality(
             .skip(first)
             .take_while(|entry| entry.flags & ENTRY_UNWOUND == 0)
             .count();
-        let left = entries.iter().skip(first).take(count);
-        let open = left.filter(|entry| entry.is_open()).count();
-        record_unwound(&mut writer, open, UnwindCause::Exception);
+        record_left(&mut writer, first..first + count, UnwindCause::Exception);
         let entries = writer.entries();
         let left = entries.get_mut(first..first + count).unwrap_or_default();
         block.gate.leave(left);

@@ -83,6 +83,8 @@ pub struct Arena {
     pub missed_no_memory: AtomicU64,
     /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
     pub has_counters: u32,
+    /// Not 0: executions that were judged not to be shown are recorded all the same, and marked.
+    pub marks: u32,
     /// Chooses the random executions of sampled functions.
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
@@ -184,6 +186,7 @@ mod tests {
             missed_in_handlers: AtomicU64::new(0),
             missed_no_memory: AtomicU64::new(0),
             has_counters: 0,
+            marks: 0,
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
         };

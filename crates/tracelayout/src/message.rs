@@ -298,6 +298,8 @@ pub mod thread {
     pub const ENTRY_SAVED: u32 = 16;
     /// A flag: a chosen execution of a sampled filter; the upper bits of the flags are its slot.
     pub const ENTRY_CHOSEN: u32 = 32;
+    /// A flag: besides, the execution is judged at its end.
+    pub const ENTRY_JUDGED: u32 = 64;
     /// The upper bits of the flags: the lower 24 bits of the place behind the call's entry record, or all ones if it is not
     /// known. Only for calls that may be taken back.
     pub const ENTRY_POSITION: u32 = 0xffff_ff00;
@@ -325,6 +327,8 @@ pub mod thread {
         pub const CHOSEN: u64 = 32;
         /// The runtime counts it, and chooses. The slot's number follows the thunk.
         pub const COUNTED: u64 = 64;
+        /// The runtime judges it when it ends, with what it called. The slot's number follows the thunk.
+        pub const JUDGED: u64 = 128;
     }
 
     /// The slot of the entry below all others: larger than all addresses.

@@ -21,6 +21,7 @@
 //! | 4 lost | 4 | u64 n: n records of this thread are missing here |
 //! | 5 arguments | n | reserved: values of the entry or exit before |
 //! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0). Numbers are unique in a process: another thread may go on with a stack. First in each chunk that begins on another stack than 0; the calls that it lists are that stack's |
+//! | 7 discarded | 0 | the call that returns with the next record is not to be shown, nor what it called: it was judged at its end |
 //!
 //! A delta is never added twice: the clock after a record is that of the record before plus delta, ticks are truncated
 //! readings of the clock, so errors do not add up.
@@ -37,6 +38,7 @@ const ENTRY: u8 = 2;
 const UNWOUND: u8 = 3;
 const LOST: u8 = 4;
 const STACK: u8 = 6;
+const DISCARDED: u8 = 7;
 
 /// The two words with which a time escape begins, as the number that they are in memory.
 pub const TIME_ESCAPE: u32 = ESCAPE as u32 | (TIME as u32 | 4 << 8) << 16;
@@ -103,6 +105,11 @@ pub enum Record<'a> {
         time: u64,
         /// Which; 0 is the one with which the stream began.
         stack: u32,
+    },
+    /// The innermost open call returns, and is not to be shown, nor what it called: it was judged at its end.
+    Discarded {
+        /// When.
+        time: u64,
     },
     /// An escape that this version does not know.
     Other {
@@ -211,7 +218,14 @@ impl<'a> Decoder<'a> {
 
     #[inline]
     fn decode(&mut self) -> Option<Result<Record<'a>, Malformed>> {
-        let first = self.word(self.offset)?;
+        let mut first = self.word(self.offset)?;
+        while first == ESCAPE
+            && let Some(time) = self.time_escape()
+        {
+            self.step(0, 12);
+            self.time = time;
+            first = self.word(self.offset)?;
+        }
         if first & 1 == 1 {
             if first == u16::MAX {
                 return self.fail("the word 0xffff");
@@ -244,6 +258,11 @@ impl<'a> Decoder<'a> {
         Some(Err(Malformed { offset, what }))
     }
 
+    fn time_escape(&self) -> Option<u64> {
+        let bytes = self.bytes.get(self.offset..self.offset.checked_add(12)?)?;
+        (bytes.get(..4)? == TIME_ESCAPE.to_le_bytes()).then(|| u64_at(bytes, 4))
+    }
+
     fn escape(&mut self, second: Option<u16>) -> Option<Result<Record<'a>, Malformed>> {
         let start = self.offset + 4;
         let Some(second) = second else {
@@ -256,11 +275,6 @@ impl<'a> Decoder<'a> {
         };
         let size = 4 + payload.len();
         let record = match (kind, payload.len()) {
-            (TIME, 8) => {
-                self.step(0, size);
-                self.time = u64_at(payload, 0);
-                return self.decode();
-            }
             (ENTRY, 6) => {
                 let function = u32_at(payload, 2);
                 if function == 0 {
@@ -284,8 +298,21 @@ impl<'a> Decoder<'a> {
                 time: self.step(u16_at(payload, 0), size),
                 stack: u32_at(payload, 2),
             },
+            (DISCARDED, 0) => {
+                let exit = self.word(start).unwrap_or(0);
+                if exit == 0 {
+                    // The thread was killed here.
+                    return None;
+                }
+                if exit & 1 == 0 || exit == u16::MAX {
+                    return self.fail("a call that is not to be shown, and does not return");
+                }
+                Record::Discarded {
+                    time: self.step(exit >> 1, size + 2),
+                }
+            }
             (0, _) => return self.fail("an escape of kind 0"),
-            (TIME | ENTRY | UNWOUND | LOST | STACK, _) => {
+            (TIME | ENTRY | UNWOUND | LOST | STACK | DISCARDED, _) => {
                 return self.fail("an escape whose length is wrong");
             }
             _ => {
@@ -406,6 +433,14 @@ impl<'a> Encoder<'a> {
         Some(())
     }
 
+    /// The innermost open call returns, and is not to be shown, nor what it called.
+    pub fn discarded(&mut self, time: u64) -> Option<()> {
+        let delta = self.delta(time, 6)?;
+        self.put_escape(DISCARDED, &[]);
+        self.put(&(delta << 1 | 1).to_le_bytes());
+        Some(())
+    }
+
     fn room(&self, bytes: usize) -> Option<()> {
         (self.buffer.len().checked_sub(self.used)? >= bytes).then_some(())
     }
@@ -457,6 +492,7 @@ mod tests {
         Unwound(u32),
         Lost(u64),
         Stack(u32),
+        Discarded,
     }
 
     fn step() -> impl Strategy<Value = (u64, Step)> {
@@ -467,6 +503,7 @@ mod tests {
             any::<u32>().prop_map(Step::Unwound),
             any::<u64>().prop_map(Step::Lost),
             any::<u32>().prop_map(Step::Stack),
+            Just(Step::Discarded),
         ];
         (delta, step)
     }
@@ -489,6 +526,7 @@ mod tests {
                     }
                     Step::Lost(records) => (encoder.lost(records), Record::Lost { records }),
                     Step::Stack(stack) => (encoder.stack(time, stack), Record::Stack { time, stack }),
+                    Step::Discarded => (encoder.discarded(time), Record::Discarded { time }),
                 };
                 if done.is_none() {
                     break;

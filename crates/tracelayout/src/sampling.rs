@@ -6,7 +6,8 @@
 //!
 //! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
 //! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
-//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about.
+//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about. Then 64 bytes for each function
+//! that is judged (`sample=pNN`), by its number among these: [`Judged`].
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -22,8 +23,14 @@ pub const SAMPLERS: usize = WORDS + SLOTS * 8;
 pub const SAMPLER_SIZE: usize = 64;
 /// Where the slots' costs begin.
 pub const COSTS: usize = SAMPLERS + SLOTS * SAMPLER_SIZE;
+/// The most functions that are judged; others are recorded in full, and judged by readers.
+pub const TAILS: usize = 1 << 12;
+/// Where the functions that are judged have their places.
+pub const JUDGED: usize = (COSTS + SLOTS * 8).next_multiple_of(64);
+/// The size of a [`Judged`].
+pub const JUDGED_SIZE: usize = 64;
 /// The size of an area.
-pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(4096);
+pub const AREA_SIZE: usize = (JUDGED + TAILS * JUDGED_SIZE).next_multiple_of(4096);
 /// Where the table of choices begins, behind the areas' states, words of 4 bytes.
 pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
 /// Where the first area begins.
@@ -44,8 +51,30 @@ pub const ENDED: u32 = 2;
 pub struct Choice {
     /// A `SampleKind` of `dioptra-filters`; 0: the slot is not used.
     pub kind: AtomicU64,
-    /// Its parameter, times in unshifted ticks of the clock.
+    /// Its parameter, times in unshifted ticks of the clock; for a percentile hundredths of a percent, and from bit 32 on
+    /// the function's number among those that are judged.
     pub parameter: AtomicU64,
+}
+
+/// How many words the percentile of `dioptra-filters` takes.
+pub const TAIL_WORDS: usize = 4;
+
+/// A function that is judged, in a thread. All zero is its beginning.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Judged {
+    /// Its running percentile, of `dioptra-filters`.
+    pub tail: [u64; TAIL_WORDS],
+    /// The tick at which the open execution began; 0 if none is open.
+    pub start: u64,
+    /// Where its records begin in the chunk; 0 if they can't be taken back.
+    pub place: u64,
+    /// The tick of the record before.
+    pub before: u64,
+    /// How many chunks the stream had then.
+    pub sequence: u32,
+    /// Where its return address lies; the lower half.
+    pub stack: u32,
 }
 
 /// With which an area begins.
@@ -74,9 +103,15 @@ pub const fn sampler(slot: u32) -> usize {
     SAMPLERS + slot as usize * SAMPLER_SIZE
 }
 
+/// Where what is judged lies in an area, by its number.
+pub const fn judged(number: u32) -> usize {
+    JUDGED + number as usize * JUDGED_SIZE
+}
+
 /// Where a slot's cost lies in an area.
 pub const fn cost(slot: u32) -> usize {
     COSTS + slot as usize * 8
 }
 
+const _: () = assert!(size_of::<Judged>() == JUDGED_SIZE);
 const _: () = assert!(size_of::<AreaHeader>() <= WORDS && SAMPLERS.is_multiple_of(64));

@@ -5,7 +5,7 @@ mod warning;
 pub use warning::Warning;
 
 use crate::plan::{
-    ANY_SIZE, Action, HEADER_WORDS, Header, NO_LIMIT, Plan, SampleKind, Sampling, fact, flag,
+    ANY_SIZE, Action, HEADER_WORDS, Header, NO_LIMIT, Plan, SampleKind, Sampling, TOLD, fact, flag,
 };
 use crate::random::Pace;
 use crate::rules::{
@@ -33,7 +33,8 @@ pub struct Function<'a> {
     pub size: Option<u64>,
     /// The path of its source file, if known.
     pub source: Option<&'a str>,
-    /// Its executions were chosen when they were recorded: `sample=` does not choose among them again.
+    /// Its executions were chosen when they were recorded: `sample=` does not choose among them again. Those of `sample=pNN`
+    /// that were judged, and are there all the same, are marked ([`Lane::discard`](crate::Lane::discard)).
     pub is_chosen: bool,
 }
 
@@ -185,11 +186,14 @@ impl Compiler {
         if hidden_place && !action.has(flag::NOTRACE) {
             action.flags |= flag::HIDE;
         }
-        if let Some(sample) = changes
-            .sample
-            .filter(|_| !action.has(flag::NOTRACE) && !function.is_chosen)
+        let chooses = |sample: &Sample| !function.is_chosen || sample.judges();
+        if let Some(sample) = changes.sample.filter(chooses)
+            && !action.has(flag::NOTRACE)
         {
             action.sampling = self.sampling(sample);
+            if function.is_chosen {
+                action.sampling.parameter = TOLD;
+            }
         }
         let next = self.actions.len() as u32;
         let number = *self.numbers.entry(action).or_insert(next);

@@ -55,6 +55,14 @@ pub enum Sample {
     Percentile(u16),
 }
 
+impl Sample {
+    /// Whether executions are judged at their ends.
+    #[must_use]
+    pub fn judges(&self) -> bool {
+        matches!(self, Sample::Percentile(_))
+    }
+}
+
 /// `if:argN<op>V`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {

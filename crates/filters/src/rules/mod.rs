@@ -267,22 +267,10 @@ impl Rules {
             && self.size.is_none()
     }
 
-    /// Whether any rule samples otherwise than by durations.
+    /// Whether any rule samples.
     #[must_use]
     pub fn sample(&self) -> bool {
-        let chooses = |sample| !matches!(sample, Sample::Percentile(_));
-        self.rules
-            .iter()
-            .any(|rule| rule.changes.sample.is_some_and(chooses))
-    }
-
-    /// Whether any rule samples by durations, so that executions are judged at their ends.
-    #[must_use]
-    pub fn judge(&self) -> bool {
-        let judges = |sample| matches!(sample, Sample::Percentile(_));
-        self.rules
-            .iter()
-            .any(|rule| rule.changes.sample.is_some_and(judges))
+        self.rules.iter().any(|rule| rule.changes.sample.is_some())
     }
 
     /// Whether rules about functions set a minimum duration.

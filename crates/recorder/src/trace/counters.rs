@@ -57,6 +57,7 @@ impl Counters {
             let parameter = match sampling.kind {
                 SampleKind::Rate => ticks(sampling.parameter),
                 SampleKind::Auto => Pace::from_interval(FIRST_INTERVAL).0,
+                SampleKind::Tail => sampling.parameter | u64::from(sampling.tail) << 32,
                 _ => sampling.parameter,
             };
             if let Some(choice) = choice(arena, sampling.slot) {
@@ -182,7 +183,8 @@ pub fn how(sampling: &Sampling) -> String {
         SampleKind::Random => format!("1/{}", rounded(Pace(parameter).interval())),
         SampleKind::Rate => format!("{}/s", rounded(1e9 / parameter.max(1) as f64)),
         SampleKind::Auto => "auto".to_owned(),
-        SampleKind::All | SampleKind::Tail => String::new(),
+        SampleKind::Tail => format!("p{}", parameter as f64 / 100.0),
+        SampleKind::All => String::new(),
     }
 }
 

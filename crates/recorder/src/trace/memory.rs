@@ -43,6 +43,8 @@ pub struct ArenaOptions {
     pub clock: TraceClock,
     /// What hides calls by their place.
     pub gating: Gating,
+    /// Executions that were judged not to be shown stay recorded, and are marked.
+    pub marks: bool,
     /// Chooses the random executions of sampled functions.
     pub seed: u64,
 }
@@ -109,6 +111,7 @@ impl ArenaMemory {
             missed_in_handlers: 0.into(),
             missed_no_memory: 0.into(),
             has_counters: u32::from(options.gating.samples),
+            marks: u32::from(options.marks),
             seed: options.seed,
             uncounted_threads: 0.into(),
         };

@@ -88,6 +88,9 @@ pub struct TraceSpec {
     pub overhead: f64,
     /// Chooses the executions that are sampled at random.
     pub seed: u64,
+    /// Keep the records of executions that were judged at their ends and are not shown (`sample=pNN`), marked: to compare
+    /// what was taken back with what would have been recorded.
+    pub keep_judged: bool,
     /// Rules that the selector does not carry out, for readers.
     pub pending: Option<PendingRules>,
 }
@@ -112,6 +115,7 @@ impl TraceSpec {
             options: Vec::new(),
             overhead: 0.01,
             seed: 0,
+            keep_judged: false,
             pending: None,
         }
     }
@@ -209,6 +213,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         clock,
         gating: spec.selector.gating(),
         seed: spec.seed,
+        marks: spec.keep_judged,
     })
     .map_err(system("making shared memory for the trace"))?;
     let start = clock.pair();

@@ -466,14 +466,16 @@ pub fn plan(
                     id: *id,
                     filter: u32::from(matches!(
                         variant,
-                        SiteVariant::Filter | SiteVariant::SampleFilter(_)
+                        SiteVariant::Filter
+                            | SiteVariant::SampleFilter(_)
+                            | SiteVariant::JudgeFilter(_)
                     )),
                 });
             }
             traced => {
                 let kind = match traced {
                     SiteVariant::Timed => HookKind::Timed,
-                    SiteVariant::Filter => HookKind::Filter,
+                    SiteVariant::Filter | SiteVariant::JudgeFilter(_) => HookKind::Filter,
                     SiteVariant::Mute => HookKind::Mute,
                     SiteVariant::SampleFilter(_) => HookKind::Chosen,
                     SiteVariant::Record | SiteVariant::Sample(_) | SiteVariant::Skip => {
@@ -481,9 +483,10 @@ pub fn plan(
                     }
                 };
                 wanted.push(Wanted {
-                    work: match traced.sampling() {
-                        Some(sampling) => Work::Sample(*id, kind, sampling),
-                        None => Work::Trace(*id, kind),
+                    work: match (traced, traced.sampling()) {
+                        (SiteVariant::JudgeFilter(sampling), _) => Work::Judge(*id, *sampling),
+                        (_, Some(sampling)) => Work::Sample(*id, kind, sampling),
+                        (_, None) => Work::Trace(*id, kind),
                     },
                     body: match &candidate.body {
                         CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),

@@ -4,11 +4,11 @@ use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Un
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind, Gate, MatchStyle, Plan, PlanOptions,
-    RuleOption, Rules, SiteNeed, SyntaxError, parse_time,
+    RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle};
 use dioptra_tracelayout::message::Method;
-use dioptra_tracelayout::sampling::SLOTS;
+use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
 use thiserror::Error;
 
@@ -58,6 +58,8 @@ pub struct RuleSelector {
     hooks_itself: bool,
     /// More functions are sampled than can be counted; said once.
     exceeds_slots: bool,
+    /// Calls of a function are judged alone, by readers; said once.
+    judges_alone: bool,
     /// Programs of which all functions are traced since no compiler has prepared any.
     uninstrumented: Vec<String>,
     /// What is not patched though it was asked for.
@@ -128,18 +130,13 @@ impl RuleSelector {
                 "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
             ));
         }
-        if rules.judge() {
-            notes.push(
-                "sample=pNN judges calls at their ends: all are recorded, and chosen when they are shown"
-                    .to_owned(),
-            );
-        }
         let compiler = Compiler::new(rules.clone(), PlanOptions::default())?;
         let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
         Ok(RuleSelector {
             gating: gating(&choice, &rules, &compiler),
             hooks_itself: false,
             exceeds_slots: false,
+            judges_alone: false,
             has_rules,
             with_sources: choice.rules.iter().any(is_place),
             notes,
@@ -283,6 +280,7 @@ impl Selector for RuleSelector {
         let words = self.compiler.plan();
         let plan = Plan::from_words(&words);
         let mut exceeds_slots = false;
+        let mut judges_alone = false;
         let variants = patching
             .iter()
             .zip(functions)
@@ -295,6 +293,12 @@ impl Selector for RuleSelector {
                     return SiteVariant::Skip;
                 }
                 let need = plan.site_need(*action);
+                if samples && let Some(sampling) = plan.judged(*action) {
+                    if (sampling.slot as usize) < SLOTS && (sampling.tail as usize) < TAILS {
+                        return SiteVariant::JudgeFilter(sampling);
+                    }
+                    exceeds_slots = true;
+                }
                 let counted = plan
                     .counted(*action)
                     .filter(|_| samples)
@@ -303,6 +307,8 @@ impl Selector for RuleSelector {
                         exceeds_slots |= !has_slot;
                         has_slot
                     });
+                let kind = plan.sampling(*action).map(|sampling| sampling.kind);
+                judges_alone |= kind == Some(SampleKind::Tail) && plan.judged(*action).is_none();
                 match counted {
                     Some((sampling, true)) => return SiteVariant::SampleFilter(sampling),
                     Some((sampling, false)) => {
@@ -343,8 +349,15 @@ impl Selector for RuleSelector {
         if exceeds_slots && !self.exceeds_slots {
             self.exceeds_slots = true;
             self.notes.push(format!(
-                "more than {SLOTS} functions are sampled: calls of the others are all recorded, and chosen when they are shown"
+                "more than {SLOTS} functions are sampled, or {TAILS} by sample=pNN: calls of the others are all recorded, and chosen when they are shown"
             ));
+        }
+        if judges_alone && !self.judges_alone {
+            self.judges_alone = true;
+            self.notes.push(
+                "-T FUNCTION@sample=pNN judges calls at their ends, and what they call stays: all are recorded, and chosen when they are shown; -F records only what is chosen"
+                    .to_owned(),
+            );
         }
         variants
     }

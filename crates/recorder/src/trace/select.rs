@@ -49,18 +49,25 @@ pub enum SiteVariant {
     Sample(Sampling),
     /// As [`SiteVariant::Filter`], of some calls; others are as [`SiteVariant::Mute`].
     SampleFilter(Sampling),
+    /// As [`SiteVariant::Filter`]; executions are judged at their ends, and kept or dropped with what they called.
+    JudgeFilter(Sampling),
 }
 
 impl SiteVariant {
-    /// Whether calls that are not chosen are hidden with what they call.
+    /// Whether calls that are not chosen are not recorded with what they call.
     pub fn samples_trees(self) -> bool {
-        matches!(self, SiteVariant::SampleFilter(_))
+        matches!(
+            self,
+            SiteVariant::SampleFilter(_) | SiteVariant::JudgeFilter(_)
+        )
     }
 
     /// How calls are chosen; none if all are treated alike.
     pub fn sampling(self) -> Option<Sampling> {
         match self {
-            SiteVariant::Sample(sampling) | SiteVariant::SampleFilter(sampling) => Some(sampling),
+            SiteVariant::Sample(sampling)
+            | SiteVariant::SampleFilter(sampling)
+            | SiteVariant::JudgeFilter(sampling) => Some(sampling),
             _ => None,
         }
     }

@@ -53,6 +53,8 @@ pub enum Event {
     Entry(String),
     Exit(String),
     Unwound(String),
+    /// It was judged at its end, and is not to be shown, nor what it called.
+    Discarded(String),
     Lost(u64),
 }
 
@@ -206,6 +208,12 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
                     let name = stream.pop(&is_counted).expect("an exit without a call");
                     stream.happens(Event::Exit(name));
                 }
+                Record::Discarded { time: now } => {
+                    assert!(now >= time, "time goes on");
+                    time = now;
+                    let name = stream.pop(&is_counted).expect("an exit without a call");
+                    stream.happens(Event::Discarded(name));
+                }
                 Record::Unwound { calls, .. } => {
                     for _ in 0..calls {
                         let name = stream.pop(&is_counted).expect("unwound without a call");
@@ -250,6 +258,7 @@ pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
                     let event = match ending {
                         Ending::Returned => Event::Exit(name),
                         Ending::Unwound(_) => Event::Unwound(name),
+                        Ending::Discarded => Event::Discarded(name),
                         _ => Event::Lost(0),
                     };
                     events.push((event, call.depth as usize));

@@ -64,6 +64,16 @@ struct Code {
 }
 
 impl Code {
+    fn at(at: u64) -> Code {
+        Code {
+            at,
+            bytes: Vec::with_capacity(MAX_COUNT as usize),
+            jumps: Vec::new(),
+            marks: Vec::new(),
+            fits: true,
+        }
+    }
+
     fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }
@@ -134,13 +144,7 @@ pub fn count(
     let word = sampling::word(sampling.slot) as i64;
     let sampler = |field: usize| (sampling::sampler(sampling.slot) + field) as i64;
     let block = |cell: i64| runtime.thread_block + cell;
-    let mut code = Code {
-        at,
-        bytes: Vec::with_capacity(MAX_COUNT as usize),
-        jumps: Vec::new(),
-        marks: Vec::new(),
-        fits: true,
-    };
+    let mut code = Code::at(at);
     if hides {
         let cell = match ways.muted {
             Some(_) => BLOCK_MUTED,
@@ -222,6 +226,37 @@ pub fn count(
     code.finish()
 }
 
+/// The code at `at` of a filter whose executions are judged at their ends; `None` if something is too far away. Recursion
+/// within one belongs to it: it goes on with the thunk at `within`, other calls with that at `judged`.
+pub fn judge(
+    at: u64,
+    slot: u32,
+    body: u64,
+    (judged, within): (u64, u64),
+    runtime: &RuntimeAddresses,
+) -> Option<Vec<u8>> {
+    let block = |cell: i64| runtime.thread_block + cell;
+    let mut code = Code::at(at);
+    code.with_offset(&[0x64, 0x48, 0x3b, 0x24, 0x25], block(BLOCK_MUTED), &[]);
+    code.branch(JB, body);
+    code.inner(JE, Mark::Slow);
+    code.save();
+    code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
+    code.with_offset(&[0x48, 0x8b, 0x80], CURSOR_AREA, &[0x48, 0x85, 0xc0]);
+    code.inner(JE, Mark::RestoreSlow);
+    let open = (sampling::sampler(slot) + Sampler::OPEN) as i64;
+    code.with_offset(&[0x83, 0xb8], open, &[0]);
+    code.inner(JNE, Mark::Chosen);
+    code.mark(Mark::RestoreSlow);
+    code.restore();
+    code.mark(Mark::Slow);
+    code.branch(JMP, judged);
+    code.mark(Mark::Chosen);
+    code.restore();
+    code.branch(JMP, within);
+    code.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,9 +273,12 @@ mod tests {
             muted,
             counted: 0x7000,
         };
-        let bytes = count(0x4000, sampling, true, &ways, &runtime).expect("near");
+        instructions(&count(0x4000, sampling, true, &ways, &runtime).expect("near"))
+    }
+
+    fn instructions(bytes: &[u8]) -> Vec<String> {
         let mut formatter = IntelFormatter::new();
-        Decoder::with_ip(64, &bytes, 0x4000, DecoderOptions::NONE)
+        Decoder::with_ip(64, bytes, 0x4000, DecoderOptions::NONE)
             .into_iter()
             .map(|instruction| {
                 assert!(!instruction.is_invalid());
@@ -296,6 +334,22 @@ mod tests {
         assert_eq!(code[14], "cmp rax,[rdx+50h]");
         assert_eq!(code[16], "inc qword ptr [rdx+400D0h]");
         assert_eq!(code[17..19], ["mov rdx,[rsp-10h]", "mov rax,[rsp-8]"]);
+    }
+
+    #[test]
+    fn recursion_within_an_execution_that_is_judged_takes_the_short_way() {
+        let runtime = RuntimeAddresses {
+            thread_block: -0x40,
+            ..RuntimeAddresses::default()
+        };
+        let bytes = judge(0x4000, 2, 0x5000, (0x6000, 0x7000), &runtime).expect("near");
+        let code = instructions(&bytes);
+        assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
+        assert_eq!(code[1], "jb 0000000000005000h");
+        assert_eq!(code[3], "mov [rsp-8],rax");
+        assert_eq!(code[8], "cmp dword ptr [rax+400F8h],0");
+        assert_eq!(code[10..12], ["mov rax,[rsp-8]", "jmp 0000000000006000h"]);
+        assert_eq!(code[12..], ["mov rax,[rsp-8]", "jmp 0000000000007000h"]);
     }
 
     #[test]

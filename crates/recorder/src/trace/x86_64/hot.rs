@@ -79,10 +79,12 @@ pub enum HookKind {
     CountCall,
     /// The runtime counts it: it is recorded with what it calls, or hidden with that.
     CountTree,
+    /// The runtime records it, and judges it when it ends, with what it called.
+    JudgeTree,
 }
 
 impl HookKind {
-    const ALL: [HookKind; 7] = [
+    const ALL: [HookKind; 8] = [
         HookKind::Record,
         HookKind::Timed,
         HookKind::Filter,
@@ -90,13 +92,17 @@ impl HookKind {
         HookKind::Chosen,
         HookKind::CountCall,
         HookKind::CountTree,
+        HookKind::JudgeTree,
     ];
     /// How many of them there are without sampling.
     const UNSAMPLED: usize = 4;
 
     /// Whether the runtime does all the work.
     fn is_counted(self) -> bool {
-        matches!(self, HookKind::CountCall | HookKind::CountTree)
+        matches!(
+            self,
+            HookKind::CountCall | HookKind::CountTree | HookKind::JudgeTree
+        )
     }
 
     /// Whether it keeps what was hidden before.
@@ -121,6 +127,7 @@ impl HookKind {
             HookKind::Chosen => gated | levels | kind::FILTER | kind::CHOSEN,
             HookKind::CountCall => gated | levels | kind::COUNTED,
             HookKind::CountTree => gated | levels | kind::FILTER | kind::COUNTED,
+            HookKind::JudgeTree => gated | levels | kind::FILTER | kind::JUDGED,
         }
     }
 }

@@ -43,6 +43,8 @@ pub enum Work {
     /// It traces chosen calls of the function with this id, with hooks of this kind; those of a filter
     /// ([`HookKind::Chosen`]) with what they call.
     Sample(u32, HookKind, Sampling),
+    /// It traces calls of the function with this id, with what they call; the runtime judges them at their ends.
+    Judge(u32, Sampling),
     /// It tells the runtime of a call.
     Observe(Observed),
     /// It leads to another function, and the body is not called.
@@ -56,6 +58,8 @@ impl Work {
             // What is chosen, and what the runtime counts, each followed by the slot; and what is muted.
             Work::Sample(_, HookKind::Chosen, _) => 5,
             Work::Sample(..) => 4,
+            // What belongs to an execution around it; what is judged, followed by the slot.
+            Work::Judge(..) => 3,
             _ => 1,
         }
     }
@@ -101,7 +105,7 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
-    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..));
+    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
     let sampled = wanted.iter().filter(is_sampled).count() as u64;
     let frames = 4096 + count * 80;
     (PAGE
@@ -184,6 +188,13 @@ pub fn pool(
                 }
                 Some(bytes)
             }
+            Work::Judge(function, sampling) => {
+                let judged = at + THUNK_SIZE;
+                let mut bytes = thunk(at, function, HookKind::Filter, body, &hot)?.to_vec();
+                bytes.extend(thunk(judged, function, HookKind::JudgeTree, body, &hot)?);
+                bytes.extend(slot(sampling.slot));
+                Some(bytes)
+            }
             Work::Observe(function) => {
                 Some(observer(at, function as u32, runtime.observe, body)?.to_vec())
             }
@@ -205,10 +216,15 @@ pub fn pool(
                 let ways = ways(at, kind, body);
                 count::count(place, sampling, options.hides, &ways, &runtime)
             }
+            (Work::Judge(_, sampling), Some(body)) => {
+                let thunks = (at + THUNK_SIZE, at);
+                count::judge(place, sampling.slot, body, thunks, &runtime)
+            }
             _ => None,
         };
         let without = match wanted.work {
             Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
+            Work::Judge(..) => at + THUNK_SIZE,
             _ => at,
         };
         let thunk = bytes

@@ -92,7 +92,11 @@ pub fn gate(
 ) -> Option<[u8; GATE_SIZE as usize]> {
     let cell = match kind {
         HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
-        HookKind::Filter | HookKind::Mute | HookKind::Chosen | HookKind::CountTree => BLOCK_MUTED,
+        HookKind::Filter
+        | HookKind::Mute
+        | HookKind::Chosen
+        | HookKind::CountTree
+        | HookKind::JudgeTree => BLOCK_MUTED,
     };
     let cell = i32::try_from(runtime.thread_block + cell).ok()?;
     let mut bytes = [0xcc; GATE_SIZE as usize];

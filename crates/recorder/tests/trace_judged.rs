@@ -1,0 +1,304 @@
+//! `sample=pNN` while a program runs: executions are judged at their ends as readers would judge them, and what is taken
+//! back leaves no trace.
+
+#![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+
+mod traces;
+
+use dioptra_filters::{MatchStyle, RuleOption, Tail};
+use dioptra_recorder::trace::{Choice, LibraryCalls, PatchPatterns, RuleSelector, TraceSpec};
+use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_tracedata::Trace;
+use dioptra_tracelayout::{Decoder, Record};
+use std::collections::HashMap;
+use std::path::Path;
+use traces::{Event, alone, counted, everything, read, trace};
+
+use RuleOption::{Depth, Filter, Notrace};
+
+const NAMES: [&str; 11] = [
+    "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
+];
+
+type Texts<'t> = [(RuleOption, &'t str)];
+
+const RULES: &[(&Texts<'static>, &[(&str, u64)])] = &[
+    (&[(Filter, "f2@sample=p70")], &[("f2", 7000)]),
+    (&[(Filter, "round_of@sample=p50")], &[("round_of", 5000)]),
+    (
+        &[
+            (Filter, "f1@sample=p30"),
+            (Filter, "f4@sample=p60"),
+            (Notrace, "f6"),
+        ],
+        &[("f1", 3000), ("f4", 6000)],
+    ),
+    (
+        &[(Filter, "root"), (Filter, "f[35]@sample=p50"), (Depth, "4")],
+        &[("f3", 5000), ("f5", 5000)],
+    ),
+];
+
+fn record(
+    folder: &Path,
+    command: &[&str],
+    names: &str,
+    texts: &Texts<'_>,
+    change: impl FnOnce(&mut TraceSpec),
+) -> String {
+    let mut patches = PatchPatterns::new(MatchStyle::Simple);
+    patches.patch(names).unwrap();
+    let choice = Choice {
+        patches,
+        rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
+        style: MatchStyle::Regex,
+        library_calls: LibraryCalls::None,
+    };
+    let (outcome, output) = trace(folder, command, everything(false), |spec| {
+        spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+        change(spec);
+    });
+    assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
+    assert_eq!(outcome.ending.lost, 0);
+    output
+}
+
+/// Goes through what was recorded with nothing taken back; says of each execution that is judged whether it is to be
+/// discarded by its duration, and whether it was. Functions by id, with their percentiles.
+fn judgements(folder: &Path, percentiles: &HashMap<u32, u64>) -> Vec<(bool, bool)> {
+    let trace = Trace::open(&folder.join("trace")).unwrap();
+    let mut judgements = Vec::new();
+    for stream in trace.streams() {
+        let mut tails: HashMap<u32, Tail> = HashMap::new();
+        let mut stacks: HashMap<u32, Vec<(u32, Option<u64>)>> = HashMap::new();
+        let mut judged: HashMap<u32, u32> = HashMap::new();
+        let mut stack = 0;
+        for chunk in trace.chunks(stream) {
+            for record in Decoder::new(chunk.records, chunk.header.base) {
+                let open = stacks.entry(stack).or_default();
+                let mut end = |(function, start): (u32, Option<u64>), time: u64, was: bool| {
+                    let Some(start) = start else {
+                        assert!(!was, "only what is judged is discarded");
+                        return;
+                    };
+                    *judged.get_mut(&function).unwrap() -= 1;
+                    let tail = tails.entry(function).or_default();
+                    let slow = tail.observe(time - start, percentiles[&function]);
+                    judgements.push((!slow, was));
+                };
+                match record.unwrap() {
+                    Record::Entry { time, function } => {
+                        let mut start = None;
+                        if percentiles.contains_key(&function) {
+                            let others = judged.entry(function).or_default();
+                            // Recursion within an execution belongs to it.
+                            if *others == 0 {
+                                start = Some(time);
+                                *others += 1;
+                            }
+                        }
+                        open.push((function, start));
+                    }
+                    Record::Exit { time } => end(open.pop().unwrap(), time, false),
+                    Record::Discarded { time } => end(open.pop().unwrap(), time, true),
+                    Record::Unwound { time, calls, .. } => {
+                        for _ in 0..calls {
+                            end(open.pop().unwrap(), time, false);
+                        }
+                    }
+                    Record::Stack { stack: next, .. } => stack = next,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+    judgements
+}
+
+/// The ids of functions, as the journal's groups of sampled ones tell them.
+fn ids(folder: &Path, percentiles: &[(&str, u64)]) -> HashMap<u32, u64> {
+    let trace = Trace::open(&folder.join("trace")).unwrap();
+    let functions = trace.sampled().iter().flat_map(|group| {
+        let percentile: f64 = group.how.strip_prefix('p').unwrap().parse().unwrap();
+        assert!(group.tree);
+        group
+            .functions
+            .iter()
+            .map(move |function| (*function, (percentile * 100.0).round() as u64))
+    });
+    let functions: HashMap<u32, u64> = functions.collect();
+    let mut known: Vec<u64> = functions.values().copied().collect();
+    let mut expected: Vec<u64> = percentiles.iter().map(|(_, p)| *p).collect();
+    known.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(known, expected);
+    functions
+}
+
+/// The executions of a function that are in no other one of it, each with what it called: in all threads, in order.
+fn executions(folder: &Path, name: &str) -> Vec<Vec<Vec<Event>>> {
+    let streams = read(folder).streams.into_values();
+    streams
+        .map(|stream| {
+            let mut found = Vec::new();
+            let mut current: Option<(usize, Vec<Event>)> = None;
+            for (event, depth) in stream.events.into_iter().zip(stream.depths) {
+                let is_it = matches!(&event, Event::Entry(entered) if entered == name);
+                if is_it && current.is_none() {
+                    current = Some((depth, Vec::new()));
+                }
+                let Some((outer, events)) = &mut current else {
+                    continue;
+                };
+                let is_end = !matches!(event, Event::Entry(_)) && depth == *outer;
+                events.push(event);
+                if is_end {
+                    found.extend(current.take().map(|(_, events)| events));
+                }
+            }
+            found
+        })
+        .filter(|found: &Vec<Vec<Event>>| !found.is_empty())
+        .collect()
+}
+
+#[test]
+fn executions_are_judged_as_readers_would_judge_them() {
+    let _turn = alone();
+    let mut all = Vec::new();
+    for (level, flags) in [
+        ("-O1", &["-fpatchable-function-entry=5"] as &[&str]),
+        ("-O2", &["-pg"]),
+        ("-O2", &[]),
+    ] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-trees")
+                .no_flags()
+                .flags([level, "-g", "-pthread"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        let program = program.to_str().unwrap();
+        for (seed, (texts, percentiles)) in RULES.iter().enumerate() {
+            let command = [program, &seed.to_string(), "60", "2"];
+            let what = format!("{level} {flags:?} {texts:?}");
+            let names = NAMES.join(";");
+            let marked = tempfile::tempdir().unwrap();
+            let keep = |spec: &mut TraceSpec| spec.keep_judged = true;
+            let output = record(marked.path(), &command, &names, texts, keep);
+            let found = judgements(marked.path(), &ids(marked.path(), percentiles));
+            assert!(
+                found.iter().all(|(by_duration, was)| by_duration == was),
+                "{what}"
+            );
+            let seen: u64 = counted(marked.path()).values().map(|(seen, _)| *seen).sum();
+            assert_eq!(seen, found.len() as u64, "{what}");
+
+            // Small chunks: what began in another one can't be taken back.
+            for chunk in [64 << 10, 4096] {
+                let folder = tempfile::tempdir().unwrap();
+                let change = |spec: &mut TraceSpec| spec.chunk_size = chunk;
+                let same = record(folder.path(), &command, &names, texts, change);
+                assert_eq!(same, output, "{what}");
+                let counts = counted(folder.path());
+                assert_eq!(
+                    counts.values().map(|(seen, _)| *seen).sum::<u64>(),
+                    seen,
+                    "{what}"
+                );
+                for (name, _) in *percentiles {
+                    is_part(
+                        &executions(folder.path(), name),
+                        &executions(marked.path(), name),
+                        &what,
+                    );
+                }
+            }
+            all.extend(found);
+        }
+    }
+    let discarded = all.iter().filter(|(_, was)| *was).count();
+    assert!(
+        discarded * 4 > all.len() && discarded * 10 < all.len() * 9,
+        "{discarded} of {}",
+        all.len()
+    );
+}
+
+/// What was taken back is missing as a whole, and nothing else is.
+fn is_part(some: &[Vec<Vec<Event>>], all: &[Vec<Vec<Event>>], what: &str) {
+    for stream in some {
+        let fits = |whole: &&Vec<Vec<Event>>| {
+            let mut whole = whole.iter();
+            stream
+                .iter()
+                .all(|execution| whole.any(|other| is_like(execution, other)))
+        };
+        assert!(all.iter().any(|whole| fits(&whole)), "{what}");
+    }
+}
+
+/// The same calls, whatever was judged of those within, which those that were left by a jump do not tell.
+fn is_like(some: &[Event], all: &[Event]) -> bool {
+    let call = |event: &Event| match event {
+        Event::Entry(name) => (true, name.clone()),
+        Event::Exit(name) | Event::Unwound(name) | Event::Discarded(name) => (false, name.clone()),
+        Event::Lost(_) => panic!("nothing is lost"),
+    };
+    let mut all = all.iter().map(call);
+    some.iter()
+        .map(call)
+        .all(|event| all.any(|other| other == event))
+}
+
+/// Exceptions, jumps, coroutines, signals, forks, threads that end: executions are left in all ways.
+#[test]
+fn executions_that_are_left_are_judged_and_taken_back() {
+    let _turn = alone();
+    for level in ["-O2"] {
+        let program = or_skip!(
+            Program::new(Language::Cpp, "trace-hard")
+                .no_flags()
+                .flags([level, "-g", "-pthread", "-fno-optimize-sibling-calls"])
+                .flags(["-fpatchable-function-entry=5"])
+                .build()
+        );
+        for case in [
+            "exceptions",
+            "jumps",
+            "deep",
+            "coroutines",
+            "signals",
+            "forks",
+            "threads",
+        ] {
+            let command = [program.to_str().unwrap(), case, "20"];
+            let folder = tempfile::tempdir().unwrap();
+            let (_, log) = trace(folder.path(), &command, everything(false), |_| {});
+            let functions: std::collections::BTreeSet<&str> =
+                log.lines().map(|line| &line[1..]).collect();
+            for function in functions {
+                let rule = format!("^{function}$@sample=p60");
+                let texts = [(Filter, "main"), (Filter, rule.as_str())];
+                for (keeps, chunk) in [(true, 64 << 10), (false, 4096)] {
+                    let folder = tempfile::tempdir().unwrap();
+                    let same = record(folder.path(), &command, ".", &texts, |spec| {
+                        (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
+                        spec.selector = Box::new(
+                            RuleSelector::new(Choice {
+                                patches: PatchPatterns::new(MatchStyle::Regex),
+                                rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
+                                style: MatchStyle::Regex,
+                                library_calls: LibraryCalls::None,
+                            })
+                            .unwrap(),
+                        );
+                    });
+                    assert_eq!(same.len(), log.len(), "{case} {level} {function}");
+                    // Reading checks that what is open is what each chunk says.
+                    read(folder.path());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Executions that are judged at their ends (`sample=pNN`): the records of those that were not slow are taken back, with all
+//! that they called, as long as they are in the thread's chunk. Others are marked for readers.
+
+use crate::chunks::{Writer, now};
+use crate::sampling;
+use crate::session::MappedArena;
+use crate::shadow::Entry;
+use crate::slow::record_unwound;
+use core::ops::Range;
+use core::ptr;
+use dioptra_filters::{SampleKind, Sampler, Tail};
+use dioptra_tracelayout::message::thread::ENTRY_JUDGED;
+use dioptra_tracelayout::record::UnwindCause;
+use dioptra_tracelayout::sampling::{Judged, TAIL_WORDS, TAILS, judged};
+
+const _: () = assert!(size_of::<Tail>() == TAIL_WORDS * 8);
+
+/// How many bytes a record that tells of an end takes at most.
+const END: usize = 24;
+
+/// Where a thread keeps what it knows of a function's executions.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    state: *mut Judged,
+    sampler: *mut Sampler,
+    percentile: u64,
+}
+
+/// What becomes of an execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is shown.
+    Kept,
+    /// Its records are gone.
+    TakenBack,
+    /// It is recorded, and must be marked.
+    Discarded,
+}
+
+fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+    let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
+    let area = sampling::area(writer, arena)?;
+    let state = area as usize + judged(sampling.tail);
+    ((sampling.tail as usize) < TAILS).then(|| Place {
+        state: ptr::with_exposed_provenance_mut(state),
+        sampler: sampling::sampler(area, slot),
+        percentile: sampling.parameter,
+    })
+}
+
+/// A call of a function that is judged begins; `None` if it belongs to the execution around it.
+pub fn place(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+    let place = find(writer, arena, slot)?;
+    // SAFETY: this thread's area; hooks are kept away.
+    let sampler = unsafe { &mut *place.sampler };
+    if sampler.open() > 0 {
+        return None;
+    }
+    sampler.begin();
+    Some(place)
+}
+
+/// Records that it begins; `stack` is where its return address lies.
+pub fn begin(writer: &mut Writer, place: Place, stack: u64, time: u64, function: u32) {
+    let elsewhere = writer.record().interrupted.is_active();
+    let sequence = writer.record().sequence;
+    let (next, before) = (writer.cursor().next, writer.cursor().time);
+    let is_written = writer.write(1, |to| to.entry(time, function));
+    let is_here = is_written && !elsewhere && writer.record().sequence == sequence;
+    // SAFETY: as above.
+    let state = unsafe { &mut *place.state };
+    state.start = if is_here { writer.cursor().time } else { time };
+    state.place = if is_here { next } else { 0 };
+    state.before = before;
+    state.sequence = sequence;
+    state.stack = stack as u32;
+}
+
+/// A call returns; false if it is none that is judged, and its end is still to be recorded.
+pub fn end(writer: &mut Writer, arena: &MappedArena, entry: &Entry) -> bool {
+    if entry.flags & ENTRY_JUDGED == 0 || !entry.is_open() {
+        return false;
+    }
+    if !writer.has_room() {
+        writer.next_chunk();
+    }
+    let time = now(arena);
+    match judge(writer, arena, entry, time) {
+        Verdict::TakenBack => {}
+        Verdict::Kept => {
+            writer.write(1, |to| to.exit(time));
+        }
+        Verdict::Discarded => {
+            writer.write(1, |to| to.discarded(time));
+        }
+    }
+    true
+}
+
+/// Calls end without returning, of which so many are judged. Returns how many of them, the outermost ones, it is still to be
+/// recorded of.
+pub fn leave(
+    writer: &mut Writer,
+    arena: &MappedArena,
+    left: Range<usize>,
+    judged: usize,
+    (time, cause): (u64, UnwindCause),
+) -> usize {
+    // A chunk's header lists what is open, which the records before must not contradict.
+    if !writer.record().interrupted.is_active() && writer.room() < (2 * judged + 1) * END {
+        writer.next_chunk();
+    }
+    let mut open = 0;
+    for at in left.rev() {
+        let Some(entry) = writer.entries().get(at).copied() else {
+            continue;
+        };
+        if !entry.is_open() {
+            continue;
+        }
+        if entry.flags & ENTRY_JUDGED == 0 {
+            open += 1;
+            continue;
+        }
+        match judge(writer, arena, &entry, time) {
+            Verdict::Kept => open += 1,
+            // What it called has gone with it.
+            Verdict::TakenBack => open = 0,
+            Verdict::Discarded => {
+                record_unwound(writer, open, time, cause);
+                open = 0;
+                writer.write(1, |to| to.discarded(time));
+            }
+        }
+    }
+    open
+}
+
+/// The thread goes on with another stack, whose records follow: what is open on this one can't be taken back.
+pub fn keep_open(writer: &mut Writer, arena: &MappedArena) {
+    for at in 0..writer.entries().len() {
+        let entry = writer.entries().get(at).copied();
+        if let Some(entry) = entry.filter(|entry| entry.flags & ENTRY_JUDGED != 0)
+            && let Some(place) = find(writer, arena, entry.flags >> 8)
+        {
+            // SAFETY: as above.
+            unsafe { (*place.state).place = 0 };
+        }
+    }
+}
+
+fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> Verdict {
+    let Some(place) = find(writer, arena, entry.flags >> 8) else {
+        return Verdict::Kept;
+    };
+    // SAFETY: as above.
+    let (state, sampler) = unsafe { (&mut *place.state, &mut *place.sampler) };
+    // A forked child's parent has begun it, or another thread that had this stack.
+    if state.start == 0 || state.stack != entry.slot as u32 {
+        return Verdict::Kept;
+    }
+    let is_active = writer.record().interrupted.is_active();
+    let last = if is_active { 0 } else { writer.cursor().time };
+    let duration = time.max(last).saturating_sub(state.start);
+    state.start = 0;
+    let tail: *mut Tail = (&raw mut state.tail).cast();
+    // SAFETY: words of which any are a percentile.
+    let slow = unsafe { (*tail).observe(duration, place.percentile) };
+    sampler.judged(slow);
+    if slow {
+        return Verdict::Kept;
+    }
+    let has_it = state.place != 0
+        && state.sequence == writer.record().sequence
+        && writer.cursor().chunk != 0
+        && state.place <= writer.cursor().next;
+    if !has_it || is_active || arena.header().marks != 0 {
+        return Verdict::Discarded;
+    }
+    writer.take_back(state.place, state.before);
+    Verdict::TakenBack
+}
