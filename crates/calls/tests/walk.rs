@@ -1,7 +1,7 @@
 //! Traces written by the writer, walked through.
 
 use dioptra_calls::{Ending, Merge, Step, Walk};
-use dioptra_tracedata::{Clock, ClockPair, Host, Info, JournalEntry, Trace, Writer};
+use dioptra_tracedata::{Clock, ClockPair, Info, JournalEntry, Trace, Writer};
 use dioptra_tracelayout::chunk::{self, records_offset};
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::{ChunkHeader, Encoder, VERSION};
@@ -42,24 +42,11 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
         ticks,
         monotonic: ticks,
     };
-    let info = Info {
-        schema: 1,
-        layout: VERSION,
-        recorder: "dioptra 0".into(),
-        command: vec!["true".into()],
-        folder: "/".into(),
-        options: Vec::new(),
-        started_realtime: 1,
-        clock: Clock {
-            source: "monotonic".into(),
-            shift: 0,
-            start: pair(0),
-        },
-        host: Host::default(),
-        pending: None,
-        seed: None,
-        ending: None,
-    };
+    let info = Info::new(Clock {
+        source: "monotonic".into(),
+        shift: 0,
+        start: pair(0),
+    });
     let mut writer = Writer::create(folder, &info).unwrap();
     writer.journal(&JournalEntry::Clock(pair(1 << 40))).unwrap();
     for piece in pieces {

@@ -38,6 +38,26 @@ pub struct Info {
     pub ending: Option<Ending>,
 }
 
+impl Info {
+    /// Of a trace of this version whose clock is known and nothing else.
+    pub fn new(clock: Clock) -> Info {
+        Info {
+            schema: 1,
+            layout: dioptra_tracelayout::VERSION,
+            recorder: String::new(),
+            command: Vec::new(),
+            folder: String::new(),
+            options: Vec::new(),
+            pending: None,
+            seed: None,
+            started_realtime: 0,
+            clock,
+            host: Host::default(),
+            ending: None,
+        }
+    }
+}
+
 /// Filters that readers apply; the words are those of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRules {

@@ -1,6 +1,6 @@
 //! Traces made for a test, and the program run on them.
 
-use dioptra_tracedata::{Clock, ClockPair, Ending, Host, Info, JournalEntry, ProcessCause, Writer};
+use dioptra_tracedata::{Clock, ClockPair, Ending, Info, JournalEntry, ProcessCause, Writer};
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, SwitchKind};
 use dioptra_tracelayout::{
@@ -61,24 +61,14 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         ticks: time,
         monotonic: time,
     };
-    let mut info = Info {
-        schema: 1,
-        layout: VERSION,
-        recorder: "dioptra 0".into(),
-        command: vec!["/bin/program".into()],
-        folder: "/".into(),
-        options: Vec::new(),
-        pending: None,
-        seed: None,
-        started_realtime: 0,
-        clock: Clock {
-            source: "monotonic".into(),
-            shift: 0,
-            start: pair(0),
-        },
-        host: Host::default(),
-        ending: None,
-    };
+    let mut info = Info::new(Clock {
+        source: "monotonic".into(),
+        shift: 0,
+        start: pair(0),
+    });
+    info.recorder = "dioptra 0".into();
+    info.command = vec!["/bin/program".into()];
+    info.folder = "/".into();
     let mut writer = Writer::create(&folder, &info).expect("a trace");
     let mut names: Vec<&str> = Vec::new();
     for (_, steps) in threads {

@@ -6,8 +6,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 const ID: &str = "opt-file";
-const COMMANDS: [&str; 7] = [
-    "record", "live", "replay", "report", "graph", "dump", "info",
+const COMMANDS: [&str; 8] = [
+    "record", "live", "replay", "report", "graph", "dump", "info", "tui",
 ];
 
 /// The option; it is replaced before arguments are looked at.
