@@ -50,7 +50,9 @@ const PLUS: u8 = 0x22;
 const PLUS_UCONST: u8 = 0x23;
 const BRA: u8 = 0x28;
 const EQ: u8 = 0x29;
+const GE: u8 = 0x2a;
 const GT: u8 = 0x2b;
+const LT: u8 = 0x2d;
 const SKIP: u8 = 0x2f;
 const LIT0: u8 = 0x30;
 const CONST1U: u8 = 0x08;
@@ -109,7 +111,11 @@ fn caller(threads: u64, wanted: Wanted) -> Vec<u8> {
     // libgcc's `pick` does not reach the lowest element: the slot is there twice.
     e.op(&[LIT0 + 9, MINUS, DUP]);
     // slot slot
-    let found = [search(&mut e, threads), walk(&mut e, threads)];
+    let found = [
+        guess(&mut e, threads),
+        search(&mut e, threads),
+        walk(&mut e, threads),
+    ];
     // No thread knows it: the exit hook has put both back.
     match wanted {
         Wanted::ReturnAddress => e.op(&[DEREF]),
@@ -140,6 +146,36 @@ fn each_thread(e: &mut Expression, threads: u64) -> (usize, usize) {
     let end = e.forward(SKIP);
     e.land(is_thread);
     (thread, end)
+}
+
+/// Looks where the frame pointer leads, as a rule: to the entry, if it leads to a shadow stack at all. Jumps with it on top
+/// of the stack if it is the wanted one. Goes on with the stack as it was.
+fn guess(e: &mut Expression, threads: u64) -> usize {
+    let (thread, end) = each_thread(e, threads);
+    e.op(&[DUP, BREG_RBP, 0, LT]);
+    e.op(&[OVER]).load(RECORD_TOP).op(&[BREG_RBP, 0, GE, AND]);
+    let is_inside = e.forward(BRA);
+    let next = e.bytes.len();
+    e.load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(is_inside);
+    // slot slot thread
+    e.op(&[BREG_RBP, ENTRY_SLOT as u8, DEREF, PICK, 2, EQ]);
+    let is_here = e.forward(BRA);
+    e.back(SKIP, next);
+    e.land(is_here);
+    e.op(&[
+        BREG_RBP,
+        ENTRY_FLAGS as u8,
+        DEREF,
+        LIT0 + ENTRY_TAIL as u8,
+        AND,
+    ]);
+    e.back(BRA, next);
+    e.op(&[BREG_RBP, 0]);
+    let found = e.forward(SKIP);
+    e.land(end);
+    found
 }
 
 /// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
