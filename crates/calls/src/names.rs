@@ -387,6 +387,24 @@ mod tests {
     }
 
     #[test]
+    fn only_what_a_file_exports_is_called_as_its() {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+        let has = |part: &str, name: &[u8]| {
+            let path = maps.lines().find_map(|line| {
+                let path = line.split_whitespace().nth(5)?;
+                path.rsplit('/').next()?.starts_with(part).then_some(path)
+            });
+            let mut found = false;
+            exported(Path::new(path?), |exported| found |= exported == name);
+            Some(found)
+        };
+        // The dynamic linker has a `getpid` of its own, for itself.
+        assert_ne!(has("libc.so", b"getpid"), Some(false));
+        assert_ne!(has("ld-linux", b"getpid"), Some(true));
+        assert_ne!(has("ld-linux", b"__tls_get_addr"), Some(false));
+    }
+
+    #[test]
     fn build_ids_are_pairs_of_digits() {
         assert_eq!(from_hexadecimal("00ff"), Some(vec![0, 255]));
         assert_eq!(from_hexadecimal(""), None);
