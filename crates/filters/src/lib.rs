@@ -102,7 +102,9 @@
 //!   without sampling: not in hidden subtrees, outside of filters, beyond the depth, or while tracing is off. Durations
 //!   and callers are not known at the entry: they are judged after sampling. A filter's call counts even if it is itself
 //!   hidden (`-H`, `-L`, `-Z`), for the sake of its subtree.
-//! - Within a chosen execution of a filter, recursion belongs to the subtree and is not counted. A trigger counts each.
+//! - Within a chosen execution of a filter, recursion belongs to the subtree and is not counted; within one that is not
+//!   chosen, it is hidden and not counted either. So of a recursive function with `-F f@sample=1000`, the 1000th call from
+//!   outside is the first that is shown. A trigger counts each call: `-T f@sample=1000` is what thins out recursion.
 //! - `sample=1` shows all, `sample=0` is an error.
 //! - Other actions of a sampled rule happen at its chosen executions only. A filter's execution that began while tracing
 //!   was off is neither counted nor hidden: what is switched on within it is shown.

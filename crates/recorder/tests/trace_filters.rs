@@ -35,6 +35,9 @@ const RULES: &[&Texts<'static>] = &[
     &[(Caller, "f6")],
     &[(Caller, "f6"), (Filter, "f2"), (Depth, "3")],
     &[(Hide, "f3"), (Depth, "3"), (Notrace, "f0")],
+    &[(Hide, "f3;f5"), (Depth, "2")],
+    &[(Hide, "f3"), (Depth, "4"), (Trigger, "f1@sample=2")],
+    &[(Hide, "f3"), (Filter, "f[34]"), (Depth, "2")],
     &[(Filter, "f2@depth=2"), (Notrace, "f6")],
     &[(Trigger, "f2@depth=2"), (Depth, "4")],
     &[(Filter, "f2@sample=3"), (Notrace, "f6")],
@@ -228,10 +231,13 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
             }
             assert_eq!(by_readers.len(), by_both.len(), "{what}");
             // Programs that call hooks themselves record what is hidden, too.
-            let simple = [Filter, Notrace, Depth];
-            if texts
-                .iter()
-                .all(|(option, text)| simple.contains(option) && !text.contains('@'))
+            let simple = [Filter, Notrace, Depth, Hide];
+            let filters = |(option, _): &(RuleOption, &str)| *option == Filter;
+            let hides = |(option, _): &(RuleOption, &str)| *option == Hide;
+            if !(texts.iter().any(filters) && texts.iter().any(hides))
+                && texts
+                    .iter()
+                    .all(|(option, text)| simple.contains(option) && !text.contains('@'))
                 && !flags.contains(&"-finstrument-functions")
             {
                 let shown = by_both.iter().flatten().filter(|(is_entry, ..)| *is_entry);

@@ -289,14 +289,18 @@ impl Rules {
         let hides = any(|changes| changes.hide)
             || !self.locations.is_empty()
             || self.size.is_some_and(|size| size > 0);
+        // Such rules have functions hooked that are hidden themselves.
+        let hooks: fn(&Changes) -> bool =
+            |changes| changes.mode == Some(Mode::Filter) || changes.time.is_some();
         if any(|changes| changes.switch.is_some() || changes.finish) {
             Some("trace_on, trace_off and finish")
         } else if any(|changes| changes.depth.is_some()) {
             Some("depth=")
         } else if any(|changes| changes.size.is_some()) {
             Some("size=")
-        } else if self.depth.is_some() && hides {
-            Some("-D with -H, -L or -Z")
+        } else if self.depth.is_some() && hides && any(hooks) {
+            // What is hidden and not hooked takes no level, as it should be.
+            Some("-D with -H, -L or -Z, and filters or time=")
         } else {
             None
         }

@@ -253,6 +253,9 @@ impl Collector {
     /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
         while self.pass(shared) > 0 {}
+        if let Some(note) = self.overhead.note() {
+            shared.state().note(note);
+        }
         let newest = shared.clock.ticks() >> shared.clock.shift();
         for (index, last) in std::mem::take(&mut self.kept) {
             let oldest = self

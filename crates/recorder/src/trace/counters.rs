@@ -128,6 +128,32 @@ impl Counters {
         }
     }
 
+    /// What is to be said at the end of functions that were called, and of which no execution was chosen.
+    pub fn note(&self) -> Option<String> {
+        let is_counted = |function: &&SampledFunction| {
+            function.tree && function.sampling.kind == SampleKind::Every
+        };
+        let mut unchosen = (0_u64, 0_u64);
+        for function in self.functions.values().filter(is_counted) {
+            let counts = self
+                .ended
+                .values()
+                .filter_map(|c| c.get(&function.function));
+            let (seen, shown) = counts.fold((0, 0), |sum: Counts, (seen, shown)| {
+                (sum.0.saturating_add(*seen), sum.1.saturating_add(*shown))
+            });
+            if seen > 0 && shown == 0 {
+                unchosen = (unchosen.0 + 1, unchosen.1.saturating_add(seen));
+            }
+        }
+        let (functions, executions) = unchosen;
+        (functions > 0).then(|| {
+            format!(
+                "{functions} functions of -F FUNCTION@sample=N were called, {executions} times in all, but in no thread N times: nothing of them is shown; calls within an execution (recursion) belong to it: -T FUNCTION@sample=N counts each"
+            )
+        })
+    }
+
     /// What is to be written at the end.
     pub fn journal(&self) -> impl Iterator<Item = JournalEntry> + '_ {
         self.ended

@@ -10,6 +10,8 @@ const EVERY: Duration = Duration::from_millis(50);
 const BYTE: f64 = 4.0;
 /// Nanoseconds for the runtime's choice of an execution.
 const CHOICE: f64 = 500.0;
+/// Nanoseconds that counting an execution that is not chosen takes at least.
+const COUNT: f64 = 3.0;
 /// Bytes of a call that is recorded alone.
 const CALL: f64 = 6.0;
 
@@ -23,6 +25,9 @@ pub struct Overhead {
     /// The traced processes' CPU time at the last look, in nanoseconds.
     time: u64,
     last: Instant,
+    /// Executions counted since the first look, and the CPU time since.
+    counted: u64,
+    elapsed: u64,
 }
 
 /// Sums over all threads.
@@ -45,7 +50,21 @@ impl Overhead {
             before: Vec::new(),
             time: 0,
             last: Instant::now(),
+            counted: 0,
+            elapsed: 0,
         }
+    }
+
+    /// What is to be said at the end: choosing fewer executions does not make counting them cheaper.
+    pub fn note(&self) -> Option<String> {
+        let share = self.counted as f64 * COUNT / self.elapsed.max(1) as f64;
+        (share > self.budget).then(|| {
+            format!(
+                "functions with sample=auto are called so often that counting their calls alone took about {:.0}% of the program's time, more than --overhead {}%; choose functions that are called less often (`dioptra trace info` tells how often they were)",
+                share.min(1.0) * 100.0,
+                self.budget * 100.0
+            )
+        })
     }
 
     /// Looks at what was counted, if it is time.
@@ -69,12 +88,14 @@ impl Overhead {
             .filter_map(|pid| cpu_time(*pid))
             .sum();
         let elapsed = time.saturating_sub(std::mem::replace(&mut self.time, time));
+        self.elapsed = self.elapsed.saturating_add(elapsed);
         let spent: Vec<Spent> = functions
             .iter()
             .zip(&mut self.before)
             .map(|((_, totals), before)| {
                 let since = totals.since(before);
                 *before = *totals;
+                self.counted = self.counted.saturating_add(since.seen);
                 let bytes = (since.bytes as f64).max(since.shown as f64 * CALL);
                 Spent {
                     seen: since.seen,
