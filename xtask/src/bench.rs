@@ -12,6 +12,7 @@ mod measure;
 mod report;
 mod trace;
 mod trace_read;
+mod trace_real;
 mod trace_sampled;
 mod windows;
 mod windows_cost;

@@ -28,11 +28,17 @@ pub struct Arguments {
     #[arg(long)]
     without_peer: bool,
     /// What calls take that sampling leaves out instead of those that are recorded
-    #[arg(long, conflicts_with = "read")]
+    #[arg(long, conflicts_with_all = ["read", "real"])]
     pub(super) sampled: bool,
     /// How fast traces are read instead of how they are recorded
     #[arg(long)]
-    read: bool,
+    pub(super) read: bool,
+    /// Real programs: interpreters, a compiler, a data base, a parser; with --read, how fast their traces are read, too
+    #[arg(long)]
+    real: bool,
+    /// Only real programs whose names contain this, such as "sqlite"
+    #[arg(long, requires = "real")]
+    pub(super) only: Option<String>,
 }
 
 /// A way to make functions traceable.
@@ -98,6 +104,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.sampled {
         return super::trace_sampled::run(arguments);
     }
+    if arguments.real {
+        return super::trace_real::run(arguments);
+    }
     if arguments.read {
         return read(arguments);
     }
@@ -162,7 +171,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     print(&workloads, &results, uftrace.as_deref(), arguments)
 }
 
-fn peer(arguments: &Arguments) -> Result<Option<PathBuf>> {
+pub(super) fn peer(arguments: &Arguments) -> Result<Option<PathBuf>> {
     if arguments.without_peer {
         return Ok(None);
     }
@@ -186,10 +195,10 @@ fn read(arguments: &Arguments) -> Result<()> {
 }
 
 /// Bytes that uftrace writes for a call.
-const PEERS_BYTES: f64 = 32.0;
+pub(super) const PEERS_BYTES: f64 = 32.0;
 
 /// Bytes of the records in uftrace's directory.
-fn records(folder: &Path) -> Result<f64> {
+pub(super) fn records(folder: &Path) -> Result<f64> {
     let mut size = 0;
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -258,7 +267,7 @@ fn minimum(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn median(values: &[f64]) -> f64 {
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)

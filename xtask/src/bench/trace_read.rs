@@ -121,6 +121,61 @@ pub fn run(
     )
 }
 
+/// Measures all commands with one trace of each tool, of a program of this name; `records` are how many each holds. A command
+/// that fails is said to.
+pub fn read_both(
+    name: &str,
+    dioptra: &Path,
+    uftrace: Option<&Path>,
+    [ours, theirs]: &[PathBuf; 2],
+    records: [u64; 2],
+    rounds: u32,
+) -> Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    for (command, our_words, their_words) in COMMANDS {
+        let mut measured = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            let mut command = Command::new(dioptra);
+            command.arg("trace").args(our_words).arg("-d").arg(ours);
+            measured[0].push(measure::start(&mut command)?.finish(&[])?);
+            if let Some(uftrace) = uftrace {
+                let mut command = Command::new(uftrace);
+                command.args(their_words).arg("--no-pager").arg("-d");
+                measured[1].push(measure::start(command.arg(theirs))?.finish(&[])?);
+            }
+            // Once is enough to see that it does not work.
+            if measured.iter().flatten().any(|run| run.failure.is_some()) {
+                break;
+            }
+        }
+        let speed = |tool: usize, time: fn(&Run) -> f64| {
+            records[tool] as f64 / 1e6 / median(&measured[tool], time)
+        };
+        let wall = [0, 1].map(|tool| speed(tool, |run| run.wall));
+        let cpu = [0, 1].map(|tool| speed(tool, |run| run.cpu));
+        let memory = [0, 1].map(|tool| median(&measured[tool], |run| run.peak as f64 / 1e6));
+        let failures = measured
+            .iter()
+            .flatten()
+            .find_map(|run| run.failure.as_deref());
+        println!(
+            "{name:16} {command:8} {:>10} {:>16} {:>16} {:>14} {:>13} {}",
+            records[0],
+            format!("{:.1} ({:.1})", wall[0], cpu[0]),
+            format!("{:.1} ({:.1})", wall[1], cpu[1]),
+            format!("{:.1} ({:.1})", wall[0] / wall[1], cpu[0] / cpu[1]),
+            format!("{:.0} {:.0} MB", memory[0], memory[1]),
+            failures.unwrap_or_default(),
+        );
+        rows.push(json!({
+            "program": name, "command": command, "records": records,
+            "millions_of_records_a_second": {"wall": wall, "cpu": cpu}, "target": TARGET,
+            "peak_megabytes": memory, "failure": failures,
+        }));
+    }
+    Ok(rows)
+}
+
 fn read(command: &mut Command) -> Result<Run> {
     let run = measure::start(command)?.finish(&[])?;
     match &run.failure {

@@ -2,6 +2,7 @@
 
 use super::image::Image;
 use super::loads::Exceptions;
+use super::work::{Share, share_out};
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EhFrame, EndianSlice, FrameDescriptionEntry,
     LittleEndian, Register, RegisterRule, UnwindContext, UnwindSection,
@@ -67,15 +68,23 @@ pub struct Stretch {
 
 /// The functions, by address.
 pub fn described(image: &Image<'_>) -> Vec<Described> {
-    let mut all = Vec::new();
-    each(image, |function, _| all.push(function));
+    /// What a function takes in the tables, about.
+    const ENTRY: usize = 40;
+    let tables = image.elf.section_by_name(".eh_frame");
+    let entries = tables.map_or(0, |tables| tables.size() as usize / ENTRY);
+    let shares = share_out(entries, |share| {
+        let mut some = Vec::new();
+        each(image, share, |function, _| some.push(function));
+        some
+    });
+    let mut all = shares.concat();
     all.sort_by_key(|function| function.start);
     all.dedup_by_key(|function| function.start);
     all
 }
 
-/// Tells of each function, and where its return address lies from its start on, in the order of the tables.
-pub fn each(image: &Image<'_>, mut told: impl FnMut(Described, &[Stretch])) {
+/// Tells of each function of a share, and where its return address lies from its start on, in the order of the tables.
+pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[Stretch])) {
     let Some(section) = image.elf.section_by_name(".eh_frame") else {
         return;
     };
@@ -91,10 +100,15 @@ pub fn each(image: &Image<'_>, mut told: impl FnMut(Described, &[Stretch])) {
     let mut cies: HashMap<usize, CommonInformationEntry<Bytes<'_>>> = HashMap::new();
     let mut entries = frames.entries(&bases);
     let mut stretches = Vec::new();
+    let mut number = 0;
     while let Ok(Some(entry)) = entries.next() {
         let gimli::CieOrFde::Fde(partial) = entry else {
             continue;
         };
+        number += 1;
+        if !share.has(number) {
+            continue;
+        }
         let parsed = partial.parse(|section, bases, offset| {
             if let Some(cie) = cies.get(&offset.0) {
                 return Ok(CommonInformationEntry::clone(cie));

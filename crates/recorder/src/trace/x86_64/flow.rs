@@ -6,11 +6,13 @@
 use super::described::{Described, Slot, Stretch, each};
 use super::frame_pointer::{Watch, uses_callers};
 use super::image::{ENDBR, Image};
+use super::marks::Marks;
 use super::special::is_unwinder;
+use super::work::share_out;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
-use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 /// The most entries of a jump table that are looked at.
 const MOST_CASES: u64 = 4096;
@@ -18,8 +20,8 @@ const MOST_CASES: u64 = 4096;
 /// What code does.
 #[derive(Debug, Default)]
 pub struct Flow {
-    /// Where it may go on inside functions, sorted.
-    targets: Vec<u64>,
+    /// Where it may go on inside functions.
+    targets: Marks,
     /// Functions that go on at their own first instruction.
     loops: HashSet<u64>,
     /// Functions that look at their return address, or change it.
@@ -33,12 +35,7 @@ pub struct Flow {
 impl Flow {
     /// Whether something may go on at one of these addresses.
     pub fn enters(&self, addresses: Range<u64>) -> bool {
-        let at = self
-            .targets
-            .partition_point(|target| *target < addresses.start);
-        self.targets
-            .get(at)
-            .is_some_and(|target| addresses.contains(target))
+        self.targets.any(addresses)
     }
 
     /// Whether a function goes on at its own first instruction.
@@ -66,7 +63,7 @@ impl Flow {
 pub struct LazyFlow<'s, 'a> {
     image: &'s Image<'a>,
     described: &'s [Described],
-    flow: OnceCell<Flow>,
+    flow: OnceLock<Flow>,
 }
 
 impl<'s, 'a> LazyFlow<'s, 'a> {
@@ -75,24 +72,63 @@ impl<'s, 'a> LazyFlow<'s, 'a> {
         LazyFlow {
             image,
             described,
-            flow: OnceCell::new(),
+            flow: OnceLock::new(),
         }
     }
 
     /// It.
     pub fn get(&self) -> &Flow {
-        self.flow.get_or_init(|| {
-            let mut finder = Finder {
-                image: self.image,
-                described: self.described,
-                unwinders: unwinders(self.image, self.described),
-                flow: Flow::default(),
-                parts: HashSet::new(),
-                backs: Vec::new(),
-            };
-            finder.find();
-            finder.flow
-        })
+        self.flow.get_or_init(|| find(self.image, self.described))
+    }
+}
+
+fn find(image: &Image<'_>, described: &[Described]) -> Flow {
+    let unwinders = unwinders(image, described);
+    let targets = Marks::of_code(image);
+    let all = share_out(described.len(), |share| {
+        let mut finder = Finder {
+            image,
+            described,
+            unwinders: &unwinders,
+            targets: &targets,
+            found: Found::default(),
+            named: Default::default(),
+            tables: Vec::new(),
+        };
+        each(image, share, |function, stretches| {
+            finder.function(&function, stretches);
+        });
+        finder.found
+    });
+    gaps(image, described, &targets);
+    // Pointers that the linker makes count, too, and those that it has made.
+    image
+        .relative
+        .values()
+        .for_each(|target| targets.set(*target));
+    if image.is_fixed() {
+        pointers(image, &targets);
+    }
+    let mut found = Found::default();
+    for part in all {
+        found.loops.extend(part.loops);
+        found.looks.extend(part.looks);
+        found.frame_pointer.extend(part.frame_pointer);
+        found.unwinding.extend(part.unwinding);
+        found.parts.extend(part.parts);
+        found.backs.extend(part.backs);
+    }
+    for (part, start) in found.backs {
+        if found.parts.contains(&(start, part)) {
+            found.loops.insert(start);
+        }
+    }
+    Flow {
+        targets,
+        loops: found.loops,
+        looks: found.looks,
+        frame_pointer: found.frame_pointer,
+        unwinding: found.unwinding,
     }
 }
 
@@ -111,38 +147,32 @@ fn unwinders(image: &Image<'_>, described: &[Described]) -> HashSet<u64> {
         .collect()
 }
 
-struct Finder<'s, 'a> {
-    image: &'s Image<'a>,
-    described: &'s [Described],
-    unwinders: HashSet<u64>,
-    flow: Flow,
+/// What was found in some of the functions; as in [`Flow`].
+#[derive(Default)]
+struct Found {
+    loops: HashSet<u64>,
+    looks: HashSet<u64>,
+    frame_pointer: HashSet<u64>,
+    unwinding: HashSet<u64>,
     /// Functions and the parts of functions that they branch to.
     parts: HashSet<(u64, u64)>,
     /// Parts of functions and the functions to whose start they branch.
     backs: Vec<(u64, u64)>,
 }
 
-impl Finder<'_, '_> {
-    fn find(&mut self) {
-        let image = self.image;
-        each(image, |function, stretches| {
-            self.function(&function, stretches)
-        });
-        self.gaps();
-        for (part, start) in std::mem::take(&mut self.backs) {
-            if self.parts.contains(&(start, part)) {
-                self.flow.loops.insert(start);
-            }
-        }
-        // Pointers that the linker makes count, too, and those that it has made.
-        self.flow.targets.extend(image.relative.values());
-        if image.is_fixed() {
-            self.pointers();
-        }
-        self.flow.targets.sort_unstable();
-        self.flow.targets.dedup();
-    }
+struct Finder<'s, 'a> {
+    image: &'s Image<'a>,
+    described: &'s [Described],
+    unwinders: &'s HashSet<u64>,
+    targets: &'s Marks,
+    found: Found,
+    /// Addresses that a function has named so far, by the number of the register that they were put in.
+    named: [Vec<u64>; 16],
+    /// Tables of distances in a function.
+    tables: Vec<u64>,
+}
 
+impl Finder<'_, '_> {
     fn function(&mut self, function: &Described, stretches: &[Stretch]) {
         let Some(bytes) = self.image.bytes(function.start, function.size) else {
             return;
@@ -150,8 +180,8 @@ impl Finder<'_, '_> {
         let mut decoder = Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE);
         let mut instruction = Instruction::default();
         let mut stretches = stretches.iter().peekable();
-        let mut named = Vec::new();
-        let mut tables = Vec::new();
+        self.named.iter_mut().for_each(Vec::clear);
+        self.tables.clear();
         let is_unwinder = self.unwinders.contains(&function.start);
         let mut watch = Watch::default();
         while decoder.can_decode() {
@@ -163,30 +193,32 @@ impl Finder<'_, '_> {
             let slot = stretches.peek().map_or(Slot::Unknown, |s| s.slot);
             watch.see(&instruction);
             if function.entry && looks(&instruction, slot) {
-                self.flow.looks.insert(function.start);
+                self.found.looks.insert(function.start);
             }
             if is_near_branch(&instruction) {
                 let target = instruction.near_branch_target();
                 if instruction.flow_control() == FlowControl::Call {
-                    self.flow.targets.push(target);
+                    self.targets.set(target);
                     if is_unwinder {
-                        self.flow.unwinding.insert(target);
+                        self.found.unwinding.insert(target);
                     }
                 } else {
                     self.branch(function, target);
                 }
             } else if instruction.is_ip_rel_memory_operand() {
-                named.push((
-                    instruction.op0_register(),
-                    instruction.ip_rel_memory_address(),
-                ));
+                let address = instruction.ip_rel_memory_address();
+                // A function (this one, too), or a label of a computed jump.
+                self.targets.set(address);
+                if let Some(named) = self.named(instruction.op0_register()) {
+                    named.push(address);
+                }
             } else if instruction.code() == Code::Movsxd_r64_rm32
                 && instruction.memory_index_scale() == 4
             {
                 // A distance from a table is read.
                 let base = instruction.memory_base();
-                let of_base = named.iter().filter(|(register, _)| *register == base);
-                tables.extend(of_base.map(|(_, address)| *address));
+                let of_base = self.named(base).map(std::mem::take);
+                self.tables.extend(of_base.unwrap_or_default());
             } else if instruction.flow_control() == FlowControl::IndirectBranch
                 && instruction.op0_kind() == OpKind::Memory
                 && instruction.memory_base() == Register::None
@@ -196,18 +228,21 @@ impl Finder<'_, '_> {
             }
         }
         if function.entry && watch.is_odd && uses_callers(self.image, function) {
-            self.flow.frame_pointer.insert(function.start);
+            self.found.frame_pointer.insert(function.start);
         }
-        // Functions (this one, too), or labels of computed jumps.
-        let labels = named.iter().map(|(_, address)| *address);
-        let image = self.image;
-        let labels = labels.filter(|address| image.is_code(*address));
-        self.flow.targets.extend(labels);
+        let mut tables = std::mem::take(&mut self.tables);
         tables.sort_unstable();
         tables.dedup();
-        for table in tables {
-            self.distances(function, table);
+        for table in &tables {
+            self.distances(function, *table);
         }
+        self.tables = tables;
+    }
+
+    /// What was put in a register.
+    fn named(&mut self, register: Register) -> Option<&mut Vec<u64>> {
+        let number = register.is_gpr64().then(|| register.number());
+        number.and_then(|number| self.named.get_mut(number))
     }
 
     /// A function, or a part of one, branches.
@@ -220,10 +255,10 @@ impl Finder<'_, '_> {
             return;
         };
         if !function.entry && is_start(self.image, &other, target) {
-            self.backs.push((function.start, other.start));
+            self.found.backs.push((function.start, other.start));
         }
         if !other.entry {
-            self.parts.insert((function.start, other.start));
+            self.found.parts.insert((function.start, other.start));
         }
     }
 
@@ -237,9 +272,9 @@ impl Finder<'_, '_> {
     /// A function may go on at an address.
     fn go_on(&mut self, function: &Described, target: u64) {
         if is_start(self.image, function, target) {
-            self.flow.loops.insert(function.start);
+            self.found.loops.insert(function.start);
         } else {
-            self.flow.targets.push(target);
+            self.targets.set(target);
         }
     }
 
@@ -274,49 +309,48 @@ impl Finder<'_, '_> {
             self.go_on(function, target);
         }
     }
+}
 
-    /// Looks at code that no table describes: it may branch into functions.
-    fn gaps(&mut self) {
-        let mut at = 0;
-        for segment in self.image.segments.iter().filter(|s| s.executable) {
-            let end = segment.address + segment.file_size;
-            at = at.max(segment.address);
-            let inside = self.described.iter().filter(|f| f.start < end);
-            for (from, to) in inside
-                .map(|function| (function.start, function.end()))
-                .chain([(end, end)])
-            {
-                if from > at {
-                    self.gap(at, from);
-                }
-                at = at.max(to);
+/// Looks at code that no table describes: it may branch into functions.
+fn gaps(image: &Image<'_>, described: &[Described], targets: &Marks) {
+    let mut at = 0;
+    for segment in image.segments.iter().filter(|s| s.executable) {
+        let end = segment.address.saturating_add(segment.file_size);
+        at = at.max(segment.address);
+        let inside = described.iter().filter(|f| f.start < end);
+        for (from, to) in inside
+            .map(|function| (function.start, function.end()))
+            .chain([(end, end)])
+        {
+            if from > at {
+                gap(image, at, from, targets);
             }
+            at = at.max(to);
         }
     }
+}
 
-    fn gap(&mut self, from: u64, to: u64) {
-        let Some(bytes) = self.image.bytes(from, to - from) else {
-            return;
-        };
-        let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
-        let mut instruction = Instruction::default();
-        while decoder.can_decode() {
-            decoder.decode_out(&mut instruction);
-            if is_near_branch(&instruction) {
-                self.flow.targets.push(instruction.near_branch_target());
-            }
+fn gap(image: &Image<'_>, from: u64, to: u64, targets: &Marks) {
+    let Some(bytes) = image.bytes(from, to - from) else {
+        return;
+    };
+    let mut decoder = Decoder::with_ip(64, bytes, from, DecoderOptions::NONE);
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        if is_near_branch(&instruction) {
+            targets.set(instruction.near_branch_target());
         }
     }
+}
 
-    /// Looks at data of a program that is made for one place.
-    fn pointers(&mut self) {
-        for segment in self.image.segments.iter().filter(|s| !s.executable) {
-            let bytes = self.image.bytes(segment.address, segment.file_size);
-            let (words, _) = bytes.unwrap_or_default().as_chunks::<8>();
-            let words = words.iter().map(|word| u64::from_le_bytes(*word));
-            self.flow
-                .targets
-                .extend(words.filter(|&word| self.image.is_code(word)));
+/// Looks at data of a program that is made for one place.
+fn pointers(image: &Image<'_>, targets: &Marks) {
+    for segment in image.segments.iter().filter(|s| !s.executable) {
+        let bytes = image.bytes(segment.address, segment.file_size);
+        let (words, _) = bytes.unwrap_or_default().as_chunks::<8>();
+        for word in words {
+            targets.set(u64::from_le_bytes(*word));
         }
     }
 }

@@ -106,6 +106,11 @@ impl<'a> Image<'a> {
         Ok(image)
     }
 
+    /// How many bytes the file has.
+    pub fn size(&self) -> u64 {
+        self.data.len() as u64
+    }
+
     /// Whether it is made for one address: pointers in it need no relocations.
     pub fn is_fixed(&self) -> bool {
         self.elf.elf_header().e_type(self.elf.endian()) == ET_EXEC

@@ -8,6 +8,7 @@ use super::flow::LazyFlow;
 use super::image::{ENDBR, Image, Segment};
 use super::imports::{ImportSite, import_calls};
 use super::special::is_special;
+use super::work::{Share, share_out};
 use dioptra_tracelayout::message::Method;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
 use std::collections::HashSet;
@@ -130,20 +131,14 @@ impl Scanner<'_, '_> {
             segments: self.image.segments.clone(),
             ..ModuleCode::default()
         };
-        for (at, function) in self.described.iter().enumerate() {
-            let next = self.described.get(at + 1).map(|next| next.start);
-            if self.special.contains(&function.start) {
-                if self.options.plain {
-                    code.refused.push((function.start, Refused::Special));
-                }
-                continue;
-            }
-            match self.candidate(function, next) {
-                Some(Ok(candidate)) => code.candidates.push(candidate),
-                Some(Err(refused)) => code.refused.push((function.start, refused)),
-                None => {}
-            }
+        if self.options.plain {
+            self.flow.get();
         }
+        for (candidates, refused) in share_out(self.described.len(), |share| self.some(share)) {
+            code.candidates.extend(candidates);
+            code.refused.extend(refused);
+        }
+        code.refused.sort_by_key(|(start, _)| *start);
         if self.options.plain {
             self.undescribed(&mut code);
         }
@@ -153,6 +148,28 @@ impl Scanner<'_, '_> {
         code.candidates.sort_by_key(|candidate| candidate.site);
         code.candidates.dedup_by_key(|candidate| candidate.site);
         code
+    }
+
+    /// Of a share of the functions: how they can be traced, and why others can't.
+    fn some(&self, share: Share) -> (Vec<Candidate>, Vec<(u64, Refused)>) {
+        let mut candidates = Vec::new();
+        let mut refusals = Vec::new();
+        let shared = self.described.iter().enumerate();
+        for (at, function) in shared.filter(|(at, _)| share.has(*at)) {
+            let next = self.described.get(at + 1).map(|next| next.start);
+            if self.special.contains(&function.start) {
+                if self.options.plain {
+                    refusals.push((function.start, Refused::Special));
+                }
+                continue;
+            }
+            match self.candidate(function, next) {
+                Some(Ok(candidate)) => candidates.push(candidate),
+                Some(Err(refused)) => refusals.push((function.start, refused)),
+                None => {}
+            }
+        }
+        (candidates, refusals)
     }
 
     fn library_calls(&self, code: &mut ModuleCode) {
