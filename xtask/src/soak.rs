@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the random tests of tracing, at length and with other seeds.
+//! `cargo xtask soak`: the random tests of tracing, at length and with other seeds, and its clocks, for minutes.
 
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
@@ -13,6 +13,9 @@ pub struct Arguments {
     /// How often a traced program is killed
     #[arg(long, default_value_t = 200)]
     kills: u64,
+    /// For how many seconds a traced program compares its calls' times with its own
+    #[arg(long, default_value_t = 200)]
+    seconds: u64,
     /// The first seed; without it, the clock's
     #[arg(long)]
     seed: Option<u64>,
@@ -28,7 +31,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("--- seed {seed}");
     let status = Command::new("cargo")
         .args(["test", "-p", "dioptra-recorder", "--test", "trace_random"])
+        .args(["--test", "trace_clock", "--no-fail-fast"])
         .args(["--", "--nocapture", "--test-threads=1"])
+        .env("DIOPTRA_SOAK_SECONDS", arguments.seconds.to_string())
         .env("DIOPTRA_SOAK_TREES", arguments.trees.to_string())
         .env("DIOPTRA_SOAK_KILLS", arguments.kills.to_string())
         .env("DIOPTRA_SOAK_SEED", seed.to_string())

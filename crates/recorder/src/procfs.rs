@@ -86,6 +86,18 @@ fn parse_parents(status: &[u8]) -> Option<Parents> {
     })
 }
 
+/// When a process began, in clock ticks since the machine did; `None` if it is gone.
+pub fn started(pid: u32) -> Option<u64> {
+    parse_started(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_started(stat: &[u8]) -> Option<u64> {
+    // The name, the second field, is in parentheses and may hold some.
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = stat.get(name_ends + 1..)?.split(|byte| *byte == b' ');
+    str::from_utf8(fields.nth(20)?).ok()?.parse().ok()
+}
+
 /// The name of a thread; `None` if it is gone.
 pub fn comm(pid: u32, tid: u32) -> Option<Vec<u8>> {
     let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
@@ -214,6 +226,15 @@ mod tests {
         ] {
             assert_eq!(parse_maps_line(broken), None);
         }
+    }
+
+    #[test]
+    fn when_a_process_began() {
+        let stat = b"7 (a) b (c) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4711 9 10";
+        assert_eq!(parse_started(stat), Some(4711));
+        assert_eq!(parse_started(b"7 (a) S 1 2"), None);
+        assert_eq!(parse_started(b""), None);
+        assert!(started(std::process::id()) >= started(1));
     }
 
     #[test]

@@ -133,8 +133,11 @@ impl ArenaMemory {
     /// The processes that have it mapped, as far as we may know, without us.
     pub fn users(&self) -> Vec<u32> {
         let us = std::process::id();
+        // What this recording has started began after us. Others' mappings would take long to read.
+        let began = procfs::started(us);
         let has_it = |pid: &u32| {
             *pid != us
+                && procfs::started(*pid) >= began
                 && fs::read(format!("/proc/{pid}/maps"))
                     .is_ok_and(|maps| memmem(&maps, self.name.as_bytes()))
         };

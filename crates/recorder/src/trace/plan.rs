@@ -6,7 +6,7 @@ use super::x86_64::displace::JUMP;
 use super::x86_64::hot::{HookKind, HookOptions};
 use super::x86_64::image::segments;
 use super::x86_64::imports::ImportSite;
-use super::x86_64::observed::{FunctionHook, HookWork, hooks};
+use super::x86_64::observed::{FunctionHook, HookWork, has_hooks, hooks};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
 use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
 use super::x86_64::thunk::jump;
@@ -16,10 +16,12 @@ use dioptra_symbols::demangle;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
 use dioptra_tracelayout::message::{FunctionId, Method, PATCH_SIZE, Patch, RuntimeAddresses};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
-use object::Object;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ReadCache};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -149,10 +151,13 @@ impl Planner {
         if let Some(prepared) = self.modules.get(&key) {
             return Ok(Some(Arc::clone(prepared)));
         }
-        let Ok(data) = fs::read(&readable) else {
+        let Ok(file) = File::open(&readable) else {
             return Ok(None);
         };
-        let prepared = Arc::new(self.analyse(module, readable, &data, is_program, writer)?);
+        let analysis = self.analyse(module, readable, &file, is_program, writer)?;
+        let Some(prepared) = analysis.map(Arc::new) else {
+            return Ok(None);
+        };
         self.modules.insert(key, Arc::clone(&prepared));
         Ok(Some(prepared))
     }
@@ -161,31 +166,33 @@ impl Planner {
         &mut self,
         module: &MappedModule,
         readable: PathBuf,
-        data: &[u8],
+        file: &File,
         is_program: bool,
         writer: &mut Writer,
-    ) -> Result<Prepared, WriteError> {
+    ) -> Result<Option<Prepared>, WriteError> {
         let nothing = Prepared {
             number: None,
             code: ModuleCode::default(),
             hooks: Vec::new(),
             chosen: Vec::new(),
         };
-        let Ok(file) = object::File::parse(data) else {
-            return Ok(nothing);
+        // A glance reads only parts of files, which may be large and of no interest.
+        let glance = ReadCache::new(file);
+        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&glance) else {
+            return Ok(Some(nothing));
         };
         let identity = ModuleIdentity {
             path: module.path.clone(),
             readable,
-            build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             is_program,
-            is_instrumented: is_instrumented(&file),
+            is_instrumented: is_instrumented(&elf),
         };
-        let hooks = hooks(data);
         let is_linker = is_linker(&module.path);
+        let has_hooks = has_hooks(&elf);
         // The tracer itself calls the C library while it works, and threads begin and end in it.
         let plain = self.selector.plain(&identity);
-        let is_runtimes_own = is_linker || !hooks.is_empty();
+        let is_runtimes_own = is_linker || has_hooks;
         if plain && is_runtimes_own {
             let why = match is_linker {
                 true => "it loads the tracer",
@@ -202,18 +209,28 @@ impl Planner {
             library_calls: self.selector.library_calls(&identity),
         };
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
-        if is_linker || !is_wanted {
-            return Ok(Prepared {
+        let is_wanted = is_wanted && !is_linker;
+        let segments = segments(&elf);
+        let mut data = Vec::new();
+        if (is_wanted || has_hooks) && read_whole(file, &mut data).is_err() {
+            return Ok(None);
+        }
+        let hooks = match has_hooks {
+            true => hooks(&data),
+            false => Vec::new(),
+        };
+        if !is_wanted {
+            return Ok(Some(Prepared {
                 code: ModuleCode {
-                    segments: segments(data).unwrap_or_default(),
+                    segments,
                     ..ModuleCode::default()
                 },
                 hooks,
                 ..nothing
-            });
+            }));
         }
-        let Ok(code) = scan(data, options) else {
-            return Ok(nothing);
+        let Ok(code) = scan(&data, options) else {
+            return Ok(Some(nothing));
         };
         let places: Vec<FunctionPlace<'_>> = code
             .candidates
@@ -286,12 +303,12 @@ impl Planner {
                 .collect(),
             refused: refusals(&code),
         }))?;
-        Ok(Prepared {
+        Ok(Some(Prepared {
             number: Some(number),
             code,
             hooks,
             chosen,
-        })
+        }))
     }
 }
 
@@ -362,8 +379,14 @@ pub fn is_linker(path: &Path) -> bool {
         .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
 }
 
+fn read_whole(mut file: &File, data: &mut Vec<u8>) -> io::Result<()> {
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(data)?;
+    Ok(())
+}
+
 /// Whether a compiler has put hooks in the module, as far as a glance tells.
-fn is_instrumented(file: &object::File<'_>) -> bool {
+fn is_instrumented<'d>(file: &impl Object<'d>) -> bool {
     const HOOKS: [&[u8]; 5] = [
         b"mcount",
         b"_mcount",

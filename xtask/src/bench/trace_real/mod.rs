@@ -188,6 +188,15 @@ impl Bench<'_> {
         self.folder.join(tool.name())
     }
 
+    /// Nobody has to remove a large trace before it begins.
+    fn clean(&self) {
+        for tool in TOOLS {
+            let trace = self.trace(tool);
+            let _ = fs::remove_dir_all(trace.with_extension("old"));
+            let _ = fs::remove_dir_all(trace);
+        }
+    }
+
     /// The command that traces another; `None` without the tool.
     fn tracing(
         &self,
@@ -243,11 +252,12 @@ impl Bench<'_> {
             return Ok(());
         };
         let output = self.folder.join("traced.out");
+        self.clean();
         let idle = self.start(&idle, &output)?;
         let work = self
             .tracing(program, way, tool, &program.command)
             .unwrap_or_default();
-        let _ = fs::remove_dir_all(self.trace(tool));
+        self.clean();
         let run = self.start(&work, &output)?;
         measured.differs |= fs::read(&output)? != fs::read(truth)?;
         measured.failure = run.failure.clone();

@@ -145,7 +145,6 @@ fn database(folder: &Path, name: &str, flags: &[&str]) -> Result<Real> {
             let mut command = Command::new("gcc");
             command.args([
                 "-O2",
-                "-g",
                 "-w",
                 "-DSQLITE_THREADSAFE=0",
                 "-DSQLITE_OMIT_LOAD_EXTENSION",

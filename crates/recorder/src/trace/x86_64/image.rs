@@ -8,7 +8,7 @@ use object::elf::{
 };
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{
-    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationFlags,
+    Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
     RelocationTarget, SymbolKind,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -31,12 +31,10 @@ pub struct Segment {
 /// What marks the targets of indirect branches.
 pub const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
-/// The loadable segments of an ELF file, if it is one.
-pub fn segments(data: &[u8]) -> Option<Vec<Segment>> {
-    Some(segments_of(&Elf::parse(data).ok()?))
-}
-
-fn segments_of(elf: &Elf<'_>) -> Vec<Segment> {
+/// The loadable segments of an ELF file.
+pub fn segments<'d, R: ReadRef<'d>>(
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+) -> Vec<Segment> {
     let endian = elf.endian();
     elf.elf_program_headers()
         .iter()
@@ -85,7 +83,7 @@ impl<'a> Image<'a> {
     pub fn new(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
         let elf = Elf::parse(data)?;
         Ok(Image {
-            segments: segments_of(&elf),
+            segments: segments(&elf),
             elf,
             data,
             slots: HashMap::new(),

@@ -26,18 +26,19 @@ pub enum HookWork {
     Execve,
 }
 
-/// The functions that the runtime has to know of, if this is the C library or the dynamic linker.
+/// Whether this is the C library or the dynamic linker.
+pub fn has_hooks<'d>(file: &impl Object<'d>) -> bool {
+    file.dynamic_symbols().any(|symbol| {
+        matches!(symbol.name(), Ok("__libc_start_main" | "_dl_debug_state"))
+            && !symbol.is_undefined()
+    })
+}
+
+/// The functions of the C library or the dynamic linker that the runtime has to know of.
 pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
     let Ok(image) = Image::new(data) else {
         return Vec::new();
     };
-    let is_theirs = image.elf.dynamic_symbols().any(|symbol| {
-        matches!(symbol.name(), Ok("__libc_start_main" | "_dl_debug_state"))
-            && !symbol.is_undefined()
-    });
-    if !is_theirs {
-        return Vec::new();
-    }
     let hook = |name: &str, work| {
         let symbol = image
             .elf
