@@ -8,6 +8,7 @@ use dioptra_calls::{Step, Walk};
 use dioptra_recorder::trace::TraceClock;
 use dioptra_testprograms::{Language, Program, or_skip};
 use dioptra_tracedata::Trace;
+use std::collections::HashMap;
 use std::path::Path;
 use traces::{METHODS, alone, everything, trace};
 
@@ -37,28 +38,29 @@ fn deviations(
     let stamps: Vec<u64> = output.lines().map(|line| line.parse().unwrap()).collect();
     let trace = Trace::open(&folder.path().join("trace")).unwrap();
     assert_eq!(trace.info().clock.source, clock.name());
-    let mut calls = Vec::new();
+    let mut functions: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
     let mut entered = Vec::new();
     for step in trace.streams().iter().flat_map(|s| Walk::new(&trace, s)) {
         match step {
             Step::Enter { time, .. } => entered.push(time),
-            Step::Leave { time, .. } => calls.push((entered.pop().unwrap(), time)),
+            Step::Leave { time, call, .. } => {
+                let calls = functions.entry(call.function).or_default();
+                calls.push((entered.pop().unwrap(), time));
+            }
             other => panic!("{what}: {other:?}"),
         }
     }
     assert_eq!(stamps.len(), 3 * rounds, "{what}");
+    // Nothing else is called as often.
+    let calls = functions.values().find(|calls| calls.len() == rounds);
+    let calls = calls.unwrap_or_else(|| panic!("{what}"));
     let outside =
         |time: u64, from: u64, to: u64| from.saturating_sub(time).max(time.saturating_sub(to));
     stamps
         .chunks(3)
-        .map(|stamps| {
+        .zip(calls)
+        .map(|(stamps, (from, to))| {
             let (before, inside, after) = (stamps[0], stamps[1], stamps[2]);
-            let call = calls
-                .iter()
-                .filter(|(from, to)| *from <= inside + SLACK && inside <= to + SLACK);
-            let (from, to) = call
-                .min_by_key(|(from, to)| to - from)
-                .unwrap_or_else(|| panic!("{what}"));
             outside(*from, before, inside).max(outside(*to, inside, after))
         })
         .collect()

@@ -4,7 +4,7 @@ use super::maps::{MappedModule, Maps};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::x86_64::displace::JUMP;
 use super::x86_64::hot::{HookKind, HookOptions};
-use super::x86_64::image::segments;
+use super::x86_64::image::{read_needed, segments};
 use super::x86_64::imports::ImportSite;
 use super::x86_64::observed::{FunctionHook, HookWork, has_hooks, hooks};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
@@ -21,7 +21,6 @@ use object::{Endianness, Object, ReadCache};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -211,10 +210,13 @@ impl Planner {
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
         let is_wanted = is_wanted && !is_linker;
         let segments = segments(&elf);
-        let mut data = Vec::new();
-        if (is_wanted || has_hooks) && read_whole(file, &mut data).is_err() {
+        let data = match is_wanted || has_hooks {
+            true => read_needed(file, &elf),
+            false => Ok(Vec::new()),
+        };
+        let Ok(data) = data else {
             return Ok(None);
-        }
+        };
         let hooks = match has_hooks {
             true => hooks(&data),
             false => Vec::new(),
@@ -377,12 +379,6 @@ fn refusals(code: &ModuleCode) -> Vec<Refusal> {
 pub fn is_linker(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
-}
-
-fn read_whole(mut file: &File, data: &mut Vec<u8>) -> io::Result<()> {
-    file.seek(SeekFrom::Start(0))?;
-    file.read_to_end(data)?;
-    Ok(())
 }
 
 /// Whether a compiler has put hooks in the module, as far as a glance tells.

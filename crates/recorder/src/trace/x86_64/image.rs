@@ -5,13 +5,17 @@
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
 use object::elf::{
     ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
+    SHT_NOBITS, SHT_PROGBITS,
 };
-use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{
     Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, ReadRef, RelocationFlags,
     RelocationTarget, SymbolKind,
 };
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
 
 type Elf<'a> = ElfFile<'a, FileHeader64<Endianness>>;
 
@@ -46,6 +50,55 @@ pub fn segments<'d, R: ReadRef<'d>>(
             executable: header.p_flags(endian).0 & PF_X.0 != 0,
         })
         .collect()
+}
+
+/// The bytes of an ELF file, as far as an [`Image`] needs them: what is loaded, and the symbols. Others, which may be many,
+/// are zero, and take neither time nor memory.
+///
+/// # Errors
+/// If reading fails, also if the file has become shorter.
+pub fn read_needed<'d, R: ReadRef<'d>>(
+    file: &File,
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len();
+    let (header, endian) = (elf.elf_header(), elf.endian());
+    let table = |start: u64, entry: u16, count: usize| (start, u64::from(entry) * count as u64);
+    let segments = elf.elf_program_headers();
+    let sections = elf.elf_section_table();
+    let mut needed = vec![
+        (0, size_of::<FileHeader64<Endianness>>() as u64),
+        table(
+            header.e_phoff(endian),
+            header.e_phentsize(endian),
+            segments.len(),
+        ),
+        table(
+            header.e_shoff(endian),
+            header.e_shentsize(endian),
+            sections.len(),
+        ),
+    ];
+    let loaded = segments.iter().filter(|s| s.p_type(endian) == PT_LOAD);
+    needed.extend(loaded.map(|s| (s.p_offset(endian), s.p_filesz(endian))));
+    // Debug information is of this type.
+    let is_other = |kind| kind == SHT_PROGBITS || kind == SHT_NOBITS;
+    let tables = sections.iter().filter(|s| !is_other(s.sh_type(endian)));
+    needed.extend(tables.map(|s| (s.sh_offset(endian), s.sh_size(endian))));
+    needed.sort_unstable();
+
+    let mut bytes = vec![0; usize::try_from(size).map_err(io::Error::other)?];
+    let mut done = 0;
+    for (start, length) in needed {
+        let end = start.saturating_add(length).min(size);
+        let start = start.max(done);
+        if start < end {
+            // Both are at most the vector's length.
+            file.read_exact_at(&mut bytes[start as usize..end as usize], start)?;
+            done = end;
+        }
+    }
+    Ok(bytes)
 }
 
 /// An ELF file.
@@ -245,5 +298,40 @@ impl<'a> Image<'a> {
             .chain(self.elf.dynamic_symbols())
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.address() != 0)
             .filter_map(|symbol| Some((symbol.address(), symbol.size(), symbol.name().ok()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::x86_64::scan::{ScanOptions, scan};
+    use object::ReadCache;
+
+    #[test]
+    fn what_is_not_read_is_not_needed() {
+        let path = std::env::current_exe().unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let file = File::open(&path).unwrap();
+        let cache = ReadCache::new(&file);
+        let needed = read_needed(&file, &ElfFile::parse(&cache).unwrap()).unwrap();
+        assert_eq!(needed.len(), whole.len());
+        let zeros = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == 0).count();
+        assert!(
+            zeros(&needed) > zeros(&whole),
+            "a test has debug information"
+        );
+        let (needed, whole) = (
+            Image::linked(&needed).unwrap(),
+            Image::linked(&whole).unwrap(),
+        );
+        assert!(needed.named().eq(whole.named()) && needed.named().count() > 100);
+        let found = |image: &Image<'_>| {
+            let options = ScanOptions {
+                plain: true,
+                library_calls: true,
+            };
+            format!("{:?}", scan(image.data, options).unwrap())
+        };
+        assert_eq!(found(&needed), found(&whole));
     }
 }
