@@ -4,8 +4,9 @@ use super::{calls, dioptra, text};
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Ways to make functions traceable, and what tracing them takes.
 const METHODS: [(&[&str], &[&str]); 4] = [
@@ -173,6 +174,96 @@ fn call_chains_of_traced_programs_are_those_of_others() {
             assert!(is_told);
             assert_eq!(ordinary(&traced), ordinary(&alone), "{flags:?}: {traced:?}");
             assert_eq!(ordinary(&alone).len(), expected.len(), "{alone:?}");
+        }
+    }
+}
+
+/// Steps through a call of `caller`, and looks at all frames each time: how many steps were in frames below it, and what was
+/// wrong.
+const STEPS: &str = r#"
+import gdb
+gdb.execute("set var go = 1")
+gdb.execute("break caller")
+gdb.execute("continue")
+gdb.execute("delete")
+pointer, steps, wrong = None, 0, set()
+while True:
+    frame, names, found = gdb.newest_frame(), [], None
+    while frame is not None and len(names) < 20:
+        names.append(frame.name())
+        if frame.name() == "caller" and found is None:
+            found = frame
+        frame = frame.older()
+    if found is not None and found.level() > 0:
+        value = int(found.read_register("rbp"))
+        pointer = value if pointer is None else pointer
+        steps += 1
+        if value != pointer:
+            wrong.add("the frame pointer below " + str(names))
+    elif names[0] == "main":
+        break
+    if "main" not in names:
+        wrong.add("no main in " + str(names))
+    gdb.execute("stepi", to_string=True)
+print("steps", steps, "wrong", len(wrong), wrong)
+gdb.execute("kill")
+"#;
+
+#[test]
+fn every_instruction_of_a_traced_call_has_its_callers() {
+    or_skip!(programs::need_tool("gdb"));
+    for (flags, options) in METHODS {
+        for frame in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
+            if flags.contains(&"-pg") && frame == "-fomit-frame-pointer" {
+                // The compiler does not have that.
+                continue;
+            }
+            let program = or_skip!(
+                Program::new(Language::C, "trace-steps")
+                    .no_flags()
+                    .flags(["-O2", "-g", frame])
+                    .flags(flags.iter().copied())
+                    .build()
+            );
+            let folder = tempfile::tempdir().unwrap();
+            let script = folder.path().join("steps.py");
+            std::fs::write(&script, STEPS).unwrap();
+            let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+                .args(["trace", "record", "--no-sched", "--no-libcall"])
+                .args(options)
+                .arg(program)
+                .current_dir(folder.path())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            let mut output = BufReader::new(recorder.stdout.take().unwrap());
+            output.read_line(&mut line).unwrap();
+            let process: i32 = line.trim().parse().unwrap();
+            let seen = Command::new("gdb")
+                .args(["-q", "-nx", "-batch", "-ex", "set debuginfod enabled off"])
+                .args(["-p", line.trim(), "-x"])
+                .arg(&script)
+                .stdin(Stdio::null())
+                .output()
+                .unwrap();
+            // SAFETY: a plain system call; should the debugger not have ended it.
+            unsafe { libc::kill(process, libc::SIGKILL) };
+            recorder.wait().unwrap();
+            let seen = text(&seen.stdout) + &text(&seen.stderr);
+            if seen.contains("ptrace: Operation not permitted") {
+                programs::skip("gdb may not attach to a process");
+                return;
+            }
+            let told = seen.lines().find_map(|line| line.strip_prefix("steps "));
+            let told = told.unwrap_or_else(|| panic!("{flags:?} {frame}: {seen}"));
+            let (steps, wrong) = told.split_once(" wrong ").unwrap();
+            assert!(
+                steps.parse::<u32>().unwrap() > 200,
+                "{flags:?} {frame}: {told}"
+            );
+            assert!(wrong.starts_with("0 "), "{flags:?} {frame}: {told}");
         }
     }
 }

@@ -329,9 +329,13 @@ fn profiles_of_traced_programs_say_where_callers_are_hidden() {
                     traced && graph == "fp",
                 ),
             ] {
-                let is_told = !report["facts"][fact].is_null();
-                assert_eq!(is_told, is_so, "{graph}: {told}");
-                assert_eq!(told.contains(words), is_so, "{told}");
+                let count = &report["facts"][fact]["value"];
+                let through = &report["facts"]["through_tracer"]["value"];
+                // What was taken in the tracer before there were callers has none.
+                let few = through.as_u64().unwrap_or(0) / 20;
+                let is_told = count.as_u64().is_some_and(|count| count > few);
+                assert_eq!(is_told, is_so, "{graph} {fact} {count}: {told}");
+                assert!(told.contains(words) || !is_so, "{told}");
             }
             // Whoever computes is known in any case.
             for function in ["inner", "middle"] {

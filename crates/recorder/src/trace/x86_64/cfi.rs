@@ -13,6 +13,7 @@
 //! The caller's frame pointer is found in the same entry. Where the frame pointer surely leads to the entry, in the hook and
 //! the thunk before the function is called, it is taken from there.
 
+use super::hot::RETURN;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM,
@@ -382,12 +383,15 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             ADVANCE | 1,
             DEF_CFA_OFFSET,
             8,
-            ADVANCE | 1,
+            ADVANCE | RETURN.len() as u8,
             DEF_CFA_OFFSET,
             32,
         ]);
         if let Some((_, to)) = hook.framed {
-            advance(&mut instructions, (to - hook.pops - 5) as u32);
+            advance(
+                &mut instructions,
+                (to - hook.pops - 4) as u32 - RETURN.len() as u32,
+            );
             instructions.extend([SAME_VALUE, RBP]);
         }
         frames.function(plain, hook.start, hook.end - hook.start, &instructions);

@@ -6,7 +6,9 @@
 use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_COUNT, Ways};
 use super::displace::Prologue;
-use super::hot::{HOT_SIZE, HookCode, HookKind, HookOptions, HotCode, Parameters, hot_code};
+use super::hot::{
+    HOT_SIZE, HookCode, HookKind, HookOptions, HotCode, Parameters, RETURN, hot_code,
+};
 use super::sections::{self, Contents, sections};
 use super::thunk::{
     GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, observer, slot, thunk,
@@ -313,7 +315,7 @@ fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
 
 /// A hook's code, as far as unwinders have to know it.
 fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
-    const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, 0xc3];
+    const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, RETURN[0], RETURN[1]];
     let first = (at.start - code) as usize;
     let last = (at.end - code) as usize;
     let code = hot.bytes.get(first..last).unwrap_or_default();
