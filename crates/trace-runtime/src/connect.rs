@@ -214,20 +214,27 @@ fn learn(step: &Step, functions: i32) -> (Applied, i32) {
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
 /// Room for a pool's path.
-const PATH_SIZE: usize = 64;
+const PATH_SIZE: usize = 80;
 
 /// A path of a descriptor: a new one each time, since the dynamic linker knows modules by the paths they were loaded
 /// with. The bits of `number` are written with what means nothing in a path.
+///
+/// It names this process: a debugger opens it too while the pool is loaded, and in its own process the descriptor is
+/// something else, perhaps a pipe that it would read from forever.
 fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
-    const START: &[u8] = b"/proc/self/fd/";
-    let mut used = START.len();
-    path[..used].copy_from_slice(START);
-    for bit in 0..16 {
-        let word: &[u8] = if number >> bit & 1 == 1 { b"./" } else { b"/" };
+    let mut used = 0;
+    let mut put = |word: &[u8]| {
         path[used..used + word.len()].copy_from_slice(word);
         used += word.len();
+    };
+    let mut digits = [0; 10];
+    put(b"/proc/");
+    put(decimal(&mut digits, sys::pid()));
+    put(b"/fd/");
+    for bit in 0..16 {
+        put(if number >> bit & 1 == 1 { b"./" } else { b"/" });
     }
-    write_number(&mut path[used..PATH_SIZE - 1], descriptor.unsigned_abs());
+    put(decimal(&mut digits, descriptor.unsigned_abs()));
 }
 
 fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
@@ -317,19 +324,15 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
 }
 
 /// The number in decimal digits.
-fn write_number(place: &mut [u8], mut number: u32) {
-    let mut digits = [0; 10];
-    let mut count = 0;
+fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
+    let mut first = digits.len();
     loop {
-        digits[count] = b'0' + (number % 10) as u8;
-        count += 1;
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
-            break;
+            return &digits[first..];
         }
-    }
-    for (place, digit) in place.iter_mut().zip(digits[..count].iter().rev()) {
-        *place = *digit;
     }
 }
 
@@ -338,14 +341,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_decimal() {
-        for (number, text) in [(0, "0"), (7, "7"), (120, "120"), (u32::MAX, "4294967295")] {
-            let mut place = [0; 12];
-            write_number(&mut place, number);
+    fn paths_of_pools_name_the_process_and_differ() {
+        let path = |number, descriptor| {
+            let mut path = [0; PATH_SIZE];
+            pool_path(&mut path, number, descriptor);
+            let text = CStr::from_bytes_until_nul(&path).unwrap();
+            text.to_str().unwrap().to_owned()
+        };
+        let all = [
+            path(0, 0),
+            path(0, 12),
+            path(5, 7),
+            path(u32::MAX, i32::MAX),
+        ];
+        for (text, descriptor) in all.iter().zip([0, 12, 7, i32::MAX]) {
+            let start = std::format!("/proc/{}/fd/", std::process::id());
+            let rest = text.strip_prefix(&start).unwrap();
             assert_eq!(
-                CStr::from_bytes_until_nul(&place).unwrap().to_str(),
-                Ok(text)
+                rest.trim_start_matches(['/', '.']),
+                std::format!("{descriptor}")
             );
         }
+        assert_ne!(path(1, 7), path(2, 7));
     }
 }

@@ -55,7 +55,7 @@ pub fn load(path: &CStr) -> bool {
         if handle.is_null() {
             return false;
         }
-        (*handle.cast::<LinkMap>()).name = c"[dioptra-pool]".as_ptr();
+        (*handle.cast::<LinkMap>()).name = c"".as_ptr();
     }
     true
 }

@@ -3,6 +3,7 @@
 #![cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 
 mod chains;
+mod debuggers;
 mod imports;
 mod places;
 mod plain;

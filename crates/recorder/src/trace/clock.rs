@@ -1,6 +1,6 @@
 //! The clock of the records.
 
-use super::server::monotonic;
+use super::shared::monotonic;
 use dioptra_tracedata::ClockPair;
 use dioptra_tracelayout::arena;
 use std::fs;

@@ -3,7 +3,7 @@
 use super::counters;
 use super::memory::ArenaMemory;
 use super::overhead::Overhead;
-use super::server::{Shared, State};
+use super::shared::{Shared, State};
 use crate::procfs;
 use dioptra_tracedata::JournalEntry;
 use dioptra_tracelayout::Decoder;

@@ -185,6 +185,13 @@ impl MappedModule {
         (start, end)
     }
 
+    /// Where in its file an address is.
+    pub fn offset(&self, address: u64) -> Option<u64> {
+        let mut areas = self.areas.iter();
+        let area = areas.find(|area| area.start <= address && address < area.end)?;
+        Some(address - area.start + area.offset)
+    }
+
     /// How much higher it was loaded than its file says, by a segment of the file: its offset and address.
     pub fn bias(&self, segments: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
         const PAGE: u64 = 4096;

@@ -63,7 +63,7 @@ impl ArenaMemory {
         let name = format!(
             "dioptra-arena-{}-{}",
             std::process::id(),
-            super::server::monotonic()
+            super::shared::monotonic()
         );
         let c_name = CString::new(name.as_str()).unwrap_or_default();
         // SAFETY: the name outlives the call, and the descriptor is checked and ours.

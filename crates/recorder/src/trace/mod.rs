@@ -4,23 +4,28 @@
 //! ([`memory`]; `dioptra_tracelayout::arena`), so that nothing is lost when they are killed. Some threads work:
 //! one waits for the command and for signals, one collects full chunks ([`collect`]), one is told of context switches
 //! ([`scheduling`]) if they are wanted, and one answers processes
-//! that connect ([`server`]): it reads what they have mapped ([`maps`]), analyses each module once, asks which functions are
-//! wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the process's runtime applies.
+//! that connect ([`server`]): it reads what they have mapped ([`maps`]), finds what is new ([`process`]), analyses each module
+//! once, asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the
+//! process's runtime applies ([`wire`]). What a debugger has written is left alone ([`debugged`]).
 
 mod clock;
 mod collect;
 mod counters;
+mod debugged;
 mod embedded;
 mod maps;
 mod memory;
 mod overhead;
 mod patterns;
 mod plan;
+mod process;
 mod rules;
 mod scheduling;
 mod select;
 mod server;
+mod shared;
 mod untraced;
+mod wire;
 mod x86_64;
 
 pub use clock::TraceClock;
@@ -39,7 +44,8 @@ use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
 use overhead::Overhead;
 use plan::Planner;
-use server::{Listener, Shared, State, monotonic};
+use server::Listener;
+use shared::{Shared, State, monotonic};
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;

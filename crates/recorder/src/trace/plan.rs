@@ -92,6 +92,13 @@ pub struct ModulePlan {
     pub functions: Vec<FunctionId>,
 }
 
+impl Prepared {
+    /// Whether it has functions that the runtime has to know of: the C library.
+    pub fn is_runtimes_own(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+}
+
 impl Planner {
     /// With this choice of functions.
     pub fn new(selector: Box<dyn Selector>) -> Planner {
@@ -405,7 +412,7 @@ fn is_instrumented<'d>(file: &impl Object<'d>) -> bool {
 }
 
 /// The path by which a mapped file can be read, if it is still there.
-fn open(pid: u32, module: &MappedModule) -> Option<(PathBuf, fs::Metadata)> {
+pub fn open(pid: u32, module: &MappedModule) -> Option<(PathBuf, fs::Metadata)> {
     procfs::path_for(pid, module.path.as_os_str().as_bytes())
         .into_iter()
         .find_map(|path| {

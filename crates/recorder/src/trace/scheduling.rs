@@ -1,6 +1,6 @@
 //! Context switches of the traced threads, as the kernel tells them.
 
-use super::server::Shared;
+use super::shared::Shared;
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::record::{SampleId, Switch};
 use dioptra_perfevents::{

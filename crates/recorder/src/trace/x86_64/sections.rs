@@ -12,31 +12,46 @@ pub struct Contents {
     pub frames: (u64, u64),
 }
 
-/// How many sections there are: none, code, unwind tables, names.
-pub const SECTIONS: u16 = 4;
-/// The number of the one with the names.
-pub const NAMES: u16 = 3;
+/// How many sections there are: none, code, unwind tables, symbols, their names, and the sections' names.
+pub const SECTIONS: u16 = 6;
+/// The number of the one with the sections' names.
+pub const NAMES: u16 = 5;
 
-/// The names, one after the other.
-const TEXTS: &[u8] = b"\0.text\0.eh_frame\0.shstrtab\0\0\0\0\0\0";
+/// The number of the one with the symbols' names.
+const SYMBOL_NAMES: u32 = 4;
+
+/// The names of the sections, one after the other. Debuggers that step from line to line go through code of this name, which
+/// is the linker's elsewhere, up to the function that it leads to.
+const TEXTS: &[u8] = b"\0.plt\0.eh_frame\0.symtab\0.strtab\0.shstrtab\0\0\0\0\0\0\0";
+/// The names of the symbols: one for all code.
+const SYMBOL_TEXTS: &[u8; 16] = b"\0dioptra_thunks\0";
+/// The symbols: none, and the one.
+const SYMBOLS_SIZE: usize = 2 * 24;
 /// The size of a header.
 const HEADER_SIZE: usize = 64;
+/// What lies in front of the headers.
+const BEFORE: usize = TEXTS.len() + SYMBOL_TEXTS.len() + SYMBOLS_SIZE;
 /// The size of all.
-pub const SIZE: u64 = (TEXTS.len() + SECTIONS as usize * HEADER_SIZE) as u64;
+pub const SIZE: u64 = (BEFORE + SECTIONS as usize * HEADER_SIZE) as u64;
 
-/// The names, and behind them the headers, for the place `at`; and where the headers begin.
+/// The names and symbols, and behind them the headers, for the place `at`; and where the headers begin.
 pub fn sections(at: u64, contents: &Contents) -> (Vec<u8>, u64) {
     const PROGBITS: u32 = 1;
+    const SYMTAB: u32 = 2;
     const STRTAB: u32 = 3;
     const ALLOC: u64 = 2;
     const EXECUTABLE: u64 = 4;
     let names = (at, at + TEXTS.len() as u64);
+    let texts = (names.1, names.1 + SYMBOL_TEXTS.len() as u64);
+    let symbols = (texts.1, texts.1 + SYMBOLS_SIZE as u64);
     let all = [
         (1_u32, PROGBITS, ALLOC | EXECUTABLE, contents.code, 16_u64),
-        (7, PROGBITS, ALLOC, contents.frames, 8),
-        (17, STRTAB, 0, names, 1),
+        (6, PROGBITS, ALLOC, contents.frames, 8),
+        (16, SYMTAB, 0, symbols, 8),
+        (24, STRTAB, 0, texts, 1),
+        (32, STRTAB, 0, names, 1),
     ];
-    let mut bytes = TEXTS.to_vec();
+    let mut bytes = [TEXTS, SYMBOL_TEXTS, &symbol_table(contents)].concat();
     bytes.extend([0; HEADER_SIZE]);
     for (name, kind, flags, (from, to), align) in all {
         bytes.extend(name.to_le_bytes());
@@ -45,12 +60,29 @@ pub fn sections(at: u64, contents: &Contents) -> (Vec<u8>, u64) {
         for word in [flags, address, from - contents.address, to - from] {
             bytes.extend(word.to_le_bytes());
         }
-        // No link, no info.
-        bytes.extend(0_u64.to_le_bytes());
+        // Of symbols: where their names are, the first that is not local, and their size.
+        let (link, info, entry) = match kind {
+            SYMTAB => (SYMBOL_NAMES, 1, 24_u64),
+            _ => (0_u32, 0_u32, 0),
+        };
+        bytes.extend(link.to_le_bytes());
+        bytes.extend(info.to_le_bytes());
         bytes.extend(align.to_le_bytes());
-        bytes.extend(0_u64.to_le_bytes());
+        bytes.extend(entry.to_le_bytes());
     }
-    (bytes, at + TEXTS.len() as u64)
+    (bytes, at + BEFORE as u64)
 }
 
-const _: () = assert!(TEXTS.len().is_multiple_of(8));
+/// A symbol for the code: a global function in the first section.
+fn symbol_table(contents: &Contents) -> [u8; SYMBOLS_SIZE] {
+    let (from, to) = contents.code;
+    let mut table = [0; SYMBOLS_SIZE];
+    let name_kind_section = 1 | 0x12 << 32 | 1 << 48;
+    let words: [u64; 3] = [name_kind_section, from, to - from];
+    for (place, word) in table[24..].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    table
+}
+
+const _: () = assert!(TEXTS.len().is_multiple_of(8) && BEFORE.is_multiple_of(8));

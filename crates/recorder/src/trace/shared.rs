@@ -1,0 +1,110 @@
+//! What the threads of a recording share.
+
+use super::clock::TraceClock;
+use super::counters::Counters;
+use super::memory::ArenaMemory;
+use super::plan::Planner;
+use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What the threads of a recording share.
+#[derive(Debug)]
+pub struct Shared {
+    /// Where records come from.
+    pub arena: ArenaMemory,
+    /// What records' times are read from.
+    pub clock: TraceClock,
+    /// Both clocks at the start.
+    pub start: ClockPair,
+    /// The runtime's path.
+    pub runtime: PathBuf,
+    /// The rest, one at a time.
+    pub state: Mutex<State>,
+}
+
+/// A module in a process: where it begins, and its file.
+pub type Planned = (u64, (String, u64));
+
+/// What changes.
+#[derive(Debug)]
+pub struct State {
+    /// The trace.
+    pub writer: Writer,
+    /// Modules.
+    pub planner: Planner,
+    /// Processes that have connected.
+    pub processes: HashSet<u32>,
+    /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
+    /// chunks of earlier ones any more.
+    pub executed: Vec<(u32, u32)>,
+    /// What has been done in each process.
+    pub planned: HashMap<u32, HashSet<Planned>>,
+    /// What is counted of sampled functions.
+    pub counters: Counters,
+    /// How many have connected at all.
+    pub connected: u64,
+    /// The first thing that went wrong.
+    pub failure: Option<WriteError>,
+    told: HashSet<String>,
+}
+
+impl State {
+    /// Of a recording that begins.
+    pub fn new(writer: Writer, planner: Planner) -> State {
+        State {
+            writer,
+            planner,
+            processes: HashSet::new(),
+            executed: Vec::new(),
+            planned: HashMap::new(),
+            counters: Counters::default(),
+            connected: 0,
+            failure: None,
+            told: HashSet::new(),
+        }
+    }
+
+    /// Writes a journal entry, and remembers if that fails.
+    pub fn journal(&mut self, entry: &JournalEntry) {
+        if let Err(error) = self.writer.journal(entry) {
+            self.failure.get_or_insert(error);
+        }
+    }
+
+    /// Tells something once.
+    pub fn note(&mut self, text: String) {
+        if self.told.insert(text.clone()) {
+            self.journal(&JournalEntry::Note {
+                time: monotonic(),
+                text,
+            });
+        }
+    }
+
+    /// What was told.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.told.iter().cloned().collect();
+        notes.sort();
+        notes
+    }
+}
+
+impl Shared {
+    /// The state; what a thread that panicked has left is whole.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds.
+pub fn monotonic() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the structure outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
