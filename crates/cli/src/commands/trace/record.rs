@@ -101,6 +101,47 @@ pub struct Tracing {
     // What this asks for is so here; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     force: bool,
+    #[command(flatten)]
+    absent: Absent,
+}
+
+/// What users of uftrace may ask for that there is not: said in place of a guess what else the words could mean.
+#[derive(clap::Args)]
+struct Absent {
+    #[arg(short = 'A', long, hide = true, value_name = "SPEC", value_parser = no_arguments)]
+    argument: Vec<String>,
+    #[arg(short = 'R', long, hide = true, value_name = "SPEC", value_parser = no_arguments)]
+    retval: Vec<String>,
+    #[arg(short = 'a', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_arguments)]
+    auto_args: Option<String>,
+    #[arg(short = 'k', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_kernel)]
+    kernel: Option<String>,
+    #[arg(short = 'W', long, hide = true, value_name = "POINT", value_parser = no_watch)]
+    watch: Vec<String>,
+    #[arg(short = 'S', long, hide = true, value_name = "FILE", value_parser = no_script)]
+    script: Vec<String>,
+}
+
+fn no_arguments(_: &str) -> Result<String, String> {
+    Err("arguments and return values are not recorded yet".to_owned())
+}
+
+fn no_kernel(_: &str) -> Result<String, String> {
+    Err(
+        "functions of the kernel are not traced; `dioptra record -g` shows what it spends time on"
+            .to_owned(),
+    )
+}
+
+fn no_watch(_: &str) -> Result<String, String> {
+    Err("variables and counters are not watched yet".to_owned())
+}
+
+fn no_script(_: &str) -> Result<String, String> {
+    Err(
+        "scripts are not run; `dioptra trace dump --format raw` hands the calls to other programs"
+            .to_owned(),
+    )
 }
 
 fn no_output(_: &str) -> Result<PathBuf, String> {
