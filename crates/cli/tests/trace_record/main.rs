@@ -5,6 +5,7 @@
 mod chains;
 mod debuggers;
 mod imports;
+mod orphans;
 mod places;
 mod plain;
 mod sampling;
@@ -218,6 +219,28 @@ fn options_before_the_command_are_ours_and_those_behind_it_are_not() {
     assert!(refused(&["record", "-o", "t.trace", program]).contains("record -d DIR"));
     assert!(refused(&["record", "--wrong", program]).contains("--wrong"));
     assert!(refused(&["-x", program]).contains("-x"));
+    for (arguments, said) in [
+        (
+            &["record", "-A", "a@arg1"][..],
+            "arguments and return values are not recorded yet",
+        ),
+        (
+            &["record", "-R", "a@retval"],
+            "arguments and return values are not recorded yet",
+        ),
+        (&["-a"], "arguments and return values are not recorded yet"),
+        (
+            &["live", "--auto-args"],
+            "arguments and return values are not recorded yet",
+        ),
+        (&["record", "-k"], "functions of the kernel are not traced"),
+        (&["record", "-W", "cpu"], "are not watched yet"),
+        (&["record", "-S", "a.py"], "scripts are not run"),
+    ] {
+        let told = refused(&[arguments, &[program]].concat());
+        assert!(told.contains(said), "{arguments:?}: {told}");
+        assert!(!told.contains("-- -"), "{arguments:?}: {told}");
+    }
     let recorded = dioptra(
         &["record", "-d", "t.trace", program, "-o", "1", "2"],
         folder.path(),
