@@ -10,7 +10,7 @@ use dioptra_testprograms::{Language, Program, Skip, or_skip};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use traces::{Event, METHODS, Trace, alone, as_log, everything, read, trace};
+use traces::{Event, METHODS, Trace, alone, as_log, everything, read, read_counting, trace};
 
 fn hard(compiler: &str, level: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
     Program::new(Language::Cpp, "trace-hard")
@@ -68,6 +68,66 @@ fn same_as_log(case: &str, count: &str) {
 #[test]
 fn exceptions_leave_calls() {
     same_as_log("exceptions", "20");
+}
+
+/// Functions compiled with -finstrument-functions do not say that an exception leaves them; what is called then and later is
+/// as deep as it is.
+#[test]
+fn what_follows_an_exception_is_as_deep_as_it_is() {
+    const COUNT: usize = 20;
+    // What `exceptions` calls in each round: a destructor runs when `between` is left, and one when `catcher` is.
+    let round = [
+        ("catcher", 1),
+        ("between", 2),
+        ("thrower", 3),
+        ("leaf", 4),
+        ("leaf", 3),
+        ("leaf", 2),
+        ("leaf", 2),
+        ("rethrower", 1),
+        ("between", 2),
+        ("thrower", 3),
+        ("leaf", 4),
+        ("leaf", 3),
+        ("leaf", 2),
+        ("leaf", 1),
+    ];
+    let mut expected = vec![("exceptions".to_owned(), 0)];
+    for _ in 0..COUNT {
+        expected.extend(round.map(|(name, depth)| (name.to_owned(), depth)));
+    }
+    let is_counted = |name: &str| name == "exceptions" || round.iter().any(|(n, _)| *n == name);
+    let _turn = alone();
+    for compiler in ["g++", "clang++"] {
+        for level in ["-O0", "-O1", "-O2", "-O3"] {
+            for (method, flags, plain) in METHODS {
+                if !matches!(method, "patchable" | "cygprof") {
+                    continue;
+                }
+                let program = or_skip!(hard(compiler, level, flags));
+                let folder = tempfile::tempdir().unwrap();
+                let what = format!("{compiler} {level} {method}");
+                let command = [program.to_str().unwrap(), "exceptions", &COUNT.to_string()];
+                let (outcome, _) = trace(folder.path(), &command, everything(plain), |_| {});
+                assert_eq!(outcome.status.map(|s| s.exit_code()), Some(0), "{what}");
+                let streams = read_counting(folder.path(), is_counted).streams;
+                let stream = streams.into_values().find(|stream| {
+                    stream
+                        .events
+                        .contains(&Event::Entry("exceptions".to_owned()))
+                });
+                let stream = stream.unwrap();
+                let all = stream.events.into_iter().zip(stream.depths);
+                let found: Vec<(String, usize)> = all
+                    .filter_map(|(event, depth)| match event {
+                        Event::Entry(name) if is_counted(&name) => Some((name, depth)),
+                        _ => None,
+                    })
+                    .collect();
+                assert_eq!(found, expected, "{what}");
+            }
+        }
+    }
 }
 
 #[test]

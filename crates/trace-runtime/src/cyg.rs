@@ -3,6 +3,11 @@
 //! Return addresses stay where they are. The calls are on the shadow stack all the same, so that what is left by a jump is
 //! noticed, and other traced calls nest right. Functions that the compiler has inlined call hooks, too: several calls may
 //! share a frame.
+//!
+//! Functions that an exception leaves do not say so (those of clang; gcc's do), and what comes next is perhaps deeper on the
+//! stack than they were. What is kept of each call is where its return address lies, what it is, and where its hook was
+//! called: a call is over when something else lies there, or when another one has its place. (Not seen at once: what follows is a
+//! function with a frame larger than what is searched.)
 
 use crate::arch;
 use crate::chunks::{now, stopped};
@@ -121,24 +126,135 @@ fn find(address: u64) -> Option<(u32, bool)> {
     }
 }
 
+/// How far up the stack a return address is looked for, in words: most functions have smaller frames.
+const SEARCHED: u64 = 128;
+/// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
+const BEGINNING: u64 = 4096;
+/// How far above the stack pointer memory is read without a question: no other stack begins so near.
+const NEAR: u64 = 4096;
+/// From the place of a return address to the slot of its call: never that of a call through a thunk.
+const BELOW: u64 = 2;
+
+/// A hook's call, as it tells of itself.
+#[derive(Clone, Copy)]
+struct Call {
+    /// The function's address.
+    function: u64,
+    /// Where the call will return to.
+    caller: u64,
+    /// The stack pointer in the hook.
+    stack: u64,
+    /// Where the hook was called.
+    site: u64,
+    /// Below the place of the return address; if that is not known, at the lower end of the frame.
+    slot: u64,
+    /// Whether it is known.
+    is_known: bool,
+}
+
+impl Call {
+    #[inline]
+    fn new(function: u64, caller: u64, stack: u64) -> Call {
+        let word = |at: u64| {
+            // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
+            unsafe { ptr::with_exposed_provenance::<u64>(at as usize).read_volatile() }
+        };
+        let mut places = (0..SEARCHED).map(|at| stack + at * 8);
+        // A hook that a function ends in a jump to returns to the function's caller itself.
+        let place = places.find(|&at| word(at) == caller);
+        Call {
+            function,
+            caller,
+            stack,
+            site: word(stack),
+            slot: place.map_or(stack + 8, |place| place - BELOW),
+            is_known: place.is_some(),
+        }
+    }
+
+    /// Whether an entry, the innermost one, can be around this call, as far as can be said at once.
+    #[inline]
+    fn is_in(&self, entry: &Entry) -> bool {
+        if entry.slot == self.slot {
+            return self.shares_frame(entry);
+        }
+        entry.slot > self.slot && !self.has_ended(entry)
+    }
+
+    /// Whether an entry with the same slot is that of a function that this one was inlined into, and has not ended.
+    #[inline]
+    fn shares_frame(&self, entry: &Entry) -> bool {
+        if !self.is_known || entry.return_address == 0 {
+            return true;
+        }
+        if entry.return_address != self.caller || entry.frame == self.site {
+            return false;
+        }
+        // It was called from the same place. It is a function of its own if it begins near here, and the other's hook was not
+        // called in between.
+        let is_own = self.site.wrapping_sub(self.function) < BEGINNING
+            && !(self.function <= entry.frame && entry.frame <= self.site);
+        !is_own
+    }
+
+    /// Whether something else lies where the return address of an entry further up did.
+    #[inline]
+    fn has_ended(&self, entry: &Entry) -> bool {
+        let is_near = entry.slot.wrapping_sub(self.stack) < NEAR;
+        if entry.flags & ENTRY_NO_RETURN == 0 || entry.return_address == 0 || !is_near {
+            return false;
+        }
+        let place = ptr::with_exposed_provenance::<u64>((entry.slot + BELOW) as usize);
+        // SAFETY: near above the stack pointer, and it was a place on a stack.
+        unsafe { place.read_volatile() != entry.return_address }
+    }
+
+    /// How many of the entries have ended without saying so.
+    fn stale(&self, entries: &[Entry]) -> usize {
+        let cut = sys::Cut::at(self.slot);
+        let mut stale = 0;
+        for (count, entry) in entries.iter().rev().enumerate() {
+            let is_left = entry.slot < self.slot && cut.leaves(entry.slot);
+            let is_near = entry.slot.wrapping_sub(self.slot) < NEAR;
+            if is_left || is_near && !self.is_in(entry) {
+                stale = count + 1;
+            } else if !is_near {
+                break;
+            }
+        }
+        stale
+    }
+
+    /// Its entry.
+    fn entry(&self, id: u32, flags: u32, spare: u64) -> Entry {
+        Entry {
+            frame: self.site,
+            return_address: if self.is_known { self.caller } else { 0 },
+            slot: self.slot,
+            function: operand(id),
+            flags: ENTRY_NO_RETURN | flags,
+            spare,
+        }
+    }
+}
+
 /// A function begins. `stack` is the stack pointer in the hook.
-pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
+pub extern "C" fn enter(function: u64, caller: u64, stack: u64) {
     // Functions that are not known were loaded later, or are not wanted.
     let Some((id, is_filter)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    // Above all calls from this frame.
-    let slot = stack + 8;
+    let call = Call::new(function, caller, stack);
     if block.busy != 0 {
-        enter_meanwhile(block, id, slot, is_filter, stack);
+        enter_meanwhile(block, id, &call, is_filter);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    if is_filter || !enter_fast(block, id, slot) {
-        enter_slow(block, id, slot, is_filter, Other::None);
+    if is_filter || !enter_fast(block, id, &call) {
+        enter_slow(block, id, &call, is_filter, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
@@ -146,13 +262,13 @@ pub extern "C" fn enter(function: u64, _caller: u64, stack: u64) {
 
 /// Another hook is at work, or was left.
 #[cold]
-fn enter_meanwhile(block: &mut Block, id: u32, slot: u64, is_filter: bool, stack: u64) {
+fn enter_meanwhile(block: &mut Block, id: u32, call: &Call, is_filter: bool) {
     let _signals = sys::BlockedSignals::new();
     let Some(arena) = session::arena().filter(|_| !stopped() && block.busy != OWN_WORK) else {
         return;
     };
-    if interrupted::other(block, stack) == Other::Left {
-        enter_slow(block, id, slot, is_filter, Other::Left);
+    if interrupted::other(block, call.stack) == Other::Left {
+        enter_slow(block, id, call, is_filter, Other::Left);
         block.busy = 0;
         return;
     }
@@ -162,13 +278,13 @@ fn enter_meanwhile(block: &mut Block, id: u32, slot: u64, is_filter: bool, stack
     if let Some(record) = thread::record(block, arena) {
         // SAFETY: this thread's record, while signals are blocked.
         if interrupted::begin(block, unsafe { &mut *record }) {
-            enter_slow(block, id, slot, is_filter, Other::Interrupted);
+            enter_slow(block, id, call, is_filter, Other::Interrupted);
         }
     }
 }
 
 #[inline]
-fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
+fn enter_fast(block: &mut Block, id: u32, call: &Call) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
@@ -177,8 +293,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        let has_room =
-            (*cursor).next < (*cursor).end && top < (*record).limit && (*top).slot >= slot;
+        let has_room = (*cursor).next < (*cursor).end && top < (*record).limit && call.is_in(&*top);
         if !has_room || id > 0xffff {
             return false;
         }
@@ -187,14 +302,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
         if delta > MAX_DELTA {
             return false;
         }
-        top.add(1).write(Entry {
-            frame: 0,
-            return_address: 0,
-            slot,
-            function: operand(id),
-            flags: ENTRY_NO_RETURN,
-            spare: 0,
-        });
+        top.add(1).write(call.entry(id, 0, 0));
         (*record).top = top.add(1);
         (*cursor).time = time;
         // Read again: a handler may have forked, and this be the child.
@@ -207,7 +315,7 @@ fn enter_fast(block: &mut Block, id: u32, slot: u64) -> bool {
 }
 
 #[cold]
-fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Other) {
+fn enter_slow(block: &mut Block, id: u32, call: &Call, is_filter: bool, other: Other) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -223,16 +331,10 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Oth
         return;
     };
     // SAFETY: this thread's record; signals are blocked.
-    let mut writer = unsafe { begin_work(block, record, arena, slot - 8, other) };
+    let mut writer = unsafe { begin_work(block, record, arena, call.stack, other) };
+    let outside = writer.outside();
     let entries = writer.entries();
-    let stale = match entries.last() {
-        Some(entry) if entry.slot < slot => {
-            let cut = sys::Cut::at(slot);
-            let left = entries.iter().rev();
-            left.take_while(|entry| cut.leaves(entry.slot)).count()
-        }
-        _ => 0,
-    };
+    let stale = call.stale(entries.get(outside..).unwrap_or_default());
     drop_entries(&mut writer, stale, UnwindCause::Jump);
     let record = writer.record();
     if record.top >= record.limit {
@@ -248,9 +350,9 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Oth
     let time = now(&arena);
     writer.write(1, |to| to.entry(time, id));
     let spare = block.gate.saved();
-    let mut flags = ENTRY_NO_RETURN;
+    let mut flags = 0;
     // Other rules are left to readers: these calls are all recorded, and are no reason to hide what they call.
-    if is_filter && block.gate.muted <= slot {
+    if is_filter && block.gate.muted <= call.slot {
         flags |= ENTRY_SAVED;
         block.gate.hidden = 0;
         block.gate.level = 0;
@@ -259,19 +361,12 @@ fn enter_slow(block: &mut Block, id: u32, slot: u64, is_filter: bool, other: Oth
     // SAFETY: below the limit there is room for another entry.
     unsafe {
         record.top = record.top.add(1);
-        record.top.write(Entry {
-            frame: 0,
-            return_address: 0,
-            slot,
-            function: operand(id),
-            flags,
-            spare,
-        });
+        record.top.write(call.entry(id, flags, spare));
     }
 }
 
 /// A function ends.
-pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
+pub extern "C" fn exit(function: u64, caller: u64, stack: u64) {
     let Some((id, _)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
@@ -280,14 +375,15 @@ pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
     if shadow::is_dummy(block.record) {
         return;
     }
+    let call = Call::new(function, caller, stack);
     if block.busy != 0 {
-        exit_meanwhile(block, id, stack);
+        exit_meanwhile(block, id, &call);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    if !exit_fast(block, id) {
-        exit_slow(block, id, stack, Other::None);
+    if !exit_fast(block, id, &call) {
+        exit_slow(block, id, &call, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
@@ -295,13 +391,13 @@ pub extern "C" fn exit(function: u64, _caller: u64, stack: u64) {
 
 /// Another hook is at work, or was left.
 #[cold]
-fn exit_meanwhile(block: &mut Block, id: u32, stack: u64) {
+fn exit_meanwhile(block: &mut Block, id: u32, call: &Call) {
     let _signals = sys::BlockedSignals::new();
     if block.busy == OWN_WORK {
         return;
     }
-    if interrupted::other(block, stack) == Other::Left {
-        exit_slow(block, id, stack, Other::Left);
+    if interrupted::other(block, call.stack) == Other::Left {
+        exit_slow(block, id, call, Other::Left);
         block.busy = 0;
         return;
     }
@@ -310,14 +406,14 @@ fn exit_meanwhile(block: &mut Block, id: u32, stack: u64) {
     unsafe {
         // Else its beginning was not recorded.
         if (*record).interrupted.is_active() {
-            exit_slow(block, id, stack, Other::Interrupted);
+            exit_slow(block, id, call, Other::Interrupted);
             interrupted::end_if_done(&mut *record);
         }
     }
 }
 
 #[inline]
-fn exit_fast(block: &mut Block, id: u32) -> bool {
+fn exit_fast(block: &mut Block, id: u32, call: &Call) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
@@ -329,6 +425,7 @@ fn exit_fast(block: &mut Block, id: u32) -> bool {
         if (*cursor).next >= (*cursor).end
             || (*top).function != operand(id)
             || (*top).flags != ENTRY_NO_RETURN
+            || (*top).slot != call.slot
         {
             return false;
         }
@@ -348,7 +445,7 @@ fn exit_fast(block: &mut Block, id: u32) -> bool {
 }
 
 #[cold]
-fn exit_slow(block: &mut Block, id: u32, stack: u64, other: Other) {
+fn exit_slow(block: &mut Block, id: u32, call: &Call, other: Other) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -357,12 +454,15 @@ fn exit_slow(block: &mut Block, id: u32, stack: u64, other: Other) {
         return;
     };
     // SAFETY: this thread's record; signals are blocked.
-    let mut writer = unsafe { begin_work(block, record, arena, stack, other) };
+    let mut writer = unsafe { begin_work(block, record, arena, call.stack, other) };
     let outside = writer.outside();
     let entries = writer.entries();
     // What was entered before tracing began, or bypassed, is not there.
     let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == id;
-    let Some(at) = entries.iter().rposition(is_it).filter(|at| *at >= outside) else {
+    let is_here = |entry: &Entry| is_it(entry) && entry.slot == call.slot;
+    let at = entries.iter().rposition(is_here);
+    let at = at.or_else(|| entries.iter().rposition(is_it));
+    let Some(at) = at.filter(|at| *at >= outside) else {
         return;
     };
     let Some(entry) = entries.get(at).copied() else {
