@@ -17,6 +17,13 @@ TRACED int asks(int n) {
     return distance > 0 && distance < 200;
 }
 
+// The same of its caller's frame.
+TRACED char *looks_up(int n) {
+    __asm__ volatile("" : : "r"(n));
+    return __builtin_frame_address(1);
+}
+TRACED int asks_up(int n) { return looks_up(n) == (char *)__builtin_frame_address(0); }
+
 // Its own address is in its first instructions.
 TRACED int names_itself(int (*callback)(void *), int n);
 __asm__(".text\n"
@@ -86,6 +93,26 @@ __asm__(".text\n"
         "  ret\n"
         "  .cfi_endproc\n"
         "  .size takes, . - takes\n"
+        // These leave that to it.
+        ".globl passes\n"
+        ".type passes, @function\n"
+        "passes: .cfi_startproc\n"
+        "  lea 1(%rdi), %rax\n"
+        "  nopl 0(%rax)\n"
+        "  jmp takes\n"
+        "  .cfi_endproc\n"
+        "  .size passes, . - passes\n"
+        ".globl passes_on\n"
+        ".type passes_on, @function\n"
+        "passes_on: .cfi_startproc\n"
+        "  sub $8, %rsp\n"
+        "  .cfi_def_cfa_offset 16\n"
+        "  call passes\n"
+        "  add $8, %rsp\n"
+        "  .cfi_def_cfa_offset 8\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        "  .size passes_on, . - passes_on\n"
         ".globl gives\n"
         ".type gives, @function\n"
         "gives: .cfi_startproc\n"
@@ -93,7 +120,7 @@ __asm__(".text\n"
         "  .cfi_def_cfa_offset 16\n"
         "  .cfi_offset %rbp, -16\n"
         "  mov %rdi, %rbp\n"
-        "  call takes\n"
+        "  call passes_on\n"
         "  mov %rbp, %rax\n"
         "  pop %rbp\n"
         "  .cfi_def_cfa_offset 8\n"
@@ -147,7 +174,7 @@ int main(int count, char **arguments) {
     int rounds = count > 1 ? atoi(arguments[1]) : 5;
     long asked = 0, named = 0, sum = 0;
     for (int i = 0; i < rounds; i++) {
-        asked += asks(i);
+        asked += asks(i) && asks_up(i);
         named += names_itself((int (*)(void *))names_itself, i);
         sum += ordinary(i);
     }

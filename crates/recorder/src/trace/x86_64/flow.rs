@@ -4,7 +4,7 @@
 //! All code has to be decoded for it; it is done when it is first asked for.
 
 use super::described::{Described, Slot, Stretch, each};
-use super::frame_pointer::{Watch, uses_callers};
+use super::frame_pointer::{Watch, looks_at_saved, uses_callers};
 use super::image::{ENDBR, Image};
 use super::marks::Marks;
 use super::special::is_unwinder;
@@ -26,7 +26,7 @@ pub struct Flow {
     loops: HashSet<u64>,
     /// Functions that look at their return address, or change it.
     looks: HashSet<u64>,
-    /// Functions that use their caller's frame pointer, or change it.
+    /// Functions that use their caller's frame pointer, or change it, or leave that to others.
     frame_pointer: HashSet<u64>,
     /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
     unwinding: HashSet<u64>,
@@ -114,6 +114,8 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
         found.loops.extend(part.loops);
         found.looks.extend(part.looks);
         found.frame_pointer.extend(part.frame_pointer);
+        found.frame.extend(part.frame);
+        found.passes.extend(part.passes);
         found.unwinding.extend(part.unwinding);
         found.parts.extend(part.parts);
         found.backs.extend(part.backs);
@@ -123,12 +125,32 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
             found.loops.insert(start);
         }
     }
+    pass_on(&mut found.frame_pointer, found.passes);
+    found.frame_pointer.extend(found.frame);
     Flow {
         targets,
         loops: found.loops,
         looks: found.looks,
         frame_pointer: found.frame_pointer,
         unwinding: found.unwinding,
+    }
+}
+
+/// Adds the functions that leave the frame pointer to one of these as their caller left it: what that finds there and gives
+/// back is their caller's. Of each pass, what is called and by which function.
+fn pass_on(functions: &mut HashSet<u64>, mut passes: Vec<(u64, u64)>) {
+    let mut open: Vec<u64> = functions.iter().copied().collect();
+    if !open.is_empty() {
+        passes.sort_unstable();
+    }
+    while let Some(callee) = open.pop() {
+        let first = passes.partition_point(|(called, _)| *called < callee);
+        let of_callee = passes.iter().skip(first);
+        for (_, caller) in of_callee.take_while(|(called, _)| *called == callee) {
+            if functions.insert(*caller) {
+                open.push(*caller);
+            }
+        }
     }
 }
 
@@ -153,6 +175,10 @@ struct Found {
     loops: HashSet<u64>,
     looks: HashSet<u64>,
     frame_pointer: HashSet<u64>,
+    /// Functions that look at their caller's frame pointer where they have saved it.
+    frame: HashSet<u64>,
+    /// What is called and jumped to while the frame pointer is as the caller left it, and by which functions.
+    passes: Vec<(u64, u64)>,
     unwinding: HashSet<u64>,
     /// Functions and the parts of functions that they branch to.
     parts: HashSet<(u64, u64)>,
@@ -185,6 +211,7 @@ impl Finder<'_, '_> {
         let is_unwinder = self.unwinders.contains(&function.start);
         let mut watch = Watch::default();
         while decoder.can_decode() {
+            let before = instruction;
             decoder.decode_out(&mut instruction);
             while stretches
                 .next_if(|stretch| stretch.end <= instruction.ip())
@@ -195,8 +222,14 @@ impl Finder<'_, '_> {
             if function.entry && looks(&instruction, slot) {
                 self.found.looks.insert(function.start);
             }
+            if function.entry && looks_at_saved(&instruction, &before, slot) {
+                self.found.frame.insert(function.start);
+            }
             if is_near_branch(&instruction) {
                 let target = instruction.near_branch_target();
+                if function.entry && watch.is_untouched() && !function.contains(target) {
+                    self.found.passes.push((target, function.start));
+                }
                 if instruction.flow_control() == FlowControl::Call {
                     self.targets.set(target);
                     if is_unwinder {

@@ -2,9 +2,10 @@
 //!
 //! While a traced function runs, it finds another value there than its caller left (`hot`), and when it returns, the caller
 //! gets back its own. Compilers' functions never know: they save the register before they use it, and restore it. Assembler
-//! code has conventions of its own now and then.
+//! code has conventions of its own now and then, and who asks for the address of the caller's frame
+//! (`__builtin_frame_address(1)`) looks at what was saved.
 
-use super::described::Described;
+use super::described::{Described, Slot};
 use super::image::Image;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
@@ -69,6 +70,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Whether the frame pointer is what the caller has left.
+    pub fn is_untouched(&self) -> bool {
+        !self.is_saved && !self.is_odd
+    }
+
     /// The next instruction.
     pub fn see(&mut self, instruction: &Instruction) {
         if self.is_saved || self.is_odd {
@@ -80,6 +86,29 @@ impl Watch {
             Use::Write | Use::Read => self.is_odd = true,
         }
     }
+}
+
+/// Whether an instruction looks at the caller's frame pointer where it was saved, other than to restore it: below the return
+/// address, where the frame pointer leads, or a copy of it that the instruction before has made.
+pub fn looks_at_saved(instruction: &Instruction, before: &Instruction, slot: Slot) -> bool {
+    let is_copied = matches!(before.code(), Code::Mov_rm64_r64 | Code::Mov_r64_rm64)
+        && before.op0_kind() == OpKind::Register
+        && before.op1_kind() == OpKind::Register
+        && before.op1_register() == Register::RBP;
+    let copy = if is_copied {
+        before.op0_register()
+    } else {
+        Register::RBP
+    };
+    slot == Slot::AboveFramePointer(8)
+        && [Register::RBP, copy].contains(&instruction.memory_base())
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == 0
+        && instruction.op_kinds().any(|kind| kind == OpKind::Memory)
+        && !matches!(
+            instruction.code(),
+            Code::Nop_rm16 | Code::Nop_rm32 | Code::Nop_rm64 | Code::Lea_r64_m
+        )
 }
 
 /// Whether a function uses its caller's frame pointer, or returns with another. Branches through tables are not followed,
