@@ -5,11 +5,11 @@ use crate::chunks::{Writer, now, stopped};
 use crate::interrupted::{self, Other};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
+use crate::shadow::{self, Block, Entry, Gate, Record};
 use crate::{judged, parked, sys, thread};
 use core::ops::Range;
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, compiler_fence};
 use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
@@ -17,9 +17,9 @@ use dioptra_tracelayout::record::UnwindCause;
 /// call's first.
 const BODY_OPERAND: u64 = 6;
 
-/// Goes on for the hook of an entry: 0, the call is on the shadow stack; 1, it runs as if there had been no hook, and
-/// the body's address is where the function id was.
-pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
+/// Goes on for the hook of an entry: the frame pointer with which it returns if the call is on the shadow stack; 0, it runs as
+/// if there had been no hook, and the body's address is where the function id was.
+pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let slot = (&raw const frame.return_address).addr() as u64;
@@ -39,13 +39,12 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u32 {
         Way::On => {
             // SAFETY: this thread's record: the call's entry is its innermost.
             let entry = unsafe { (*block.record).top };
-            frame.set_frame_pointer((entry.addr() as u64).wrapping_add_signed(layout::ENTRY_FRAME));
-            0
+            (entry.addr() as u64).wrapping_add_signed(layout::ENTRY_FRAME)
         }
         Way::Body => bypass(frame),
         Way::Thunk(distance) => {
             frame.function = frame.thunk.wrapping_add_signed(distance);
-            1
+            0
         }
     }
 }
@@ -79,12 +78,12 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
     }
 }
 
-fn bypass(frame: &mut EnterFrame) -> u32 {
+fn bypass(frame: &mut EnterFrame) -> u64 {
     let operand = ptr::with_exposed_provenance::<i32>((frame.thunk + BODY_OPERAND) as usize);
     // SAFETY: the thunk's code, of which the hook has told where it is.
     let distance = unsafe { operand.read_unaligned() };
     frame.function = (frame.thunk + BODY_OPERAND + 4).wrapping_add_signed(i64::from(distance));
-    1
+    0
 }
 
 /// Where a call goes on.
@@ -364,29 +363,25 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     let slot = (&raw const frame.return_address).addr() as u64;
     let _signals = sys::BlockedSignals::new();
     let other = interrupted::other(block, slot);
-    let found = exit_here(block, slot, other);
+    let found = exit_here(block, frame, other);
     if other == Other::Interrupted {
         // SAFETY: this thread's record, while signals are blocked.
         interrupted::end_if_done(unsafe { &mut *block.record });
     } else {
         block.busy = 0;
     }
-    match found {
-        Some(caller) => {
-            frame.set_frame_pointer(caller.frame);
-            frame.return_address = caller.return_address;
-        }
-        None => {
-            sys::complain(&[
-                "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
-            ]);
-            sys::abort();
-        }
+    if found.is_none() {
+        sys::complain(&[
+            "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
+        ]);
+        sys::abort();
     }
     0
 }
 
-fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<Caller> {
+/// Goes back to the caller, if it is known.
+fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<()> {
+    let slot = (&raw const frame.return_address).addr() as u64;
     let arena = session::arena()?;
     if shadow::is_dummy(block.record) {
         return None;
@@ -397,7 +392,8 @@ fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<Caller> {
     let entries = writer.entries();
     let Some(at) = entries.iter().rposition(|entry| entry.slot == slot) else {
         // It was recorded as left before.
-        return parked::exhume(slot);
+        frame.give_back(parked::exhume(slot)?);
+        return Some(());
     };
     let entry = *entries.get(at)?;
     let above = entries.len() - at - 1;
@@ -415,8 +411,11 @@ fn exit_here(block: &mut Block, slot: u64, other: Other) -> Option<Caller> {
         writer.write(1, |to| to.exit(time));
     }
     sampling::leave(writer.cursor(), &[entry]);
+    // Before the entry is given up: debuggers find it there until then.
+    frame.give_back(entry.caller());
+    compiler_fence(Ordering::SeqCst);
     let record = writer.record();
     // SAFETY: the entry that was found.
     record.top = unsafe { record.top.sub(1) };
-    Some(entry.caller())
+    Some(())
 }

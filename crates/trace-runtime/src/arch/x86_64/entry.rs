@@ -4,6 +4,7 @@
 //! interrupted anything, the routine saves all registers that Rust's code may change, the vector and floating point
 //! ones too (`xsave`), and calls Rust.
 
+use crate::shadow::Caller;
 use crate::{observe, shadow, slow};
 use core::arch::{asm, global_asm, x86_64};
 use core::ptr;
@@ -51,17 +52,13 @@ impl EnterFrame {
     pub fn frame_pointer(&self) -> u64 {
         self.saved[0]
     }
-
-    /// The frame pointer with which the hook returns.
-    pub fn set_frame_pointer(&mut self, to: u64) {
-        self.saved[0] = to;
-    }
 }
 
 impl ExitFrame {
-    /// The frame pointer with which the hook returns.
-    pub fn set_frame_pointer(&mut self, to: u64) {
-        self.saved[0] = to;
+    /// The hook returns with what is the caller's.
+    pub fn give_back(&mut self, caller: Caller) {
+        self.saved[0] = caller.frame;
+        self.return_address = caller.return_address;
     }
 }
 
@@ -119,8 +116,13 @@ global_asm!(
     //
     // Saves what is left to save, and the vector state below; rbx points to the frame.
     ".macro dioptra_save",
-    "push rcx", "push rsi", "push rdi", "push r8", "push r9", "push r10", "push rbx", "push rbp",
+    ".irp register, rcx, rsi, rdi, r8, r9, r10, rbx, rbp",
+    "push \\register",
+    ".cfi_adjust_cfa_offset 8",
+    ".cfi_rel_offset \\register, 0",
+    ".endr",
     "mov rbx, rsp",
+    ".cfi_def_cfa_register rbx",
     "sub rsp, [rip + {state_size}]",
     "and rsp, -64",
     "xor eax, eax",
@@ -133,53 +135,92 @@ global_asm!(
     "cld",
     ".endm",
     ".macro dioptra_restore",
-    "mov ebp, eax",
+    "mov rbp, rax",
     "mov eax, {saved_state}",
     "xor edx, edx",
     "xrstor64 [rsp]",
     "mov rsp, rbx",
-    "mov eax, ebp",
-    "pop rbp", "pop rbx", "pop r10", "pop r9", "pop r8", "pop rdi", "pop rsi", "pop rcx",
+    ".cfi_def_cfa_register rsp",
+    "mov rax, rbp",
+    ".irp register, rbp, rbx, r10, r9, r8, rdi, rsi, rcx",
+    "dioptra_pop \\register",
+    ".endr",
+    ".endm",
+    ".macro dioptra_pop register",
+    "pop \\register",
+    ".cfi_adjust_cfa_offset -8",
+    ".cfi_same_value \\register",
     ".endm",
     //
     ".hidden dioptra_enter_slow",
     ".globl dioptra_enter_slow",
     ".type dioptra_enter_slow, @function",
+    // A hook has pushed rax, rdx and r11.
     "dioptra_enter_slow:",
+    ".cfi_startproc",
+    ".cfi_def_cfa_offset 32",
     "dioptra_save",
     "call {enter}",
     "dioptra_restore",
-    "test eax, eax",
-    "jnz 2f",
-    "pop r11", "pop rdx", "pop rax",
-    "ret",
+    "test rax, rax",
+    "jz 2f",
+    ".cfi_remember_state",
+    "mov rbp, rax",
+    // The caller's is where the frame pointer leads.
+    ".cfi_escape 0x10, 6, 2, 0x76, 0",
+    "pop r11",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rdx",
+    ".cfi_adjust_cfa_offset -8",
+    "pop rax",
+    ".cfi_adjust_cfa_offset -8",
+    // As hooks end.
+    ".byte 0xf3, 0xc3",
     // The body's address is where the function id was: go there as if there had been no thunk.
-    "2: pop r11", "pop rdx", "pop rax",
+    ".cfi_restore_state",
+    "2: dioptra_pop r11",
+    "dioptra_pop rdx",
+    "dioptra_pop rax",
     "lea rsp, [rsp + 8]",
+    ".cfi_def_cfa rsp, 16",
+    ".cfi_offset rip, -8",
     "ret",
+    ".cfi_endproc",
     ".size dioptra_enter_slow, . - dioptra_enter_slow",
     //
     ".hidden dioptra_exit_slow",
     ".globl dioptra_exit_slow",
     ".type dioptra_exit_slow, @function",
     "dioptra_exit_slow:",
+    ".cfi_startproc",
+    ".cfi_def_cfa_offset 32",
     "dioptra_save",
     "call {exit}",
     "dioptra_restore",
-    "pop r11", "pop rdx", "pop rax",
+    "dioptra_pop r11",
+    "dioptra_pop rdx",
+    "dioptra_pop rax",
     "ret",
+    ".cfi_endproc",
     ".size dioptra_exit_slow, . - dioptra_exit_slow",
     //
     ".hidden dioptra_observe",
     ".globl dioptra_observe",
     ".type dioptra_observe, @function",
     "dioptra_observe:",
-    "push rax", "push rdx", "push r11",
+    ".cfi_startproc",
+    ".irp register, rax, rdx, r11",
+    "push \\register",
+    ".cfi_adjust_cfa_offset 8",
+    ".endr",
     "dioptra_save",
     "call {observe}",
     "dioptra_restore",
-    "pop r11", "pop rdx", "pop rax",
+    "dioptra_pop r11",
+    "dioptra_pop rdx",
+    "dioptra_pop rax",
     "ret",
+    ".cfi_endproc",
     ".size dioptra_observe, . - dioptra_observe",
     dummy = sym shadow::DUMMY,
     dummy_record = const shadow::DUMMY_RECORD_OFFSET,
