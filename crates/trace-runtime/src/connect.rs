@@ -339,6 +339,7 @@ fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::borrow::ToOwned;
 
     #[test]
     fn paths_of_pools_name_the_process_and_differ() {
