@@ -183,7 +183,7 @@ fn add_traced(facts: &mut Facts, profile: &Profile, ends: Count) {
         Severity::Loss,
         "traced_chains",
         format!(
-            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; record with --call-graph fp, or without tracing, to see these",
+            "{} taken while functions were traced: their call chains end at the tracer's thunks ([unknown] in memfd:dioptra), which stand for the callers; record with --call-graph fp (the kernel ends chains after kernel.perf_event_max_stack frames, and a traced call takes two), or without tracing, to see these",
             samples(ends.samples)
         ),
         ends.samples,
