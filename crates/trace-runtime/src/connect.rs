@@ -13,7 +13,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
-    Applied, FunctionId, Hello, Next, Patch, Reason, RuntimeAddresses, Step, StepKind, Welcome,
+    Applied, FunctionId, Hello, Next, PRESENCE_SIZE, Patch, Reason, RuntimeAddresses, Step,
+    StepKind, Welcome,
 };
 
 /// Why a process is not traced.
@@ -166,8 +167,14 @@ fn talk(name: &[u8], reason: Reason) -> Result<(), Failure> {
     }
     if reason == Reason::Start {
         let size = welcome.arena_size as usize;
-        let mapped = sys::map_file(descriptors[0], size, true);
-        close(descriptors[0]);
+        let [arena, presence] = descriptors;
+        let mapped = sys::map_file(arena, size, true);
+        let is_present = sys::map_file(presence, PRESENCE_SIZE, true).is_ok();
+        close(arena);
+        close(presence);
+        if !is_present {
+            return Err(Failure::Arena);
+        }
         let base = mapped.map_err(|_| Failure::Arena)?;
         // SAFETY: just mapped, for good.
         if !unsafe { session::set_arena(base, size) } {

@@ -3,7 +3,7 @@
 //! The socket is an abstract one, whose name is in the environment variable [`SOCKET`], so that a changed root folder
 //! does not hide it. The process connects when it starts, and again when it has loaded modules; no descriptor stays
 //! open. It says [`Hello`]; the recorder answers [`Welcome`], to a starting process with the descriptor of the
-//! [arena](crate::arena). Then the process says [`Next`] (and how the step before went) and the recorder answers with
+//! [arena](crate::arena), and with that of [other memory](PRESENCE_SIZE), by which it is seen to be there. Then the process says [`Next`] (and how the step before went) and the recorder answers with
 //! the next [`Step`], until one is [`StepKind::Done`].
 //!
 //! A step makes calls of one module's functions traceable: the recorder has analysed the module and made a *pool*, a small
@@ -17,6 +17,10 @@ pub const SOCKET: &str = "DIOPTRA_TRACE_SOCKET";
 
 /// The environment variable that holds the path of the runtime.
 pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
+
+/// The size in bytes of the memory that traced processes have mapped, shared and writable, to be seen to be there: also
+/// those whose parents were traced, and who have closed all descriptors. Nothing is in it.
+pub const PRESENCE_SIZE: usize = 4096;
 
 /// How calls of a function are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,9 +5,10 @@ use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
 use dioptra_tracelayout::sampling;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -18,6 +19,7 @@ use std::sync::atomic::AtomicU32;
 #[derive(Debug)]
 pub struct ArenaMemory {
     file: File,
+    presence: File,
     name: String,
     base: *mut u8,
     size: usize,
@@ -66,15 +68,10 @@ impl ArenaMemory {
             super::shared::monotonic()
         );
         let c_name = CString::new(name.as_str()).unwrap_or_default();
-        // SAFETY: the name outlives the call, and the descriptor is checked and ours.
-        let file = unsafe {
-            let fd = libc::memfd_create(c_name.as_ptr(), libc::MFD_CLOEXEC);
-            if fd < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            File::from(OwnedFd::from_raw_fd(fd))
-        };
+        let file = memory_file(&c_name, 0)?;
         file.set_len(size as u64)?;
+        let presence = memory_file(c"dioptra-presence", libc::MFD_ALLOW_SEALING)?;
+        presence.set_len(PRESENCE_SIZE as u64)?;
         // SAFETY: new memory at a place that the kernel chooses.
         let base = unsafe {
             libc::mmap(
@@ -119,6 +116,7 @@ impl ArenaMemory {
         unsafe { base.cast::<Arena>().write(arena) };
         Ok(ArenaMemory {
             file,
+            presence,
             name,
             base: base.cast(),
             size,
@@ -130,7 +128,25 @@ impl ArenaMemory {
         &self.file
     }
 
-    /// The processes that have it mapped, as far as we may know, without us.
+    /// The descriptor of memory that traced processes map, too, and we do not: who has that mapped is there.
+    pub fn presence(&self) -> &File {
+        &self.presence
+    }
+
+    /// Whether a process has it mapped, other than us. If none has, none can any more.
+    pub fn is_used(&self) -> bool {
+        // The kernel refuses this seal while somebody has the memory mapped so that he may write to it.
+        // SAFETY: numbers only.
+        unsafe {
+            libc::fcntl(
+                self.presence.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_WRITE,
+            ) != 0
+        }
+    }
+
+    /// The processes that have it mapped, as far as we may know, without us. That takes long.
     pub fn users(&self) -> Vec<u32> {
         let us = std::process::id();
         // What this recording has started began after us. Others' mappings would take long to read.
@@ -222,6 +238,18 @@ impl ArenaMemory {
     pub fn wake(word: &AtomicU32) {
         // SAFETY: the kernel only looks up who waits there.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+}
+
+/// A new file in memory.
+fn memory_file(name: &CStr, flags: u32) -> io::Result<File> {
+    // SAFETY: the name outlives the call, and the descriptor is checked and ours.
+    unsafe {
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from(OwnedFd::from_raw_fd(fd)))
     }
 }
 

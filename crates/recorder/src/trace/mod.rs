@@ -357,7 +357,12 @@ fn supervise(
             let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
             if !processes.into_iter().any(process_exists) {
                 // A daemon's first child has ended, too: who goes on is known by the memory that it has inherited.
-                let users = shared.arena.users();
+                let is_used = shared.arena.is_used();
+                let users = if is_used {
+                    shared.arena.users()
+                } else {
+                    Vec::new()
+                };
                 if users.is_empty() {
                     return Ok(status);
                 }

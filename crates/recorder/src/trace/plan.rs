@@ -3,10 +3,11 @@
 use super::maps::{MappedModule, Maps};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::x86_64::displace::JUMP;
+use super::x86_64::glance::Glance;
 use super::x86_64::hot::{HookKind, HookOptions};
-use super::x86_64::image::{read_needed, segments};
+use super::x86_64::image::{read_needed, read_some, segments};
 use super::x86_64::imports::ImportSite;
-use super::x86_64::observed::{FunctionHook, HookWork, has_hooks, hooks};
+use super::x86_64::observed::{FunctionHook, HookWork, has_hooks, hooked_code, hooks};
 use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
 use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
 use super::x86_64::thunk::jump;
@@ -17,7 +18,7 @@ use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
 use dioptra_tracelayout::message::{FunctionId, Method, PATCH_SIZE, Patch, RuntimeAddresses};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ReadCache};
+use object::{Endianness, Object};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -183,7 +184,9 @@ impl Planner {
             chosen: Vec::new(),
         };
         // A glance reads only parts of files, which may be large and of no interest.
-        let glance = ReadCache::new(file);
+        let Ok(glance) = Glance::new(file) else {
+            return Ok(None);
+        };
         let Ok(elf) = ElfFile64::<Endianness, _>::parse(&glance) else {
             return Ok(Some(nothing));
         };
@@ -217,9 +220,10 @@ impl Planner {
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
         let is_wanted = is_wanted && !is_linker;
         let segments = segments(&elf);
-        let data = match is_wanted || has_hooks {
-            true => read_needed(file, &elf),
-            false => Ok(Vec::new()),
+        let data = match (is_wanted, has_hooks) {
+            (true, _) => read_needed(file, &elf),
+            (false, true) => read_some(file, &elf, hooked_code(&elf, &segments)),
+            (false, false) => Ok(Vec::new()),
         };
         let Ok(data) = data else {
             return Ok(None);

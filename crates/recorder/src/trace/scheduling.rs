@@ -18,6 +18,9 @@ const BLOCK: usize = 256;
 /// How often all are written, so that a recorder that is killed has lost little.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
+/// Pages of each CPU's ring. The kernel zeroes them at the start; a switch takes 48 bytes.
+const RING_PAGES: usize = 128;
+
 /// A thread that records context switches.
 pub struct Recording<'scope> {
     stop: Option<StopHandle>,
@@ -83,6 +86,7 @@ fn attach(pid: u32) -> Result<Session, AttachError> {
         .inherit(Inherit::ThreadsAndChildren)
         // The trace itself needs some.
         .fd_ratio(0.5)
+        .ring_pages(Some(RING_PAGES))
         .side_band(side_band);
     let mut session = Session::new(spec)?;
     session.attach()?;

@@ -94,7 +94,8 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     if refused || !is_start {
         send(stream, &welcome, &[])?;
     } else {
-        send(stream, &welcome, &[shared.arena.file().as_raw_fd()])?;
+        let files = [shared.arena.file(), shared.arena.presence()];
+        send(stream, &welcome, &files.map(AsRawFd::as_raw_fd))?;
     }
     if refused {
         return Ok(());

@@ -1,5 +1,6 @@
 //! The functions of a module, as its unwind tables describe them.
 
+use super::framed::{Framed, framed};
 use super::image::Image;
 use super::loads::Exceptions;
 use super::work::{Share, share_out};
@@ -30,6 +31,8 @@ pub struct Described {
     pub entry: bool,
     /// Whether it is entered by the kernel, or resumes after exceptions.
     pub special: bool,
+    /// If its return address lies above its frame pointer, and that is all to know of its frame.
+    pub framed: Option<Framed>,
     /// Where it says what happens when an exception passes through it.
     pub exceptions: Exceptions,
 }
@@ -121,7 +124,8 @@ pub fn each(image: &Image<'_>, share: Share, mut told: impl FnMut(Described, &[S
         if fde.len() == 0 {
             continue;
         }
-        let function = function(&fde, &frames, &bases, &mut context, &mut stretches);
+        let mut function = function(&fde, &frames, &bases, &mut context, &mut stretches);
+        function.framed = framed(image, &function, &stretches);
         told(function, &stretches);
     }
 }
@@ -139,6 +143,7 @@ fn function<'a>(
         size: fde.len(),
         entry: false,
         special: fde.is_signal_trampoline(),
+        framed: None,
         exceptions: match fde.lsda() {
             None => Exceptions::None,
             Some(gimli::Pointer::Direct(table)) => Exceptions::Table(table),

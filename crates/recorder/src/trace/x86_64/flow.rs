@@ -64,6 +64,7 @@ pub struct LazyFlow<'s, 'a> {
     image: &'s Image<'a>,
     described: &'s [Described],
     flow: OnceLock<Flow>,
+    has_unwinders: OnceLock<bool>,
 }
 
 impl<'s, 'a> LazyFlow<'s, 'a> {
@@ -73,12 +74,20 @@ impl<'s, 'a> LazyFlow<'s, 'a> {
             image,
             described,
             flow: OnceLock::new(),
+            has_unwinders: OnceLock::new(),
         }
     }
 
     /// It.
     pub fn get(&self) -> &Flow {
         self.flow.get_or_init(|| find(self.image, self.described))
+    }
+
+    /// Whether functions are there that [`Flow::is_unwinding`] may know more of.
+    pub fn has_unwinders(&self) -> bool {
+        *self
+            .has_unwinders
+            .get_or_init(|| !unwinders(self.image, self.described).is_empty())
     }
 }
 
@@ -408,7 +417,7 @@ fn is_start(image: &Image<'_>, function: &Described, address: u64) -> bool {
 }
 
 /// Whether an instruction has to do with the place of the return address, other than to return.
-fn looks(instruction: &Instruction, slot: Slot) -> bool {
+pub fn looks(instruction: &Instruction, slot: Slot) -> bool {
     let (register, distance) = match slot {
         Slot::AboveStackPointer(distance) => (Register::RSP, distance),
         Slot::AboveFramePointer(distance) => (Register::RBP, distance),

@@ -5,7 +5,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
 use object::elf::{
     ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
-    SHT_NOBITS, SHT_PROGBITS,
+    SHT_DYNSYM, SHT_NOBITS, SHT_PROGBITS, SectionType,
 };
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{
@@ -61,12 +61,53 @@ pub fn read_needed<'d, R: ReadRef<'d>>(
     file: &File,
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
 ) -> io::Result<Vec<u8>> {
+    let loaded = elf.elf_program_headers().iter();
+    let loaded = loaded.filter(|s| s.p_type(elf.endian()) == PT_LOAD);
+    let needed = loaded.map(|s| (s.p_offset(elf.endian()), s.p_filesz(elf.endian())));
+    read_with_tables(file, elf, needed.collect(), |kind| {
+        // Debug information is of the first type.
+        kind != SHT_PROGBITS && kind != SHT_NOBITS
+    })
+}
+
+/// The bytes of an ELF file as [`read_needed`] reads them, but of what is loaded only some: `needed`, places in the file and
+/// sizes; and of the symbols the dynamic linker's.
+///
+/// # Errors
+/// As [`read_needed`].
+pub fn read_some<'d, R: ReadRef<'d>>(
+    file: &File,
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+    mut needed: Vec<(u64, u64)>,
+) -> io::Result<Vec<u8>> {
+    let sections = elf.elf_section_table();
+    let names = elf.elf_header().shstrndx(elf.endian(), elf.data());
+    let names = names.map_or(0, |index| index as usize);
+    let names = sections.iter().nth(names);
+    needed.extend(names.map(|s| (s.sh_offset(elf.endian()), s.sh_size(elf.endian()))));
+    let dynamic = sections
+        .iter()
+        .filter(|s| s.sh_type(elf.endian()) == SHT_DYNSYM);
+    for symbols in dynamic {
+        let linked = sections.iter().nth(symbols.sh_link(elf.endian()) as usize);
+        needed.extend(linked.map(|s| (s.sh_offset(elf.endian()), s.sh_size(elf.endian()))));
+    }
+    read_with_tables(file, elf, needed, |kind| kind == SHT_DYNSYM)
+}
+
+/// The headers, what is `needed`, and the sections of some types.
+fn read_with_tables<'d, R: ReadRef<'d>>(
+    file: &File,
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+    mut needed: Vec<(u64, u64)>,
+    is_needed: impl Fn(SectionType) -> bool,
+) -> io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
     let (header, endian) = (elf.elf_header(), elf.endian());
     let table = |start: u64, entry: u16, count: usize| (start, u64::from(entry) * count as u64);
     let segments = elf.elf_program_headers();
     let sections = elf.elf_section_table();
-    let mut needed = vec![
+    needed.extend([
         (0, size_of::<FileHeader64<Endianness>>() as u64),
         table(
             header.e_phoff(endian),
@@ -78,12 +119,8 @@ pub fn read_needed<'d, R: ReadRef<'d>>(
             header.e_shentsize(endian),
             sections.len(),
         ),
-    ];
-    let loaded = segments.iter().filter(|s| s.p_type(endian) == PT_LOAD);
-    needed.extend(loaded.map(|s| (s.p_offset(endian), s.p_filesz(endian))));
-    // Debug information is of this type.
-    let is_other = |kind| kind == SHT_PROGBITS || kind == SHT_NOBITS;
-    let tables = sections.iter().filter(|s| !is_other(s.sh_type(endian)));
+    ]);
+    let tables = sections.iter().filter(|s| is_needed(s.sh_type(endian)));
     needed.extend(tables.map(|s| (s.sh_offset(endian), s.sh_size(endian))));
     needed.sort_unstable();
 

@@ -81,11 +81,14 @@ pub struct ImportCalls {
 /// Finds them.
 pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     let mut calls = ImportCalls::default();
-    if image.imports.values().all(|name| is_special(name)) {
+    // Hooks of compilers are among the others: each function calls them.
+    let wanted = image.imports.iter().filter(|(_, name)| !is_special(name));
+    let wanted: HashSet<u64> = wanted.map(|(pointer, _)| *pointer).collect();
+    if wanted.is_empty() {
         return calls;
     }
     let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump.ip()).collect();
-    let mut hits = hits(image).into_iter().peekable();
+    let mut hits = hits(image, &wanted).into_iter().peekable();
     for function in described {
         while hits.next_if(|hit| *hit < function.start).is_some() {}
         let mut inside = HashSet::new();
@@ -101,9 +104,10 @@ pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     calls
 }
 
-/// Where bytes look like an instruction that uses a pointer to a function, by address: most functions need not be
-/// decoded.
-fn hits(image: &Image<'_>) -> Vec<u64> {
+/// Where bytes look like an instruction that uses one of the pointers, by address: most functions need not be decoded.
+fn hits(image: &Image<'_>, pointers: &HashSet<u64>) -> Vec<u64> {
+    let first = pointers.iter().min().copied().unwrap_or(u64::MAX);
+    let last = pointers.iter().max().copied().unwrap_or(0);
     let mut hits = Vec::new();
     for segment in image.segments.iter().filter(|s| s.executable) {
         let bytes = image
@@ -118,7 +122,7 @@ fn hits(image: &Image<'_>) -> Vec<u64> {
             let address = segment.address + at as u64;
             let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
             let pointer = (address + 6 + skip).wrapping_add_signed(distance);
-            if image.imports.contains_key(&pointer) {
+            if (first..=last).contains(&pointer) && pointers.contains(&pointer) {
                 hits.push(address);
             }
         }

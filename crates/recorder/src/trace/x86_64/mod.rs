@@ -6,6 +6,8 @@ pub mod described;
 pub mod displace;
 pub mod flow;
 pub mod frame_pointer;
+pub mod framed;
+pub mod glance;
 pub mod hot;
 pub mod image;
 pub mod imports;

@@ -5,12 +5,13 @@
 use super::described::{Described, described};
 use super::displace::{JUMP, Prologue, Refused, padding, prologue};
 use super::flow::LazyFlow;
+use super::framed::looks_at_return_address;
 use super::image::{ENDBR, Image, Segment};
 use super::imports::{ImportSite, import_calls};
 use super::special::is_special;
 use super::work::{Share, share_out};
 use dioptra_tracelayout::message::Method;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::HashSet;
 
 /// What is looked for.
@@ -227,6 +228,29 @@ impl Scanner<'_, '_> {
             .any(|instruction| self.image.called(&instruction) == Some("__cyg_profile_func_enter"))
     }
 
+    /// Why a function's first instructions can't be moved, as far as other code decides.
+    fn refused(&self, function: &Described, site: u64) -> Option<Refused> {
+        let flow = self.flow.get();
+        let behind = site + JUMP as u64;
+        let end = function.end().clamp(site + 1, behind);
+        let why = [
+            (flow.enters(site + 1..end), Refused::Entered),
+            (flow.enters(end..behind), Refused::Short),
+            (flow.loops(function.start), Refused::Loop),
+            (
+                flow.looks_at_return_address(function.start),
+                Refused::ReturnAddress,
+            ),
+            (
+                flow.uses_frame_pointer(function.start),
+                Refused::FramePointer,
+            ),
+            (flow.is_unwinding(function.start), Refused::Unwinder),
+        ];
+        let found = why.into_iter().find(|(is_so, _)| *is_so);
+        found.map(|(_, why)| why)
+    }
+
     fn candidate(
         &self,
         function: &Described,
@@ -305,12 +329,15 @@ impl Scanner<'_, '_> {
         }
         let mut instruction = first;
         let mut mcount = None;
+        let mut branches = false;
         // Functions with variable arguments pass over their saving of vector registers first.
         for _ in 0..48 {
             if is_mcount(&instruction) {
                 mcount = Some(instruction);
                 break;
             }
+            branches |= instruction.op0_kind() == OpKind::NearBranch64
+                && (site..site + JUMP as u64).contains(&instruction.near_branch_target());
             if instruction.is_invalid()
                 || !matches!(
                     instruction.flow_control(),
@@ -338,24 +365,15 @@ impl Scanner<'_, '_> {
         if mcount.is_none() && !self.options.plain {
             return None;
         }
-        let flow = self.flow.get();
-        let behind = site + JUMP as u64;
-        let end = function.end().clamp(site + 1, behind);
-        let why = [
-            (flow.enters(site + 1..end), Refused::Entered),
-            (flow.enters(end..behind), Refused::Short),
-            (flow.loops(function.start), Refused::Loop),
-            (
-                flow.looks_at_return_address(function.start),
-                Refused::ReturnAddress,
-            ),
-            (
-                flow.uses_frame_pointer(function.start),
-                Refused::FramePointer,
-            ),
-            (flow.is_unwinding(function.start), Refused::Unwinder),
-        ];
-        if let Some((_, why)) = why.into_iter().find(|(is_so, _)| *is_so) {
+        let is_first = mcount.is_some_and(|call| call.next_ip() >= site + JUMP as u64);
+        let framed = function.framed.filter(|_| {
+            is_first && !branches && !self.flow.has_unwinders() && !looks_at_return_address(code)
+        });
+        let why = match framed {
+            Some(framed) => framed.loops.then_some(Refused::Loop),
+            None => self.refused(function, site),
+        };
+        if let Some(why) = why {
             return Some(Err(why));
         }
         let end = function.end();
