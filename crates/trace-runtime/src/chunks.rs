@@ -6,13 +6,15 @@ use crate::sys;
 use crate::{arch, interrupted, parked};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
-use dioptra_tracelayout::arena::{DROP, MONOTONIC, TSC};
+use dioptra_tracelayout::arena::{Arena, DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
 use dioptra_tracelayout::{Encoder, VERSION};
 
 /// How long a thread waits for a chunk before it looks whether the recorder lives.
 const PATIENCE_MS: u64 = 100;
+/// After how many lost records threads that do not wait look.
+const LOOK_EVERY: u64 = 4096;
 
 /// The clock of the records, shifted.
 pub fn now(arena: &MappedArena) -> u64 {
@@ -213,9 +215,29 @@ impl Writer {
     /// Closes the chunk, if there is one, and takes another; false if there is none.
     pub fn next_chunk(&mut self) -> bool {
         self.close();
-        let Some(index) = take(&self.arena) else {
-            return false;
-        };
+        match take(&self.arena) {
+            Some(index) => {
+                self.begin(index);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// If records were lost since the last chunk: takes one, for which there is always memory, so that it says so. There will
+    /// perhaps be no later one.
+    pub fn tell_lost(&mut self) {
+        if self.cursor().lost == 0 || stopped() {
+            return;
+        }
+        self.close();
+        if let Some(index) = Arena::take_any(self.arena.states()) {
+            self.begin(index);
+        }
+    }
+
+    /// Begins with a chunk.
+    fn begin(&mut self, index: usize) {
         let size = self.arena.header().chunk_size as usize;
         let memory = self.arena.chunk(index);
         let time = now(&self.arena);
@@ -278,7 +300,6 @@ impl Writer {
         if stack != 0 || parked::is_used() {
             self.encode(&mut |to: &mut Encoder<'_>| to.stack(time, stack));
         }
-        true
     }
 
     /// Hands the chunk, if there is one, to the recorder.
@@ -323,6 +344,10 @@ fn take(arena: &MappedArena) -> Option<usize> {
             return Some(index);
         }
         if header.on_full == DROP {
+            let lost = header.lost.load(Ordering::Relaxed);
+            if lost.is_multiple_of(LOOK_EVERY) && !sys::process_exists(header.recorder) {
+                header.stop.store(1, Ordering::Relaxed);
+            }
             return None;
         }
         header.waiting.fetch_add(1, Ordering::Relaxed);

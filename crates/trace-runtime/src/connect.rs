@@ -236,12 +236,12 @@ fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
     };
     let mut digits = [0; 10];
     put(b"/proc/");
-    put(decimal(&mut digits, sys::pid()));
+    put(sys::decimal(&mut digits, sys::pid()));
     put(b"/fd/");
     for bit in 0..16 {
         put(if number >> bit & 1 == 1 { b"./" } else { b"/" });
     }
-    put(decimal(&mut digits, descriptor.unsigned_abs()));
+    put(sys::decimal(&mut digits, descriptor.unsigned_abs()));
 }
 
 fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
@@ -330,19 +330,6 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The number in decimal digits.
-fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[first..];
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,7 +341,7 @@ mod tests {
             let mut path = [0; PATH_SIZE];
             pool_path(&mut path, number, descriptor);
             let text = CStr::from_bytes_until_nul(&path).unwrap();
-            text.to_str().unwrap().to_owned()
+            std::string::String::from(text.to_str().unwrap())
         };
         let all = [
             path(0, 0),

@@ -316,13 +316,10 @@ fn enter_fast(block: &mut Block, id: u32, call: &Call) -> bool {
 
 #[cold]
 fn enter_slow(block: &mut Block, id: u32, call: &Call, is_filter: bool, other: Other) {
-    let Some(arena) = session::arena() else {
+    let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
     let _signals = sys::BlockedSignals::new();
-    if stopped() {
-        return;
-    }
     let Some(record) = thread::record(block, arena) else {
         arena
             .header()
@@ -382,7 +379,8 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64) {
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    if !exit_fast(block, id, &call) {
+    // When nothing is recorded any more it does not matter which calls are open: nothing returns through their entries.
+    if !exit_fast(block, id, &call) && !stopped() {
         exit_slow(block, id, &call, Other::None);
     }
     compiler_fence(Ordering::SeqCst);

@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, cyg, libc_calls, sys};
+use crate::{arch, cyg, libc_calls, sys, thread};
 use core::arch::naked_asm;
 use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
@@ -20,6 +20,10 @@ extern "C" fn rust_eh_personality() {}
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = thread::process_ending;
 
 /// Called when the shared object is loaded, before the program's `main`.
 extern "C" fn start(

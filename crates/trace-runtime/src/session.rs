@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
 use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, Choice, FIRST_AREA, SLOTS};
 
-static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// The address of the arena; null before the process is connected.
+pub static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static KEY: AtomicUsize = AtomicUsize::new(0);
 
 /// The arena, as it is mapped here.

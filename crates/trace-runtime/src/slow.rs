@@ -15,7 +15,7 @@ use dioptra_tracelayout::record::UnwindCause;
 
 /// From where a hook returns into its thunk to the operand of the thunk's call of the body: `lea` of 5 bytes, and the
 /// call's first.
-const BODY_OPERAND: u64 = 6;
+pub const BODY_OPERAND: u64 = 6;
 
 /// Goes on for the hook of an entry: the frame pointer with which it returns if the call is on the shadow stack; 0, it runs as
 /// if there had been no hook, and the body's address is where the function id was.

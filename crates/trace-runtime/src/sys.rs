@@ -100,7 +100,55 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 /// Whether a process exists.
 pub fn process_exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none.
-    unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) != -(libc::ESRCH as isize) }
+    let killed = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
+    killed != -(libc::ESRCH as isize) && !is_zombie(pid)
+}
+
+/// Whether a process has ended and nobody has asked how, as far as can be known.
+fn is_zombie(pid: u32) -> bool {
+    let mut path = [0_u8; 24];
+    let mut digits = [0; 10];
+    for (place, byte) in path.iter_mut().zip(
+        [b"/proc/", decimal(&mut digits, pid), b"/stat"]
+            .into_iter()
+            .flatten(),
+    ) {
+        *place = *byte;
+    }
+    // The name, in parentheses, has 15 bytes at most (threads of the kernel: 64); the state follows.
+    let mut text = [0_u8; 128];
+    // SAFETY: both buffers outlive the calls, and the descriptor is ours.
+    let read = unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let place = path.as_ptr().expose_provenance();
+        let at = libc::AT_FDCWD as isize as usize;
+        let file = syscall(libc::SYS_openat, [at, place, flags as usize, 0, 0, 0]);
+        if file < 0 {
+            return false;
+        }
+        let file = file as usize;
+        let buffer = text.as_mut_ptr().expose_provenance();
+        let read = syscall(libc::SYS_read, [file, buffer, text.len(), 0, 0, 0]);
+        syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]);
+        read
+    };
+    let text = text.get(..read.max(0) as usize).unwrap_or_default();
+    let behind = text.iter().rposition(|&byte| byte == b')');
+    let state = behind.and_then(|at| text.get(at + 2));
+    matches!(state, Some(b'Z' | b'X'))
+}
+
+/// The number in decimal digits.
+pub fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[first..];
+        }
+    }
 }
 
 /// Whether a path leads to a file.

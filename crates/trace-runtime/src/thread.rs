@@ -232,9 +232,26 @@ unsafe fn end(record: *mut Record, arena: MappedArena) {
     if !has_records {
         return;
     }
-    if writer.cursor().lost > 0 {
-        // Its header tells of the loss.
-        writer.next_chunk();
-    }
+    writer.tell_lost();
     writer.close();
+}
+
+/// Called when the process ends, by the thread that ends it: nothing tells that this one ends.
+pub extern "C" fn process_ending() {
+    let Some(arena) = session::arena() else {
+        return;
+    };
+    // SAFETY: the block of this thread, and its record or the dummy, each behind its cursor.
+    let (block, lost) = unsafe {
+        let block = &mut *arch::block();
+        let lost = (*shadow::cursor(block.record)).lost;
+        (block, lost)
+    };
+    if lost > 0 && block.busy == 0 {
+        let _signals = sys::BlockedSignals::new();
+        block.busy = shadow::OWN_WORK;
+        // SAFETY: no dummy has lost anything, and hooks are kept away. What is traced later goes on in the chunk.
+        unsafe { Writer::new(block.record, arena).tell_lost() };
+        block.busy = 0;
+    }
 }

@@ -132,6 +132,11 @@ impl Arena {
         if self.full.load(Ordering::Relaxed) >= self.budget {
             return None;
         }
+        Self::take_any(states)
+    }
+
+    /// Takes the first free chunk, however many are full.
+    pub fn take_any(states: &[AtomicU32]) -> Option<usize> {
         states.iter().position(|state| {
             state.load(Ordering::Relaxed) == FREE
                 && state
@@ -197,6 +202,8 @@ mod tests {
         assert_eq!(arena.take(&states), Some(1));
         arena.hand_over(&states[0]);
         assert_eq!(arena.take(&states), None, "the budget is spent");
+        assert_eq!(Arena::take_any(&states), Some(2));
+        arena.free(&states[2], false);
         arena.free(&states[0], true);
         assert_eq!(arena.take(&states), Some(0));
         assert_eq!(arena.take(&states), Some(2));

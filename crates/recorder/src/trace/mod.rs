@@ -211,7 +211,8 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let arena = ArenaMemory::new(ArenaOptions {
         chunk_size,
         chunks: CHUNKS,
-        budget: if spec.last.is_some() { CHUNKS } else { budget },
+        // What is kept counts as waiting.
+        budget: budget * (1 + usize::from(spec.last.is_some())),
         on_full: match spec.on_full {
             OnFull::Block => BLOCK,
             OnFull::Drop => DROP,

@@ -330,7 +330,14 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
             );
         }
         Some(ending) => {
+            let placed = trace.streams().iter().map(|stream| stream.lost);
+            let placed = placed.fold(0, u64::saturating_add);
             for (id, count, what) in [
+                (
+                    "lost_elsewhere",
+                    ending.lost.saturating_sub(placed),
+                    "more records are missing, which nothing shows in place: at the ends of threads, or before what was kept",
+                ),
                 (
                     "missed_in_handlers",
                     ending.missed_in_handlers,

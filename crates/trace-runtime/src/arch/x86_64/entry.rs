@@ -5,10 +5,11 @@
 //! ones too (`xsave`), and calls Rust.
 
 use crate::shadow::Caller;
-use crate::{observe, shadow, slow};
+use crate::{observe, session, shadow, slow};
 use core::arch::{asm, global_asm, x86_64};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
+use dioptra_tracelayout::arena::Arena;
 
 /// What the stack holds when a hook of an entry gives up.
 #[repr(C)]
@@ -159,6 +160,19 @@ global_asm!(
     "dioptra_enter_slow:",
     ".cfi_startproc",
     ".cfi_def_cfa_offset 32",
+    // Nothing is recorded any more: without further ado to the body, whose distance the thunk has. Programs may outlive
+    // their recorders for long.
+    "mov rax, [rip + {arena}]",
+    "test rax, rax",
+    "jz 3f",
+    "cmp dword ptr [rax + {stop}], 0",
+    "je 3f",
+    "mov r11, [rsp + 24]",
+    "movsxd rax, dword ptr [r11 + {body_operand}]",
+    "lea rax, [rax + r11 + {body_operand} + 4]",
+    "mov [rsp + 32], rax",
+    "jmp 2f",
+    "3:",
     "dioptra_save",
     "call {enter}",
     "dioptra_restore",
@@ -222,6 +236,9 @@ global_asm!(
     "ret",
     ".cfi_endproc",
     ".size dioptra_observe, . - dioptra_observe",
+    arena = sym session::ARENA,
+    stop = const core::mem::offset_of!(Arena, stop),
+    body_operand = const slow::BODY_OPERAND,
     dummy = sym shadow::DUMMY,
     dummy_record = const shadow::DUMMY_RECORD_OFFSET,
     state_size = sym STATE_SIZE,
