@@ -171,4 +171,4 @@ pub use sampler::Sampler;
 pub use scale::{Estimate, Scaled};
 pub use site::{Gate, SiteNeed};
 pub use state::{Store, ThreadState};
-pub use tail::Tail;
+pub use tail::{Moves, Tail};

@@ -6,6 +6,8 @@
 /// other one lowers it by `1 - p`, so that in the long run the share of slower ones is `1 - p` whatever the durations
 /// look like, and a new phase of the program is followed. A step is a quarter of the mean deviation, on a logarithmic
 /// scale. Before there are enough executions to have one beyond the percentile, the slowest so far stands for it.
+///
+/// The arithmetic is one that hooks can do themselves, in generated code, once there are [`Tail::SETTLED`] executions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tail {
@@ -24,35 +26,84 @@ fn level(duration: u64) -> i64 {
     (i64::from(octave) << 32) | fraction as i64
 }
 
-/// How many executions the mean and the deviation look back.
-const MEMORY: u64 = 64;
+/// How an execution moves the percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moves {
+    /// By how much of a step one raises it that is slower, in units of 2 to the power of -[`Moves::BITS`].
+    pub raise: u32,
+    /// By how much of a step another one lowers it.
+    pub lower: u32,
+    /// So many executions are compared with the slowest before.
+    pub early: u64,
+}
+
+impl Moves {
+    /// How many bits of the parts of a step are behind the point.
+    pub const BITS: u32 = 24;
+
+    /// Those of a percentile, in hundredths of a percent.
+    #[must_use]
+    pub const fn of(percentile: u64) -> Moves {
+        let percentile = if percentile < 10_000 {
+            percentile
+        } else {
+            10_000
+        };
+        let beyond = 10_000 - percentile;
+        Moves {
+            raise: ((percentile << Moves::BITS) / 10_000) as u32,
+            lower: ((beyond << Moves::BITS) / 10_000) as u32,
+            early: match beyond {
+                0 => u64::MAX,
+                _ => 10_000 / beyond,
+            },
+        }
+    }
+}
 
 impl Tail {
+    /// Where the number of executions lies, in bytes.
+    pub const SEEN: usize = core::mem::offset_of!(Self, seen);
+    /// Where the level of the percentile lies.
+    pub const CUT: usize = core::mem::offset_of!(Self, cut);
+    /// Where the mean of the levels lies.
+    pub const MEAN: usize = core::mem::offset_of!(Self, mean);
+    /// Where their mean deviation lies.
+    pub const DEVIATION: usize = core::mem::offset_of!(Self, deviation);
+    /// The mean and the deviation move by a part of 2 to the power of so many bits: that many executions they look back.
+    pub const MEMORY_BITS: u32 = 6;
+    /// From so many executions on, which are before this one.
+    pub const SETTLED: u64 = (1 << Self::MEMORY_BITS) - 1;
+
     /// Whether an execution of this duration is slower than the percentile of those before; then it is one of them.
     ///
     /// `percentile` is in hundredths of a percent. The first execution counts as slow: it is the slowest so far.
     pub fn observe(&mut self, duration: u64, percentile: u64) -> bool {
         let level = level(duration);
-        let percentile = percentile.min(10_000);
-        let beyond = 10_000 - percentile;
+        let moves = Moves::of(percentile);
         let slow = self.seen == 0 || level > self.cut;
-        self.seen = self.seen.saturating_add(1);
-        if self.seen == 1 {
+        if self.seen == 0 {
             self.mean = level;
         }
-        if self.seen.saturating_mul(beyond) <= 10_000 {
-            self.cut = self.cut.max(level);
+        // Below 2³⁷: levels are below 2³⁸.
+        let step = self.deviation >> 2 | 1;
+        let part = |part: u32| (step * i64::from(part)) >> Moves::BITS;
+        self.cut = match (self.seen < moves.early, slow) {
+            (true, _) => self.cut.max(level),
+            (false, true) => self.cut + part(moves.raise),
+            (false, false) => self.cut - part(moves.lower),
+        };
+        let difference = level - self.mean;
+        let change = difference.abs() - self.deviation;
+        if self.seen < Self::SETTLED {
+            let memory = self.seen as i64 + 1;
+            self.mean += difference / memory;
+            self.deviation += change / memory;
         } else {
-            let step = (self.deviation / 4).max(1);
-            self.cut += if slow {
-                step * percentile as i64 / 10_000
-            } else {
-                -(step * beyond as i64 / 10_000)
-            };
+            self.mean += difference >> Self::MEMORY_BITS;
+            self.deviation += change >> Self::MEMORY_BITS;
         }
-        let memory = self.seen.min(MEMORY) as i64;
-        self.deviation += ((level - self.mean).abs() - self.deviation) / memory;
-        self.mean += (level - self.mean) / memory;
+        self.seen = self.seen.wrapping_add(1);
         slow
     }
 }

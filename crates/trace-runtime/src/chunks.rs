@@ -3,12 +3,13 @@
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
-use crate::{arch, interrupted, parked};
+use crate::{arch, interrupted, judged, parked};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use dioptra_tracelayout::arena::{Arena, DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
+use dioptra_tracelayout::sampling::Judged;
 use dioptra_tracelayout::{Encoder, VERSION};
 
 /// How long a thread waits for a chunk before it looks whether the recorder lives.
@@ -72,6 +73,11 @@ impl Writer {
     pub fn record(&mut self) -> &mut Record {
         // SAFETY: as above.
         unsafe { &mut *self.record }
+    }
+
+    /// What is known of a function that is judged, by its number.
+    pub fn judged(&self, number: u32) -> *mut Judged {
+        shadow::judged(self.record, number)
     }
 
     /// The open calls, the outermost first.
@@ -242,9 +248,10 @@ impl Writer {
         let memory = self.arena.chunk(index);
         let time = now(&self.arena);
         let shift = self.arena.header().shift as u8;
+        // What is in chunks that were closed can't be taken back, and the same place may come again.
+        judged::keep_open(self);
         let entries = self.entries();
         for entry in entries.iter_mut() {
-            // What is in chunks that were closed can't be taken back, and the same place may come again.
             if entry.flags & ENTRY_CHOSEN == 0 {
                 entry.flags |= ENTRY_POSITION;
             }

@@ -13,6 +13,7 @@
 //! stack, and completed.
 
 use crate::chunks::Writer;
+use crate::judged;
 use crate::shadow::{self, Block, Cursor, Entry, Record};
 use crate::sys;
 use core::cell::UnsafeCell;
@@ -321,8 +322,11 @@ fn complete(writer: &mut Writer) {
     let missing = bytes.len() - offset;
     let cursor = writer.cursor();
     cursor.time = time;
-    // A record that was being taken back is zero already.
     cursor.next -= missing as u64;
+    // Records that were being taken back.
+    // SAFETY: the chunk's last bytes in use; what is behind them is zero.
+    unsafe { memory.add(used - missing).write_bytes(0, missing) };
+    judged::keep_open(writer);
     let entries = writer.entries();
     let open = entries.iter().filter(|entry| entry.is_open());
     let innermost = open.clone().next_back().map(Entry::id);

@@ -7,11 +7,10 @@ use crate::session::MappedArena;
 use crate::shadow::Entry;
 use crate::slow::record_unwound;
 use core::ops::Range;
-use core::ptr;
 use dioptra_filters::{SampleKind, Sampler, Tail};
 use dioptra_tracelayout::message::thread::ENTRY_JUDGED;
 use dioptra_tracelayout::record::UnwindCause;
-use dioptra_tracelayout::sampling::{Judged, TAIL_WORDS, TAILS, judged};
+use dioptra_tracelayout::sampling::{Judged, TAIL_WORDS, TAILS};
 
 const _: () = assert!(size_of::<Tail>() == TAIL_WORDS * 8);
 
@@ -37,21 +36,27 @@ enum Verdict {
     Discarded,
 }
 
-fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+/// And the percentile.
+fn state(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
     let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
+    let is_known = (sampling.tail as usize) < TAILS;
+    is_known.then(|| (writer.judged(sampling.tail), sampling.parameter))
+}
+
+fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+    let (state, percentile) = state(writer, arena, slot)?;
     let area = sampling::area(writer, arena)?;
-    let state = area as usize + judged(sampling.tail);
-    ((sampling.tail as usize) < TAILS).then(|| Place {
-        state: ptr::with_exposed_provenance_mut(state),
+    Some(Place {
+        state,
         sampler: sampling::sampler(area, slot),
-        percentile: sampling.parameter,
+        percentile,
     })
 }
 
 /// A call of a function that is judged begins; `None` if it belongs to the execution around it.
 pub fn place(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
     let place = find(writer, arena, slot)?;
-    // SAFETY: this thread's area; hooks are kept away.
+    // SAFETY: this thread's memory and area; hooks are kept away.
     let sampler = unsafe { &mut *place.sampler };
     if sampler.open() > 0 {
         return None;
@@ -72,7 +77,6 @@ pub fn begin(writer: &mut Writer, place: Place, stack: u64, time: u64, function:
     state.start = if is_here { writer.cursor().time } else { time };
     state.place = if is_here { next } else { 0 };
     state.before = before;
-    state.sequence = sequence;
     state.stack = stack as u32;
 }
 
@@ -136,15 +140,16 @@ pub fn leave(
     open
 }
 
-/// The thread goes on with another stack, whose records follow: what is open on this one can't be taken back.
-pub fn keep_open(writer: &mut Writer, arena: &MappedArena) {
+/// What is open can't be taken back any more: its records are in another chunk, or others' follow.
+pub fn keep_open(writer: &mut Writer) {
+    let arena = writer.arena();
     for at in 0..writer.entries().len() {
         let entry = writer.entries().get(at).copied();
         if let Some(entry) = entry.filter(|entry| entry.flags & ENTRY_JUDGED != 0)
-            && let Some(place) = find(writer, arena, entry.flags >> 8)
+            && let Some((state, _)) = state(writer, &arena, entry.flags >> 8)
         {
             // SAFETY: as above.
-            unsafe { (*place.state).place = 0 };
+            unsafe { (*state).place = 0 };
         }
     }
 }
@@ -170,10 +175,8 @@ fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> 
     if slow {
         return Verdict::Kept;
     }
-    let has_it = state.place != 0
-        && state.sequence == writer.record().sequence
-        && writer.cursor().chunk != 0
-        && state.place <= writer.cursor().next;
+    let has_it =
+        state.place != 0 && writer.cursor().chunk != 0 && state.place <= writer.cursor().next;
     if !has_it || is_active || arena.header().marks != 0 {
         return Verdict::Discarded;
     }

@@ -98,9 +98,7 @@ pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
         return;
     }
     let stack = writer.record().stack;
-    if let Some(arena) = session::arena() {
-        judged::keep_open(writer, &arena);
-    }
+    judged::keep_open(writer);
     let entries = writer.entries();
     // SAFETY: the block of this thread.
     let gate = unsafe { &mut (*arch::block()).gate };

@@ -1,13 +1,14 @@
 //! A thread's memory: its cursor, its record and its shadow stack.
 //!
-//! One mapping for each thread: a page with the cursor, which a forked child finds zeroed, then the record, then the
-//! shadow stack's entries. Generated code reads and writes the fields whose offsets
+//! One mapping for each thread: what it knows of functions that are judged, a page with the cursor, both of which a forked
+//! child finds zeroed, then the record, then the shadow stack's entries. Generated code reads and writes the fields whose offsets
 //! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
 
 use crate::interrupted::Interrupted;
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use dioptra_tracelayout::arena::Arena;
 use dioptra_tracelayout::message::thread as layout;
+use dioptra_tracelayout::sampling::{self, JUDGED_SIZE, Judged, TAILS};
 
 /// The size of a page.
 pub const PAGE: usize = 4096;
@@ -184,6 +185,9 @@ impl Entry {
     }
 }
 
+/// How much of the mapping lies in front of the cursor: what is known of functions that are judged.
+pub const FRONT: usize = TAILS * JUDGED_SIZE;
+
 /// How much of the mapping the cursor and the record take.
 pub const HEAD: usize = PAGE + layout::RECORD_BOTTOM as usize;
 
@@ -212,6 +216,7 @@ const _: () = {
     assert!(offset_of!(Entry, spare) as i64 == layout::ENTRY_SPARE);
     assert!(size_of::<Entry>() as i64 == layout::ENTRY_SIZE);
     assert!(size_of::<Record>() <= HEAD - PAGE);
+    assert!(FRONT.is_multiple_of(PAGE));
 };
 
 /// What threads point to before their first traced call: a cursor without room, so that hooks give up.
@@ -287,6 +292,13 @@ pub unsafe fn cursor(record: *mut Record) -> *mut Cursor {
 pub unsafe fn alive<'a>(record: *mut Record) -> &'a AtomicU64 {
     // SAFETY: the caller's promise; records are never unmapped.
     unsafe { AtomicU64::from_ptr(&raw mut (*cursor(record)).alive) }
+}
+
+/// What a thread knows of a function that is judged, by its number, in front of its cursor; not the dummy.
+pub fn judged(record: *mut Record, number: u32) -> *mut Judged {
+    record
+        .wrapping_byte_offset(sampling::judged(number) as isize)
+        .cast()
 }
 
 /// The entry below all others.

@@ -53,15 +53,30 @@ pub unsafe fn unmap(address: *mut u8, size: usize) {
     unsafe { syscall(libc::SYS_munmap, [address.addr(), size, 0, 0, 0, 0]) };
 }
 
-/// Lets a forked child find a page zeroed.
-pub fn wipe_on_fork(page: *mut u8) -> bool {
-    // SAFETY: changes only what a child sees, of a page of ours.
+/// Lets a forked child find pages zeroed.
+pub fn wipe_on_fork(pages: *mut u8, size: usize) -> bool {
+    // SAFETY: changes only what a child sees, of pages of ours.
+    unsafe { advise(pages.addr(), size, libc::MADV_WIPEONFORK) }
+}
+
+/// Zeroes pages, and gives their memory back.
+///
+/// # Safety
+/// They are private pages of ours, and nothing refers to what is there.
+pub unsafe fn wipe(pages: *mut u8, size: usize) {
+    // SAFETY: the caller's promise.
     unsafe {
-        syscall(
-            libc::SYS_madvise,
-            [page.addr(), 4096, libc::MADV_WIPEONFORK as usize, 0, 0, 0],
-        ) == 0
+        if !advise(pages.addr(), size, libc::MADV_DONTNEED) {
+            pages.write_bytes(0, size);
+        }
     }
+}
+
+/// # Safety
+/// That of the advice.
+unsafe fn advise(pages: usize, size: usize, advice: i32) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { syscall(libc::SYS_madvise, [pages, size, advice as usize, 0, 0, 0]) == 0 }
 }
 
 /// Changes the protection of pages.

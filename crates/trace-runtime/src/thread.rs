@@ -2,7 +2,7 @@
 
 use crate::chunks::Writer;
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, Gate, HEAD, PAGE, Record, THREADS};
+use crate::shadow::{self, Block, Entry, FRONT, Gate, HEAD, PAGE, Record, THREADS};
 use crate::slow::record_left;
 use crate::{arch, interrupted, libc_calls, parked, sampling, sys};
 
@@ -25,7 +25,17 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         }
         return Some(block.record);
     }
-    let record = reuse(block, arena).or_else(create)?;
+    let record = match reuse(block, arena) {
+        Some(record) => {
+            if !arena.choices().is_empty() {
+                let judged = record.cast::<u8>().wrapping_sub(PAGE + FRONT);
+                // SAFETY: in front of the cursor; of a thread that has ended.
+                unsafe { sys::wipe(judged, FRONT) };
+            }
+            record
+        }
+        None => create()?,
+    };
     // SAFETY: ours alone from now on.
     unsafe {
         (*record).stream = arena.header().next_stream.fetch_add(1, Ordering::Relaxed);
@@ -84,24 +94,24 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
 }
 
 fn create() -> Option<*mut Record> {
-    let (memory, depth) = DEPTHS.iter().find_map(|&depth| {
-        let memory = sys::map_private(HEAD + (depth + 2) * ENTRY_SIZE as usize).ok()?;
-        Some((memory, depth))
+    let (memory, size, depth) = DEPTHS.iter().find_map(|&depth| {
+        let size = FRONT + HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        Some((sys::map_private(size).ok()?, size, depth))
     })?;
     // A child of a kernel older than 4.14 would go on in its parent's chunk.
-    if !sys::wipe_on_fork(memory) {
+    if !sys::wipe_on_fork(memory, FRONT + PAGE) {
         // SAFETY: nobody knows of it yet.
-        unsafe { sys::unmap(memory, HEAD + (depth + 2) * ENTRY_SIZE as usize) };
+        unsafe { sys::unmap(memory, size) };
         return None;
     }
-    let record = memory.wrapping_add(PAGE).cast::<Record>();
+    let record = memory.wrapping_add(FRONT + PAGE).cast::<Record>();
     let bottom = shadow::bottom(record);
     // SAFETY: new memory, large enough for the head and `depth` + 2 entries.
     unsafe {
         bottom.write(Entry::BOTTOM);
         (*record).top = bottom;
         (*record).limit = bottom.add(depth);
-        (*record).size = HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        (*record).size = size;
         // Before anybody takes it for a parent's thread's.
         (*shadow::cursor(record)).alive = 1;
         let mut head = THREADS.load(Ordering::Relaxed);

@@ -331,7 +331,7 @@ pub mod thread {
         pub const CHOSEN: u64 = 32;
         /// The runtime counts it, and chooses. The slot's number follows the thunk.
         pub const COUNTED: u64 = 64;
-        /// The runtime judges it when it ends, with what it called. The slot's number follows the thunk.
+        /// It is judged when it ends, with what it called. [`JudgeNumbers`](super::JudgeNumbers) follow the thunk.
         pub const JUDGED: u64 = 128;
     }
 
@@ -354,6 +354,22 @@ pub mod thread {
 
     /// Where the number of a slot lies, from where hooks of entries return to in its thunk.
     pub const THUNK_SLOT: i64 = 22;
+
+    /// What follows the thunk of a function that is judged.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug)]
+    pub struct JudgeNumbers {
+        /// The number of its slot.
+        pub slot: u32,
+        /// From a thread's record to its [`Judged`](crate::sampling::Judged).
+        pub judged: i32,
+        /// By how much of a step, in units of 2⁻²⁴, an execution raises the percentile that is slower, ...
+        pub raise: u32,
+        /// ... and lowers it one that is not.
+        pub lower: u32,
+        /// So many executions are compared with the slowest before.
+        pub early: u64,
+    }
 
     /// From where hooks of entries return to in a thunk that leaves the choice to the runtime, to the thunk of chosen calls.
     pub const COUNTED_TO_CHOSEN: i64 = -10 - 2 * 32;

@@ -44,6 +44,8 @@ const DISCARDED: u8 = 7;
 pub const TIME_ESCAPE: u32 = ESCAPE as u32 | (TIME as u32 | 4 << 8) << 16;
 /// The two words with which an entry with a large id begins, as the number that they are in memory.
 pub const ENTRY_ESCAPE: u32 = ESCAPE as u32 | (ENTRY as u32 | 3 << 8) << 16;
+/// The two words before the end of a call that is not to be shown, as the number that they are in memory.
+pub const DISCARDED_ESCAPE: u32 = ESCAPE as u32 | (DISCARDED as u32) << 16;
 
 /// Why calls ended without returning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

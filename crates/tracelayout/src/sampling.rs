@@ -6,9 +6,13 @@
 //!
 //! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
 //! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
-//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about. Then 64 bytes for each function
-//! that is judged (`sample=pNN`), by its number among these: [`Judged`].
+//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about.
+//!
+//! What a thread knows of functions that are judged (`sample=pNN`) is of no interest to others, and of none to a forked child:
+//! it lies in the thread's memory in front of the page with its cursor, 64 bytes for each function, by its number among
+//! these: [`Judged`].
 
+use crate::message::thread::CURSOR_NEXT;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The most sampled functions; others are recorded in full, and sampled by readers.
@@ -25,12 +29,10 @@ pub const SAMPLER_SIZE: usize = 64;
 pub const COSTS: usize = SAMPLERS + SLOTS * SAMPLER_SIZE;
 /// The most functions that are judged; others are recorded in full, and judged by readers.
 pub const TAILS: usize = 1 << 12;
-/// Where the functions that are judged have their places.
-pub const JUDGED: usize = (COSTS + SLOTS * 8).next_multiple_of(64);
 /// The size of a [`Judged`].
 pub const JUDGED_SIZE: usize = 64;
 /// The size of an area.
-pub const AREA_SIZE: usize = (JUDGED + TAILS * JUDGED_SIZE).next_multiple_of(4096);
+pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(4096);
 /// Where the table of choices begins, behind the areas' states, words of 4 bytes.
 pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
 /// Where the first area begins.
@@ -67,14 +69,25 @@ pub struct Judged {
     pub tail: [u64; TAIL_WORDS],
     /// The tick at which the open execution began; 0 if none is open.
     pub start: u64,
-    /// Where its records begin in the chunk; 0 if they can't be taken back.
+    /// Where its records begin in the thread's chunk; 0 if they can't be taken back.
     pub place: u64,
     /// The tick of the record before.
     pub before: u64,
-    /// How many chunks the stream had then.
-    pub sequence: u32,
     /// Where its return address lies; the lower half.
     pub stack: u32,
+    /// Nothing yet.
+    pub reserved: u32,
+}
+
+impl Judged {
+    /// Where [`Judged::start`] lies, in bytes.
+    pub const START: usize = core::mem::offset_of!(Self, start);
+    /// Where [`Judged::place`] lies.
+    pub const PLACE: usize = core::mem::offset_of!(Self, place);
+    /// Where [`Judged::before`] lies.
+    pub const BEFORE: usize = core::mem::offset_of!(Self, before);
+    /// Where [`Judged::stack`] lies.
+    pub const STACK: usize = core::mem::offset_of!(Self, stack);
 }
 
 /// With which an area begins.
@@ -103,9 +116,9 @@ pub const fn sampler(slot: u32) -> usize {
     SAMPLERS + slot as usize * SAMPLER_SIZE
 }
 
-/// Where what is judged lies in an area, by its number.
-pub const fn judged(number: u32) -> usize {
-    JUDGED + number as usize * JUDGED_SIZE
+/// From a thread's record to what it knows of a function that is judged, by its number.
+pub const fn judged(number: u32) -> i64 {
+    CURSOR_NEXT - ((TAILS - number as usize) * JUDGED_SIZE) as i64
 }
 
 /// Where a slot's cost lies in an area.

@@ -244,6 +244,7 @@ fn hook_options(gating: Gating, shared: &Shared) -> HookOptions {
         at_least,
         samples: gating.samples,
         other_clock: shared.clock != TraceClock::Tsc,
+        marks: shared.arena.header().marks != 0,
     }
 }
 

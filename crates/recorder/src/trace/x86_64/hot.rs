@@ -16,13 +16,14 @@
 //!
 //! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
 
+use super::judge;
 use dioptra_filters::Sampler;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
-    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_MUTE,
-    ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, ENTRY_TAIL,
-    RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, kind,
+    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_JUDGED,
+    ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE,
+    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT, kind,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 use dioptra_tracelayout::sampling;
@@ -47,6 +48,8 @@ pub struct HookOptions {
     pub samples: bool,
     /// Times are not those of the processor's counter: the runtime keeps rates.
     pub other_clock: bool,
+    /// Executions that were judged not to be shown are marked, and not taken back.
+    pub marks: bool,
 }
 
 /// What the code has to know.
@@ -79,7 +82,7 @@ pub enum HookKind {
     CountCall,
     /// The runtime counts it: it is recorded with what it calls, or hidden with that.
     CountTree,
-    /// The runtime records it, and judges it when it ends, with what it called.
+    /// It is recorded, and judged when it ends, with what it called.
     JudgeTree,
 }
 
@@ -99,16 +102,15 @@ impl HookKind {
 
     /// Whether the runtime does all the work.
     fn is_counted(self) -> bool {
-        matches!(
-            self,
-            HookKind::CountCall | HookKind::CountTree | HookKind::JudgeTree
-        )
+        matches!(self, HookKind::CountCall | HookKind::CountTree)
     }
 
     /// Whether it keeps what was hidden before.
     fn saves(self, options: &HookOptions) -> bool {
-        matches!(self, HookKind::Mute | HookKind::Filter | HookKind::Chosen)
-            || options.levels.is_some()
+        matches!(
+            self,
+            HookKind::Mute | HookKind::Filter | HookKind::Chosen | HookKind::JudgeTree
+        ) || options.levels.is_some()
     }
 
     /// The bits that tell the runtime.
@@ -175,15 +177,15 @@ impl HotCode {
 const _: () = assert!(ENTRY_FRAME == 0);
 
 /// How large it is at most: the pool is laid out before it is known.
-pub const HOT_SIZE: u64 = 8192;
+pub const HOT_SIZE: u64 = 12288;
 
 /// Offsets in generated code are 32-bit numbers.
-fn offset(value: i64) -> i32 {
+pub(super) fn offset(value: i64) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
 /// A word of the thread's block.
-fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
+pub(super) fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
     qword_ptr((parameters.runtime.thread_block + at) as u64).fs()
 }
 
@@ -217,6 +219,10 @@ pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
                         slow_enter
                     };
                     counted_hook(&mut a, slow)?;
+                    None
+                }
+                Part::Exit if kind == HookKind::JudgeTree => {
+                    judge::exit_hook(&mut a, parameters, slow_exit)?;
                     None
                 }
                 Part::Exit => {
@@ -284,8 +290,9 @@ fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), Ic
     a.jmp(qword_ptr(slow_address))
 }
 
-/// The number of a chosen execution's slot, times the size of a sampler, is in rdx: its word for open executions.
-fn open_executions() -> AsmMemoryOperand {
+/// The number of a chosen execution's slot, times the size of a sampler, and the area are in rdx: its word for open
+/// executions.
+pub(super) fn open_executions() -> AsmMemoryOperand {
     dword_ptr(rdx + (sampling::SAMPLERS + Sampler::OPEN) as i32)
 }
 
@@ -293,8 +300,16 @@ fn open_executions() -> AsmMemoryOperand {
 /// registers are the caller's, and do not ask the tables.
 pub const RETURN: &[u8] = &[0xf3, 0xc3];
 
+/// Of the entry at rax the sampler, without [`sampling::SAMPLERS`], in rdx.
+pub(super) fn find_sampler(a: &mut CodeAssembler, entry: i32) -> Result<(), IcedError> {
+    a.mov(edx, dword_ptr(rax + entry + offset(ENTRY_FLAGS)))?;
+    a.shr(edx, 8)?;
+    a.shl(rdx, sampling::SAMPLER_SIZE.trailing_zeros())?;
+    a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))
+}
+
 /// The common end of hooks: the code behind it is reached by jumps only.
-fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+pub(super) fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     a.mov(block(parameters, BLOCK_BUSY), 0)?;
     a.pop(r11)?;
     a.pop(rdx)?;
@@ -303,7 +318,7 @@ fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedErro
 }
 
 /// The clock's reading, shifted, in rdx; the distance from the last record's in rax.
-fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+pub(super) fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     a.rdtsc()?;
     a.shl(rdx, 32)?;
     a.or(rdx, rax)?;
@@ -314,7 +329,7 @@ fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), Iced
 }
 
 /// A record that sets the clock to rdx, and 0 in rax.
-fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), IcedError> {
+pub(super) fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), IcedError> {
     a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(qword_ptr(rax + 4), rdx)?;
     a.mov(dword_ptr(rax), TIME_ESCAPE as i32)?;
@@ -333,6 +348,20 @@ fn save_gate(
     a.shl(rdx, 48)?;
     a.or(rdx, block(parameters, BLOCK_HIDDEN))?;
     a.mov(entry, rdx)
+}
+
+/// What was in the block before, out of the entry at rax; changes rdx.
+pub(super) fn restore_gate(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+) -> Result<(), IcedError> {
+    a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
+    a.shr(rdx, 48)?;
+    a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
+    a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
+    a.shl(rdx, 16)?;
+    a.shr(rdx, 16)?;
+    a.mov(block(parameters, BLOCK_HIDDEN), rdx)
 }
 
 /// Where the frame pointer leads to the caller's: from, to.
@@ -354,7 +383,8 @@ fn entry_hook(
     let options = &parameters.options;
     let mutes = kind == HookKind::Mute;
     let saves = kind.saves(options);
-    let chosen = kind == HookKind::Chosen;
+    let judged = kind == HookKind::JudgeTree;
+    let chosen = kind == HookKind::Chosen || judged;
     let mut flags = Vec::new();
     if saves {
         flags.push(ENTRY_SAVED);
@@ -364,6 +394,9 @@ fn entry_hook(
     }
     if chosen {
         flags.push(ENTRY_CHOSEN);
+    }
+    if judged {
+        flags.push(ENTRY_JUDGED);
     }
 
     a.push(rax)?;
@@ -402,9 +435,12 @@ fn entry_hook(
         a.mov(edx, dword_ptr(rdx + offset(THUNK_SLOT)))?;
         a.shl(edx, 8)?;
         a.or(dword_ptr(rax + next + offset(ENTRY_FLAGS)), edx)?;
-        a.shr(edx, 8 - sampling::SAMPLER_SIZE.trailing_zeros())?;
-        a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))?;
-        a.inc(open_executions())?;
+    }
+    if judged {
+        // What is within an execution belongs to it.
+        find_sampler(a, next)?;
+        a.cmp(open_executions(), 0)?;
+        a.jne(give_up)?;
     }
     if saves {
         save_gate(a, parameters, qword_ptr(rax + next + offset(ENTRY_SPARE)))?;
@@ -426,7 +462,7 @@ fn entry_hook(
             hide_below(a)?;
             a.mov(block(parameters, BLOCK_MUTED), rdx)?;
         }
-        (HookKind::Filter | HookKind::Chosen, levels) => {
+        (HookKind::Filter | HookKind::Chosen | HookKind::JudgeTree, levels) => {
             a.mov(block(parameters, BLOCK_LEVEL), 1)?;
             match levels {
                 Some(1) => hide_below(a)?,
@@ -444,8 +480,17 @@ fn entry_hook(
         }
         _ => {}
     }
+    if chosen {
+        // The entry is there: if a handler leaves the hook from here on, the execution ends with it.
+        find_sampler(a, 0)?;
+        a.inc(open_executions())?;
+    }
     if !mutes {
-        read_clock(a, parameters)?;
+        if judged {
+            judge::begin(a, parameters)?;
+        } else {
+            read_clock(a, parameters)?;
+        }
         a.ja(long_pause)?;
         a.set_label(&mut write)?;
         a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
@@ -548,13 +593,7 @@ fn exit_hook(
     // Before the entry is given up: unwinders find it there until then.
     a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
     if saves {
-        a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
-        a.shr(rdx, 48)?;
-        a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
-        a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
-        a.shl(rdx, 16)?;
-        a.shr(rdx, 16)?;
-        a.mov(block(parameters, BLOCK_HIDDEN), rdx)?;
+        restore_gate(a, parameters)?;
     }
     if mutes {
         a.mov(block(parameters, BLOCK_MUTED), 0)?;
@@ -564,10 +603,7 @@ fn exit_hook(
         // A forked child has counters of its own, and calls that its parent began.
         a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
         a.je(closed)?;
-        a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
-        a.shr(edx, 8)?;
-        a.shl(rdx, sampling::SAMPLER_SIZE.trailing_zeros())?;
-        a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))?;
+        find_sampler(a, 0)?;
         a.cmp(open_executions(), 0)?;
         a.je(closed)?;
         a.dec(open_executions())?;

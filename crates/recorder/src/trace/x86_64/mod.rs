@@ -11,6 +11,7 @@ pub mod glance;
 pub mod hot;
 pub mod image;
 pub mod imports;
+pub mod judge;
 pub mod loads;
 pub mod marks;
 pub mod observed;

@@ -11,7 +11,8 @@ use super::hot::{
 };
 use super::sections::{self, Contents, sections};
 use super::thunk::{
-    GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, observer, slot, thunk,
+    GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, judge_numbers, observer, slot,
+    thunk,
 };
 use dioptra_filters::{SampleKind, Sampling};
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
@@ -45,7 +46,7 @@ pub enum Work {
     /// It traces chosen calls of the function with this id, with hooks of this kind; those of a filter
     /// ([`HookKind::Chosen`]) with what they call.
     Sample(u32, HookKind, Sampling),
-    /// It traces calls of the function with this id, with what they call; the runtime judges them at their ends.
+    /// It traces calls of the function with this id, with what they call; they are judged at their ends.
     Judge(u32, Sampling),
     /// It tells the runtime of a call.
     Observe(Observed),
@@ -60,7 +61,7 @@ impl Work {
             // What is chosen, and what the runtime counts, each followed by the slot; and what is muted.
             Work::Sample(_, HookKind::Chosen, _) => 5,
             Work::Sample(..) => 4,
-            // What belongs to an execution around it; what is judged, followed by the slot.
+            // What belongs to an execution around it; what is judged, followed by its numbers.
             Work::Judge(..) => 3,
             _ => 1,
         }
@@ -194,7 +195,7 @@ pub fn pool(
                 let judged = at + THUNK_SIZE;
                 let mut bytes = thunk(at, function, HookKind::Filter, body, &hot)?.to_vec();
                 bytes.extend(thunk(judged, function, HookKind::JudgeTree, body, &hot)?);
-                bytes.extend(slot(sampling.slot));
+                bytes.extend(judge_numbers(sampling)?);
                 Some(bytes)
             }
             Work::Observe(function) => {

@@ -13,13 +13,20 @@
 //! All branches are direct: a thousand indirect ones would be predicted badly.
 
 use super::hot::{HookKind, HotCode};
+use core::mem::offset_of;
+use dioptra_filters::{Moves, Sampling};
 use dioptra_tracelayout::message::RuntimeAddresses;
-use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, THUNK_SLOT, operand};
+use dioptra_tracelayout::message::thread::{
+    BLOCK_HIDDEN, BLOCK_MUTED, JudgeNumbers, THUNK_SLOT, operand,
+};
+use dioptra_tracelayout::sampling;
 
 /// The size of a thunk.
 pub const THUNK_SIZE: u64 = 32;
 /// Where its hook of an entry returns to.
 pub const HOOK_RETURN: i64 = 10;
+/// Where its hook of an exit returns to.
+pub const EXIT_RETURN: i64 = 30;
 /// Where its body returns to.
 const BODY_RETURN: u64 = 20;
 
@@ -72,6 +79,26 @@ pub fn slot(number: u32) -> [u8; THUNK_SIZE as usize] {
     bytes[AT..AT + 4].copy_from_slice(&number.to_le_bytes());
     bytes
 }
+
+/// The numbers behind a thunk of a function that is judged.
+pub fn judge_numbers(sampling: Sampling) -> Option<[u8; THUNK_SIZE as usize]> {
+    let moves = Moves::of(sampling.parameter);
+    let judged = i32::try_from(sampling::judged(sampling.tail)).ok()?;
+    let mut bytes = slot(sampling.slot);
+    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
+    put(offset_of!(JudgeNumbers, judged), &judged.to_le_bytes());
+    put(offset_of!(JudgeNumbers, raise), &moves.raise.to_le_bytes());
+    put(offset_of!(JudgeNumbers, lower), &moves.lower.to_le_bytes());
+    put(offset_of!(JudgeNumbers, early), &moves.early.to_le_bytes());
+    Some(bytes)
+}
+
+// They begin where the slot's number is.
+const _: () = {
+    assert!(offset_of!(JudgeNumbers, slot) == 0);
+    assert!(HOOK_RETURN + THUNK_SLOT == THUNK_SIZE as i64);
+    assert!(size_of::<JudgeNumbers>() <= THUNK_SIZE as usize);
+};
 
 /// The size of a gate.
 pub const GATE_SIZE: u64 = 24;

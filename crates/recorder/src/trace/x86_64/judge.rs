@@ -1,0 +1,317 @@
+//! The parts of hooks that judge executions at their ends (`sample=pNN`): those that were not slow are taken back.
+//!
+//! What `dioptra_filters::Tail::observe` does, without a system call, for all executions but a thread's first ones. The
+//! runtime does the rest: what was begun in another chunk, what is left by a jump.
+//!
+//! Besides the registers that all hooks save, these use others, which they save below the stack pointer, where handlers leave
+//! room: frames stay as unwinders expect them, and whatever gives up restores them.
+
+use super::hot::{
+    Parameters, block, find_sampler, finish, offset, open_executions, read_clock, restore_gate,
+    time_escape,
+};
+use super::thunk::{EXIT_RETURN, THUNK_SIZE};
+use core::mem::offset_of;
+use dioptra_filters::{Moves, Sampler, Tail};
+use dioptra_tracelayout::message::thread::{
+    BLOCK_BUSY, BLOCK_RECORD, CURSOR_AREA, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS,
+    ENTRY_FRAME, ENTRY_JUDGED, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_UNWOUND, JudgeNumbers,
+    RECORD_TOP, THUNK_SLOT,
+};
+use dioptra_tracelayout::record::{DISCARDED_ESCAPE, MAX_DELTA};
+use dioptra_tracelayout::sampling::{self, Judged};
+use iced_x86::IcedError;
+use iced_x86::code_asm::{
+    AsmMemoryOperand, AsmRegister64, CodeAssembler, CodeLabel, ax, dword_ptr, eax, ecx, edx,
+    qword_ptr, r11, rax, rbp, rcx, rdi, rdx, rsi, rsp, word_ptr,
+};
+
+// The running percentile is what a thread's memory of a function begins with.
+const _: () = assert!(offset_of!(Judged, tail) == 0);
+
+/// A word of the numbers behind the thunk, from where its hook of an exit returns to in `rsi`.
+fn number(at: usize) -> i32 {
+    (THUNK_SIZE as i64 - EXIT_RETURN) as i32 + at as i32
+}
+
+/// A word of what the thread knows of the function, at rdi.
+fn known(at: usize) -> AsmMemoryOperand {
+    qword_ptr(rdi + at as i32)
+}
+
+/// The word in which a register is saved meanwhile.
+fn saved(register: AsmRegister64) -> AsmMemoryOperand {
+    qword_ptr(match register {
+        _ if register == rcx => rsp - 8,
+        _ if register == rsi => rsp - 16,
+        _ => rsp - 24,
+    })
+}
+
+/// The time of the execution's end.
+fn end_time() -> AsmMemoryOperand {
+    qword_ptr(rsp - 32)
+}
+
+/// An execution begins: reads the clock as all hooks of entries do, and notes where its records begin.
+pub fn begin(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+    let word = |at: usize| qword_ptr(rcx + at as i32);
+    let judged = offset(THUNK_SLOT) + offset_of!(JudgeNumbers, judged) as i32;
+    a.mov(saved(rcx), rcx)?;
+    a.mov(rcx, qword_ptr(rsp + 24))?;
+    a.movsxd(rcx, dword_ptr(rcx + judged))?;
+    a.add(rcx, r11)?;
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.mov(word(Judged::PLACE), rdx)?;
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_TIME)))?;
+    a.mov(word(Judged::BEFORE), rdx)?;
+    a.lea(rdx, qword_ptr(rsp + 40))?;
+    a.mov(dword_ptr(rcx + Judged::STACK as i32), edx)?;
+    read_clock(a, parameters)?;
+    // Moves keep what the clock's distance was compared with.
+    a.mov(word(Judged::START), rdx)?;
+    a.mov(rcx, saved(rcx))
+}
+
+/// The hook of an exit.
+pub fn exit_hook(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    slow_address: CodeLabel,
+) -> Result<(), IcedError> {
+    let mut give_up = a.create_label();
+    let mut free = a.create_label();
+    let mut restore = a.create_label();
+    let mut long_pause = a.create_label();
+    let mut write = a.create_label();
+    let mut done = a.create_label();
+    let marks = parameters.options.marks;
+
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+    a.jae(give_up)?;
+    a.lea(rdx, qword_ptr(rsp + 32))?;
+    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
+    a.jne(give_up)?;
+    a.cmp(block(parameters, BLOCK_BUSY), 0)?;
+    a.jne(give_up)?;
+    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
+    a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+    a.and(edx, (ENTRY_JUDGED | ENTRY_UNWOUND) as i32)?;
+    a.cmp(edx, ENTRY_JUDGED as i32)?;
+    a.jne(free)?;
+
+    a.mov(saved(rcx), rcx)?;
+    a.mov(saved(rsi), rsi)?;
+    a.mov(saved(rdi), rdi)?;
+    a.mov(rsi, qword_ptr(rsp + 24))?;
+    a.movsxd(
+        rdi,
+        dword_ptr(rsi + number(offset_of!(JudgeNumbers, judged))),
+    )?;
+    a.add(rdi, r11)?;
+    a.cmp(known(Tail::SEEN), Tail::SETTLED as i32)?;
+    a.jb(restore)?;
+    a.cmp(known(Judged::PLACE), 0)?;
+    a.je(restore)?;
+    a.lea(rdx, qword_ptr(rsp + 32))?;
+    a.cmp(dword_ptr(rdi + Judged::STACK as i32), edx)?;
+    a.jne(restore)?;
+    a.mov(rcx, known(Judged::START))?;
+    a.test(rcx, rcx)?;
+    a.je(restore)?;
+    read_clock(a, parameters)?;
+    // The clock of another processor may be behind.
+    a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_TIME)))?;
+    a.jb(restore)?;
+    a.mov(end_time(), rdx)?;
+    a.sub(rdx, rcx)?;
+    a.jb(restore)?;
+    level(a)?;
+    judge(a, parameters, restore)?;
+
+    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+    count(a)?;
+    a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
+    a.mov(qword_ptr(rsp + 32), rdx)?;
+    // Before the entry is given up: unwinders find it there until then.
+    a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
+    restore_gate(a, parameters)?;
+    a.sub(rax, offset(ENTRY_SIZE))?;
+    a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
+    a.mov(rdi, saved(rdi))?;
+    a.mov(rsi, saved(rsi))?;
+    if !marks {
+        a.test(ecx, ecx)?;
+        a.je(done)?;
+    }
+    a.mov(rdx, end_time())?;
+    a.mov(rax, rdx)?;
+    a.sub(rax, qword_ptr(r11 + offset(CURSOR_TIME)))?;
+    a.cmp(rax, MAX_DELTA as i32)?;
+    a.ja(long_pause)?;
+    a.set_label(&mut write)?;
+    a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.lea(eax, dword_ptr(rax + rax + 1))?;
+    if marks {
+        let mut keep = a.create_label();
+        a.test(ecx, ecx)?;
+        a.jne(keep)?;
+        a.mov(word_ptr(rdx + 4), ax)?;
+        a.mov(dword_ptr(rdx), DISCARDED_ESCAPE as i32)?;
+        a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 6)?;
+        a.jmp(done)?;
+        a.set_label(&mut keep)?;
+    }
+    a.mov(word_ptr(rdx), ax)?;
+    a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 2)?;
+    a.set_label(&mut done)?;
+    a.mov(rcx, saved(rcx))?;
+    finish(a, parameters)?;
+
+    a.set_label(&mut long_pause)?;
+    time_escape(a, write)?;
+    a.set_label(&mut restore)?;
+    a.mov(rcx, saved(rcx))?;
+    a.mov(rsi, saved(rsi))?;
+    a.mov(rdi, saved(rdi))?;
+    a.set_label(&mut free)?;
+    a.mov(block(parameters, BLOCK_BUSY), 0)?;
+    a.set_label(&mut give_up)?;
+    a.jmp(qword_ptr(slow_address))
+}
+
+/// The level of the duration in rdx, in rax; changes rcx.
+fn level(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    // At least 1.
+    a.cmp(rdx, 1)?;
+    a.adc(rdx, 0)?;
+    a.bsr(rax, rdx)?;
+    a.mov(ecx, eax)?;
+    a.xor(ecx, 63)?;
+    a.shl(rdx, iced_x86::code_asm::cl)?;
+    a.add(rdx, rdx)?;
+    a.shr(rdx, 32)?;
+    a.shl(rax, 32)?;
+    a.or(rax, rdx)
+}
+
+/// Judges by the level in rax: 1 in ecx if the execution is kept, else 0, and its records are taken back. Goes to `restore`
+/// if the runtime has to do that.
+fn judge(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    restore: CodeLabel,
+) -> Result<(), IcedError> {
+    let mut slow = a.create_label();
+    let mut early = a.create_label();
+    let mut judged = a.create_label();
+    let is_early = |a: &mut CodeAssembler| {
+        a.mov(rcx, known(Tail::SEEN))?;
+        a.cmp(
+            rcx,
+            qword_ptr(rsi + number(offset_of!(JudgeNumbers, early))),
+        )
+    };
+    a.cmp(rax, known(Tail::CUT))?;
+    a.jg(slow)?;
+    part_of_step(a, offset_of!(JudgeNumbers, lower))?;
+    is_early(a)?;
+    a.jb(early)?;
+    a.sub(known(Tail::CUT), rdx)?;
+    a.set_label(&mut early)?;
+    settle(a)?;
+    a.xor(ecx, ecx)?;
+    // Whatever becomes of this hook, it is not judged again.
+    a.mov(known(Judged::START), 0)?;
+    if !parameters.options.marks {
+        take_back(a, restore)?;
+    }
+    a.jmp(judged)?;
+
+    a.set_label(&mut slow)?;
+    is_early(a)?;
+    a.jb(restore)?;
+    part_of_step(a, offset_of!(JudgeNumbers, raise))?;
+    a.add(known(Tail::CUT), rdx)?;
+    settle(a)?;
+    a.mov(ecx, 1)?;
+    a.mov(known(Judged::START), 0)?;
+    a.set_label(&mut judged)?;
+    a.zero_bytes()
+}
+
+/// A part of a step in rdx, of which `at` says how large it is; changes rcx.
+fn part_of_step(a: &mut CodeAssembler, at: usize) -> Result<(), IcedError> {
+    a.mov(rdx, known(Tail::DEVIATION))?;
+    a.shr(rdx, 2)?;
+    a.or(rdx, 1)?;
+    a.mov(ecx, dword_ptr(rsi + number(at)))?;
+    a.imul_2(rdx, rcx)?;
+    a.shr(rdx, Moves::BITS)
+}
+
+/// Moves the mean and the deviation of the levels to that in rax, and counts the execution.
+fn settle(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.sub(rax, known(Tail::MEAN))?;
+    a.mov(rdx, rax)?;
+    a.sar(rdx, Tail::MEMORY_BITS)?;
+    a.add(known(Tail::MEAN), rdx)?;
+    // The distance.
+    a.mov(rdx, rax)?;
+    a.sar(rdx, 63)?;
+    a.xor(rax, rdx)?;
+    a.sub(rax, rdx)?;
+    a.sub(rax, known(Tail::DEVIATION))?;
+    a.sar(rax, Tail::MEMORY_BITS)?;
+    a.add(known(Tail::DEVIATION), rax)?;
+    a.inc(known(Tail::SEEN))
+}
+
+/// Takes back the execution's records.
+///
+/// What is not written is zero, at any moment: without its first word a record is not there. Where the records are is read
+/// before, and whether the cursor is still that one after each word: if a handler forks, its child goes on here, and what it
+/// does must be for nobody.
+fn take_back(a: &mut CodeAssembler, restore: CodeLabel) -> Result<(), IcedError> {
+    let mut next = a.create_label();
+    a.mov(rdx, known(Judged::PLACE))?;
+    a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.test(rdx, rdx)?;
+    a.je(restore)?;
+    a.set_label(&mut next)?;
+    a.cmp(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.jne(restore)?;
+    // Behind the last one there is room.
+    a.mov(qword_ptr(rdx), 0)?;
+    a.add(rdx, 8)?;
+    a.cmp(rdx, rax)?;
+    a.jb(next)?;
+    a.mov(rdx, known(Judged::BEFORE))?;
+    a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+    a.mov(rdx, known(Judged::PLACE))?;
+    a.mov(qword_ptr(r11 + offset(CURSOR_NEXT)), rdx)
+}
+
+/// Counts the execution of the entry at rax, which has ended, in its sampler; changes rdx.
+fn count(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    let word = |at: usize| qword_ptr(rdx + (sampling::SAMPLERS + at) as i32);
+    let mut counted = a.create_label();
+    // A forked child has counters of its own, and calls that its parent began.
+    a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
+    a.je(counted)?;
+    find_sampler(a, 0)?;
+    a.inc(word(Sampler::FINISHED))?;
+    a.add(word(Sampler::SHOWN), rcx)?;
+    a.cmp(open_executions(), 0)?;
+    a.je(counted)?;
+    a.dec(open_executions())?;
+    a.set_label(&mut counted)?;
+    a.zero_bytes()
+}
