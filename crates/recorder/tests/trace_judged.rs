@@ -42,12 +42,14 @@ const RULES: &[(&Texts<'static>, &[(&str, u64)])] = &[
 fn record(
     folder: &Path,
     command: &[&str],
-    names: &str,
+    names: Option<&str>,
     texts: &Texts<'_>,
     change: impl FnOnce(&mut TraceSpec),
 ) -> String {
     let mut patches = PatchPatterns::new(MatchStyle::Simple);
-    patches.patch(names).unwrap();
+    if let Some(names) = names {
+        patches.patch(names).unwrap();
+    }
     let choice = Choice {
         patches,
         rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
@@ -185,7 +187,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
             let names = NAMES.join(";");
             let marked = tempfile::tempdir().unwrap();
             let keep = |spec: &mut TraceSpec| spec.keep_judged = true;
-            let output = record(marked.path(), &command, &names, texts, keep);
+            let output = record(marked.path(), &command, Some(&names), texts, keep);
             let found = judgements(marked.path(), &ids(marked.path(), percentiles));
             assert!(
                 found.iter().all(|(by_duration, was)| by_duration == was),
@@ -198,7 +200,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
             for chunk in [64 << 10, 4096] {
                 let folder = tempfile::tempdir().unwrap();
                 let change = |spec: &mut TraceSpec| spec.chunk_size = chunk;
-                let same = record(folder.path(), &command, &names, texts, change);
+                let same = record(folder.path(), &command, Some(&names), texts, change);
                 assert_eq!(same, output, "{what}");
                 let counts = counted(folder.path());
                 assert_eq!(
@@ -282,17 +284,8 @@ fn executions_that_are_left_are_judged_and_taken_back() {
                 let texts = [(Filter, "main"), (Filter, rule.as_str())];
                 for (keeps, chunk) in [(true, 64 << 10), (false, 4096)] {
                     let folder = tempfile::tempdir().unwrap();
-                    let same = record(folder.path(), &command, ".", &texts, |spec| {
+                    let same = record(folder.path(), &command, None, &texts, |spec| {
                         (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
-                        spec.selector = Box::new(
-                            RuleSelector::new(Choice {
-                                patches: PatchPatterns::new(MatchStyle::Regex),
-                                rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
-                                style: MatchStyle::Regex,
-                                library_calls: LibraryCalls::None,
-                            })
-                            .unwrap(),
-                        );
                     });
                     assert_eq!(same.len(), log.len(), "{case} {level} {function}");
                     // Reading checks that what is open is what each chunk says.
@@ -301,4 +294,108 @@ fn executions_that_are_left_are_judged_and_taken_back() {
             }
         }
     }
+}
+
+/// Timers interrupt the hooks that judge: their handlers call, jump out, and fork.
+#[test]
+fn judging_is_interrupted_anywhere() {
+    let _turn = alone();
+    let texts = [
+        (Filter, "^rounds$"),
+        (Filter, "^round_of$@sample=p80"),
+        (Filter, "^second$@sample=p50"),
+    ];
+    let percentiles = [("round_of", 8000), ("second", 5000)];
+    for flags in [&["-fpatchable-function-entry=5"] as &[&str], &["-pg"]] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-interrupts")
+                .no_flags()
+                .flags(["-O1", "-g", "-fno-optimize-sibling-calls"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        for kind in ["return", "stack", "jump", "fork", "quiet"] {
+            for (keeps, chunk) in [(true, 64 << 10), (false, 64 << 10), (false, 4096)] {
+                let what = format!("{flags:?} {kind} {keeps} {chunk}");
+                let command = ["timeout", "60", program.to_str().unwrap(), "150", kind];
+                let folder = tempfile::tempdir().unwrap();
+                let output = record(folder.path(), &command, None, &texts, |spec| {
+                    (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
+                });
+                let begun: u64 = output.split_whitespace().next().unwrap().parse().unwrap();
+                let trace = read(folder.path());
+                let streams: Vec<_> = trace.streams.values().collect();
+                let main = streams.iter().find(|stream| stream.parent == 0).unwrap();
+                let (shown, left) = rounds(&main.events, &what);
+                let functions = ids(folder.path(), &percentiles);
+                let counts = counted(folder.path());
+                let (seen, kept) = counts["round_of"];
+                eprintln!(
+                    "{what}: {begun} begun, {seen} seen, {kept} kept, {shown} shown, {left} left"
+                );
+                assert!(kind == "jump" || left == 0, "{what}: {left} left");
+                // What is left before or after its records are written is judged by nobody; children judge what they
+                // are forked in if it had not quite begun.
+                let (hidden, forked) = match kind {
+                    "jump" => (150 / 3, 0),
+                    "fork" => (0, 150 / 3),
+                    "quiet" => (0, 150),
+                    _ => (0, 0),
+                };
+                assert!(
+                    seen <= begun + forked && begun <= seen + hidden,
+                    "{what}: {seen} of {begun}"
+                );
+                assert!(
+                    kept <= shown + left + forked && shown <= kept + hidden,
+                    "{what}: {shown} shown of {kept}"
+                );
+                if keeps && hidden + forked == 0 {
+                    let found = judgements(folder.path(), &functions);
+                    assert!(found.iter().all(|(by_duration, was)| by_duration == was));
+                    assert!(found.len() as u64 >= 2 * begun - 2, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// How many executions of `round_of` are shown, each with the calls that belong to it; and how many were left by a jump.
+fn rounds(events: &[Event], what: &str) -> (u64, u64) {
+    let (mut shown, mut left) = (0, 0);
+    let mut open: Vec<&str> = Vec::new();
+    let mut calls = String::new();
+    for event in events {
+        let is_handlers =
+            |open: &[&str]| open.iter().any(|name| ["handler", "quiet"].contains(name));
+        match event {
+            Event::Entry(name) => {
+                open.push(name);
+                if name == "round_of" {
+                    calls.clear();
+                } else if !is_handlers(&open) {
+                    calls.push_str(&format!("{name} "));
+                }
+            }
+            Event::Exit(name) => {
+                assert_eq!(open.pop(), Some(name.as_str()), "{what}");
+                if name == "round_of" {
+                    shown += 1;
+                    let is_right =
+                        ["first second third first ", "first first "].contains(&calls.as_str());
+                    assert!(is_right, "{what}: {calls}");
+                }
+            }
+            Event::Unwound(name) | Event::Discarded(name) => {
+                assert_eq!(open.pop(), Some(name.as_str()), "{what}");
+                let is_left = matches!(event, Event::Unwound(_));
+                left += u64::from(is_left && name == "round_of");
+                if name == "second" && !is_left {
+                    calls = calls.replace("second third ", "");
+                }
+            }
+            Event::Lost(_) => panic!("{what}: lost"),
+        }
+    }
+    (shown, left)
 }
