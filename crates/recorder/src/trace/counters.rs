@@ -16,9 +16,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// How densely functions that adapt are sampled at first, when nothing is known of them: one of so many executions.
 const FIRST_INTERVAL: f64 = 64.0;
 
-/// Nanoseconds that the runtime takes to judge an execution, about.
-const JUDGEMENT: f64 = 1000.0;
-
 /// Executions counted, and chosen ones among them.
 pub type Counts = (u64, u64);
 
@@ -153,24 +150,6 @@ impl Counters {
         (functions > 0).then(|| {
             format!(
                 "{functions} functions of -F FUNCTION@sample=N were called, {executions} times in all, but in no thread N times: nothing of them is shown; calls within an execution (recursion) belong to it: -T FUNCTION@sample=N counts each"
-            )
-        })
-    }
-
-    /// What is to be said at the end of functions that were judged so often that it took long.
-    pub fn note_of_judgements(&self) -> Option<String> {
-        let is_judged = |function: &&SampledFunction| function.sampling.kind == SampleKind::Tail;
-        let judged = self.functions.values().filter(is_judged);
-        let executions: u64 = judged
-            .flat_map(|function| {
-                let counts = self.ended.values();
-                counts.filter_map(|counts| counts.get(&function.function))
-            })
-            .fold(0, |sum: u64, (seen, _)| sum.saturating_add(*seen));
-        let seconds = executions as f64 * JUDGEMENT / 1e9;
-        (seconds >= 0.1).then(|| {
-            format!(
-                "{executions} calls were judged at their ends (sample=pNN), which took about {seconds:.1} s of the program's time: for functions that are called so often, record with -F FUNCTION alone, and choose with sample=pNN at replay"
             )
         })
     }

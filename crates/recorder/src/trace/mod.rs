@@ -282,11 +282,9 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     collector.finish(&shared);
 
     let mut state = shared.state();
-    let notes = [state.counters.note(), state.counters.note_of_judgements()];
-    notes
-        .into_iter()
-        .flatten()
-        .for_each(|note| state.note(note));
+    if let Some(note) = state.counters.note() {
+        state.note(note);
+    }
     if state.connected == 0 {
         let program = spec.command.first().cloned().unwrap_or_default();
         state.note(format!(
