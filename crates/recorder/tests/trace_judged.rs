@@ -45,7 +45,7 @@ fn record(
     names: Option<&str>,
     texts: &Texts<'_>,
     change: impl FnOnce(&mut TraceSpec),
-) -> String {
+) -> (String, u64) {
     let mut patches = PatchPatterns::new(MatchStyle::Simple);
     if let Some(names) = names {
         patches.patch(names).unwrap();
@@ -62,7 +62,7 @@ fn record(
     });
     assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
     assert_eq!(outcome.ending.lost, 0);
-    output
+    (output, outcome.ending.marked)
 }
 
 /// Goes through what was recorded with nothing taken back; says of each execution that is judged whether it is to be
@@ -187,7 +187,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
             let names = NAMES.join(";");
             let marked = tempfile::tempdir().unwrap();
             let keep = |spec: &mut TraceSpec| spec.keep_judged = true;
-            let output = record(marked.path(), &command, Some(&names), texts, keep);
+            let (output, _) = record(marked.path(), &command, Some(&names), texts, keep);
             let found = judgements(marked.path(), &ids(marked.path(), percentiles));
             assert!(
                 found.iter().all(|(by_duration, was)| by_duration == was),
@@ -200,8 +200,14 @@ fn executions_are_judged_as_readers_would_judge_them() {
             for chunk in [64 << 10, 4096] {
                 let folder = tempfile::tempdir().unwrap();
                 let change = |spec: &mut TraceSpec| spec.chunk_size = chunk;
-                let same = record(folder.path(), &command, Some(&names), texts, change);
+                let (same, kept) = record(folder.path(), &command, Some(&names), texts, change);
                 assert_eq!(same, output, "{what}");
+                let streams = read(folder.path()).streams.into_values();
+                let is_marked = |event: &Event| matches!(event, Event::Discarded(_));
+                let marks: usize = streams
+                    .map(|stream| stream.events.iter().filter(|e| is_marked(e)).count())
+                    .sum();
+                assert_eq!(kept, marks as u64, "{what}");
                 let counts = counted(folder.path());
                 assert_eq!(
                     counts.values().map(|(seen, _)| *seen).sum::<u64>(),
@@ -284,7 +290,7 @@ fn executions_that_are_left_are_judged_and_taken_back() {
                 let texts = [(Filter, "main"), (Filter, rule.as_str())];
                 for (keeps, chunk) in [(true, 64 << 10), (false, 4096)] {
                     let folder = tempfile::tempdir().unwrap();
-                    let same = record(folder.path(), &command, None, &texts, |spec| {
+                    let (same, _) = record(folder.path(), &command, None, &texts, |spec| {
                         (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
                     });
                     assert_eq!(same.len(), log.len(), "{case} {level} {function}");
@@ -319,7 +325,7 @@ fn judging_is_interrupted_anywhere() {
                 let what = format!("{flags:?} {kind} {keeps} {chunk}");
                 let command = ["timeout", "60", program.to_str().unwrap(), "150", kind];
                 let folder = tempfile::tempdir().unwrap();
-                let output = record(folder.path(), &command, None, &texts, |spec| {
+                let (output, _) = record(folder.path(), &command, None, &texts, |spec| {
                     (spec.keep_judged, spec.chunk_size) = (keeps, chunk);
                 });
                 let begun: u64 = output.split_whitespace().next().unwrap().parse().unwrap();

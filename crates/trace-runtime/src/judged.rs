@@ -7,6 +7,7 @@ use crate::session::MappedArena;
 use crate::shadow::Entry;
 use crate::slow::record_unwound;
 use core::ops::Range;
+use core::sync::atomic::Ordering;
 use dioptra_filters::{SampleKind, Sampler, Tail};
 use dioptra_tracelayout::message::thread::ENTRY_JUDGED;
 use dioptra_tracelayout::record::UnwindCause;
@@ -177,7 +178,12 @@ fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> 
     }
     let has_it =
         state.place != 0 && writer.cursor().chunk != 0 && state.place <= writer.cursor().next;
-    if !has_it || is_active || arena.header().marks != 0 {
+    let header = arena.header();
+    if header.marks != 0 {
+        return Verdict::Discarded;
+    }
+    if !has_it || is_active {
+        header.marked.fetch_add(1, Ordering::Relaxed);
         return Verdict::Discarded;
     }
     writer.take_back(state.place, state.before);

@@ -129,4 +129,8 @@ pub struct Ending {
     /// Threads whose sampled calls were not counted, since too many threads counted at a time.
     #[serde(default)]
     pub uncounted_threads: u64,
+    /// Executions that were judged not to be shown (`sample=pNN`), and are recorded all the same, marked: they could not be
+    /// taken back.
+    #[serde(default)]
+    pub marked: u64,
 }

@@ -89,6 +89,8 @@ pub struct Arena {
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
+    /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
+    pub marked: AtomicU64,
 }
 
 impl Arena {
@@ -194,6 +196,7 @@ mod tests {
             marks: 0,
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
+            marked: AtomicU64::new(0),
         };
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));

@@ -124,6 +124,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         discarded_chunks: 0,
         lost_switches: 0,
         uncounted_threads: 0,
+        marked: 0,
     });
     writer.info(&info).expect("the end");
     Made {

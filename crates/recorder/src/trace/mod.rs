@@ -309,6 +309,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         discarded_chunks: collector.discarded(),
         lost_switches,
         uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
+        marked: header.marked.load(Ordering::Relaxed),
     };
     state.journal(&JournalEntry::Clock(ending.clock));
     info.ending = Some(ending.clone());

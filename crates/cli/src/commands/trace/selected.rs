@@ -363,6 +363,17 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                     facts.add(Severity::Loss, id, format!("{count} {what}"), count);
                 }
             }
+            if ending.marked > 0 {
+                facts.add(
+                    Severity::Info,
+                    "marked_executions",
+                    format!(
+                        "{} executions were not slow (sample=pNN) and are in the recording all the same, with what they called: their records filled a chunk, or it was full before they ended; they are not shown",
+                        ending.marked
+                    ),
+                    ending.marked,
+                );
+            }
             if ending.discarded_chunks > 0 {
                 facts.add(
                     Severity::Info,
