@@ -58,12 +58,16 @@ fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
 pub fn place(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
     let place = find(writer, arena, slot)?;
     // SAFETY: this thread's memory and area; hooks are kept away.
-    let sampler = unsafe { &mut *place.sampler };
-    if sampler.open() > 0 {
-        return None;
+    let state = unsafe { &*place.state };
+    (state.open == 0).then_some(place)
+}
+
+/// In a forked child: what its parent has begun is open here, too.
+pub fn stays_open(writer: &mut Writer, arena: &MappedArena, entry: &Entry) {
+    if let Some((state, _)) = state(writer, arena, entry.flags >> 8) {
+        // SAFETY: as above.
+        unsafe { ((*state).open, (*state).stack) = (1, entry.slot as u32) };
     }
-    sampler.begin();
-    Some(place)
 }
 
 /// Records that it begins; `stack` is where its return address lies.
@@ -79,6 +83,7 @@ pub fn begin(writer: &mut Writer, place: Place, stack: u64, time: u64, function:
     state.place = if is_here { next } else { 0 };
     state.before = before;
     state.stack = stack as u32;
+    state.open = 1;
 }
 
 /// A call returns; false if it is none that is judged, and its end is still to be recorded.
@@ -162,7 +167,11 @@ fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> 
     // SAFETY: as above.
     let (state, sampler) = unsafe { (&mut *place.state, &mut *place.sampler) };
     // A forked child's parent has begun it, or another thread that had this stack.
-    if state.start == 0 || state.stack != entry.slot as u32 {
+    if state.stack != entry.slot as u32 {
+        return Verdict::Kept;
+    }
+    state.open = 0;
+    if state.start == 0 {
         return Verdict::Kept;
     }
     let is_active = writer.record().interrupted.is_active();

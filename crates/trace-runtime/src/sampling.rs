@@ -2,6 +2,7 @@
 
 use crate::arch;
 use crate::chunks::Writer;
+use crate::judged;
 use crate::session::MappedArena;
 use crate::shadow::{Cursor, Entry};
 use crate::sys;
@@ -104,7 +105,8 @@ pub fn begin(cursor: &Cursor, slot: u32) {
 /// Calls have ended, or are left.
 pub fn leave(cursor: &Cursor, left: &[Entry]) {
     let is_chosen = |entry: &&Entry| {
-        entry.flags & layout::ENTRY_CHOSEN != 0 && entry.flags & layout::ENTRY_UNWOUND == 0
+        let kinds = layout::ENTRY_CHOSEN | layout::ENTRY_JUDGED | layout::ENTRY_UNWOUND;
+        entry.flags & kinds == layout::ENTRY_CHOSEN
     };
     for entry in left.iter().filter(is_chosen) {
         let slot = entry.flags >> 8;
@@ -194,12 +196,9 @@ pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     // What a forked child's parent has begun is open here, too.
     for at in 0..writer.entries().len() {
         let entry = writer.entries().get(at).copied();
-        let slot = entry.map(|entry| entry.flags >> 8).unwrap_or_default();
-        if entry.is_some_and(|entry| entry.flags & layout::ENTRY_JUDGED != 0 && entry.is_open())
-            && (slot as usize) < SLOTS
-        {
-            // SAFETY: this thread's area.
-            unsafe { (*sampler(area, slot)).begin() };
+        let is_it = |entry: &Entry| entry.flags & layout::ENTRY_JUDGED != 0 && entry.is_open();
+        if let Some(entry) = entry.filter(is_it) {
+            judged::stays_open(writer, arena, &entry);
         }
     }
     Some(area)

@@ -75,8 +75,8 @@ pub struct Judged {
     pub before: u64,
     /// Where its return address lies; the lower half.
     pub stack: u32,
-    /// Nothing yet.
-    pub reserved: u32,
+    /// Not 0: an execution is open. Here, and not in the sampler: a handler may fork within a hook that is about to change it.
+    pub open: u32,
 }
 
 impl Judged {
@@ -88,6 +88,8 @@ impl Judged {
     pub const BEFORE: usize = core::mem::offset_of!(Self, before);
     /// Where [`Judged::stack`] lies.
     pub const STACK: usize = core::mem::offset_of!(Self, stack);
+    /// Where [`Judged::open`] lies.
+    pub const OPEN: usize = core::mem::offset_of!(Self, open);
 }
 
 /// With which an area begins.

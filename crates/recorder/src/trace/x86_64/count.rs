@@ -25,7 +25,7 @@ use super::thunk::distance;
 use dioptra_filters::{SampleKind, Sampler, Sampling};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA};
-use dioptra_tracelayout::sampling;
+use dioptra_tracelayout::sampling::{self, Judged};
 
 /// The most bytes that it takes.
 pub const MAX_COUNT: u64 = 192;
@@ -226,11 +226,11 @@ pub fn count(
     code.finish()
 }
 
-/// The code at `at` of a filter whose executions are judged at their ends; `None` if something is too far away. Recursion
+/// The code at `at` of a filter whose executions are judged at their ends, by its number among these; `None` if something is too far away. Recursion
 /// within one belongs to it: it goes on with the thunk at `within`, other calls with that at `judged`.
 pub fn judge(
     at: u64,
-    slot: u32,
+    number: u32,
     body: u64,
     (judged, within): (u64, u64),
     runtime: &RuntimeAddresses,
@@ -242,9 +242,10 @@ pub fn judge(
     code.inner(JE, Mark::Slow);
     code.save();
     code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
-    code.with_offset(&[0x48, 0x8b, 0x80], CURSOR_AREA, &[0x48, 0x85, 0xc0]);
+    // cmp qword [rax + CURSOR_AREA], 0
+    code.with_offset(&[0x48, 0x83, 0xb8], CURSOR_AREA, &[0]);
     code.inner(JE, Mark::RestoreSlow);
-    let open = (sampling::sampler(slot) + Sampler::OPEN) as i64;
+    let open = sampling::judged(number) + Judged::OPEN as i64;
     code.with_offset(&[0x83, 0xb8], open, &[0]);
     code.inner(JNE, Mark::Chosen);
     code.mark(Mark::RestoreSlow);
@@ -347,9 +348,9 @@ mod tests {
         assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
         assert_eq!(code[1], "jb 0000000000005000h");
         assert_eq!(code[3], "mov [rsp-8],rax");
-        assert_eq!(code[8], "cmp dword ptr [rax+400F8h],0");
-        assert_eq!(code[10..12], ["mov rax,[rsp-8]", "jmp 0000000000006000h"]);
-        assert_eq!(code[12..], ["mov rax,[rsp-8]", "jmp 0000000000007000h"]);
+        assert_eq!(code[5], "cmp qword ptr [rax-0FD0h],0");
+        assert_eq!(code[9..11], ["mov rax,[rsp-8]", "jmp 0000000000006000h"]);
+        assert_eq!(code[11..], ["mov rax,[rsp-8]", "jmp 0000000000007000h"]);
     }
 
     #[test]

@@ -292,7 +292,7 @@ fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), Ic
 
 /// The number of a chosen execution's slot, times the size of a sampler, and the area are in rdx: its word for open
 /// executions.
-pub(super) fn open_executions() -> AsmMemoryOperand {
+fn open_executions() -> AsmMemoryOperand {
     dword_ptr(rdx + (sampling::SAMPLERS + Sampler::OPEN) as i32)
 }
 
@@ -301,8 +301,8 @@ pub(super) fn open_executions() -> AsmMemoryOperand {
 pub const RETURN: &[u8] = &[0xf3, 0xc3];
 
 /// Of the entry at rax the sampler, without [`sampling::SAMPLERS`], in rdx.
-pub(super) fn find_sampler(a: &mut CodeAssembler, entry: i32) -> Result<(), IcedError> {
-    a.mov(edx, dword_ptr(rax + entry + offset(ENTRY_FLAGS)))?;
+pub(super) fn find_sampler(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
     a.shr(edx, 8)?;
     a.shl(rdx, sampling::SAMPLER_SIZE.trailing_zeros())?;
     a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))
@@ -438,8 +438,7 @@ fn entry_hook(
     }
     if judged {
         // What is within an execution belongs to it.
-        find_sampler(a, next)?;
-        a.cmp(open_executions(), 0)?;
+        judge::is_open(a)?;
         a.jne(give_up)?;
     }
     if saves {
@@ -480,9 +479,9 @@ fn entry_hook(
         }
         _ => {}
     }
-    if chosen {
+    if chosen && !judged {
         // The entry is there: if a handler leaves the hook from here on, the execution ends with it.
-        find_sampler(a, 0)?;
+        find_sampler(a)?;
         a.inc(open_executions())?;
     }
     if !mutes {
@@ -603,7 +602,7 @@ fn exit_hook(
         // A forked child has counters of its own, and calls that its parent began.
         a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
         a.je(closed)?;
-        find_sampler(a, 0)?;
+        find_sampler(a)?;
         a.cmp(open_executions(), 0)?;
         a.je(closed)?;
         a.dec(open_executions())?;

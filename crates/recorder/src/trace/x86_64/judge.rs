@@ -7,8 +7,7 @@
 //! room: frames stay as unwinders expect them, and whatever gives up restores them.
 
 use super::hot::{
-    Parameters, block, find_sampler, finish, offset, open_executions, read_clock, restore_gate,
-    time_escape,
+    Parameters, block, find_sampler, finish, offset, read_clock, restore_gate, time_escape,
 };
 use super::thunk::{EXIT_RETURN, THUNK_SIZE};
 use core::mem::offset_of;
@@ -27,12 +26,15 @@ use iced_x86::code_asm::{
 };
 
 // The running percentile is what a thread's memory of a function begins with.
-const _: () = assert!(offset_of!(Judged, tail) == 0);
+const _: () = assert!(offset_of!(Judged, tail) == 0 && Judged::OPEN == Judged::STACK + 4);
 
 /// A word of the numbers behind the thunk, from where its hook of an exit returns to in `rsi`.
 fn number(at: usize) -> i32 {
     (THUNK_SIZE as i64 - EXIT_RETURN) as i32 + at as i32
 }
+
+/// Where the number of what the thread knows lies, from where the hook of an entry returns to.
+const JUDGED: i32 = THUNK_SLOT as i32 + offset_of!(JudgeNumbers, judged) as i32;
 
 /// A word of what the thread knows of the function, at rdi.
 fn known(at: usize) -> AsmMemoryOperand {
@@ -53,20 +55,28 @@ fn end_time() -> AsmMemoryOperand {
     qword_ptr(rsp - 32)
 }
 
+/// Compares whether no execution is open; changes rdx.
+pub fn is_open(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.mov(rdx, qword_ptr(rsp + 24))?;
+    a.movsxd(rdx, dword_ptr(rdx + JUDGED))?;
+    a.cmp(dword_ptr(rdx + r11 + Judged::OPEN as i32), 0)
+}
+
 /// An execution begins: reads the clock as all hooks of entries do, and notes where its records begin.
 pub fn begin(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
     let word = |at: usize| qword_ptr(rcx + at as i32);
-    let judged = offset(THUNK_SLOT) + offset_of!(JudgeNumbers, judged) as i32;
     a.mov(saved(rcx), rcx)?;
     a.mov(rcx, qword_ptr(rsp + 24))?;
-    a.movsxd(rcx, dword_ptr(rcx + judged))?;
+    a.movsxd(rcx, dword_ptr(rcx + JUDGED))?;
     a.add(rcx, r11)?;
+    // Both words at once, and first: a handler's executions are others before, and belong to this one behind.
+    a.lea(edx, qword_ptr(rsp + 40))?;
+    a.bts(rdx, 32)?;
+    a.mov(word(Judged::STACK), rdx)?;
     a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
     a.mov(word(Judged::PLACE), rdx)?;
     a.mov(rdx, qword_ptr(r11 + offset(CURSOR_TIME)))?;
     a.mov(word(Judged::BEFORE), rdx)?;
-    a.lea(rdx, qword_ptr(rsp + 40))?;
-    a.mov(dword_ptr(rcx + Judged::STACK as i32), edx)?;
     read_clock(a, parameters)?;
     // Moves keep what the clock's distance was compared with.
     a.mov(word(Judged::START), rdx)?;
@@ -135,6 +145,7 @@ pub fn exit_hook(
     level(a)?;
     judge(a, parameters, restore)?;
 
+    a.mov(dword_ptr(rdi + Judged::OPEN as i32), 0)?;
     a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
     count(a)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
@@ -306,12 +317,9 @@ fn count(a: &mut CodeAssembler) -> Result<(), IcedError> {
     // A forked child has counters of its own, and calls that its parent began.
     a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
     a.je(counted)?;
-    find_sampler(a, 0)?;
+    find_sampler(a)?;
     a.inc(word(Sampler::FINISHED))?;
     a.add(word(Sampler::SHOWN), rcx)?;
-    a.cmp(open_executions(), 0)?;
-    a.je(counted)?;
-    a.dec(open_executions())?;
     a.set_label(&mut counted)?;
     a.zero_bytes()
 }

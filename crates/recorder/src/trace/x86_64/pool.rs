@@ -221,7 +221,7 @@ pub fn pool(
             }
             (Work::Judge(_, sampling), Some(body)) => {
                 let thunks = (at + THUNK_SIZE, at);
-                count::judge(place, sampling.slot, body, thunks, &runtime)
+                count::judge(place, sampling.tail, body, thunks, &runtime)
             }
             _ => None,
         };
