@@ -123,7 +123,11 @@ fn live_shows_as_replay_does() {
     let shown = live("-F b --no-sched -f none --no-merge --no-comment -D 2");
     assert_eq!(text(&shown.stdout), "b() {\n  c() {\n  }\n}\n".repeat(5));
     let flat = live("-F c --no-sched --flat -D 1");
-    assert!(text(&flat.stdout).starts_with("\n[0] ==> "), "{}", text(&flat.stdout));
+    assert!(
+        text(&flat.stdout).starts_with("\n[0] ==> "),
+        "{}",
+        text(&flat.stdout)
+    );
     // What can't be is told before the program runs.
     let wrong = live("-f speed");
     assert_eq!(wrong.status.code(), Some(2));
