@@ -333,7 +333,6 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::borrow::ToOwned;
 
     #[test]
     fn paths_of_pools_name_the_process_and_differ() {
