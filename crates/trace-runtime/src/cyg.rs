@@ -19,7 +19,7 @@ use crate::{sys, thread};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
 use dioptra_tracelayout::message::FunctionId;
-use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_SAVED, operand};
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_SAVED, NO_SLOT, operand};
 use dioptra_tracelayout::record::{MAX_DELTA, UnwindCause};
 
 /// Function ids by address; a hash table that is only ever replaced by a larger one.
@@ -172,13 +172,14 @@ impl Call {
         }
     }
 
-    /// Whether an entry, the innermost one, can be around this call, as far as can be said at once.
+    /// Whether an entry, the innermost one, can be around this call, as far as can be said at once. `outer` is the slot of
+    /// the entry around it.
     #[inline]
-    fn is_in(&self, entry: &Entry) -> bool {
+    fn is_in(&self, entry: &Entry, outer: u64) -> bool {
         if entry.slot == self.slot {
             return self.shares_frame(entry);
         }
-        entry.slot > self.slot && !self.has_ended(entry)
+        entry.slot > self.slot && !self.has_ended(entry, outer)
     }
 
     /// Whether an entry with the same slot is that of a function that this one was inlined into, and has not ended.
@@ -199,14 +200,16 @@ impl Call {
 
     /// Whether something else lies where the return address of an entry further up did.
     #[inline]
-    fn has_ended(&self, entry: &Entry) -> bool {
+    fn has_ended(&self, entry: &Entry, outer: u64) -> bool {
         let is_near = entry.slot.wrapping_sub(self.stack) < NEAR;
         if entry.flags & ENTRY_NO_RETURN == 0 || entry.return_address == 0 || !is_near {
             return false;
         }
-        let place = ptr::with_exposed_provenance::<u64>((entry.slot + BELOW) as usize);
+        let place = entry.slot + BELOW;
+        let word = ptr::with_exposed_provenance::<u64>(place as usize);
         // SAFETY: near above the stack pointer, and it was a place on a stack.
-        unsafe { place.read_volatile() != entry.return_address }
+        let is_there = unsafe { word.read_volatile() } == entry.return_address;
+        !is_there && !lies_above(entry.return_address, place, outer)
     }
 
     /// How many of the entries have ended without saying so.
@@ -216,7 +219,9 @@ impl Call {
         for (count, entry) in entries.iter().rev().enumerate() {
             let is_left = entry.slot < self.slot && cut.leaves(entry.slot);
             let is_near = entry.slot.wrapping_sub(self.slot) < NEAR;
-            if is_left || is_near && !self.is_in(entry) {
+            let around = entries.len().checked_sub(count + 2);
+            let outer = around.map_or(u64::MAX, |at| entries[at].slot);
+            if is_left || is_near && !self.is_in(entry, outer) {
                 stale = count + 1;
             } else if !is_near {
                 break;
@@ -236,6 +241,23 @@ impl Call {
             spare,
         }
     }
+}
+
+/// Whether a return address lies a little above a place on the stack, and below that of the call around. What lay at the
+/// place may have been left there by an earlier call, in a part of the frame that had not been written yet.
+#[cold]
+fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
+    let mut words = [0; SEARCHED as usize];
+    let count = match outer > place {
+        true => ((outer.saturating_add(BELOW) - place) / 8)
+            .saturating_sub(1)
+            .min(SEARCHED),
+        // That call is on another stack.
+        false => SEARCHED,
+    };
+    let words = words.get_mut(..count as usize).unwrap_or_default();
+    let found = sys::read_memory(sys::pid(), place + 8, words);
+    found.contains(&return_address)
 }
 
 /// A function begins. `stack` is the stack pointer in the hook.
@@ -293,7 +315,15 @@ fn enter_fast(block: &mut Block, id: u32, call: &Call) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        let has_room = (*cursor).next < (*cursor).end && top < (*record).limit && call.is_in(&*top);
+        // Without an entry around it this one is the bottom, of which nothing is asked.
+        let outer = top.wrapping_sub(1);
+        let outer = if (*top).slot == NO_SLOT {
+            NO_SLOT
+        } else {
+            (*outer).slot
+        };
+        let has_room = (*cursor).next < (*cursor).end && top < (*record).limit;
+        let has_room = has_room && call.is_in(&*top, outer);
         if !has_room || id > 0xffff {
             return false;
         }

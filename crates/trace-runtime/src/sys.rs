@@ -1,6 +1,7 @@
 //! The system calls that are needed, without `errno`.
 
 use crate::arch::syscall;
+use crate::shadow::PAGE;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
@@ -276,10 +277,19 @@ fn set_mask(mask: &u64, before: &mut u64) {
 
 /// The word at an address that may not be mapped.
 pub fn peek(pid: u32, address: u64) -> Option<u64> {
-    let mut word = 0_u64;
-    let local = [ptr::from_mut(&mut word).expose_provenance(), 8];
-    let remote = [address as usize, 8];
-    // SAFETY: the kernel checks the remote address, the local one is a live variable's.
+    let mut word = [0];
+    read_memory(pid, address, &mut word).first().copied()
+}
+
+/// The words from an address on, as far as they are mapped; less than a page of them.
+pub fn read_memory(pid: u32, address: u64, words: &mut [u64]) -> &[u64] {
+    let size = size_of_val(words);
+    let local = [words.as_mut_ptr().expose_provenance(), size];
+    let address = address as usize;
+    // The kernel reads no range in part: what is on the first page is one of its own.
+    let first = size.min(PAGE - address % PAGE);
+    let remote = [address, first, address + first, size - first];
+    // SAFETY: the kernel checks the remote addresses, the local ones are the slice's.
     let read = unsafe {
         syscall(
             libc::SYS_process_vm_readv,
@@ -288,12 +298,13 @@ pub fn peek(pid: u32, address: u64) -> Option<u64> {
                 local.as_ptr().expose_provenance(),
                 1,
                 remote.as_ptr().expose_provenance(),
-                1,
+                2,
                 0,
             ],
         )
     };
-    (read == 8).then_some(word)
+    let read = usize::try_from(read).unwrap_or(0) / size_of::<u64>();
+    words.get(..read).unwrap_or_default()
 }
 
 /// The alternate stack of this thread's signal handlers, as the kernel tells.
