@@ -555,6 +555,29 @@ fn entry_hook(
     Ok((framed, not_above))
 }
 
+/// The common beginning of exits: the record in r11, its innermost entry in rax. Gives up unless that is the call's, and if a
+/// record is `written` and there is no room for it.
+pub(super) fn exit_begins(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    written: bool,
+    give_up: CodeLabel,
+) -> Result<(), IcedError> {
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+    if written {
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+        a.jae(give_up)?;
+    }
+    a.lea(rdx, qword_ptr(rsp + 32))?;
+    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
+    a.jne(give_up)
+}
+
 fn exit_hook(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -571,19 +594,7 @@ fn exit_hook(
     let mutes = kind == HookKind::Mute;
     let saves = kind.saves(options);
 
-    a.push(rax)?;
-    a.push(rdx)?;
-    a.push(r11)?;
-    a.mov(r11, block(parameters, BLOCK_RECORD))?;
-    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
-    if !mutes {
-        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
-        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
-        a.jae(give_up)?;
-    }
-    a.lea(rdx, qword_ptr(rsp + 32))?;
-    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
-    a.jne(give_up)?;
+    exit_begins(a, parameters, !mutes, give_up)?;
     // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
     // enough. The runtime has to see the busy word of a hook that was left by a jump: it is not touched before.
     a.mov(block(parameters, BLOCK_BUSY), rsp)?;

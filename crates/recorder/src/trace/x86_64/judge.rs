@@ -7,15 +7,15 @@
 //! room: frames stay as unwinders expect them, and whatever gives up restores them.
 
 use super::hot::{
-    Parameters, block, find_sampler, finish, offset, read_clock, restore_gate, time_escape,
+    Parameters, block, exit_begins, find_sampler, finish, offset, read_clock, restore_gate,
+    time_escape,
 };
 use super::thunk::{EXIT_RETURN, THUNK_SIZE};
 use core::mem::offset_of;
 use dioptra_filters::{Moves, Sampler, Tail};
 use dioptra_tracelayout::message::thread::{
-    BLOCK_BUSY, BLOCK_RECORD, CURSOR_AREA, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS,
-    ENTRY_FRAME, ENTRY_JUDGED, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_UNWOUND, JudgeNumbers,
-    RECORD_TOP, THUNK_SLOT,
+    BLOCK_BUSY, CURSOR_AREA, CURSOR_NEXT, CURSOR_TIME, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_JUDGED,
+    ENTRY_RETURN, ENTRY_SIZE, ENTRY_UNWOUND, JudgeNumbers, RECORD_TOP, THUNK_SLOT,
 };
 use dioptra_tracelayout::record::{DISCARDED_ESCAPE, MAX_DELTA};
 use dioptra_tracelayout::sampling::{self, Judged};
@@ -97,17 +97,7 @@ pub fn exit_hook(
     let mut done = a.create_label();
     let marks = parameters.options.marks;
 
-    a.push(rax)?;
-    a.push(rdx)?;
-    a.push(r11)?;
-    a.mov(r11, block(parameters, BLOCK_RECORD))?;
-    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
-    a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
-    a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
-    a.jae(give_up)?;
-    a.lea(rdx, qword_ptr(rsp + 32))?;
-    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
-    a.jne(give_up)?;
+    exit_begins(a, parameters, true, give_up)?;
     a.cmp(block(parameters, BLOCK_BUSY), 0)?;
     a.jne(give_up)?;
     a.mov(block(parameters, BLOCK_BUSY), rsp)?;
