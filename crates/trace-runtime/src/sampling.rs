@@ -4,14 +4,14 @@ use crate::arch;
 use crate::chunks::Writer;
 use crate::judged;
 use crate::session::MappedArena;
-use crate::shadow::{Cursor, Entry};
+use crate::shadow::{self, Entry, Record};
 use crate::sys;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling, thread_seed};
 use dioptra_tracelayout::arena::MONOTONIC;
 use dioptra_tracelayout::message::thread as layout;
-use dioptra_tracelayout::sampling::{self, AREA_SIZE, AreaHeader, BUSY, ENDED, FREE, SLOTS};
+use dioptra_tracelayout::sampling::{self, AREA_SIZE, AREAS, AreaHeader, BUSY, ENDED, FREE, SLOTS};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +52,13 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
     let (Some(sampling), Some(area)) = (choice(arena, slot), area(writer, arena)) else {
         return Counted::Chosen;
     };
-    // SAFETY: this thread's area, which has all slots that there are choices for; busy keeps hooks away.
-    let (word, sampler) = unsafe { (&mut *word(area, slot), &mut *sampler(area, slot)) };
-    if tree && sampler.open() > 0 {
+    // SAFETY: this thread's memory, which has all slots that there are choices for; busy keeps hooks away.
+    if tree && unsafe { *shadow::open(writer.record(), slot) } > 0 {
         // It belongs to the execution around it.
         return Counted::Chosen;
     }
+    // SAFETY: as above.
+    let (word, sampler) = unsafe { (&mut *word(area, slot), &mut *sampler(area, slot)) };
     let seed = thread_seed(arena.header().seed, u64::from(stream));
     let chosen = if sampling.kind == SampleKind::Rate {
         let clock = || match arena.header().clock {
@@ -95,24 +96,29 @@ pub fn prepare(writer: &mut Writer, arena: &MappedArena) {
 }
 
 /// A chosen execution of a filter begins.
-pub fn begin(cursor: &Cursor, slot: u32) {
-    if cursor.area != 0 && (slot as usize) < SLOTS {
-        // SAFETY: this thread's area.
-        unsafe { (*sampler(cursor.area, slot)).begin() };
+pub fn begin(record: &mut Record, slot: u32) {
+    if (slot as usize) < SLOTS {
+        let open = shadow::open(record, slot);
+        // SAFETY: this thread's memory.
+        unsafe { *open = (*open).saturating_add(1) };
     }
 }
 
-/// Calls have ended, or are left.
-pub fn leave(cursor: &Cursor, left: &[Entry]) {
+/// Calls have ended, or are left. In a forked child those that its parent has begun are none that are open.
+///
+/// # Safety
+/// The record is this thread's and no dummy.
+pub unsafe fn leave(record: *mut Record, left: &[Entry]) {
     let is_chosen = |entry: &&Entry| {
         let kinds = layout::ENTRY_CHOSEN | layout::ENTRY_JUDGED | layout::ENTRY_UNWOUND;
         entry.flags & kinds == layout::ENTRY_CHOSEN
     };
     for entry in left.iter().filter(is_chosen) {
         let slot = entry.flags >> 8;
-        if cursor.area != 0 && (slot as usize) < SLOTS {
-            // SAFETY: this thread's area.
-            unsafe { (*sampler(cursor.area, slot)).end() };
+        if (slot as usize) < SLOTS {
+            let open = shadow::open(record, slot);
+            // SAFETY: this thread's memory.
+            unsafe { *open = (*open).saturating_sub(1) };
         }
     }
 }
@@ -129,9 +135,33 @@ fn charge(area: u64, slot: u32, written: u64) {
     }
 }
 
+/// Areas that are other processes', by their numbers: what is at their places here is private.
+static OTHERS: [AtomicU64; AREAS / 64] = [const { AtomicU64::new(0) }; AREAS / 64];
+
+/// The word and the bit of an area in it.
+fn bit(index: usize) -> Option<(&'static AtomicU64, u64)> {
+    Some((OTHERS.get(index / 64)?, 1 << (index % 64)))
+}
+
+/// In a forked child: what its handler has interrupted is perhaps about to count where its parent does. From now on that is
+/// nobody's here, and says that the first gap is still to be drawn.
+pub fn leave_parents(record: &mut Record, arena: &MappedArena) {
+    let area = core::mem::take(&mut record.area);
+    let Some(index) = arena.area_index(area) else {
+        return;
+    };
+    // SAFETY: an area of the arena, which begins and ends with a page.
+    let is_private = unsafe { sys::make_private(area, AREA_SIZE) }.is_ok();
+    if let Some((word, bit)) = bit(index).filter(|_| is_private) {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+}
+
 /// The thread ends: the recorder reads what it has counted.
-pub fn end(cursor: &mut Cursor, arena: &MappedArena) {
-    let area = core::mem::take(&mut cursor.area);
+pub fn end(writer: &mut Writer) {
+    let arena = writer.arena();
+    let area = core::mem::take(&mut writer.cursor().area);
+    writer.record().area = 0;
     if area == 0 {
         return;
     }
@@ -170,13 +200,18 @@ pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     }
     let record = writer.record();
     let (stream, pid, tid) = (record.stream, record.pid, record.tid);
-    let is_ours = |state: &AtomicU32| {
-        state.load(Ordering::Relaxed) == FREE
+    let is_elsewhere = |index: usize| {
+        bit(index).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    };
+    let is_ours = |(index, state): (usize, &AtomicU32)| {
+        let is_free = state.load(Ordering::Relaxed) == FREE && !is_elsewhere(index);
+        is_free
             && state
                 .compare_exchange(FREE, BUSY, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok()
     };
-    let free = arena.area_states().iter().position(is_ours);
+    let mut states = arena.area_states().iter().enumerate();
+    let free = states.position(is_ours);
     let area = match free.and_then(|index| arena.area(index)) {
         Some(area) => area,
         None => {
@@ -193,6 +228,7 @@ pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     header.pid.store(pid, Ordering::Relaxed);
     header.tid.store(tid, Ordering::Relaxed);
     writer.cursor().area = area;
+    writer.record().area = area;
     // What a forked child's parent has begun is open here, too.
     for at in 0..writer.entries().len() {
         let entry = writer.entries().get(at).copied();

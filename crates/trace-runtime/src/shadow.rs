@@ -1,6 +1,6 @@
 //! A thread's memory: its cursor, its record and its shadow stack.
 //!
-//! One mapping for each thread: what it knows of functions that are judged, a page with the cursor, both of which a forked
+//! One mapping for each thread: what it knows of open executions, a page with the cursor, both of which a forked
 //! child finds zeroed, then the record, then the shadow stack's entries. Generated code reads and writes the fields whose offsets
 //! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
 
@@ -8,7 +8,7 @@ use crate::interrupted::Interrupted;
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use dioptra_tracelayout::arena::Arena;
 use dioptra_tracelayout::message::thread as layout;
-use dioptra_tracelayout::sampling::{self, JUDGED_SIZE, Judged, TAILS};
+use dioptra_tracelayout::sampling::{self, Judged};
 
 /// The size of a page.
 pub const PAGE: usize = 4096;
@@ -120,6 +120,8 @@ pub struct Record {
     pub size: usize,
     /// Which of the thread's call stacks it is on.
     pub stack: u32,
+    /// [`Cursor::area`], also in a forked child: its parent's.
+    pub area: u64,
     /// Its block; null once it has ended. A thread that finds its own block's address here has the memory of one that ended
     /// unnoticed.
     pub block: AtomicPtr<Block>,
@@ -185,8 +187,8 @@ impl Entry {
     }
 }
 
-/// How much of the mapping lies in front of the cursor: what is known of functions that are judged.
-pub const FRONT: usize = TAILS * JUDGED_SIZE;
+/// How much of the mapping lies in front of the cursor: what is known of open executions.
+pub const FRONT: usize = sampling::FRONT;
 
 /// How much of the mapping the cursor and the record take.
 pub const HEAD: usize = PAGE + layout::RECORD_BOTTOM as usize;
@@ -257,6 +259,7 @@ pub static DUMMY: Dummy = Dummy {
         destructors: 0,
         size: 0,
         stack: 0,
+        area: 0,
         block: AtomicPtr::new(core::ptr::null_mut()),
         interrupted: Interrupted::NOT,
     },
@@ -298,6 +301,13 @@ pub unsafe fn alive<'a>(record: *mut Record) -> &'a AtomicU64 {
 pub fn judged(record: *mut Record, number: u32) -> *mut Judged {
     record
         .wrapping_byte_offset(sampling::judged(number) as isize)
+        .cast()
+}
+
+/// How many chosen executions of a filter are open, by the slot, in front of that; not the dummy.
+pub fn open(record: *mut Record, slot: u32) -> *mut u32 {
+    record
+        .wrapping_byte_offset(sampling::open(slot) as isize)
         .cast()
 }
 

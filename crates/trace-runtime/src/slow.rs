@@ -139,7 +139,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
     let mut judged = None;
     if kind & kind::CHOSEN != 0 {
         let number = sampling_slot(frame);
-        sampling::begin(writer.cursor(), number);
+        sampling::begin(writer.record(), number);
         flags |= layout::ENTRY_CHOSEN | number << 8;
     } else if kind & kind::JUDGED != 0 {
         let number = sampling_slot(frame);
@@ -313,9 +313,9 @@ pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
     unsafe { (*arch::block()).gate.leave(left) };
     let left: *const [Entry] = left;
     record_left(writer, from..from + count, cause);
-    // SAFETY: the entries are not the cursor's.
-    sampling::leave(writer.cursor(), unsafe { &*left });
     let record = writer.record();
+    // SAFETY: this thread's record; the entries lie behind it.
+    unsafe { sampling::leave(record, &*left) };
     // SAFETY: there were that many.
     record.top = unsafe { record.top.sub(count) };
 }
@@ -410,7 +410,8 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
         let time = now(&arena);
         writer.write(1, |to| to.exit(time));
     }
-    sampling::leave(writer.cursor(), &[entry]);
+    // SAFETY: this thread's record.
+    unsafe { sampling::leave(writer.record(), &[entry]) };
     // Before the entry is given up: debuggers find it there until then.
     frame.give_back(entry.caller());
     compiler_fence(Ordering::SeqCst);

@@ -45,6 +45,22 @@ pub fn map_file(fd: i32, size: usize, write: bool) -> Result<*mut u8, Errno> {
     check(address).map(ptr::with_exposed_provenance_mut)
 }
 
+/// Puts private zeroes in the place of a mapping.
+///
+/// # Errors
+/// `mmap`'s.
+///
+/// # Safety
+/// The pages are a mapping of ours, and nobody has references to what is there.
+pub unsafe fn make_private(pages: u64, size: usize) -> Result<(), Errno> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let pages = pages as usize;
+    let arguments = [pages, size, protection, flags as usize, usize::MAX, 0];
+    // SAFETY: the caller's promise.
+    check(unsafe { syscall(libc::SYS_mmap, arguments) }).map(drop)
+}
+
 /// Gives memory back.
 ///
 /// # Safety

@@ -51,6 +51,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         let cursor = &mut *shadow::cursor(record);
         (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
         cursor.area = 0;
+        (*record).area = 0;
         cursor.alive = 1;
     }
     block.record = record;
@@ -75,7 +76,7 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
             if core::ptr::eq((*record).block.load(Ordering::Relaxed), block) {
                 (*record).interrupted.clear();
                 let mut writer = Writer::behind(record, arena);
-                sampling::end(writer.cursor(), &arena);
+                sampling::end(&mut writer);
                 writer.close();
                 return Some(record);
             }
@@ -139,6 +140,8 @@ pub extern "C" fn in_child() {
     if shadow::is_dummy(block.record) {
         return;
     }
+    // SAFETY: this thread's record.
+    sampling::leave_parents(unsafe { &mut *block.record }, &arena);
     if matches!(block.busy, 0 | shadow::OWN_WORK) {
         // Hooks of exits begin before they say so.
         // SAFETY: this thread's record.
@@ -238,7 +241,7 @@ unsafe fn end(record: *mut Record, arena: MappedArena) {
         let count = writer.entries().len();
         record_left(&mut writer, 0..count, UnwindCause::ThreadEnd);
     }
-    sampling::end(writer.cursor(), &arena);
+    sampling::end(&mut writer);
     if !has_records {
         return;
     }

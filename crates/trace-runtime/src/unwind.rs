@@ -72,7 +72,7 @@ pub unsafe extern "C" fn personality(
         let entries = writer.entries();
         let left = entries.get_mut(first..first + count).unwrap_or_default();
         block.gate.leave(left);
-        sampling::leave(&*shadow::cursor(block.record), left);
+        sampling::leave(block.record, left);
         for entry in left {
             entry.flags |= ENTRY_UNWOUND;
         }

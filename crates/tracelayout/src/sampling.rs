@@ -8,9 +8,10 @@
 //! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
 //! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about.
 //!
-//! What a thread knows of functions that are judged (`sample=pNN`) is of no interest to others, and of none to a forked child:
-//! it lies in the thread's memory in front of the page with its cursor, 64 bytes for each function, by its number among
-//! these: [`Judged`].
+//! Which executions of a thread are open is of no interest to others, and of none to a forked child, which may be about to say
+//! so in a hook that its handler has interrupted: it lies in the thread's memory in front of the page with its cursor. Next to
+//! that page are 64 bytes for each function that is judged (`sample=pNN`), by its number among these: [`Judged`]. In front of
+//! them a word of 4 bytes for each slot: how many chosen executions of a filter are open.
 
 use crate::message::thread::CURSOR_NEXT;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -75,7 +76,7 @@ pub struct Judged {
     pub before: u64,
     /// Where its return address lies; the lower half.
     pub stack: u32,
-    /// Not 0: an execution is open. Here, and not in the sampler: a handler may fork within a hook that is about to change it.
+    /// Not 0: an execution is open.
     pub open: u32,
 }
 
@@ -122,6 +123,14 @@ pub const fn sampler(slot: u32) -> usize {
 pub const fn judged(number: u32) -> i64 {
     CURSOR_NEXT - ((TAILS - number as usize) * JUDGED_SIZE) as i64
 }
+
+/// From a thread's record to its number of open chosen executions of a filter, by the slot.
+pub const fn open(slot: u32) -> i64 {
+    judged(0) - ((SLOTS - slot as usize) * 4) as i64
+}
+
+/// How much of a thread's memory lies in front of the page with its cursor.
+pub const FRONT: usize = TAILS * JUDGED_SIZE + SLOTS * 4;
 
 /// Where a slot's cost lies in an area.
 pub const fn cost(slot: u32) -> usize {

@@ -48,9 +48,10 @@ pub struct Ways {
 enum Mark {
     EndOfGap,
     FirstGap,
+    FirstCall,
     RestoreSlow,
     Slow,
-    Chosen,
+    Within,
 }
 
 /// Code under construction.
@@ -156,6 +157,18 @@ pub fn count(
     }
     code.save();
     let is_rate = sampling.kind == SampleKind::Rate;
+    let is_tree = ways.muted.is_some();
+    if is_tree || !is_rate {
+        // mov rax, fs:[RECORD]
+        code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
+    }
+    if is_tree {
+        // cmp qword [rax + CURSOR_AREA], 0; cmp dword [rax + open], 0
+        code.with_offset(&[0x48, 0x83, 0xb8], CURSOR_AREA, &[0]);
+        code.inner(JE, Mark::FirstCall);
+        code.with_offset(&[0x83, 0xb8], sampling::open(sampling.slot), &[0]);
+        code.inner(JNE, Mark::Within);
+    }
     if is_rate {
         // mov [rsp - 16], rdx; rdtsc; shl rdx, 32; or rax, rdx
         code.put(&[0x48, 0x89, 0x54, 0x24, 0xf0]);
@@ -164,16 +177,10 @@ pub fn count(
         code.with_offset(&[0x64, 0x48, 0x8b, 0x14, 0x25], block(BLOCK_RECORD), &[]);
         code.with_offset(&[0x48, 0x8b, 0x92], CURSOR_AREA, &[0x48, 0x85, 0xd2]);
     } else {
-        code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
+        // mov rax, [rax + CURSOR_AREA]; test rax, rax
         code.with_offset(&[0x48, 0x8b, 0x80], CURSOR_AREA, &[0x48, 0x85, 0xc0]);
     }
     code.inner(JE, Mark::RestoreSlow);
-    if ways.muted.is_some() {
-        // cmp dword [rax + open], 0
-        let base = if is_rate { 0xba } else { 0xb8 };
-        code.with_offset(&[0x83, base], sampler(Sampler::OPEN), &[0]);
-        code.inner(JNE, Mark::Chosen);
-    }
     if is_rate {
         // cmp rax, [rdx + word]; inc qword [rdx + finished]
         code.with_offset(&[0x48, 0x3b, 0x82], word, &[]);
@@ -209,18 +216,16 @@ pub fn count(
         code.with_offset(&[0x48, 0x83, 0x80], word, &[1]);
     }
     code.mark(Mark::RestoreSlow);
-    code.restore();
     if is_rate {
         code.put(&[0x48, 0x8b, 0x54, 0x24, 0xf0]);
     }
+    code.mark(Mark::FirstCall);
+    code.restore();
     code.mark(Mark::Slow);
     code.branch(JMP, ways.counted);
-    if ways.muted.is_some() {
-        code.mark(Mark::Chosen);
+    if is_tree {
+        code.mark(Mark::Within);
         code.restore();
-        if is_rate {
-            code.put(&[0x48, 0x8b, 0x54, 0x24, 0xf0]);
-        }
         code.branch(JMP, ways.chosen);
     }
     code.finish()
@@ -247,12 +252,12 @@ pub fn judge(
     code.inner(JE, Mark::RestoreSlow);
     let open = sampling::judged(number) + Judged::OPEN as i64;
     code.with_offset(&[0x83, 0xb8], open, &[0]);
-    code.inner(JNE, Mark::Chosen);
+    code.inner(JNE, Mark::Within);
     code.mark(Mark::RestoreSlow);
     code.restore();
     code.mark(Mark::Slow);
     code.branch(JMP, judged);
-    code.mark(Mark::Chosen);
+    code.mark(Mark::Within);
     code.restore();
     code.branch(JMP, within);
     code.finish()
@@ -320,7 +325,9 @@ mod tests {
 
         let code = text(sampling, Some(0x8000));
         assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
-        assert_eq!(code[8], "cmp dword ptr [rax+400F8h],0");
+        assert_eq!(code[5], "cmp qword ptr [rax-0FD0h],0");
+        assert_eq!(code[7], "cmp dword ptr [rax-60FF8h],0");
+        assert_eq!(code[9], "mov rax,[rax-0FD0h]");
         assert!(code.contains(&"jmp 0000000000008000h".to_owned()));
         assert_eq!(
             code.last().map(String::as_str),
@@ -329,12 +336,12 @@ mod tests {
 
         sampling.kind = SampleKind::Rate;
         let code = text(sampling, Some(0x8000));
-        assert_eq!(code[5..8], ["rdtsc", "shl rdx,20h", "or rax,rdx"]);
-        assert_eq!(code[8], "mov rdx,fs:[0FFFFFFFFFFFFFFC0h]");
-        assert_eq!(code[12], "cmp dword ptr [rdx+400F8h],0");
-        assert_eq!(code[14], "cmp rax,[rdx+50h]");
-        assert_eq!(code[16], "inc qword ptr [rdx+400D0h]");
-        assert_eq!(code[17..19], ["mov rdx,[rsp-10h]", "mov rax,[rsp-8]"]);
+        assert_eq!(code[7], "cmp dword ptr [rax-60FF8h],0");
+        assert_eq!(code[10..13], ["rdtsc", "shl rdx,20h", "or rax,rdx"]);
+        assert_eq!(code[13], "mov rdx,fs:[0FFFFFFFFFFFFFFC0h]");
+        assert_eq!(code[17], "cmp rax,[rdx+50h]");
+        assert_eq!(code[19], "inc qword ptr [rdx+400D0h]");
+        assert_eq!(code[20..22], ["mov rdx,[rsp-10h]", "mov rax,[rsp-8]"]);
     }
 
     #[test]

@@ -17,7 +17,6 @@
 //! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
 
 use super::judge;
-use dioptra_filters::Sampler;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
     BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
@@ -290,10 +289,11 @@ fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), Ic
     a.jmp(qword_ptr(slow_address))
 }
 
-/// The number of a chosen execution's slot, times the size of a sampler, and the area are in rdx: its word for open
-/// executions.
-fn open_executions() -> AsmMemoryOperand {
-    dword_ptr(rdx + (sampling::SAMPLERS + Sampler::OPEN) as i32)
+/// Of the chosen execution whose entry is at rax: how many of its slot are open; the slot in rdx.
+fn open_executions(a: &mut CodeAssembler) -> Result<AsmMemoryOperand, IcedError> {
+    a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+    a.shr(edx, 8)?;
+    Ok(dword_ptr(r11 + rdx * 4 + offset(sampling::open(0))))
 }
 
 /// `ret`, with a prefix that does nothing: debuggers (gdb) take a bare one for an ordinary function's end, where all
@@ -481,8 +481,8 @@ fn entry_hook(
     }
     if chosen && !judged {
         // The entry is there: if a handler leaves the hook from here on, the execution ends with it.
-        find_sampler(a)?;
-        a.inc(open_executions())?;
+        let open = open_executions(a)?;
+        a.inc(open)?;
     }
     if !mutes {
         if judged {
@@ -610,13 +610,11 @@ fn exit_hook(
     }
     if kind == HookKind::Chosen {
         let mut closed = a.create_label();
-        // A forked child has counters of its own, and calls that its parent began.
-        a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
+        // A forked child has calls that its parent began.
+        let open = open_executions(a)?;
+        a.cmp(open, 0)?;
         a.je(closed)?;
-        find_sampler(a)?;
-        a.cmp(open_executions(), 0)?;
-        a.je(closed)?;
-        a.dec(open_executions())?;
+        a.dec(open)?;
         a.set_label(&mut closed)?;
         a.zero_bytes()?;
     }
