@@ -37,7 +37,10 @@ pub use recorded::RecordedSampling;
 pub use scheduled::{Cpus, Scheduling};
 pub use shown::Shown;
 pub use simple_name::simple_name;
-pub use statistics::{Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics};
+pub use statistics::{
+    Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
+    statistics_with_cpus,
+};
 pub use tree::{CallNode, CallTree, call_tree};
 pub use view::{Selection, TimeRange, View, ViewError, ViewLosses};
 pub use walk::{Call, Ending, Step, Walk, WalkLosses};

@@ -1,32 +1,35 @@
-//! Scheduling as calls: when a thread had no CPU.
+//! Events as calls: when a thread had no CPU, and when it began, ended and got names.
 //!
 //! Context switches come from the kernel, calls from the traced program, each with readings of one clock, of which one
 //! is converted. So the ends of a period without a CPU may seem to lie a moment behind a call that follows it.
 
 use crate::{Call, Ending, Step, Walk, WalkLosses};
-use dioptra_tracedata::{Stream, Switches, Trace};
+use dioptra_tracedata::{Stream, Switches, TaskEvent, Trace};
 use dioptra_tracelayout::{ContextSwitch, EventPlace, SwitchKind};
 
 /// Calls may overlap a period without a CPU by so much: the clocks' error.
 const TOLERANCE: u64 = 20_000;
 
-/// Which periods without a CPU are shown. They are no function's own time, shown or not.
+/// Which events are shown. Periods without a CPU are no function's own time, shown or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Those in which the thread waited.
+    /// Periods without a CPU in which the thread waited.
     pub waits: bool,
     /// Those in which it could have gone on.
     pub preemptions: bool,
-    /// Also outside of all recorded calls.
+    /// The thread's beginning, end and names, as calls without duration, which sums count as calls.
+    pub tasks: bool,
+    /// Also events outside of all recorded calls.
     pub everywhere: bool,
 }
 
 impl Default for Scheduling {
-    /// All within recorded calls.
+    /// All periods within recorded calls.
     fn default() -> Scheduling {
         Scheduling {
             waits: true,
             preemptions: true,
+            tasks: false,
             everywhere: false,
         }
     }
@@ -57,15 +60,26 @@ impl<'t> Cpus<'t> {
     /// the first one that is known.
     #[inline]
     pub fn at(&mut self, time: u64) -> Option<u32> {
+        self.go_on(time, |_| {});
+        self.now
+    }
+
+    /// Goes on to a time, and tells each other CPU that the thread gets until then. Returns what it has there, as
+    /// [`Cpus::at`].
+    #[inline]
+    pub fn go_on(&mut self, time: u64, mut gets: impl FnMut(u32)) -> Option<u32> {
         while let Some(next) = self.next.filter(|next| next.time <= time) {
-            self.now = Some(next.cpu);
+            if self.now != Some(next.cpu) {
+                self.now = Some(next.cpu);
+                gets(next.cpu);
+            }
             self.next = self.switches.next();
         }
         self.now
     }
 }
 
-/// A stretch of time in which a thread had no CPU.
+/// A stretch of time in which a thread had no CPU, or a moment at which something else became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
     /// When the kernel says that it began.
@@ -77,20 +91,47 @@ struct Period {
     overlaps: bool,
     /// The function id that stands for it.
     event: u32,
+    is_moment: bool,
 }
 
-/// The periods of one thread.
+/// The periods of one thread, and the moments between.
 struct Periods<'t> {
     switches: Switches<'t>,
     /// The function ids that stand for them.
     waits: u32,
     preemptions: u32,
+    moments: &'t [TaskEvent],
+    /// The next period, if a moment came first.
+    held: Option<Period>,
 }
 
 impl Iterator for Periods<'_> {
     type Item = Period;
 
     fn next(&mut self) -> Option<Period> {
+        let period = self.held.take().or_else(|| self.period());
+        let Some((moment, rest)) = self.moments.split_first() else {
+            return period;
+        };
+        let TaskEvent { time, function } = *moment;
+        if period.is_some_and(|period| period.start < time) {
+            return period;
+        }
+        self.moments = rest;
+        self.held = period;
+        Some(Period {
+            told: time,
+            start: time,
+            end: time,
+            overlaps: false,
+            event: function,
+            is_moment: true,
+        })
+    }
+}
+
+impl Periods<'_> {
+    fn period(&mut self) -> Option<Period> {
         let mut left: Option<ContextSwitch> = None;
         loop {
             let switch = self.switches.next()?;
@@ -109,13 +150,14 @@ impl Iterator for Periods<'_> {
                 end: switch.time,
                 overlaps: false,
                 event,
+                is_moment: false,
             });
         }
     }
 }
 
-/// A walk whose steps include the periods without a CPU, as calls of functions that stand for them: see
-/// [`Trace::event_id`].
+/// A walk whose steps include events, as calls of functions that stand for them: see [`Trace::event_id`]. What was before
+/// the first record is outside of all calls, also if some are open then: they began in another thread.
 pub(crate) struct Scheduled<'t> {
     walk: Walk<'t>,
     periods: Option<Periods<'t>>,
@@ -134,19 +176,24 @@ pub(crate) struct Scheduled<'t> {
 
 impl<'t> Scheduled<'t> {
     /// Through `stream` of `trace`.
-    pub fn new(trace: &'t Trace, stream: &'t Stream, everywhere: bool) -> Scheduled<'t> {
+    pub fn new(trace: &'t Trace, stream: &'t Stream, shown: Scheduling) -> Scheduled<'t> {
         let waits = trace.event_id(EventPlace::Schedule);
         let preemptions = trace.event_id(EventPlace::SchedulePreempted);
         let mut periods = waits.zip(preemptions).map(|(waits, preemptions)| Periods {
             switches: trace.switches(stream),
             waits,
             preemptions,
+            moments: match shown.tasks {
+                true => trace.task_events(stream),
+                false => &[],
+            },
+            held: None,
         });
         Scheduled {
             walk: Walk::new(trace, stream),
             next: periods.as_mut().and_then(Iterator::next),
             periods,
-            everywhere,
+            everywhere: shown.everywhere,
             inside: None,
             held: None,
             depth: 0,
@@ -226,7 +273,8 @@ impl<'t> Scheduled<'t> {
             None => self.walk.open().len() as u32,
         };
         while let Some(mut period) = self.next.filter(|period| period.start < time) {
-            let is_shown = depth > 0 || self.everywhere;
+            let is_inside = depth > 0 && self.last > 0 && !(period.is_moment && step.is_none());
+            let is_shown = is_inside || self.everywhere;
             if period.end > time {
                 // Whichever end is nearer to the step is wrong.
                 let (before, behind) = (time - period.told, period.end - time);

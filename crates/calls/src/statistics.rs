@@ -2,11 +2,12 @@
 
 use crate::estimate::Clusters;
 use crate::frames::Frames;
-use crate::{Ending, Shown, View, ViewLosses, workers};
+use crate::{Cpus, Ending, Shown, View, ViewLosses, workers};
 use dioptra_filters::Estimate;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
 
 /// The shortest or longest of some durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +136,41 @@ pub struct FunctionTimes {
     pub selves: Times,
     /// If calls stand for others.
     pub sampled: Option<Sampled>,
+    /// On which CPUs calls of it, and what they called, ran: empty if that is not known, or was not asked for.
+    pub cpus: BTreeSet<u32>,
+}
+
+impl Sampled {
+    fn plus(self, other: Sampled) -> Sampled {
+        let plus = |here: Estimate, there: Estimate| Estimate {
+            value: here.value + there.value,
+            standard_error: here
+                .standard_error
+                .zip(there.standard_error)
+                .map(|(here, there)| here.hypot(there)),
+        };
+        Sampled {
+            calls: plus(self.calls, other.calls),
+            total: plus(self.total, other.total),
+            self_time: plus(self.self_time, other.self_time),
+        }
+    }
 }
 
 impl FunctionTimes {
+    /// All calls were shown.
+    fn exact(&self) -> Sampled {
+        let exact = |value: u64| Estimate {
+            value: value as f64,
+            standard_error: Some(0.0),
+        };
+        Sampled {
+            calls: exact(self.calls),
+            total: exact(self.total),
+            self_time: exact(self.self_time),
+        }
+    }
+
     fn new(function: u32) -> FunctionTimes {
         FunctionTimes {
             function,
@@ -148,10 +181,20 @@ impl FunctionTimes {
             totals: Times::NONE,
             selves: Times::NONE,
             sampled: None,
+            cpus: BTreeSet::new(),
         }
     }
 
-    fn merge(&mut self, other: &FunctionTimes) {
+    /// Adds those of another function, or of other threads. Sums of estimates are estimates.
+    pub fn merge(&mut self, other: &FunctionTimes) {
+        self.sampled = match (self.sampled, other.sampled) {
+            (None, None) => None,
+            (here, there) => {
+                let here = here.unwrap_or_else(|| self.exact());
+                Some(here.plus(there.unwrap_or_else(|| other.exact())))
+            }
+        };
+        self.cpus.extend(&other.cpus);
         self.calls += other.calls;
         self.open += other.open;
         self.total = self.total.saturating_add(other.total);
@@ -187,11 +230,20 @@ pub struct Statistics {
 
 /// Sums what a view shows, streams in parallel. Of calls that lie in the view's time in part, that part is summed.
 pub fn statistics(view: &View<'_>) -> Statistics {
+    sums(view, false)
+}
+
+/// As [`statistics`], with the CPUs on which calls ran, as far as context switches were recorded.
+pub fn statistics_with_cpus(view: &View<'_>) -> Statistics {
+    sums(view, true)
+}
+
+fn sums(view: &View<'_>, with_cpus: bool) -> Statistics {
     let count = view.streams().len();
     let sampled = view.is_sampled();
     // Estimates are sums of fractions: their last digit must not depend on who was faster.
     let most = if sampled { 1 } else { usize::MAX };
-    let new = || Worker::new(view.trace(), sampled);
+    let new = || Worker::new(view.trace(), sampled, with_cpus);
     let mut workers = workers::each(count, most, new, |worker, place| worker.sum(view, place));
     let mut first = workers.pop().unwrap_or_else(new);
     for worker in workers {
@@ -223,6 +275,26 @@ struct Frame {
     start: u64,
 }
 
+/// On which CPU a stream's thread runs.
+struct Running<'v> {
+    cpus: Cpus<'v>,
+    now: Option<u32>,
+    /// What was before does not count.
+    from: u64,
+    is_begun: bool,
+}
+
+impl<'v> Running<'v> {
+    fn new(view: &'v View<'_>, place: usize, from: u64) -> Running<'v> {
+        Running {
+            cpus: view.cpus(place),
+            now: None,
+            from,
+            is_begun: false,
+        }
+    }
+}
+
 struct Worker<'t> {
     trace: &'t Trace,
     /// The slots of library calls, by name: whichever module calls, it is one function. Samples of them are told apart.
@@ -235,12 +307,15 @@ struct Worker<'t> {
     streams: Vec<StreamTimes>,
     losses: ViewLosses,
     clusters: Option<Clusters>,
+    with_cpus: bool,
+    /// Of each place in `times`: the CPU that was added last.
+    added: Vec<Option<u32>>,
     /// The id from which on ids are events'.
     first_event: u32,
 }
 
 impl<'t> Worker<'t> {
-    fn new(trace: &'t Trace, sampled: bool) -> Worker<'t> {
+    fn new(trace: &'t Trace, sampled: bool, with_cpus: bool) -> Worker<'t> {
         Worker {
             trace,
             libraries: (!sampled).then(FxHashMap::default),
@@ -251,6 +326,8 @@ impl<'t> Worker<'t> {
             streams: Vec::new(),
             losses: ViewLosses::default(),
             clusters: sampled.then(Clusters::default),
+            with_cpus,
+            added: Vec::new(),
         }
     }
 
@@ -291,6 +368,7 @@ impl<'t> Worker<'t> {
             None => {
                 self.times.push(FunctionTimes::new(function));
                 self.open.push(0);
+                self.added.push(None);
             }
         }
         slot
@@ -303,8 +381,33 @@ impl<'t> Worker<'t> {
             place,
             ..StreamTimes::default()
         };
+        let mut running = self.with_cpus.then(|| Running::new(view, place, from));
         let mut calls = view.calls(place);
-        calls.each(|shown| match shown {
+        calls.each(|shown| {
+            if let Some(running) = &mut running {
+                self.run(running, &frames, shown.time());
+            }
+            self.take(shown, from, view, &mut frames, &mut stream);
+            if let Some(running) = &running
+                && !matches!(shown, Shown::Leave { .. })
+            {
+                self.resume(running, &frames, shown);
+            }
+        });
+        self.losses += calls.losses();
+        self.streams.push(stream);
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        shown: Shown,
+        from: u64,
+        view: &View<'_>,
+        frames: &mut Frames<Frame>,
+        stream: &mut StreamTimes,
+    ) {
+        match shown {
             Shown::Enter {
                 time, call, weight, ..
             } => {
@@ -331,13 +434,53 @@ impl<'t> Worker<'t> {
                     stream.scheduled = stream.scheduled.saturating_add(own);
                 }
                 let open = ending == Ending::Open;
-                self.leave(&mut frames, time, own, from, open, &mut stream);
+                self.leave(frames, time, own, from, open, stream);
             }
             Shown::Lost { .. } => {}
-            Shown::Switch { stack, .. } => self.switch(&mut frames, stack),
-        });
-        self.losses += calls.losses();
-        self.streams.push(stream);
+            Shown::Switch { stack, .. } => self.switch(frames, stack),
+        }
+    }
+
+    /// Up to a time: open calls run on the CPUs that their thread gets.
+    fn run(&mut self, running: &mut Running<'_>, frames: &Frames<Frame>, time: u64) {
+        if time < running.from {
+            return;
+        }
+        if !std::mem::replace(&mut running.is_begun, true) {
+            running.now = running.cpus.at(running.from);
+            self.add_cpu(running.now, frames.current());
+        }
+        let Running { cpus, now, .. } = running;
+        *now = cpus.go_on(time, |cpu| self.add_cpu(Some(cpu), frames.current()));
+    }
+
+    /// What begins or goes on with this does so on the thread's CPU.
+    #[inline]
+    fn resume(&mut self, running: &Running<'_>, frames: &Frames<Frame>, shown: Shown) {
+        if running.is_begun {
+            let frames = frames.current();
+            let first = match shown {
+                Shown::Enter { .. } => frames.len().saturating_sub(1),
+                _ => 0,
+            };
+            self.add_cpu(running.now, &frames[first..]);
+        }
+    }
+
+    #[inline]
+    fn add_cpu(&mut self, cpu: Option<u32>, frames: &[Frame]) {
+        let Some(cpu) = cpu else { return };
+        for frame in frames {
+            let slot = frame.slot as usize;
+            if self.added[slot] != Some(cpu) {
+                self.added[slot] = Some(cpu);
+                let times = &mut self.times[slot];
+                // In a period without a CPU nothing runs.
+                if times.function < self.first_event {
+                    times.cpus.insert(cpu);
+                }
+            }
+        }
     }
 
     fn switch(&mut self, frames: &mut Frames<Frame>, stack: u32) {

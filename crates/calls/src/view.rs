@@ -41,7 +41,7 @@ pub struct Selection {
     pub with_sources: bool,
     /// Leave out library calls, as if they had not been recorded.
     pub no_libcall: bool,
-    /// Which periods without a CPU are shown as calls, where they are recorded.
+    /// Which events are shown as calls, where they are recorded.
     pub scheduling: Scheduling,
     /// Only these threads; all if empty.
     pub tids: Vec<u32>,
@@ -110,7 +110,7 @@ pub struct View<'t> {
     trace: &'t Trace,
     streams: Vec<&'t Stream>,
     range: TimeRange,
-    everywhere: bool,
+    scheduling: Scheduling,
     first: Option<u64>,
     recorded: Recorded,
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
@@ -153,7 +153,7 @@ impl<'t> View<'t> {
             trace,
             streams: trace.streams().iter().filter(is_chosen).collect(),
             range: selection.range,
-            everywhere: selection.scheduling.everywhere,
+            scheduling: selection.scheduling,
             first: Self::first_time(trace),
             recorded: Recorded::of(trace),
             filterings: Vec::new(),
@@ -336,7 +336,7 @@ impl<'t> View<'t> {
             let filter = self.filter(filtering, place);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
-        let walk = Scheduled::new(self.trace, self.streams[place], self.everywhere);
+        let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
         let weights = (!self.recorded.is_empty()).then(|| {
             let stream = self.streams[place].stream;
             Weights::new(&self.recorded, self.trace, stream)
@@ -474,6 +474,8 @@ fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
         match entry.as_event() {
             Some(EventPlace::Schedule) => !scheduling.waits,
             Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
+            // What is not asked for is not there.
+            Some(_) => false,
             None => selection.no_libcall && entry.kind == FunctionKind::LibraryCall,
         }
     };

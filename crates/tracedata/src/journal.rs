@@ -61,6 +61,17 @@ pub enum JournalEntry {
         /// The stream that it continues, after a fork; else 0.
         parent: u32,
     },
+    /// A thread began, ended or got a name, as the kernel tells it.
+    Task {
+        /// When.
+        time: u64,
+        /// The process.
+        pid: u32,
+        /// The thread.
+        tid: u32,
+        /// What became of it.
+        change: TaskChange,
+    },
     /// Functions of which only chosen executions are recorded.
     Sampled(SampledFunctions),
     /// What was counted of sampled functions in a stream; written when the recording ends.
@@ -86,6 +97,18 @@ pub enum JournalEntry {
         /// A sentence.
         text: String,
     },
+}
+
+/// What became of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskChange {
+    /// It was made.
+    New,
+    /// It ended.
+    Exit,
+    /// It got this name; bytes that are no UTF-8 are replaced.
+    Name(String),
 }
 
 /// Functions of which only chosen executions are recorded.

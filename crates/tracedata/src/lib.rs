@@ -4,6 +4,7 @@
 //! `info.json` ([`Info`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`Writer`] that a recorder uses, and a [`Trace`] for those who read one.
 
 mod clock;
+mod extents;
 #[cfg(test)]
 mod fixture;
 mod info;
@@ -11,14 +12,16 @@ mod journal;
 mod mapped;
 mod reader;
 mod switches;
+mod tasks;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
 pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules};
 pub use journal::{
     ClockPair, FunctionCounts, JournalEntry, Mapping, Module, ProcessCause, Refusal,
-    SampledFunctions,
+    SampledFunctions, TaskChange,
 };
 pub use reader::{Damage, OpenError, Process, Stream, Trace};
 pub use switches::Switches;
+pub use tasks::TaskEvent;
 pub use writer::{WriteError, Writer};

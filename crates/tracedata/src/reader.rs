@@ -2,11 +2,13 @@
 
 mod index;
 
+use crate::extents::Extents;
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
+use crate::tasks::Tasks;
 use crate::{
     ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, SampledFunctions,
-    Switches,
+    Switches, TaskEvent,
 };
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{
@@ -147,7 +149,9 @@ pub struct Trace {
     names: Vec<u8>,
     records: Option<Mapped>,
     streams: Vec<Stream>,
+    extents: Extents,
     switches: SwitchIndex,
+    tasks: Tasks,
     /// The id of the first entry that stands for an event, if there are any.
     first_event: Option<u32>,
     damage: Vec<Damage>,
@@ -177,7 +181,9 @@ impl Trace {
             names: read_or_empty(&folder.join(NAMES))?,
             records: map(&folder.join(RECORDS))?,
             streams: Vec::new(),
+            extents: Extents::default(),
             switches: SwitchIndex::default(),
+            tasks: Tasks::default(),
             first_event: None,
             damage: Vec::new(),
         };
@@ -186,7 +192,7 @@ impl Trace {
         trace.read_functions(&read_or_empty(&folder.join(FUNCTIONS))?);
         trace.index_chunks(&mut streams);
         trace.streams = streams.into_values().collect();
-        trace.index_switches(map(&folder.join(SWITCHES))?);
+        trace.index_events(map(&folder.join(SWITCHES))?);
         trace.find_missing();
         Ok(trace)
     }
@@ -286,7 +292,7 @@ impl Trace {
 
     /// The context switches of a stream's thread, if they were recorded.
     pub fn switches(&self, stream: &Stream) -> Switches<'_> {
-        self.switches.of(stream)
+        self.switches.of(stream, &self.extents)
     }
 
     /// How many context switches there are, of all threads.
@@ -294,7 +300,21 @@ impl Trace {
         self.switches.count()
     }
 
-    /// The id that stands for an event among the function ids; none if such events were not recorded.
+    /// When a stream's thread began, ended and got names, if that was recorded; in the order of time.
+    pub fn task_events(&self, stream: &Stream) -> &[TaskEvent] {
+        self.tasks.of(stream, &self.extents)
+    }
+
+    /// The name that a thread got by an event; none if the entry is of another kind.
+    pub fn task_name(&self, entry: &FunctionEntry) -> Option<&str> {
+        match entry.as_event() {
+            Some(EventPlace::TaskName) => self.tasks.name(entry.size),
+            _ => None,
+        }
+    }
+
+    /// The id that stands for an event among the function ids, of [`EventPlace::TaskName`] the first; none if no events
+    /// were recorded. Those of functions are lower.
     pub fn event_id(&self, event: EventPlace) -> Option<u32> {
         self.first_event.map(|first| first + event as u32)
     }
@@ -383,6 +403,12 @@ impl Trace {
                 };
                 streams.insert(stream, known);
             }
+            JournalEntry::Task {
+                time,
+                pid,
+                tid,
+                change,
+            } => self.tasks.tell(time, (pid, tid), change),
             JournalEntry::Sampled(functions) => self.sampled.push(functions),
             JournalEntry::Counted { stream, functions } => {
                 for counts in functions {

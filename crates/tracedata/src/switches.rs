@@ -1,5 +1,6 @@
 //! The file of context switches, read.
 
+use crate::extents::Extents;
 use crate::mapped::Mapped;
 use crate::reader::{Damage, Stream};
 use dioptra_tracelayout::directory::SWITCHES;
@@ -12,18 +13,11 @@ pub(crate) struct SwitchIndex {
     file: Option<Mapped>,
     /// By process and thread: offsets of the blocks' switches, and how many there are.
     blocks: HashMap<(u32, u32), Vec<(u64, u32)>>,
-    /// When each thread's streams begin, one process image after the other, `CLOCK_MONOTONIC` in nanoseconds, with their
-    /// numbers.
-    streams: HashMap<(u32, u32), Vec<(u64, u32)>>,
 }
 
 impl SwitchIndex {
-    /// Of a file; `streams` are the trace's, each with the time at which it begins.
-    pub fn new<'s>(
-        file: Option<Mapped>,
-        streams: impl Iterator<Item = (u64, &'s Stream)>,
-        damage: &mut Vec<Damage>,
-    ) -> SwitchIndex {
+    /// Of a file.
+    pub fn new(file: Option<Mapped>, damage: &mut Vec<Damage>) -> SwitchIndex {
         let mut index = SwitchIndex::default();
         let Some(file) = file else {
             return index;
@@ -60,13 +54,6 @@ impl SwitchIndex {
             file.done_with(offset);
             offset = offset.saturating_add(header.block_size());
         }
-        for (start, stream) in streams {
-            let known = index.streams.entry((stream.pid, stream.tid)).or_default();
-            known.push((start, stream.stream));
-        }
-        for streams in index.streams.values_mut() {
-            streams.sort_unstable();
-        }
         index.file = Some(file);
         index
     }
@@ -82,19 +69,10 @@ impl SwitchIndex {
         self.blocks.is_empty()
     }
 
-    pub fn of<'t>(&'t self, stream: &Stream) -> Switches<'t> {
+    /// Those of a stream's thread while it was that stream's.
+    pub fn of<'t>(&'t self, stream: &Stream, extents: &Extents) -> Switches<'t> {
         let thread = (stream.pid, stream.tid);
-        let streams = self.streams.get(&thread).map_or(&[][..], Vec::as_slice);
-        let place = streams
-            .iter()
-            .position(|(_, number)| *number == stream.stream);
-        let (from, until) = match place {
-            Some(place) => (
-                if place == 0 { 0 } else { streams[place].0 },
-                streams.get(place + 1).map_or(u64::MAX, |next| next.0),
-            ),
-            None => (0, 0),
-        };
+        let (from, until) = extents.of(stream);
         Switches {
             file: self.file.as_ref(),
             blocks: self.blocks.get(&thread).map_or(&[], Vec::as_slice),

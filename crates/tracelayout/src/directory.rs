@@ -42,6 +42,12 @@ pub enum EventPlace {
     Schedule = 0,
     /// The thread had no CPU, though it could have gone on.
     SchedulePreempted = 1,
+    /// The thread was made.
+    TaskNew = 2,
+    /// The thread ended.
+    TaskExit = 3,
+    /// The thread got a name. There is an entry for each name, whose number is the entry's `size`.
+    TaskName = 4,
 }
 
 impl EventPlace {
@@ -50,6 +56,9 @@ impl EventPlace {
         match self {
             EventPlace::Schedule => "linux:schedule",
             EventPlace::SchedulePreempted => "linux:schedule (pre-empted)",
+            EventPlace::TaskNew => "linux:task-new",
+            EventPlace::TaskExit => "linux:task-exit",
+            EventPlace::TaskName => "linux:task-name",
         }
     }
 }
@@ -95,7 +104,10 @@ impl FunctionEntry {
     pub fn as_event(&self) -> Option<EventPlace> {
         match (self.kind, self.place) {
             (FunctionKind::Event, 0) => Some(EventPlace::Schedule),
-            (FunctionKind::Event, _) => Some(EventPlace::SchedulePreempted),
+            (FunctionKind::Event, 1) => Some(EventPlace::SchedulePreempted),
+            (FunctionKind::Event, 2) => Some(EventPlace::TaskNew),
+            (FunctionKind::Event, 3) => Some(EventPlace::TaskExit),
+            (FunctionKind::Event, _) => Some(EventPlace::TaskName),
             _ => None,
         }
     }

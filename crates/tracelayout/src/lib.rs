@@ -8,7 +8,7 @@
 //! | file | content |
 //! |---|---|
 //! | `info.json` | what was traced, when, how, on which machine; written at the start, and again with the end |
-//! | `journal.jsonl` | what happened beside the calls, one JSON object a line: processes, modules, mappings, threads, clock pairs, losses, notes |
+//! | `journal.jsonl` | what happened beside the calls, one JSON object a line: processes, modules, mappings, threads and what became of them, clock pairs, losses, notes |
 //! | `functions` | a table of [`FunctionEntry`], 24 bytes each: entry *n* is the function (or library call) whose id is *n* |
 //! | `names` | texts of library calls' names, one after the other; entries of `functions` point into it |
 //! | `records` | the calls: [chunks](chunk) of [records](record), one after the other, in any order |

@@ -93,6 +93,7 @@ fn read(bytes: &[u8], switches: Option<&[u8]>) {
         off: rules & 0x80 != 0,
         scheduling: Scheduling {
             preemptions: rules & 0x20 == 0,
+            tasks: rules & 0x08 != 0,
             everywhere: rules & 0x10 != 0,
             ..Scheduling::default()
         },

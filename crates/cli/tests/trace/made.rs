@@ -1,6 +1,8 @@
 //! Traces made for a test, and the program run on them.
 
-use dioptra_tracedata::{Clock, ClockPair, Ending, Info, JournalEntry, ProcessCause, Writer};
+use dioptra_tracedata::{
+    Clock, ClockPair, Ending, Info, JournalEntry, ProcessCause, TaskChange, Writer,
+};
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, SwitchKind};
 use dioptra_tracelayout::{
@@ -215,13 +217,38 @@ impl Made {
 
     /// The same trace with context switches of its threads: thread, time, kind, on CPU 3.
     pub fn with_switches(self, switches: &[(u32, u64, SwitchKind)]) -> Made {
+        let switches = switches.iter();
+        let switches = switches.map(|(tid, time, kind)| (*tid, *time, *kind, 3));
+        self.with_switches_on(&switches.collect::<Vec<_>>())
+    }
+
+    /// As [`Made::with_switches`], with the CPUs.
+    pub fn with_switches_on(self, switches: &[(u32, u64, SwitchKind, u32)]) -> Made {
         let mut bytes = Vec::new();
-        for &(tid, time, kind) in switches {
+        for &(tid, time, kind, cpu) in switches {
             let (pid, count) = (self.pid, 1);
             bytes.extend(BlockHeader { count, pid, tid }.to_bytes());
-            bytes.extend(ContextSwitch { time, cpu: 3, kind }.to_bytes());
+            bytes.extend(ContextSwitch { time, cpu, kind }.to_bytes());
         }
         std::fs::write(self.folder.join(directory::SWITCHES), bytes).expect("a file");
+        self
+    }
+
+    /// The same trace with what became of its threads: thread, time, what.
+    pub fn with_tasks(self, changes: &[(u32, u64, TaskChange)]) -> Made {
+        let path = self.folder.join(directory::JOURNAL);
+        let mut journal = std::fs::read(&path).expect("a journal");
+        for (tid, time, change) in changes {
+            let entry = JournalEntry::Task {
+                time: *time,
+                pid: self.pid,
+                tid: *tid,
+                change: change.clone(),
+            };
+            journal.extend(serde_json::to_vec(&entry).expect("a line"));
+            journal.push(b'\n');
+        }
+        std::fs::write(path, journal).expect("a file");
         self
     }
 

@@ -1,6 +1,7 @@
 //! Scheduling, shown as calls.
 
 use crate::made::{Made, scripted};
+use dioptra_tracedata::TaskChange;
 use dioptra_tracelayout::SwitchKind::{In, Preempted, Wait};
 use dioptra_tracelayout::directory;
 
@@ -141,4 +142,148 @@ fn damaged_switches_are_told_and_the_rest_is_read() {
     let output = made.run("report", "");
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(told.contains("1 periods without a CPU overlap"), "{told}");
+}
+
+#[test]
+fn what_becomes_of_threads_is_shown_where_it_happens() {
+    let name = |name: &str| TaskChange::Name(name.to_owned());
+    let made = made().with_tasks(&[
+        // Not in the order of time.
+        (7, 1_005_500, TaskChange::Exit),
+        (7, 900_000, TaskChange::New),
+        (7, 1_001_300, name("a \"b\"\u{1b}")),
+        (7, 1_002_500, name("c")),
+        (7, 1_004_950, TaskChange::Exit),
+        // Of a thread without calls.
+        (8, 1_001_000, TaskChange::New),
+    ]);
+    let shown = made.shown("replay", "");
+    for line in [
+        "            [     7] |     /* linux:task-name (comm=\"a \"b\"\\x1b\") */\n",
+        "            [     7] |   /* linux:task-name (comm=\"c\") */\n",
+        "            [     7] |   /* linux:task-exit */\n",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert_eq!(shown.matches("linux:task").count(), 3, "{shown}");
+    for (options, calls) in [
+        (
+            "--no-event",
+            "main() {\n  nap();\n  spin();\n} /* main */\n",
+        ),
+        (
+            "--no-sched -N nap",
+            "main() {\n  /* linux:task-name (comm=\"c\") */\n  spin();\n  /* linux:task-exit */\n} /* main */\n",
+        ),
+        (
+            "--no-sched -N linux:task-name",
+            "main() {\n  nap();\n  spin();\n  /* linux:task-exit */\n} /* main */\n",
+        ),
+        ("--no-sched -D 1 -F spin", "spin();\n"),
+        (
+            "--no-sched -t 1ns",
+            "main() {\n  nap();\n  spin();\n} /* main */\n",
+        ),
+        (
+            "--no-sched --no-merge -F main -N nap -N spin",
+            "main() {\n  /* linux:task-name (comm=\"c\") */\n  /* linux:task-exit */\n} /* main */\n",
+        ),
+    ] {
+        assert_eq!(made.calls(options), calls, "{options}");
+    }
+    let everywhere = made.calls("--event-full");
+    let (first, last) = ("/* linux:task-new */\n", "/* linux:task-exit */\n");
+    assert!(everywhere.starts_with(first), "{everywhere}");
+    assert!(everywhere.ends_with(last), "{everywhere}");
+    let flat = made.shown("replay", "--flat");
+    assert!(
+        flat.contains("!!! 7: linux:task-name (comm=\"c\") time (1002500)\n"),
+        "{flat}"
+    );
+    let raw = made.shown("dump", "");
+    assert!(raw.contains("7: [event] linux:task-exit\n"), "{raw}");
+    let chrome = made.shown("dump", "--format chrome");
+    let chrome: serde_json::Value = serde_json::from_str(&chrome).expect("JSON");
+    let events = chrome["traceEvents"].as_array().expect("events");
+    let named = events
+        .iter()
+        .find(|event| event["args"]["comm"] == "a \"b\"\u{1b}");
+    assert_eq!(named.expect("a name")["ph"], "i");
+    // They are nobody's calls.
+    for command in ["report", "graph"] {
+        let shown = made.shown(command, "");
+        assert!(!shown.contains("linux:task"), "{shown}");
+    }
+    let info = made.shown("info", "");
+    assert!(info.contains("task events"), "{info}");
+}
+
+#[test]
+fn cpus_are_those_on_which_calls_ran() {
+    // At 1000 µs `main` begins, at 1001 `a`, at 1003 `b`, at 1004 `c`.
+    let without = scripted("main( a b( c ) )");
+    let made = scripted("main( a b( c ) )").with_switches_on(&[
+        (7, 800_000, In, 9),
+        (7, 850_000, Wait, 9),
+        (7, 900_000, In, 1),
+        (7, 1_002_500, Preempted, 1),
+        (7, 1_002_600, In, 2),
+        (7, 1_004_200, Wait, 2),
+        (7, 1_004_300, In, 5),
+        (7, 1_004_400, Wait, 5),
+        (7, 1_004_500, In, 2),
+    ]);
+    let rows = |options: &str| -> Vec<String> {
+        let shown = made.shown("report", &format!("--no-sched {options}"));
+        // With `-f none` there is no heading.
+        let rows = shown
+            .lines()
+            .filter(|row| !row.contains("===") && !row.contains("Function"));
+        rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    let fields = "-f cpu-count,cpu-mask,cpu-list";
+    assert_eq!(
+        rows(&format!("{fields} -s func")),
+        [
+            "1 0x2 1 a",
+            "2 0x24 2,5 b",
+            "2 0x24 2,5 c",
+            "3 0x26 1-2,5 main"
+        ]
+    );
+    // The keys are for all outputs.
+    for (key, order) in [
+        ("cpu-count,func", ["main", "b", "c", "a"]),
+        ("cpu-mask,func", ["main", "b", "c", "a"]),
+        ("cpu-list,call", ["main", "b", "c", "a"]),
+    ] {
+        assert_eq!(rows(&format!("-f none -s {key}")), order, "{key}");
+    }
+    // What was before the range does not count.
+    assert_eq!(
+        rows(&format!("{fields} -s func -r 3us~")),
+        ["2 0x24 2,5 b", "2 0x24 2,5 c", "2 0x24 2,5 main"]
+    );
+    let csv = made.shown("report", &format!("--format csv {fields} -s func"));
+    assert!(csv.starts_with("function,function_id,cpu_count,cpu_mask,cpu_list\n"));
+    assert!(csv.contains(",3,0x26,\"1-2,5\"\n"), "{csv}");
+    // When nothing runs, it runs nowhere.
+    assert!(
+        csv.contains("linux:schedule,") && csv.contains(",,,\n"),
+        "{csv}"
+    );
+    let page = made.shown("report", &format!("--format html {fields}"));
+    assert!(page.contains("1-2,5"), "{page}");
+    let other = made.folder().to_str().expect("a path");
+    let diff = made.shown("report", &format!("--diff {other} -f cpu-count"));
+    assert!(diff.contains("            +0   main\n"), "{diff}");
+    let wrong = made.run("report", &format!("--diff {other} -f cpu-list"));
+    assert_eq!(wrong.status.code(), Some(2));
+    let output = without.run("report", fields);
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("  -           -           -  main\n")
+    );
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("record without --no-sched"), "{told}");
 }

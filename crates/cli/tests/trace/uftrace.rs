@@ -2,12 +2,17 @@
 
 use crate::made::{Made, Step, trace};
 use dioptra_testprograms::{Language, Program, Skip, need_tool, or_skip};
+use dioptra_tracedata::TaskChange;
 use dioptra_tracelayout::SwitchKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Threads, each with what it did; and context switches: thread, time, kind.
-type Recorded = (Vec<(u32, Vec<Step>)>, Vec<(u32, u64, SwitchKind)>);
+/// Threads, each with what it did; context switches: thread, time, kind; and what became of threads.
+type Recorded = (
+    Vec<(u32, Vec<Step>)>,
+    Vec<(u32, u64, SwitchKind)>,
+    Vec<(u32, u64, TaskChange)>,
+);
 
 /// What uftrace recorded of a program.
 fn recorded(data: &Path) -> Recorded {
@@ -58,7 +63,27 @@ fn recorded(data: &Path) -> Recorded {
         });
     }
     switches.sort_by_key(|(_, time, _)| *time);
-    (threads, switches)
+    (threads, switches, changes(data))
+}
+
+/// What became of threads: only these lines have their names.
+fn changes(data: &Path) -> Vec<(u32, u64, TaskChange)> {
+    let flat = uftrace("replay", data, "--flat --event-full");
+    let change = |line: &str| {
+        // `[41] !!! 23731: linux:task-name (comm="worker") time (47298349951260)`
+        let (tid, rest) = line.split_once(" !!! ")?.1.split_once(": linux:task-")?;
+        let (what, time) = rest.strip_suffix(')')?.rsplit_once(" time (")?;
+        let change = match what {
+            "new" => TaskChange::New,
+            "exit" => TaskChange::Exit,
+            name => {
+                let name = name.strip_prefix("name (comm=\"")?.strip_suffix("\")")?;
+                TaskChange::Name(name.to_owned())
+            }
+        };
+        Some((tid.parse().ok()?, time.parse().ok()?, change))
+    };
+    flat.lines().filter_map(change).collect()
 }
 
 fn uftrace(command: &str, data: &Path, arguments: &str) -> String {
@@ -116,8 +141,8 @@ fn recording(program: &[&str], flags: &[&str], options: &[&str]) -> Result<Recor
         return Err(Skip::new(format!("uftrace does not record here: {reason}")));
     }
     let data = folder.path().join("data");
-    let (threads, switches) = recorded(&data);
-    let mut made = trace(&threads);
+    let (threads, switches, changes) = recorded(&data);
+    let mut made = trace(&threads).with_tasks(&changes);
     if !switches.is_empty() {
         made = made.with_switches(&switches);
     }
@@ -236,4 +261,29 @@ fn scheduling_is_shown_as_uftrace_shows_it() {
         let theirs = uftrace("report", data, options);
         assert_eq!(ours(made, "report", options), theirs, "report {options}");
     }
+}
+
+#[test]
+fn what_becomes_of_threads_is_shown_as_uftrace_shows_it() {
+    let recorded = recording(&["tasks"], &["-pthread"], &["--no-sched"]);
+    let Recording { data, made, .. } = &or_skip!(recorded);
+    for options in [
+        "",
+        "--event-full",
+        "--event-full -f +time",
+        "--no-event --no-merge",
+        "--no-sched",
+        "--no-merge",
+        "-F work",
+        "-N work",
+        "-D 2",
+        "-H pthread_setname_np",
+    ] {
+        let theirs = uftrace("replay", data, options);
+        same(&ours(made, "replay", options), &theirs, options);
+    }
+    let theirs = uftrace("replay", data, "");
+    assert!(theirs.contains("linux:task-name (comm=\"worker\")"));
+    let theirs = uftrace("report", data, "-s func");
+    assert_eq!(ours(made, "report", "-s func"), theirs);
 }

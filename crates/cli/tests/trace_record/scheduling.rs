@@ -76,17 +76,70 @@ fn sleeps_are_as_many_and_as_long_as_they_are() {
 }
 
 #[test]
+fn cpus_and_names_are_those_of_the_program() {
+    let program = Program::new(Language::C, "tasks").no_flags();
+    let program = program.flags(["-O1", "-pg", "-pthread"]);
+    let program = or_skip!(program.build());
+    let program = program.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = dioptra(&["record", program, "fork"], folder.path());
+    let told = text(&recorded.stderr);
+    if told.contains("when threads had no CPU is not recorded") {
+        return skip(told);
+    }
+    let printed = text(&recorded.stdout);
+    let (first, last) = printed.trim().split_once(' ').unwrap();
+    let both = match (first.parse::<u32>().unwrap(), last.parse::<u32>().unwrap()) {
+        (first, last) if first == last => format!("{first}"),
+        (first, last) if first + 1 == last => format!("{first}-{last}"),
+        (first, last) => format!("{first},{last}"),
+    };
+    let shown = dioptra(&["report", "-f", "cpu-list"], folder.path());
+    let shown = text(&shown.stdout);
+    let cpus: std::collections::BTreeMap<&str, &str> = shown
+        .lines()
+        .filter_map(|line| line.trim().split_once("  "))
+        .map(|(cpus, name)| (name, cpus))
+        .collect();
+    assert_eq!(cpus["on_first"], first);
+    assert_eq!(cpus["on_last"], last);
+    assert_eq!(cpus["on_both"], both);
+    let replay = |options: &[&str]| {
+        let command = [&["replay", "-f", "none"], options].concat();
+        text(&dioptra(&command, folder.path()).stdout)
+    };
+    let shown = replay(&[]);
+    for line in [
+        "/* linux:task-name (comm=\"worker\") */",
+        "/* linux:task-name (comm=\"kid\") */",
+    ] {
+        assert_eq!(shown.matches(line).count(), 1, "{shown}");
+    }
+    let shown = replay(&["--event-full"]);
+    // The thread and the child; the program's own beginning is nobody's event.
+    assert_eq!(shown.matches("linux:task-new").count(), 2, "{shown}");
+    assert_eq!(shown.matches("linux:task-exit").count(), 3, "{shown}");
+    assert!(
+        shown.contains("/* linux:task-name (comm=\"tasks"),
+        "{shown}"
+    );
+    assert!(!replay(&["--event-full", "--no-event"]).contains("linux:"));
+}
+
+#[test]
 fn who_wants_no_scheduling_has_none() {
     let program = Program::new(Language::C, "sleeps").no_flags();
     let program = or_skip!(program.flags(["-O1", "-pg"]).build());
     let program = program.to_str().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let switches = folder.path().join("dioptra.trace/switches");
-    for (options, expected) in [
-        (&["--no-sched"][..], false),
-        (&["--no-event"], false),
-        (&["--no-event", "-E", "linux:schedule"], true),
-        (&[], true),
+    let journal = folder.path().join("dioptra.trace/journal.jsonl");
+    for (options, expected, tasks) in [
+        (&["--no-sched"][..], false, true),
+        (&["--no-event"], false, false),
+        (&["--no-event", "-E", "linux:schedule"], true, false),
+        (&["--no-event", "-E", "linux:task-name"], false, true),
+        (&[], true, true),
     ] {
         let command = [&["record"], options, &[program, "10"]].concat();
         let recorded = dioptra(&command, folder.path());
@@ -98,6 +151,10 @@ fn who_wants_no_scheduling_has_none() {
             expected && !refused,
             "{options:?}: {told}"
         );
+        let refused = refused || told.contains("got names is not recorded");
+        let journal = std::fs::read_to_string(&journal).unwrap();
+        let is_there = journal.contains("{\"task\":");
+        assert_eq!(is_there, tasks && !refused, "{options:?}: {told}");
     }
     let wrong = dioptra(&["record", "-E", "linux:shedule", program], folder.path());
     assert_eq!(wrong.status.code(), Some(2));

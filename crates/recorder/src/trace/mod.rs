@@ -86,6 +86,8 @@ pub struct TraceSpec {
     pub last: Option<Duration>,
     /// Record when the threads have no CPU, too, where that is permitted.
     pub scheduling: bool,
+    /// Record when threads begin, end and get names, too, where that is permitted.
+    pub tasks: bool,
     /// What times are read from; none: the best.
     pub clock: Option<TraceClock>,
     /// The options as the user gave them, for `info.json`.
@@ -118,6 +120,7 @@ impl TraceSpec {
             last: None,
             clock: None,
             scheduling: false,
+            tasks: false,
             options: Vec::new(),
             overhead: 0.01,
             seed: 0,
@@ -260,9 +263,13 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let mut collector = Collector::new(ring, Overhead::new(spec.overhead));
     let mut lost_switches = 0;
     let status = std::thread::scope(|scope| {
-        let scheduling = spec
-            .scheduling
-            .then(|| scheduling::start(scope, &shared, command.pid(), spec.last));
+        let wanted = scheduling::Wanted {
+            switches: spec.scheduling,
+            tasks: spec.tasks,
+            last: spec.last,
+        };
+        let scheduling = (spec.scheduling || spec.tasks)
+            .then(|| scheduling::start(scope, &shared, command.pid(), wanted));
         scope.spawn(|| listener.serve(&shared));
         let collecting = scope.spawn(|| {
             collector.run(&shared);

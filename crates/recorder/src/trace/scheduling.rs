@@ -1,14 +1,15 @@
-//! Context switches of the traced threads, as the kernel tells them.
+//! Context switches of the traced threads, and their beginnings, ends and names, as the kernel tells them.
 
 use super::shared::Shared;
 use dioptra_perfevents::names::software;
-use dioptra_perfevents::record::{SampleId, Switch};
+use dioptra_perfevents::record::{Comm, SampleId, Switch, Task};
 use dioptra_perfevents::{
     AttachError, EventSpec, Inherit, RecordListener, Session, SessionSpec, SideBand, StopHandle,
     Target,
 };
+use dioptra_tracedata::{JournalEntry, TaskChange};
 use dioptra_tracelayout::{ContextSwitch, SwitchKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -25,26 +26,37 @@ const RING_PAGES: usize = 128;
 pub struct Recording<'scope> {
     stop: Option<StopHandle>,
     thread: ScopedJoinHandle<'scope, Result<u64, String>>,
+    /// What is missing if it does not work.
+    what: &'static str,
 }
 
-/// Begins to record the switches of a command that is held before its exec, and of what it starts. Returns when that
-/// works, or is known not to: what is refused is noted in the trace, which goes on without.
-///
-/// `last` is the stretch of time before the end of which switches are kept; all if there is none.
+/// What is recorded.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Context switches.
+    pub switches: bool,
+    /// When threads begin, end and get names.
+    pub tasks: bool,
+    /// Only what is in this stretch of time before the end.
+    pub last: Option<Duration>,
+}
+
+/// Begins to record what is wanted of a command that is held before its exec, and of what it starts. Returns when
+/// that works, or is known not to: what is refused is noted in the trace, which goes on without.
 pub fn start<'scope, 'env>(
     scope: &'scope Scope<'scope, 'env>,
     shared: &'env Shared,
     pid: u32,
-    last: Option<Duration>,
+    wanted: Wanted,
 ) -> Recording<'scope> {
     let (attached, is_attached) = mpsc::channel();
     let thread = scope.spawn(move || {
-        let mut session = attach(pid).map_err(|error| error.to_string())?;
+        let mut session = attach(pid, wanted).map_err(|error| error.to_string())?;
         // Nobody waits any more: then nobody stops it either.
         attached
             .send(session.stop_handle())
             .map_err(|error| error.to_string())?;
-        let mut switches = Switches::new(shared, last);
+        let mut switches = Switches::new(shared, wanted);
         let result = session.run(&mut switches);
         switches.finish();
         result.map_err(|error| error.to_string())?;
@@ -54,6 +66,15 @@ pub fn start<'scope, 'env>(
         // An error comes with the thread's end.
         stop: is_attached.recv().ok(),
         thread,
+        what: match (wanted.switches, wanted.tasks) {
+            (true, true) => {
+                "when threads had no CPU is not recorded, nor when they began, ended and got names (--no-event does without)"
+            }
+            (true, false) => "when threads had no CPU is not recorded (--no-sched does without)",
+            (false, _) => {
+                "when threads began, ended and got names is not recorded (--no-event does without)"
+            }
+        },
     }
 }
 
@@ -68,16 +89,16 @@ impl Recording<'_> {
             Ok(Err(error)) => error,
             Err(_) => "the thread that records them broke off".to_owned(),
         };
-        shared.state().note(format!(
-            "when threads had no CPU is not recorded (--no-sched does without): {error}"
-        ));
+        shared.state().note(format!("{}: {error}", self.what));
         0
     }
 }
 
-fn attach(pid: u32) -> Result<Session, AttachError> {
+fn attach(pid: u32, wanted: Wanted) -> Result<Session, AttachError> {
     let mut side_band = SideBand::NONE;
-    side_band.switch = true;
+    side_band.switch = wanted.switches;
+    side_band.task = wanted.tasks;
+    side_band.comm = wanted.tasks;
     // It counts nothing, and only carries the records.
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
@@ -106,19 +127,26 @@ struct Switches<'s> {
     known: u64,
     newest: u64,
     threads: HashMap<(u32, u32), Vec<ContextSwitch>>,
+    /// Whether what else becomes of threads is wanted: their beginnings and ends come in any case.
+    with_changes: bool,
+    /// What else became of them, with its time.
+    changes: VecDeque<(u64, JournalEntry)>,
     /// Keep only what is not older than this, until the end.
     last: Option<u64>,
     written: Instant,
 }
 
 impl<'s> Switches<'s> {
-    fn new(shared: &'s Shared, last: Option<Duration>) -> Switches<'s> {
+    fn new(shared: &'s Shared, wanted: Wanted) -> Switches<'s> {
+        let last = wanted.last;
         Switches {
             shared,
             waiting: Vec::new(),
             known: 0,
             newest: 0,
             threads: HashMap::new(),
+            with_changes: wanted.tasks,
+            changes: VecDeque::new(),
             last: last.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX)),
             written: Instant::now(),
         }
@@ -145,6 +173,12 @@ impl<'s> Switches<'s> {
         }
         // Threads come and go.
         self.threads.clear();
+        let mut state = self.shared.state();
+        for (_, change) in self.changes.drain(..) {
+            if let Err(error) = state.writer.journal(&change) {
+                state.failure.get_or_insert(error);
+            }
+        }
         self.written = Instant::now();
     }
 
@@ -156,6 +190,9 @@ impl<'s> Switches<'s> {
             switches.drain(..old);
             !switches.is_empty()
         });
+        // Those of several CPUs are not quite in order, so that one that is too old may stay.
+        let kept = self.changes.iter().position(|(time, _)| *time >= oldest);
+        self.changes.drain(..kept.unwrap_or(self.changes.len()));
         self.written = Instant::now();
     }
 
@@ -179,7 +216,38 @@ fn write(shared: &Shared, thread: (u32, u32), switches: &mut Vec<ContextSwitch>)
     switches.clear();
 }
 
+impl Switches<'_> {
+    fn change(&mut self, time: u64, pid: u32, tid: u32, change: TaskChange) {
+        if !self.with_changes {
+            return;
+        }
+        self.newest = self.newest.max(time);
+        let entry = JournalEntry::Task {
+            time,
+            pid,
+            tid,
+            change,
+        };
+        self.changes.push_back((time, entry));
+    }
+}
+
 impl RecordListener for Switches<'_> {
+    fn fork(&mut self, task: &Task, _: &SampleId) {
+        self.change(task.time, task.pid, task.tid, TaskChange::New);
+    }
+
+    fn exit(&mut self, task: &Task, _: &SampleId) {
+        self.change(task.time, task.pid, task.tid, TaskChange::Exit);
+    }
+
+    fn comm(&mut self, comm: &Comm<'_>, ids: &SampleId) {
+        if let Some(time) = ids.time {
+            let name = String::from_utf8_lossy(comm.name).into_owned();
+            self.change(time, comm.pid, comm.tid, TaskChange::Name(name));
+        }
+    }
+
     fn switch(&mut self, switch: &Switch, ids: &SampleId) {
         let (Some(pid), Some(tid), Some(time)) = (ids.pid, ids.tid, ids.time) else {
             return;

@@ -1,6 +1,7 @@
 //! Where in the files what lies, and what they lack.
 
 use super::{Stream, Trace};
+use crate::extents::Extents;
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
 use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
@@ -55,8 +56,9 @@ impl Trace {
             self.damaged(RECORDS, size, what);
         }
         // Events' entries are not in the file.
-        let events = if self.first_event.is_some() { 2 } else { 0 };
-        let count = (self.functions.len() - events) as u64;
+        let count = self
+            .first_event
+            .map_or(self.functions.len() as u64, u64::from);
         let modules = self.modules.values();
         let named = modules.map(|module| u64::from(module.first) + u64::from(module.count));
         if let Some(named) = named.max().filter(|named| *named > count) {
@@ -65,8 +67,8 @@ impl Trace {
         }
     }
 
-    /// Finds the context switches, and makes ids for what is shown of them.
-    pub(super) fn index_switches(&mut self, file: Option<Mapped>) {
+    /// Finds what happened to the threads beside their calls, and makes ids for what is shown of it.
+    pub(super) fn index_events(&mut self, switches: Option<Mapped>) {
         let start = |stream: &Stream| {
             let offset = *stream.chunks.first()? as usize;
             let header = parse(self.records.as_ref()?.bytes().get(offset..)?)
@@ -76,13 +78,21 @@ impl Trace {
         };
         let streams = self.streams.iter();
         let streams = streams.filter_map(|stream| Some((start(stream)?, stream)));
-        let mut damage = std::mem::take(&mut self.damage);
-        self.switches = SwitchIndex::new(file, streams, &mut damage);
-        self.damage = damage;
-        if !self.switches.is_empty() {
-            self.first_event = u32::try_from(self.functions.len()).ok();
-            let events = [EventPlace::Schedule, EventPlace::SchedulePreempted];
+        self.extents = Extents::new(streams);
+        self.switches = SwitchIndex::new(switches, &mut self.damage);
+        if self.switches.is_empty() && self.tasks.is_empty() {
+            return;
+        }
+        if let Ok(first) = u32::try_from(self.functions.len()) {
+            self.first_event = Some(first);
+            let events = [
+                EventPlace::Schedule,
+                EventPlace::SchedulePreempted,
+                EventPlace::TaskNew,
+                EventPlace::TaskExit,
+            ];
             self.functions.extend(events.map(FunctionEntry::event));
+            self.tasks.number(first, &mut self.functions);
         }
     }
 

@@ -79,7 +79,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
-    let view = arguments.selected.view(&names)?;
+    let view = match format {
+        "raw" | "normal" | "chrome" => arguments.selected.view_with_tasks(&names)?,
+        _ => arguments.selected.view(&names)?,
+    };
     let mut out = Output::new();
     let losses = match format {
         "chrome" => chrome::write(&view, &names, &mut out)?,

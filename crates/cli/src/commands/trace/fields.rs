@@ -24,7 +24,7 @@ pub fn parse<F: Copy + PartialEq>(
         }
     };
     match words {
-        "none" => return Ok(fields),
+        "none" if !text.starts_with('+') => return Ok(fields),
         "all" => return Ok(known.iter().map(|(_, field)| *field).collect()),
         _ => {}
     }

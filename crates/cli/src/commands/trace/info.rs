@@ -280,11 +280,14 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     heading("trace information", out)?;
     line("functions", &functions(trace).to_string(), out)?;
     line("record bytes", &trace.record_bytes().to_string(), out)?;
-    let switches = match trace.event_id(EventPlace::Schedule) {
-        Some(_) => trace.switch_count().to_string(),
-        None => "none".to_owned(),
+    let count = |count: u64| match count {
+        0 => "none".to_owned(),
+        count => count.to_string(),
     };
-    line("context switches", &switches, out)?;
+    line("context switches", &count(trace.switch_count()), out)?;
+    let tasks = trace.streams().iter();
+    let tasks = tasks.map(|stream| trace.task_events(stream).len() as u64);
+    line("task events", &count(tasks.sum()), out)?;
     let lost: u64 = trace
         .streams()
         .iter()

@@ -2,6 +2,7 @@
 
 mod dump;
 mod elsewhere;
+mod events;
 mod fields;
 mod graph;
 mod info;

@@ -92,10 +92,10 @@ pub struct Tracing {
     /// Do not record when threads have no CPU (linux:schedule)
     #[arg(long)]
     no_sched: bool,
-    /// Record no events but those of -E: as --no-sched
+    /// Record no events but those of -E
     #[arg(long)]
     no_event: bool,
-    /// Record an event: linux:schedule (recorded anyway unless --no-sched), linux:sched-in or linux:sched-out (the same)
+    /// Record an event nevertheless: linux:schedule, linux:sched-in or linux:sched-out (the same); linux:task-new, linux:task-exit or linux:task-name (the same)
     #[arg(short = 'E', long, value_name = "EVENT", value_parser = event)]
     event: Vec<Event>,
     // What this asks for is so here; scripts may ask for it nevertheless.
@@ -153,15 +153,27 @@ fn style(word: &str) -> Result<MatchStyle, String> {
 }
 
 /// An event that can be recorded.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Event {
     Schedule,
+    Tasks,
 }
 
 fn event(word: &str) -> Result<Event, String> {
-    match word {
-        "linux:schedule" | "linux:sched-in" | "linux:sched-out" => Ok(Event::Schedule),
-        _ => Err("the events are linux:schedule, linux:sched-in and linux:sched-out".to_owned()),
+    const EVENTS: [(&str, Event); 6] = [
+        ("linux:schedule", Event::Schedule),
+        ("linux:sched-in", Event::Schedule),
+        ("linux:sched-out", Event::Schedule),
+        ("linux:task-new", Event::Tasks),
+        ("linux:task-exit", Event::Tasks),
+        ("linux:task-name", Event::Tasks),
+    ];
+    match EVENTS.iter().find(|(name, _)| *name == word) {
+        Some((_, event)) => Ok(*event),
+        None => Err(format!(
+            "the events are {}",
+            EVENTS.map(|(name, _)| name).join(", ")
+        )),
     }
 }
 
@@ -280,11 +292,9 @@ impl Tracing {
         spec.memory = self.memory;
         spec.overhead = self.overhead;
         spec.seed = self.seed.unwrap_or_else(new_seed);
-        let asked = self
-            .event
-            .iter()
-            .any(|event| matches!(event, Event::Schedule));
-        spec.scheduling = asked || !self.no_sched && !self.no_event;
+        let asked = |wanted| self.event.contains(&wanted);
+        spec.scheduling = asked(Event::Schedule) || !self.no_sched && !self.no_event;
+        spec.tasks = asked(Event::Tasks) || !self.no_event;
         spec.pending = Some(pending).filter(|pending| !pending.rules.is_empty());
         Ok(spec)
     }

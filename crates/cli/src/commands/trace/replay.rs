@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Fields: duration, tid, addr (place in the module's file), time, delta (since the thread's line before), elapsed (since the trace's start), task, module, cpu (as far as scheduling was recorded). `+FIELD,…` adds to duration,tid; `all` shows all, `none` the calls alone.
 
-When a thread has no CPU, that is shown as `linux:schedule`, or `linux:schedule (pre-empted)` if it could have gone on.
+When a thread has no CPU, that is shown as `linux:schedule`, or `linux:schedule (pre-empted)` if it could have gone on; when it gets a name, begins and ends, as `linux:task-name`, `linux:task-new` and `linux:task-exit`.
 
 Examples:
   dioptra trace replay                         everything
@@ -140,7 +140,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let color = arguments.show.color.is_wanted(as_page)?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
-    let view = arguments.selected.view(&names)?;
+    let view = arguments.selected.view_with_tasks(&names)?;
     let out = Output::page(&title(&trace), as_page)?;
     let mut replay = Replay::new(&view, &names, fields, out);
     replay.labels = Labels::new(&names, arguments.show.libname);

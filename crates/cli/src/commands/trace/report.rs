@@ -1,5 +1,6 @@
 //! `dioptra trace report`: how often functions were called and how long they took.
 
+mod cpus;
 mod diff;
 pub mod fields;
 mod tasks;
@@ -7,7 +8,9 @@ mod tasks;
 use super::render::{Output, Sources, duration, push_duration, push_number, title};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
-use dioptra_calls::{FunctionNames, FunctionTimes, Statistics, View, statistics};
+use dioptra_calls::{
+    FunctionNames, FunctionTimes, Statistics, View, statistics, statistics_with_cpus,
+};
 use dioptra_filters::SampleKind;
 use dioptra_report::{
     Cell, CellNote, Column, ColumnKind, Facts, Format, Mark, Severity, Table, Unit, escape,
@@ -20,7 +23,7 @@ use std::process::ExitCode;
 /// Arguments of `dioptra trace report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size; `all` or `none`. Keys to sort by are the same and func.
+Fields: total, total-avg, total-min, total-max, total-stdv (relative, in percent), total-min-ts, total-max-ts (when the extreme call began), the same of self, call, size, cpu-count, cpu-mask, cpu-list (the CPUs on which calls of it ran, as far as scheduling was recorded); `all` or `none`. Keys to sort by are the same and func.
 
 A function's total time counts calls within calls of itself once; its self time is that outside of recorded calls below it, shown or not. Averages and extremes are those of single calls.
 
@@ -39,7 +42,7 @@ pub struct Arguments {
     /// What is shown of each function [default: total,self,call]
     #[arg(short = 'f', long, value_name = "FIELDS")]
     output_fields: Option<String>,
-    /// Sort by these keys, the largest first [default: the first field]
+    /// Sort by these keys, the largest first [default: total; with --avg-total or --avg-self, avg]
     #[arg(short = 's', long, value_name = "KEYS")]
     sort: Option<String>,
     /// Show average, shortest and longest total times
@@ -78,7 +81,20 @@ pub struct Row {
     sampling: Option<SampleKind>,
 }
 
+impl Row {
+    /// Adds another function of the same name.
+    fn merge(&mut self, other: &Row) {
+        self.times.merge(&other.times);
+        self.size = self.size.max(other.size);
+    }
+}
+
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let averages = arguments.avg_total || arguments.avg_self;
+    if averages && (arguments.task || arguments.output_fields.is_some()) {
+        let instead = if arguments.task { "--task" } else { "-f" };
+        eprintln!("dioptra: --avg-total and --avg-self choose no fields beside {instead}");
+    }
     let format: Format = match arguments.format.as_str() {
         "normal" | "html" => Format::Text,
         word => word.parse().map_err(|_| {
@@ -96,11 +112,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let which = fields::Average::of(arguments.avg_total, arguments.avg_self);
     let fields = Field::parse(arguments.output_fields.as_deref(), which)?;
-    let keys = Key::parse(arguments.sort.as_deref(), &fields, which).map_err(usage)?;
+    let keys = Key::parse(arguments.sort.as_deref(), which).map_err(usage)?;
     let trace = arguments.data.open()?;
     let names = arguments.naming.names(&trace)?;
     let view = arguments.selected.view(&names)?;
-    let sums = statistics(&view);
+    let sums = sums(&view, &fields, &keys);
     let mut rows = rows(&sums, &names, &view, arguments.srcline);
     fields::sort(&mut rows, &keys);
     let facts = report_facts(&view, &names, &sums, &rows);
@@ -121,6 +137,21 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sums of a view, with what the fields and keys need.
+fn sums(view: &View<'_>, fields: &[Field], keys: &[Key]) -> Statistics {
+    let with_cpus =
+        fields.iter().any(|field| field.is_of_cpus()) || keys.iter().any(|key| key.is_of_cpus());
+    if !with_cpus {
+        return statistics(view);
+    }
+    if view.trace().switch_count() == 0 {
+        eprintln!(
+            "dioptra: on which CPUs functions ran is not known: no context switches were recorded; record without --no-sched and --no-event"
+        );
+    }
+    statistics_with_cpus(view)
 }
 
 /// One row a name: functions of one name, such as local copies of an inline function, stay apart by their ids, library

@@ -84,7 +84,7 @@ pub struct Selected {
     /// Leave out when threads had no CPU
     #[arg(long)]
     no_sched: bool,
-    /// Leave out all events: as --no-sched
+    /// Leave out all events: --no-sched, and when threads began, ended and got names
     #[arg(long)]
     no_event: bool,
     #[command(flatten)]
@@ -129,8 +129,17 @@ fn switch(word: &str) -> Result<bool, String> {
 }
 
 impl Selected {
-    /// The view, whose warnings are told on standard error.
+    /// The view of those who sum calls, whose warnings are told on standard error.
     pub fn view<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
+        self.select(names, false)
+    }
+
+    /// As [`Selected::view`], with what became of the threads: for those who show one call after the other.
+    pub fn view_with_tasks<'t>(&self, names: &FunctionNames<'t>) -> anyhow::Result<View<'t>> {
+        self.select(names, !self.no_event)
+    }
+
+    fn select<'t>(&self, names: &FunctionNames<'t>, tasks: bool) -> anyhow::Result<View<'t>> {
         let rules = self.rules.parse(self.style).map_err(usage)?;
         let first = View::first_time(names.trace()).unwrap_or(0);
         let range = match &self.extent.time_range {
@@ -144,7 +153,10 @@ impl Selected {
                 rules,
                 with_sources: self.rules.have_locations(),
                 no_libcall: self.no_libcall,
-                scheduling: self.scheduling(),
+                scheduling: Scheduling {
+                    tasks,
+                    ..self.scheduling()
+                },
                 tids: self.extent.tid.clone(),
                 range,
                 off: !self.trace || self.disable,
@@ -173,6 +185,7 @@ impl Selected {
             waits: wanted,
             preemptions: wanted && !self.extent.no_sched_preempt,
             everywhere: self.extent.event_full,
+            tasks: false,
         }
     }
 }

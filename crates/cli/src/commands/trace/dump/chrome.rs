@@ -1,7 +1,10 @@
 //! Chrome's trace events, in JSON.
 
+use super::super::events::Event;
 use super::super::render::{Output, push_thousandths};
 use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses, ahead};
+use dioptra_tracedata::Stream;
+use dioptra_tracelayout::EventPlace;
 use std::io;
 
 pub fn write(
@@ -42,6 +45,7 @@ pub fn write(
     // Names with their quotes, by function; of those that are not in the table at the end.
     let mut quoted: Vec<Option<Box<str>>> = vec![None; trace.function_count() + 1];
     let range = view.range();
+    let first_event = trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX);
     let (written, merged) = ahead(view.merged(), |merged| -> io::Result<()> {
         for (place, shown) in merged {
             if !range.contains(shown.time()) {
@@ -69,6 +73,16 @@ pub fn write(
                 }
                 Shown::Switch { .. } => continue,
             };
+            if call.function >= first_event
+                && let Some(event) = Event::of(trace, call.function)
+                && !event.is_period()
+            {
+                if end == 0 {
+                    let stream = view.streams()[place];
+                    moment(event, shown.time(), stream, &mut first, out)?;
+                }
+                continue;
+            }
             separate(out, &mut first);
             let text = &mut out.text;
             text.extend_from_slice(b"{\"ts\":");
@@ -120,6 +134,41 @@ pub fn write(
         "], \"displayTimeUnit\": \"ns\", \"metadata\": {metadata} }}"
     ));
     Ok(merged.losses())
+}
+
+/// What became of a thread: an instant event; a new name is the thread's from then on.
+fn moment(
+    event: Event<'_>,
+    time: u64,
+    stream: &Stream,
+    first: &mut bool,
+    out: &mut Output,
+) -> io::Result<()> {
+    let mut head = Vec::new();
+    push_thousandths(&mut head, time);
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let (pid, tid, name) = (stream.pid, stream.tid, event.place.name());
+    let comm = serde_json::to_string(event.name).map_err(io::Error::from)?;
+    let is_name = event.place == EventPlace::TaskName;
+    let args = match is_name {
+        true => format!(",\"args\":{{\"comm\":{comm}}}"),
+        false => String::new(),
+    };
+    separate(out, first);
+    let line = format!(
+        "{{\"ts\":{head},\"ph\":\"i\",\"pid\":{pid},\"tid\":{tid},\"name\":\"{name}\",\"s\":\"t\"{args}}}"
+    );
+    out.text.extend_from_slice(line.as_bytes());
+    if is_name {
+        separate(out, first);
+        let name = format!("[{tid}] {}", event.name);
+        let name = serde_json::to_string(&name).map_err(io::Error::from)?;
+        let line = format!(
+            "{{\"ts\":0,\"ph\":\"M\",\"pid\":{pid},\"tid\":{tid},\"name\":\"thread_name\",\"args\":{{\"name\":{name}}}}}"
+        );
+        out.text.extend_from_slice(line.as_bytes());
+    }
+    Ok(())
 }
 
 fn losses_json(losses: &ViewLosses) -> serde_json::Value {

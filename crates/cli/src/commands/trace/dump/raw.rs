@@ -1,9 +1,9 @@
 //! Each entry and exit, stream by stream.
 
+use super::super::events::Event;
 use super::super::render::{Labels, Output, push_number, push_timestamp};
-use dioptra_calls::{Call, Ending, FunctionNames, Shown, View, ViewLosses, ahead};
+use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses, ahead};
 use dioptra_report::escape;
-use dioptra_tracelayout::EventPlace;
 use std::io;
 
 pub fn write(
@@ -50,37 +50,40 @@ pub fn write(
                         ..
                     }
                 );
-                if is_open || !range.contains(shown.time()) {
+                let event = match shown {
+                    Shown::Enter { call, .. } | Shown::Leave { call, .. } => {
+                        Event::of(trace, call.function)
+                    }
+                    _ => None,
+                };
+                let is_told = matches!(shown, Shown::Leave { .. })
+                    && event.is_some_and(|event| !event.is_period());
+                if is_open || is_told || !range.contains(shown.time()) {
                     continue;
                 }
                 let text = &mut out.text;
                 push_timestamp(text, shown.time(), 15);
                 push_number(text, u64::from(stream.tid), 7);
                 text.extend_from_slice(b": ");
-                let event = |call: &Call| trace.function(call.function).as_event();
-                let call = match shown {
-                    Shown::Enter { call, .. } if event(&call).is_some() => {
-                        text.extend_from_slice(match event(&call) {
-                            Some(EventPlace::SchedulePreempted) => {
-                                b"[event] linux:sched-out (pre-empted)"
-                            }
-                            _ => &b"[event] linux:sched-out"[..],
-                        });
+                let call = match (shown, event) {
+                    (Shown::Enter { .. }, Some(event)) => {
+                        text.extend_from_slice(b"[event] ");
+                        text.extend_from_slice(event.begin().as_bytes());
                         None
                     }
-                    Shown::Leave { call, .. } if event(&call).is_some() => {
+                    (Shown::Leave { .. }, Some(_)) => {
                         text.extend_from_slice(b"[event] linux:sched-in");
                         None
                     }
-                    Shown::Enter { call, .. } if call.entered.is_none() => {
+                    (Shown::Enter { call, .. }, None) if call.entered.is_none() => {
                         text.extend_from_slice(b"[open ] ");
                         Some(call)
                     }
-                    Shown::Enter { call, .. } => {
+                    (Shown::Enter { call, .. }, None) => {
                         text.extend_from_slice(b"[entry] ");
                         Some(call)
                     }
-                    Shown::Leave { call, ending, .. } => {
+                    (Shown::Leave { call, ending, .. }, None) => {
                         text.extend_from_slice(match ending {
                             Ending::Returned => b"[exit ] ",
                             Ending::Unwound(_) => b"[unwnd] ",
@@ -88,11 +91,11 @@ pub fn write(
                         });
                         Some(call)
                     }
-                    Shown::Lost { records, .. } => {
+                    (Shown::Lost { records, .. }, _) => {
                         text.extend_from_slice(format!("[lost ] {records} records").as_bytes());
                         None
                     }
-                    Shown::Switch { stack, .. } => {
+                    (Shown::Switch { stack, .. }, _) => {
                         text.extend_from_slice(format!("[stack] {stack}").as_bytes());
                         None
                     }

@@ -3,7 +3,6 @@
 use super::Replay;
 use super::lines::ending_text;
 use dioptra_calls::{Ahead, Ending, Shown};
-use dioptra_tracelayout::EventPlace;
 use std::io;
 
 impl Replay<'_, '_, '_> {
@@ -20,32 +19,39 @@ impl Replay<'_, '_, '_> {
             }
             let tid = self.view.streams()[place].tid;
             let number = self.number;
-            let line = match shown {
-                Shown::Enter { call, .. } if call.entered.is_none() => continue,
-                Shown::Enter { time, call, .. } if self.event(call.function).is_some() => {
-                    let kind = match self.event(call.function) {
-                        Some(EventPlace::SchedulePreempted) => " (pre-empted)",
-                        _ => "",
-                    };
-                    format!("[{number}] !!! {tid}: linux:sched-out{kind} time ({time})")
+            let event = match shown {
+                Shown::Enter { call, .. } | Shown::Leave { call, .. } => self.event(call.function),
+                _ => None,
+            };
+            let line = match (shown, event) {
+                (Shown::Enter { call, .. }, _) if call.entered.is_none() => continue,
+                (Shown::Enter { time, .. }, Some(event)) => {
+                    format!("[{number}] !!! {tid}: {} time ({time})", event.begin())
                 }
-                Shown::Enter { time, call, .. } => {
+                (Shown::Enter { time, call, .. }, None) => {
                     let name = self.labels.get(call.function);
                     format!(
                         "[{number}] ==> {tid}/{}: ip ({name}), time ({time})",
                         call.depth
                     )
                 }
-                Shown::Leave {
-                    ending: Ending::Open,
-                    ..
-                } => continue,
-                Shown::Leave { time, call, .. } if self.event(call.function).is_some() => {
+                (
+                    Shown::Leave {
+                        ending: Ending::Open,
+                        ..
+                    },
+                    _,
+                ) => continue,
+                (Shown::Leave { .. }, Some(event)) if !event.is_period() => continue,
+                (Shown::Leave { time, .. }, Some(_)) => {
                     format!("[{number}] !!! {tid}: linux:sched-in time ({time})")
                 }
-                Shown::Leave {
-                    time, call, ending, ..
-                } => {
+                (
+                    Shown::Leave {
+                        time, call, ending, ..
+                    },
+                    None,
+                ) => {
                     let name = self.labels.get(call.function);
                     let duration = call.entered.map_or_else(
                         || "?".to_owned(),
@@ -57,10 +63,10 @@ impl Replay<'_, '_, '_> {
                         call.depth
                     )
                 }
-                Shown::Lost { time, records } => {
+                (Shown::Lost { time, records }, _) => {
                     format!("[{number}] XXX {tid}: lost {records} records, time ({time})")
                 }
-                Shown::Switch { time, stack } => {
+                (Shown::Switch { time, stack }, _) => {
                     format!("[{number}] --- {tid}: stack {stack}, time ({time})")
                 }
             };

@@ -1,12 +1,12 @@
 //! The lines of a replay.
 
+use super::super::events::Event;
 use super::super::render::{
     COLORS, DURATION, RESET, address, duration_color, push_duration, push_number, push_right,
     push_timestamp,
 };
 use super::{Field, Replay};
 use dioptra_calls::{Call, Ending};
-use dioptra_tracelayout::EventPlace;
 use dioptra_tracelayout::record::UnwindCause;
 
 /// The colour of what stands behind a closing brace.
@@ -24,7 +24,7 @@ pub(super) fn ending_text(ending: Ending) -> Option<&'static str> {
     }
 }
 
-impl Replay<'_, '_, '_> {
+impl<'t> Replay<'_, '_, 't> {
     /// The fields of a line, and its indentation.
     #[inline]
     pub(super) fn prefix(
@@ -142,11 +142,11 @@ impl Replay<'_, '_, '_> {
 
     /// The event that a function id stands for.
     #[inline]
-    pub(super) fn event(&self, function: u32) -> Option<EventPlace> {
+    pub(super) fn event(&self, function: u32) -> Option<Event<'t>> {
         if function < self.first_event {
             return None;
         }
-        self.view.trace().function(function).as_event()
+        Event::of(self.view.trace(), function)
     }
 
     pub(super) fn source(&mut self, function: u32) {
@@ -162,10 +162,7 @@ impl Replay<'_, '_, '_> {
     pub(super) fn begin(&mut self, place: usize, time: u64, call: Call) {
         self.prefix(place, time, Some(call.function), None, call.depth);
         if let Some(event) = self.event(call.function) {
-            self.out.line(match event {
-                EventPlace::Schedule => "/* linux:sched-out */",
-                EventPlace::SchedulePreempted => "/* linux:sched-out (pre-empted) */",
-            });
+            self.out.line(&format!("/* {} */", event.begin()));
             return;
         }
         self.call(call.function);
@@ -176,13 +173,12 @@ impl Replay<'_, '_, '_> {
 
     #[inline]
     pub(super) fn leaf(&mut self, place: usize, time: u64, call: Call, end: u64, ending: Ending) {
-        let duration = Some(end.saturating_sub(time));
+        let event = self.event(call.function);
+        let has_duration = event.is_none_or(|event| event.is_period());
+        let duration = has_duration.then(|| end.saturating_sub(time));
         self.prefix(place, time, Some(call.function), duration, call.depth);
-        if let Some(event) = self.event(call.function) {
-            self.out.line(match event {
-                EventPlace::Schedule => "/* linux:schedule */",
-                EventPlace::SchedulePreempted => "/* linux:schedule (pre-empted) */",
-            });
+        if let Some(event) = event {
+            self.out.line(&format!("/* {} */", event.whole()));
             return;
         }
         self.call(call.function);
@@ -198,9 +194,13 @@ impl Replay<'_, '_, '_> {
 
     #[inline]
     pub(super) fn end(&mut self, place: usize, time: u64, call: Call, ending: Ending) {
+        let event = self.event(call.function);
+        if event.is_some_and(|event| !event.is_period()) {
+            return;
+        }
         let duration = call.entered.map(|start| time.saturating_sub(start));
         self.prefix(place, time, Some(call.function), duration, call.depth);
-        if self.event(call.function).is_some() {
+        if event.is_some() {
             self.out.line("/* linux:sched-in */");
             return;
         }

@@ -1,7 +1,10 @@
 //! What one trace has more than another.
 
-use super::{Arguments, Output, duration, report_facts, rows, signed_duration, title, usage};
-use dioptra_calls::statistics;
+use super::fields::{self, Average, Field, Key};
+use super::{
+    Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
+};
+use crate::commands::trace::fields::parse;
 use dioptra_report::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
 use std::cmp::Ordering;
@@ -45,33 +48,49 @@ impl Policy {
     }
 }
 
-const MEASURES: [(&str, &str); 3] = [
-    ("total", "Total time"),
-    ("self", "Self time"),
-    ("calls", "Calls"),
-];
+/// A number of a function here and there; none where it has none. Percents are in hundredths.
+type Values = [Option<u64>; 2];
 
-/// Total, self and calls of a function here and there; none where it was not called.
-#[derive(Clone, Copy, Default)]
-struct Pair([[Option<u64>; 2]; 3]);
+fn difference([here, there]: Values) -> i128 {
+    i128::from(there.unwrap_or(0)) - i128::from(here.unwrap_or(0))
+}
+
+/// The difference as a share of what is here.
+fn percent(values: Values) -> Option<f64> {
+    let here = values[0].filter(|here| *here > 0)?;
+    Some(100.0 * difference(values) as f64 / here as f64)
+}
+
+/// The rows of a function here and there; those of one name are one.
+#[derive(Default)]
+struct Pair([Option<Row>; 2]);
 
 impl Pair {
-    fn add(&mut self, side: usize, values: [u64; 3]) {
-        for (measure, value) in self.0.iter_mut().zip(values) {
-            let known = measure[side].unwrap_or(0);
-            measure[side] = Some(known.saturating_add(value));
-        }
+    fn values(&self, field: Field) -> Values {
+        let value = |row: &Option<Row>| match field.cell(row.as_ref()?) {
+            Cell::Count(count) => Some(count),
+            Cell::Real { value, .. } if field.is_ratio() => Some((value * 100.0).round() as u64),
+            Cell::Real { value, .. } => Some(value.round() as u64),
+            _ => None,
+        };
+        [value(&self.0[0]), value(&self.0[1])]
     }
 
-    fn difference(&self, measure: usize) -> i128 {
-        let [here, there] = self.0[measure].map(|value| i128::from(value.unwrap_or(0)));
-        there - here
+    fn source(&self) -> Option<&str> {
+        self.0
+            .iter()
+            .flatten()
+            .find_map(|row| row.source.as_deref())
     }
+}
 
-    fn percent(&self, measure: usize) -> Option<f64> {
-        let here = self.0[measure][0].filter(|here| *here > 0)?;
-        Some(100.0 * self.difference(measure) as f64 / here as f64)
-    }
+/// Fields of which there are differences.
+fn difference_fields(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
+    let known = fields::FIELDS
+        .iter()
+        .map(|(name, field, ..)| (*name, *field));
+    let known = known.filter(|(_, field)| !matches!(field, Field::CpuMask | Field::CpuList));
+    parse(text, &Field::usual(average), known)
 }
 
 pub fn run(
@@ -81,16 +100,9 @@ pub fn run(
     as_page: bool,
 ) -> anyhow::Result<ExitCode> {
     let policy = Policy::parse(&arguments.diff_policy)?;
-    let measure = match arguments.sort.as_deref() {
-        None | Some("total") => 0,
-        Some("self") => 1,
-        Some("call") => 2,
-        Some(key) => {
-            return Err(usage(format_args!(
-                "-s {key}: differences are sorted by total, self or call"
-            )));
-        }
-    };
+    let average = Average::of(arguments.avg_total, arguments.avg_self);
+    let fields = difference_fields(arguments.output_fields.as_deref(), average)?;
+    let keys = Key::parse(arguments.sort.as_deref(), average).map_err(usage)?;
     let here = arguments.data.open()?;
     let there = Trace::open(other)?;
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();
@@ -98,47 +110,40 @@ pub fn run(
     for (side, trace) in [&here, &there].into_iter().enumerate() {
         let names = arguments.naming.names(trace)?;
         let view = arguments.selected.view(&names)?;
-        let sums = statistics(&view);
-        let rows = rows(&sums, &names, &view, false);
+        let sums = sums(&view, &fields, &keys);
+        let rows = rows(&sums, &names, &view, arguments.srcline);
         all.append(report_facts(&view, &names, &sums, &rows));
         for row in rows {
-            let times = &row.times;
-            let values = match super::estimates(&row) {
-                Some(estimates) => estimates.map(|(value, _)| value.round() as u64),
-                None => [times.total, times.self_time, times.calls],
-            };
-            pairs.entry(row.name).or_default().add(side, values);
+            match &mut pairs.entry(row.name.clone()).or_default().0[side] {
+                Some(known) => known.merge(&row),
+                none => *none = Some(row),
+            }
         }
     }
     let mut pairs: Vec<(String, Pair)> = pairs.into_iter().collect();
-    let order = |a: &Pair, b: &Pair| -> Ordering {
-        match (arguments.sort_column, policy.percent) {
-            (side @ (0 | 1), _) => b.0[measure][side as usize].cmp(&a.0[measure][side as usize]),
-            (_, true) => {
-                let key = |pair: &Pair| {
-                    let percent = pair.percent(measure).unwrap_or(0.0);
-                    if policy.absolute {
-                        percent.abs()
-                    } else {
-                        percent
-                    }
+    let order = |key: Key, a: &(String, Pair), b: &(String, Pair)| -> Ordering {
+        let Key::Field(field) = key else {
+            return a.0.cmp(&b.0);
+        };
+        let (a, b) = (a.1.values(field), b.1.values(field));
+        match (arguments.sort_column, policy.percent, policy.absolute) {
+            (side @ (0 | 1), ..) => b[side as usize].cmp(&a[side as usize]),
+            (_, true, absolute) => {
+                let key = |values| {
+                    let percent = percent(values).unwrap_or(0.0);
+                    if absolute { percent.abs() } else { percent }
                 };
                 key(b).total_cmp(&key(a))
             }
-            _ => {
-                let key = |pair: &Pair| {
-                    let difference = pair.difference(measure);
-                    if policy.absolute {
-                        difference.abs()
-                    } else {
-                        difference
-                    }
-                };
-                key(b).cmp(&key(a))
-            }
+            (_, false, true) => difference(b).abs().cmp(&difference(a).abs()),
+            (_, false, false) => difference(b).cmp(&difference(a)),
         }
     };
-    pairs.sort_by(|a, b| order(&a.1, &b.1).then_with(|| a.0.cmp(&b.0)));
+    pairs.sort_by(|a, b| {
+        let by = keys.iter().map(|key| order(*key, a, b));
+        by.fold(Ordering::Equal, Ordering::then)
+            .then_with(|| a.0.cmp(&b.0))
+    });
     if format == Format::Text {
         let from = |trace: &Trace| {
             let command = escape(&trace.info().command.join(" "));
@@ -149,14 +154,14 @@ pub fn run(
             from(&here),
             from(&there)
         );
-        text(&pairs, policy, &mut out);
+        text(&pairs, &fields, policy, arguments.srcline, &mut out);
         let mut page = Output::page(&title(&here), as_page)?;
         page.text.extend_from_slice(out.as_bytes());
         page.finish()?;
         all.write_text(&mut io::stderr().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(&pairs)?;
+    let mut table = table(&pairs, &fields, arguments.srcline)?;
     table.facts = all;
     format.write(&mut table, None, io::stdout().lock())?;
     if !format.shows_facts() {
@@ -165,82 +170,101 @@ pub fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(pairs: &[(String, Pair)], policy: Policy, out: &mut String) {
-    let width = if policy.full { 35 } else { 11 };
-    for (_, heading) in MEASURES {
-        let heading = if policy.full {
-            format!("{heading} (diff)")
-        } else {
-            heading.to_owned()
-        };
-        out.push_str(&format!("   {heading:>width$}"));
-    }
-    out.push_str("   Function\n");
-    for _ in MEASURES {
-        out.push_str(&format!("   {}", "=".repeat(width)));
-    }
-    out.push_str("   ====================\n");
-    for (name, pair) in pairs {
-        for (measure, _) in MEASURES.iter().enumerate() {
-            let value = |value: Option<u64>| match (value, measure) {
-                (None, _) => "-".to_owned(),
-                (Some(calls), 2) => calls.to_string(),
-                (Some(time), _) => duration(time),
+fn text(
+    pairs: &[(String, Pair)],
+    fields: &[Field],
+    policy: Policy,
+    srcline: bool,
+    out: &mut String,
+) {
+    // What a difference takes; percents are shorter, but only beside the numbers.
+    let last = if policy.percent && policy.full { 8 } else { 11 };
+    let width = if policy.full { 24 + last } else { 11 };
+    if !fields.is_empty() {
+        for field in fields {
+            let heading = match policy.full {
+                true => format!("{} (diff)", field.heading()),
+                false => field.heading().to_owned(),
             };
-            let difference = match (policy.percent, measure) {
-                (true, _) => match pair.percent(measure) {
+            out.push_str(&format!("   {heading:>width$}"));
+        }
+        out.push_str("   Function");
+        out.push_str(if srcline { " [Source]\n" } else { "\n" });
+        for _ in fields {
+            out.push_str(&format!("   {}", "=".repeat(width)));
+        }
+        out.push_str("   ====================\n");
+    }
+    for (name, pair) in pairs {
+        for field in fields {
+            let values = pair.values(*field);
+            let by = difference(values);
+            let number = |value: u64| match *field {
+                field if field.is_time() => duration(value),
+                field if field.is_ratio() => format!("{:.2}%", value as f64 / 100.0),
+                _ => value.to_string(),
+            };
+            let value = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), number);
+            let difference = match *field {
+                field if policy.percent && field.is_time() => match percent(values) {
                     Some(percent) => format!("{percent:+.2}%"),
                     None => "N/A".to_owned(),
                 },
-                (false, 2) => format!("{:+}", pair.difference(measure)),
-                (false, _) => signed_duration(pair.difference(measure)),
+                field if field.is_time() => signed_duration(by),
+                field if field.is_ratio() => format!("{:+.2}%", by as f64 / 100.0),
+                _ => format!("{by:+}"),
             };
-            let [here, there] = pair.0[measure];
-            match policy.full {
-                true => out.push_str(&format!(
-                    "   {:>10}  {:>10}  {difference:>11}",
-                    value(here),
-                    value(there)
-                )),
-                false => out.push_str(&format!("   {difference:>11}")),
+            if policy.full {
+                let [here, there] = values;
+                out.push_str(&format!("   {:>10}  {:>10}  ", value(here), value(there)));
+                out.push_str(&format!("{difference:>last$}"));
+            } else {
+                out.push_str(&format!("   {difference:>width$}"));
             }
         }
-        out.push_str(&format!("   {}\n", escape(name)));
+        out.push_str(&format!("   {}", escape(name)));
+        if let Some(source) = pair.source() {
+            out.push_str(&format!(" [{source}]"));
+        }
+        out.push('\n');
     }
 }
 
-fn table(pairs: &[(String, Pair)]) -> anyhow::Result<Table> {
-    let mut columns = vec![Column::new(
-        "function",
-        "Function",
-        ColumnKind::Name,
-        Unit::None,
-    )];
-    for (id, heading) in MEASURES {
-        let (kind, unit) = match id {
-            "calls" => (ColumnKind::Count, Unit::None),
-            _ => (ColumnKind::Time, Unit::Nanoseconds),
-        };
+fn table(pairs: &[(String, Pair)], fields: &[Field], srcline: bool) -> anyhow::Result<Table> {
+    let name = |id, heading| Column::new(id, heading, ColumnKind::Name, Unit::None);
+    let mut columns = vec![name("function", "Function")];
+    for field in fields {
+        let base = field.column();
         let column = |suffix: &str| {
-            Column::new(
-                format!("{id}_{suffix}"),
-                format!("{heading} {suffix}"),
-                kind,
-                unit.clone(),
-            )
+            let (id, heading) = (
+                format!("{}_{suffix}", base.id),
+                format!("{} {suffix}", base.name),
+            );
+            Column::new(id, heading, base.kind, base.unit.clone())
         };
         columns.extend([column("base"), column("diff"), column("delta")]);
     }
+    columns.extend(srcline.then(|| name("source", "Source")));
     let mut table = Table::new(columns);
     for (name, pair) in pairs {
         let mut cells = vec![Cell::name(name.as_str())];
-        for [here, there] in pair.0 {
-            cells.push(here.map_or(Cell::Empty, Cell::Count));
-            cells.push(there.map_or(Cell::Empty, Cell::Count));
-            cells.push(Cell::Difference {
-                minuend: there.unwrap_or(0),
-                subtrahend: here.unwrap_or(0),
+        for field in fields {
+            let values = pair.values(*field);
+            let cell = |value: u64| match field.is_ratio() {
+                true => Cell::real(value as f64 / 100.0),
+                false => Cell::Count(value),
+            };
+            cells.extend(values.map(|value| value.map_or(Cell::Empty, cell)));
+            cells.push(match field.is_ratio() {
+                true => Cell::real(difference(values) as f64 / 100.0),
+                false => Cell::Difference {
+                    minuend: values[1].unwrap_or(0),
+                    subtrahend: values[0].unwrap_or(0),
+                },
             });
+        }
+        if srcline {
+            cells.push(pair.source().map_or(Cell::Empty, Cell::name));
         }
         table.push(None, cells)?;
     }

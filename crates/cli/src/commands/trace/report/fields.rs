@@ -1,6 +1,7 @@
 //! What is shown of a function, and what rows are sorted by.
 
-use super::{Row, estimates, push_duration, push_number};
+use super::super::render::{push_right, push_timestamp};
+use super::{Row, cpus, estimates, push_duration, push_number};
 use dioptra_calls::Times;
 use dioptra_report::{Cell, Column, ColumnKind, Unit};
 use std::cmp::Ordering;
@@ -42,10 +43,14 @@ pub enum Field {
     Self_(Of),
     Calls,
     Size,
+    /// On how many CPUs, and which.
+    CpuCount,
+    CpuMask,
+    CpuList,
 }
 
 /// Name, field, heading, id.
-pub const FIELDS: [(&str, Field, &str, &str); 16] = [
+pub const FIELDS: [(&str, Field, &str, &str); 19] = [
     ("total", Field::Total(Of::Sum), "Total time", "total"),
     (
         "total-avg",
@@ -98,6 +103,9 @@ pub const FIELDS: [(&str, Field, &str, &str); 16] = [
     ),
     ("call", Field::Calls, "Calls", "calls"),
     ("size", Field::Size, "Size", "size"),
+    ("cpu-count", Field::CpuCount, "CPU count", "cpu_count"),
+    ("cpu-mask", Field::CpuMask, "CPU mask", "cpu_mask"),
+    ("cpu-list", Field::CpuList, "CPU list", "cpu_list"),
     (
         "total-min-ts",
         Field::Total(Of::ShortestAt),
@@ -125,14 +133,18 @@ pub const FIELDS: [(&str, Field, &str, &str); 16] = [
 ];
 
 impl Field {
-    pub fn parse(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
-        let default = match average {
+    /// Those that are shown if no others are asked for.
+    pub fn usual(average: Average) -> [Field; 3] {
+        match average {
             Average::None => [Field::Total(Of::Sum), Field::Self_(Of::Sum), Field::Calls],
             Average::Total => [Of::Average, Of::Shortest, Of::Longest].map(Field::Total),
             Average::Self_ => [Of::Average, Of::Shortest, Of::Longest].map(Field::Self_),
-        };
+        }
+    }
+
+    pub fn parse(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
         let known = FIELDS.iter().map(|(name, field, ..)| (*name, *field));
-        crate::commands::trace::fields::parse(text, &default, known)
+        crate::commands::trace::fields::parse(text, &Field::usual(average), known)
     }
 
     fn known(self) -> &'static (&'static str, Field, &'static str, &'static str) {
@@ -155,11 +167,10 @@ impl Field {
     pub fn column(self) -> Column {
         let (_, _, heading, id) = self.known();
         let (kind, unit) = match self {
-            Field::Calls => (ColumnKind::Count, Unit::None),
+            Field::Calls | Field::CpuCount => (ColumnKind::Count, Unit::None),
+            Field::CpuMask | Field::CpuList => (ColumnKind::Name, Unit::None),
             Field::Size => (ColumnKind::Count, Unit::Bytes),
-            Field::Total(Of::Deviation) | Field::Self_(Of::Deviation) => {
-                (ColumnKind::Ratio, Unit::Percent)
-            }
+            field if field.is_ratio() => (ColumnKind::Ratio, Unit::Percent),
             _ => (ColumnKind::Time, Unit::Nanoseconds),
         };
         Column::new(*id, *heading, kind, unit)
@@ -184,6 +195,12 @@ impl Field {
         let (sum, of, single) = match self {
             Field::Calls => return Cell::Count(times.calls),
             Field::Size => return row.size.map_or(Cell::Empty, Cell::Count),
+            Field::CpuCount | Field::CpuMask | Field::CpuList if times.cpus.is_empty() => {
+                return Cell::Empty;
+            }
+            Field::CpuCount => return Cell::Count(times.cpus.len() as u64),
+            Field::CpuMask => return cpus::mask(&times.cpus).map_or(Cell::Empty, Cell::name),
+            Field::CpuList => return Cell::name(cpus::list(&times.cpus)),
             Field::Total(of) => (times.total, of, &times.totals),
             Field::Self_(of) => (times.self_time, of, &times.selves),
         };
@@ -195,20 +212,21 @@ impl Field {
     }
 
     pub fn push_text(self, row: &Row, out: &mut Vec<u8>) {
-        let is_time = !matches!(self, Field::Calls | Field::Size);
+        let is_time = self.is_time();
         let at = matches!(
             self,
             Field::Total(Of::ShortestAt | Of::LongestAt)
                 | Field::Self_(Of::ShortestAt | Of::LongestAt)
         );
         match self.cell(row) {
-            Cell::Count(time) if at => super::super::render::push_timestamp(out, time, 10),
+            Cell::Count(time) if at => push_timestamp(out, time, 10),
             Cell::Count(time) if is_time => push_duration(out, time),
             Cell::Count(count) => push_number(out, count, 10),
             Cell::Real { value, .. } if self.is_sum() && is_time => {
                 push_duration(out, value.round() as u64);
             }
             Cell::Real { value, .. } if self.is_sum() => push_number(out, value.round() as u64, 10),
+            Cell::Name(text) => push_right(out, &text, 10),
             Cell::Real { value, .. } => {
                 out.extend_from_slice(format!("{value:>9.2}%").as_bytes());
             }
@@ -216,7 +234,29 @@ impl Field {
         }
     }
 
+    /// Whether it is a share of another number.
+    pub fn is_ratio(self) -> bool {
+        matches!(
+            self,
+            Field::Total(Of::Deviation) | Field::Self_(Of::Deviation)
+        )
+    }
+
+    /// Whether it is a time.
+    pub fn is_time(self) -> bool {
+        matches!(self, Field::Total(_) | Field::Self_(_)) && !self.is_ratio()
+    }
+
+    /// Whether it is of CPUs, which are known only if they are asked for.
+    pub fn is_of_cpus(self) -> bool {
+        matches!(self, Field::CpuCount | Field::CpuMask | Field::CpuList)
+    }
+
     fn compare(self, a: &Row, b: &Row) -> Ordering {
+        if let Field::CpuMask | Field::CpuList = self {
+            // As numbers: the highest CPU decides.
+            return a.times.cpus.iter().rev().cmp(b.times.cpus.iter().rev());
+        }
         self.cell(a).compare(&self.cell(b), 1.0)
     }
 }
@@ -251,14 +291,15 @@ pub enum Key {
 }
 
 impl Key {
-    pub fn parse(
-        text: Option<&str>,
-        fields: &[Field],
-        average: Average,
-    ) -> Result<Vec<Key>, String> {
+    /// Whether it is of CPUs.
+    pub fn is_of_cpus(self) -> bool {
+        matches!(self, Key::Field(field) if field.is_of_cpus())
+    }
+
+    /// The keys that `text` asks for; else the first of the fields that are usual, shown or not.
+    pub fn parse(text: Option<&str>, average: Average) -> Result<Vec<Key>, String> {
         let Some(text) = text else {
-            let first = fields.first().copied().unwrap_or(Field::Total(Of::Sum));
-            return Ok(vec![Key::Field(first)]);
+            return Ok(vec![Key::Field(Field::usual(average)[0])]);
         };
         let key = |word: &str| {
             let field = |of| match average {

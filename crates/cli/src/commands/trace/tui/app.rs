@@ -478,7 +478,7 @@ impl ReportOptions {
     pub fn parse(output: Option<&str>, sort: Option<&str>) -> anyhow::Result<ReportOptions> {
         let which = fields::Average::None;
         let fields = fields::Field::parse(output, which)?;
-        let keys = fields::Key::parse(sort, &fields, which).map_err(usage)?;
+        let keys = fields::Key::parse(sort, which).map_err(usage)?;
         Ok(ReportOptions { fields, keys })
     }
 }
