@@ -17,7 +17,7 @@ fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
     let object = out.join("libdioptra_trace_runtime.so");
     let is_supported = variable("CARGO_CFG_TARGET_OS") == "linux"
-        && variable("CARGO_CFG_TARGET_ARCH") == "x86_64"
+        && ["x86_64", "aarch64"].contains(&variable("CARGO_CFG_TARGET_ARCH").as_str())
         && variable("CARGO_CFG_TARGET_ENV") == "gnu";
     if is_supported {
         build(&crates, &out, &object);
@@ -49,9 +49,19 @@ fn build(crates: &Path, out: &Path, object: &Path) {
         .arg(crates.join("trace-runtime/Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
+    // cargo knows no linker for another machine by itself; Debian and others name them so.
+    let upper = triple.to_uppercase().replace('-', "_");
+    let linker = format!("CARGO_TARGET_{upper}_LINKER");
+    if triple != variable("HOST") && env::var_os("RUSTC_LINKER").is_none() {
+        command.env(
+            &linker,
+            format!("{}-linux-gnu-gcc", variable("CARGO_CFG_TARGET_ARCH")),
+        );
+    }
     // What it needs has been fetched for this crate already.
     command.arg("--offline");
     // Lints, coverage and the like are meant for the outer build; the shared object must hold nothing else.
+    command.env_remove(format!("CARGO_TARGET_{upper}_RUSTFLAGS"));
     for name in [
         "RUSTC_WRAPPER",
         "RUSTC_WORKSPACE_WRAPPER",

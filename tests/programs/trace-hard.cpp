@@ -302,13 +302,28 @@ TRACED int crowd(int n) {
 extern "C" void switch_stacks(void **from, void *to);
 __asm__(".text\n"
         ".globl switch_stacks\n"
-        ".type switch_stacks, @function\n"
+        ".type switch_stacks, %function\n"
         "switch_stacks: .cfi_startproc\n"
+#ifdef __aarch64__
+        "  sub sp, sp, #160\n"
+        "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, [sp, #48]\n"
+        "  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n"
+        "  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+        "  mov x9, sp\n"
+        "  str x9, [x0]\n"
+        "  mov sp, x1\n"
+        "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n"
+        "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n"
+        "  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+        "  add sp, sp, #160\n"
+        "  ret\n"
+#else
         "  push %rbp\n  push %rbx\n  push %r12\n  push %r13\n  push %r14\n  push %r15\n"
         "  mov %rsp, (%rdi)\n"
         "  mov %rsi, %rsp\n"
         "  pop %r15\n  pop %r14\n  pop %r13\n  pop %r12\n  pop %rbx\n  pop %rbp\n"
         "  ret\n"
+#endif
         "  .cfi_endproc\n"
         "  .size switch_stacks, . - switch_stacks\n");
 static void *resumer_stack, *own_stack;
@@ -333,10 +348,15 @@ TRACED void own_resume(int n) {
 TRACED int own_coroutines(int n) {
     BEGIN;
     for (int round = 0; round < n; round++) {
-        // Six registers, and the address that is returned to.
+        // Registers, and the address that is returned to, which is one on some machines.
         void **top = (void **)(coroutine_stack + sizeof coroutine_stack - 64);
+#ifdef __aarch64__
+        top[-9] = (void *)own_coroutine;
+        own_stack = top - 20;
+#else
         top[0] = (void *)own_coroutine;
         own_stack = top - 6;
+#endif
         for (int i = 0; i < 6; i++) own_resume(i);
     }
     END;

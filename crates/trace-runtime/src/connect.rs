@@ -322,6 +322,7 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
                     .unwrap_or_default();
                 ptr::with_exposed_provenance_mut::<u8>(patch.address as usize)
                     .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                arch::publish(patch.address, bytes.len() as u64);
             }
             sys::protect(start as usize, size, i32::from(first.protection))?;
         }

@@ -126,7 +126,7 @@ fn find(address: u64) -> Option<(u32, bool)> {
     }
 }
 
-/// How far up the stack a return address is looked for, in words: most functions have smaller frames.
+/// How far up the stack a return address is looked for, in words from the hook's slot: most functions have smaller frames.
 const SEARCHED: u64 = 128;
 /// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
 const BEGINNING: u64 = 4096;
@@ -142,7 +142,7 @@ struct Call {
     function: u64,
     /// Where the call will return to.
     caller: u64,
-    /// The stack pointer in the hook.
+    /// The hook's slot: right below the function's frame.
     stack: u64,
     /// Where the hook was called.
     site: u64,
@@ -154,20 +154,30 @@ struct Call {
 
 impl Call {
     #[inline]
-    fn new(function: u64, caller: u64, stack: u64) -> Call {
+    fn new(function: u64, caller: u64, stack: u64, site: u64) -> Call {
         let word = |at: u64| {
             // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
             unsafe { ptr::with_exposed_provenance::<u64>(at as usize).read_volatile() }
         };
-        let mut places = (0..SEARCHED).map(|at| stack + at * 8);
         // A hook that a function ends in a jump to returns to the function's caller itself.
-        let place = places.find(|&at| word(at) == caller);
+        let is_jump = site == caller;
+        let place = if is_jump {
+            arch::jumped_from(stack)
+        } else {
+            let mut places = (1..SEARCHED).map(|at| stack + at * 8);
+            places.find(|&at| word(at) == caller)
+        };
         Call {
             function,
             caller,
             stack,
-            site: word(stack),
-            slot: place.map_or(stack + 8, |place| place - BELOW),
+            site,
+            slot: match place {
+                Some(place) => place - BELOW,
+                // The frame is gone: no call's slot.
+                None if is_jump => stack + 7,
+                None => stack + 8,
+            },
             is_known: place.is_some(),
         }
     }
@@ -260,15 +270,15 @@ fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
     found.contains(&return_address)
 }
 
-/// A function begins. `stack` is the stack pointer in the hook.
-pub extern "C" fn enter(function: u64, caller: u64, stack: u64) {
+/// A function begins. `stack` is the hook's slot, `site` where it returns to.
+pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
     // Functions that are not known were loaded later, or are not wanted.
     let Some((id, is_filter)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    let call = Call::new(function, caller, stack);
+    let call = Call::new(function, caller, stack, site);
     if block.busy != 0 {
         enter_meanwhile(block, id, &call, is_filter);
         return;
@@ -393,7 +403,7 @@ fn enter_slow(block: &mut Block, id: u32, call: &Call, is_filter: bool, other: O
 }
 
 /// A function ends.
-pub extern "C" fn exit(function: u64, caller: u64, stack: u64) {
+pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
     let Some((id, _)) = find(function).filter(|(id, _)| *id != 0) else {
         return;
     };
@@ -402,7 +412,7 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64) {
     if shadow::is_dummy(block.record) {
         return;
     }
-    let call = Call::new(function, caller, stack);
+    let call = Call::new(function, caller, stack, site);
     if block.busy != 0 {
         exit_meanwhile(block, id, &call);
         return;

@@ -19,7 +19,10 @@
 //! is an ordinary crate that is only checked.
 
 #![no_std]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 
 #[cfg(test)]
 extern crate std;

@@ -32,6 +32,11 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     if block.busy != 0 {
         return;
     }
+    let sets = frame.function == Observed::SetContext as u64;
+    if sets && arch::is_within_swap(frame.return_address) {
+        // That was told of already.
+        return;
+    }
     if frame.function == Observed::ModulesChange as u64 {
         if !arena_stopped(&arena) {
             let _signals = sys::BlockedSignals::new();
@@ -40,7 +45,7 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         return;
     }
     let _signals = sys::BlockedSignals::new();
-    let slot = (&raw const frame.return_address).addr() as u64;
+    let slot = frame.slot();
     let [first, second] = frame.arguments();
     let (key, context) = if frame.function == Observed::SwapContext as u64 {
         (slot + 8, second)

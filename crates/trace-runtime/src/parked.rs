@@ -210,12 +210,12 @@ fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry], gate: Gate) 
 
 /// Whether a call's place on the stack still looks like one's.
 fn alive(slot: u64) -> bool {
-    sys::peek(sys::pid(), slot).is_some_and(crate::slow::is_thunk)
+    arch::is_there(slot)
 }
 
 /// Whether a call may still return through its thunk.
 pub fn will_return(entry: &Entry) -> bool {
-    entry.flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) == 0 && alive(entry.slot)
+    entry.flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) == 0 && arch::will_return(entry.slot)
 }
 
 /// Keeps what calls that seem to be gone return to, outermost first, if their places on the stack still look like calls'.

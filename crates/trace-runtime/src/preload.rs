@@ -2,8 +2,7 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, cyg, libc_calls, sys, thread};
-use core::arch::naked_asm;
+use crate::{arch, libc_calls, sys, thread};
 use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
 
@@ -59,34 +58,6 @@ extern "C" fn start(
         };
         sys::complain(&["dioptra: this program is not traced: ", what, "\n"]);
     }
-}
-
-/// Called by functions compiled with `-finstrument-functions`.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-extern "C" fn __cyg_profile_func_enter() {
-    naked_asm!("mov rdx, rsp", "jmp {}", sym cyg::enter)
-}
-
-/// The same, at their ends.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-extern "C" fn __cyg_profile_func_exit() {
-    naked_asm!("mov rdx, rsp", "jmp {}", sym cyg::exit)
-}
-
-/// Called by functions compiled with `-pg -mfentry` that are not patched.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-extern "C" fn __fentry__() {
-    naked_asm!("ret")
-}
-
-/// Called by functions compiled with `-pg` that are not patched.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-extern "C" fn mcount() {
-    naked_asm!("ret")
 }
 
 /// Called by the start code of programs linked with `-pg`: the C library's would begin to profile them.

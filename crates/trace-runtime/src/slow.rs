@@ -13,16 +13,12 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
-/// From where a hook returns into its thunk to the operand of the thunk's call of the body: `lea` of 5 bytes, and the
-/// call's first.
-pub const BODY_OPERAND: u64 = 6;
-
 /// Goes on for the hook of an entry: the frame pointer with which it returns if the call is on the shadow stack; 0, it runs as
 /// if there had been no hook, and the body's address is where the function id was.
 pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    let slot = (&raw const frame.return_address).addr() as u64;
+    let slot = frame.slot();
     if block.busy == shadow::OWN_WORK {
         return bypass(frame);
     }
@@ -79,10 +75,8 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
 }
 
 fn bypass(frame: &mut EnterFrame) -> u64 {
-    let operand = ptr::with_exposed_provenance::<i32>((frame.thunk + BODY_OPERAND) as usize);
-    // SAFETY: the thunk's code, of which the hook has told where it is.
-    let distance = unsafe { operand.read_unaligned() };
-    frame.function = (frame.thunk + BODY_OPERAND + 4).wrapping_add_signed(i64::from(distance));
+    // SAFETY: the hook has told where it returns to.
+    frame.function = unsafe { arch::body(frame.thunk) };
     0
 }
 
@@ -187,11 +181,9 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
 
 /// What the hook does that gave up: the word in front of it, which the thunk has called.
 fn hook_kind(frame: &EnterFrame) -> u64 {
-    let operand = ptr::with_exposed_provenance::<i32>((frame.thunk - 4) as usize);
-    // SAFETY: the thunk's code, of which the hook has told where it is, and the word in front of the hook.
+    // SAFETY: the hook has told where it returns to, and the word is in front of it.
     unsafe {
-        let distance = operand.read_unaligned();
-        let hook = frame.thunk.wrapping_add_signed(i64::from(distance));
+        let hook = arch::hook(frame.thunk);
         ptr::with_exposed_provenance::<u64>((hook - 8) as usize).read_unaligned()
     }
 }
@@ -351,16 +343,15 @@ pub fn record_unwound(writer: &mut Writer, open: usize, time: u64, cause: Unwind
 
 /// Whether an address is where a thunk's body returns to.
 pub fn is_thunk(address: u64) -> bool {
-    // The bytes there: `lea rsp, [rsp - 8]`, `call`. What lies on stacks may be any number.
-    sys::peek(sys::pid(), address)
-        .is_some_and(|word| word & 0xffff_ffff_ffff == 0xe8_f8_24_64_8d_48)
+    // What lies on stacks may be any number.
+    arch::is_thunk(|at| sys::peek(sys::pid(), address.wrapping_add(at)))
 }
 
 /// Goes on for the hook of an exit.
 pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    let slot = (&raw const frame.return_address).addr() as u64;
+    let slot = frame.slot();
     let _signals = sys::BlockedSignals::new();
     let other = interrupted::other(block, slot);
     let found = exit_here(block, frame, other);
@@ -381,7 +372,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
 
 /// Goes back to the caller, if it is known.
 fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<()> {
-    let slot = (&raw const frame.return_address).addr() as u64;
+    let slot = frame.slot();
     let arena = session::arena()?;
     if shadow::is_dummy(block.record) {
         return None;

@@ -188,8 +188,15 @@ pub fn is_there(path: *const core::ffi::c_char) -> bool {
     // SAFETY: the kernel checks the address.
     unsafe {
         syscall(
-            libc::SYS_access,
-            [path.expose_provenance(), libc::F_OK as usize, 0, 0, 0, 0],
+            libc::SYS_faccessat,
+            [
+                libc::AT_FDCWD as usize,
+                path.expose_provenance(),
+                libc::F_OK as usize,
+                0,
+                0,
+                0,
+            ],
         ) == 0
     }
 }

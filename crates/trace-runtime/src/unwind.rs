@@ -15,9 +15,6 @@ const CLEANUP: i32 = 2;
 /// `_URC_CONTINUE_UNWIND`.
 const CONTINUE: i32 = 8;
 
-/// How many words of the unwinder's context are looked at.
-const CONTEXT_WORDS: usize = 24;
-
 /// Told by the unwinder that it passes a thunk's frame.
 ///
 /// # Safety
@@ -47,7 +44,7 @@ pub unsafe extern "C" fn personality(
         // The frame's address, which no function of the unwinder's tells if it is linked statically: a number in the
         // context that only thunks' frames have, one more than the stack pointer above the slot.
         let context =
-            core::slice::from_raw_parts(context.cast::<u64>().cast_const(), CONTEXT_WORDS);
+            core::slice::from_raw_parts(context.cast::<u64>().cast_const(), arch::UNWINDER_WORDS);
         let first = outermost_at(entries, context);
         let is_inside = writer.record().interrupted.is_active() && first >= writer.outside();
         if !matches!(block.busy, 0 | shadow::OWN_WORK) && !is_inside {

@@ -81,7 +81,7 @@ impl Method {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuntimeAddresses {
-    /// Of the thread's block, from the thread pointer (x86-64: `%fs`). See [`thread`].
+    /// Of the thread's block, from the thread pointer (x86-64: `%fs`, AArch64: `TPIDR_EL0`). See [`thread`].
     pub thread_block: i64,
     /// The head of the list of [thread records](thread).
     pub threads: u64,
@@ -352,8 +352,17 @@ pub mod thread {
         if id <= 0xffff { id << 16 } else { id }
     }
 
-    /// Where the number of a slot lies, from where hooks of entries return to in its thunk.
-    pub const THUNK_SLOT: i64 = 22;
+    /// From where hooks of entries return to in a thunk, to its start.
+    #[cfg(not(target_arch = "aarch64"))]
+    pub const THUNK_START: i64 = -10;
+    /// From where hooks of entries return to in a thunk, to its start.
+    #[cfg(target_arch = "aarch64")]
+    pub const THUNK_START: i64 = -8;
+    /// The size of a thunk.
+    pub const THUNK_SIZE: i64 = 32;
+
+    /// Where the number of a slot lies, from where hooks of entries return to in its thunk: behind it.
+    pub const THUNK_SLOT: i64 = THUNK_START + THUNK_SIZE;
 
     /// What follows the thunk of a function that is judged.
     #[repr(C)]
@@ -372,9 +381,9 @@ pub mod thread {
     }
 
     /// From where hooks of entries return to in a thunk that leaves the choice to the runtime, to the thunk of chosen calls.
-    pub const COUNTED_TO_CHOSEN: i64 = -10 - 2 * 32;
+    pub const COUNTED_TO_CHOSEN: i64 = THUNK_START - 2 * THUNK_SIZE;
     /// The same, to the thunk that hides a call with what it calls.
-    pub const COUNTED_TO_MUTED: i64 = -10 + 2 * 32;
+    pub const COUNTED_TO_MUTED: i64 = THUNK_START + 2 * THUNK_SIZE;
 
     /// How many bytes of a chunk stay free behind [`CURSOR_END`]: room for the largest record of the hot path, and for
     /// what has to be said when a chunk is closed.

@@ -1,14 +1,15 @@
 //! The clock of the records.
 
+use super::arch;
 use super::shared::monotonic;
 use dioptra_tracedata::ClockPair;
-use dioptra_tracelayout::arena;
+use dioptra_tracelayout::arena as layout;
 use std::fs;
 
 /// What times in records are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceClock {
-    /// The processor's time stamp counter.
+    /// The processor's counter: on x86-64 the time stamp counter, on 64-bit Arm that of the system's timer.
     Tsc,
     /// `CLOCK_MONOTONIC`, in nanoseconds: runs evenly on all machines, but each reading is a call of the system.
     Monotonic,
@@ -21,6 +22,10 @@ impl TraceClock {
     /// The time stamp counter, if it ticks evenly, on all CPUs alike, whatever they do, and the kernel has not found
     /// otherwise.
     pub fn best() -> TraceClock {
+        if cfg!(target_arch = "aarch64") {
+            // It has to tick evenly, on all CPUs alike.
+            return TraceClock::Tsc;
+        }
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let source = fs::read_to_string(source).unwrap_or_default();
@@ -42,6 +47,7 @@ impl TraceClock {
     /// Its name, as in `info.json`.
     pub fn name(self) -> &'static str {
         match self {
+            TraceClock::Tsc if cfg!(target_arch = "aarch64") => "cntvct",
             TraceClock::Tsc => "tsc",
             TraceClock::Monotonic => "monotonic",
         }
@@ -50,6 +56,8 @@ impl TraceClock {
     /// How many bits of its readings records leave out: what remains are ticks of 1 to 2 ns.
     pub fn shift(self) -> u32 {
         match self {
+            // It is slow enough.
+            TraceClock::Tsc if cfg!(target_arch = "aarch64") => 0,
             TraceClock::Tsc => 2,
             TraceClock::Monotonic => 0,
         }
@@ -58,18 +66,16 @@ impl TraceClock {
     /// As the arena says it.
     pub(super) fn in_arena(self) -> u32 {
         match self {
-            TraceClock::Tsc => arena::TSC,
-            TraceClock::Monotonic => arena::MONOTONIC,
+            TraceClock::Tsc => layout::TSC,
+            TraceClock::Monotonic => layout::MONOTONIC,
         }
     }
 
     /// A reading.
     pub(super) fn ticks(self) -> u64 {
         match self {
-            // SAFETY: the instruction exists on all x86-64 processors.
-            #[cfg(target_arch = "x86_64")]
-            TraceClock::Tsc => unsafe { std::arch::x86_64::_rdtsc() },
-            _ => monotonic(),
+            TraceClock::Tsc => arch::ticks(),
+            TraceClock::Monotonic => monotonic(),
         }
     }
 

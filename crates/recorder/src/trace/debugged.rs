@@ -1,11 +1,11 @@
 //! Processes that a debugger runs: its breakpoints are instructions in their code, which it takes out by writing what was
 //! there before. What it has written is left alone, and so are places that it may still write to.
 
+use super::arch::{ROOM, is_nothing, is_whole};
 use super::maps::MappedModule;
 use super::plan::{ModulePlan, is_linker, open};
 use crate::procfs;
-use dioptra_tracelayout::message::{PATCH_SIZE, Patch};
-use iced_x86::{Code, Decoder, DecoderOptions};
+use dioptra_tracelayout::message::PATCH_SIZE;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
@@ -73,7 +73,7 @@ impl Debugger {
                 return false;
             };
             let is_free = here == original;
-            let whole = runtimes_own || is_whole(&original, patch);
+            let whole = runtimes_own || is_whole(&original);
             // Where nothing is wanted, a compiler's hook is taken out.
             let is_wanted = !is_nothing(patch.bytes.get(..size).unwrap_or_default());
             spared.breakpoints += usize::from(is_wanted && !is_free);
@@ -108,8 +108,7 @@ impl Debugger {
         if spared.divided > 0 {
             notes.push(format!(
                 "{path}: {} functions are not traced because a debugger ({name}) runs the program: its breakpoints behind \
-                 their first instructions would lie in the middle of a jump; compile them with -pg -mfentry or \
-                 -fpatchable-function-entry=5",
+                 their first instructions would lie in the middle of a jump; compile them with {ROOM}",
                 spared.divided
             ));
         }
@@ -121,51 +120,5 @@ impl Debugger {
             ));
         }
         notes
-    }
-}
-
-/// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
-fn is_whole(original: &[u8], patch: &Patch) -> bool {
-    let first = Decoder::with_ip(64, original, patch.address, DecoderOptions::NONE).decode();
-    // An instruction that goes on behind the patch can't be decoded.
-    first.is_invalid() || first.len() >= original.len() || is_nothing(original)
-}
-
-/// Whether these are instructions that do nothing.
-fn is_nothing(bytes: &[u8]) -> bool {
-    let is_nop = |code| {
-        matches!(
-            code,
-            Code::Nopd | Code::Nopw | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32
-        )
-    };
-    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
-    decoder.iter().all(|next| is_nop(next.code()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn breakpoints_may_lie_between_instructions() {
-        let whole = |bytes: &[u8]| {
-            let patch = Patch {
-                address: 0x1000,
-                length: bytes.len() as u8,
-                protection: 5,
-                reserved: [0; 6],
-                bytes: [0; PATCH_SIZE],
-            };
-            is_whole(bytes, &patch)
-        };
-        assert!(whole(&[0xe8, 1, 2, 3, 4]));
-        assert!(whole(&[0x90; 5]));
-        assert!(whole(&[0x0f, 0x1f, 0x44, 0, 0]));
-        // The beginning of `lea rdi, [rip + ...]`.
-        assert!(whole(&[0x48, 0x8d, 0x3d, 1, 2]));
-        // push rbp; mov rbp, rsp; push rbx.
-        assert!(!whole(&[0x55, 0x48, 0x89, 0xe5, 0x53]));
-        assert!(!whole(&[0x90, 0x90, 0x55, 0x90, 0x90]));
     }
 }

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// The shared object; empty where tracing is not supported.
 static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 
+/// The only size of pages for which code is laid out.
+const PAGE: libc::c_long = 4096;
+
 /// Writes the runtime to a file named by its content, unless it is there already, and returns the path.
 ///
 /// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it is
@@ -20,7 +23,9 @@ static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 /// # Errors
 /// [`TraceError::Unsupported`], [`TraceError::Runtime`]
 pub fn write() -> Result<PathBuf, TraceError> {
-    if RUNTIME.is_empty() {
+    // SAFETY: the call changes nothing.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    if RUNTIME.is_empty() || page != PAGE {
         return Err(TraceError::Unsupported);
     }
     let mut hasher = DefaultHasher::new();

@@ -1,5 +1,6 @@
 //! What is mapped in a traced process.
 
+use super::arch::{HIGHEST, REACH};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -102,7 +103,6 @@ impl Maps {
     ///
     /// Below them rather than above, where a program's heap grows, and a little away.
     pub fn room_near(&self, start: u64, end: u64, size: u64) -> Option<u64> {
-        const REACH: u64 = 0x7000_0000;
         const LOWEST: u64 = 0x1_0000;
         const DISTANCES: [u64; 7] = [
             0x10_0000,
@@ -115,7 +115,7 @@ impl Maps {
         ];
         let is_free = |at: u64| {
             at >= LOWEST
-                && at + size < 1 << 47
+                && at + size < HIGHEST
                 && end.max(at + size) - start.min(at) < REACH
                 && !self
                     .areas

@@ -5,28 +5,53 @@
 //! one waits for the command and for signals, one collects full chunks ([`collect`]), one is told of context switches
 //! ([`scheduling`]) if they are wanted, and one answers processes
 //! that connect ([`server`]): it reads what they have mapped ([`maps`]), finds what is new ([`process`]), analyses each module
-//! once, asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`x86_64`]), which the
+//! once, asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`mod@arch`]), which the
 //! process's runtime applies ([`wire`]). What a debugger has written is left alone ([`debugged`]).
 
+mod arch;
+// What one processor has no use for, another has.
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod candidates;
 mod clock;
 mod collect;
 mod counters;
 mod debugged;
 mod embedded;
+mod glance;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod hooks;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod image;
 mod maps;
 mod memory;
+mod observed;
 mod overhead;
 mod patterns;
 mod plan;
+mod pool_file;
 mod process;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod refused;
 mod rules;
 mod scheduling;
+mod sections;
 mod select;
 mod server;
 mod shared;
+mod special;
 mod untraced;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod unwinding;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+mod wanted;
 mod wire;
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("tracing functions is known for x86-64 and 64-bit Arm only");
+#[cfg(any(test, target_arch = "aarch64"))]
+mod aarch64;
 
 pub use clock::TraceClock;
 pub use patterns::{PatchError, PatchPatterns};
@@ -166,7 +191,7 @@ pub enum TraceError {
     Write(#[from] WriteError),
     /// This machine is not supported.
     #[error(
-        "tracing functions is not supported on this processor or C library; it needs x86-64 Linux with glibc"
+        "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64, or on 64-bit Arm with pages of 4 KiB"
     )]
     Unsupported,
     /// The runtime could not be written to a file.

@@ -1,16 +1,16 @@
 //! What is to be done in a process so that its calls are traced: pools and patches.
 
+use super::arch::{
+    ImportSite, JUMP, PoolError, Prologue, hooks, patch as site_patch, pool, scan, upper_bound,
+};
+use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
+use super::glance::Glance;
+use super::hooks::{HookKind, HookOptions};
+use super::image::{read_needed, read_some, segments};
 use super::maps::{MappedModule, Maps};
+use super::observed::{FunctionHook, HookWork, has_hooks, hooked_code};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
-use super::x86_64::displace::JUMP;
-use super::x86_64::glance::Glance;
-use super::x86_64::hot::{HookKind, HookOptions};
-use super::x86_64::image::{read_needed, read_some, segments};
-use super::x86_64::imports::ImportSite;
-use super::x86_64::observed::{FunctionHook, HookWork, has_hooks, hooked_code, hooks};
-use super::x86_64::pool::{Body, PoolError, Wanted, Work, pool, upper_bound};
-use super::x86_64::scan::{Candidate, CandidateBody, ModuleCode, ScanOptions, scan};
-use super::x86_64::thunk::jump;
+use super::wanted::{Body, Wanted, Work};
 use crate::procfs;
 use dioptra_filters::Sampling;
 use dioptra_symbols::demangle;
@@ -470,7 +470,7 @@ pub fn plan(
             body: Body::Displaced(hook.prologue.rebase(bias)),
             places: Vec::new(),
         });
-        sites.push(Place::At(hook.site));
+        sites.push(Place::At(hook.site, Some(&hook.prologue)));
     }
     // Functions' first instructions may call those that are called through pointers: these first.
     let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
@@ -535,7 +535,13 @@ pub fn plan(
                         .collect(),
                 });
                 sites.push(match candidate.calls.as_slice() {
-                    [] => Place::At(candidate.site),
+                    [] => Place::At(
+                        candidate.site,
+                        match &candidate.body {
+                            CandidateBody::Displaced(prologue) => Some(prologue),
+                            _ => None,
+                        },
+                    ),
                     calls => Place::Calls(calls),
                 });
             }
@@ -556,9 +562,11 @@ pub fn plan(
         let pool = pool(made.pool_address, &wanted, runtime, *options)?;
         let places = || sites.iter().zip(&pool.thunks);
         for (place, thunk) in places() {
-            let Place::At(site) = place else { continue };
+            let Place::At(site, prologue) = place else {
+                continue;
+            };
             let site = site.wrapping_add(bias);
-            if let Some(bytes) = thunk.and_then(|thunk| jump(site, thunk)) {
+            if let Some(bytes) = thunk.and_then(|thunk| site_patch(site, thunk, *prologue)) {
                 patches.extend(patch(site, &bytes, maps));
             }
         }
@@ -594,8 +602,8 @@ pub fn plan(
 
 /// Where a thunk is reached from.
 enum Place<'a> {
-    /// A jump.
-    At(u64),
+    /// A jump, over what was moved away for it.
+    At(u64, Option<&'a Prologue>),
     /// Calls.
     Calls(&'a [ImportSite]),
 }

@@ -3,11 +3,11 @@
 use super::clock::TraceClock;
 use super::counters::how;
 use super::debugged::Debugger;
+use super::hooks::HookOptions;
 use super::maps::{MappedModule, Maps};
 use super::plan::{ModulePlan, Prepared, SampledFunction, plan};
 use super::select::Gating;
 use super::shared::{Planned, Shared, State, monotonic};
-use super::x86_64::hot::HookOptions;
 use crate::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
 use dioptra_tracelayout::message::{Hello, Reason};

@@ -5,9 +5,10 @@
 
 use super::described::{Described, Slot, Stretch, each};
 use super::frame_pointer::{Watch, looks_at_saved, uses_callers};
-use super::image::{ENDBR, Image};
+use super::image::Image;
 use super::marks::Marks;
 use super::special::is_unwinder;
+use super::stubs::ENDBR;
 use super::work::share_out;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::collections::HashSet;

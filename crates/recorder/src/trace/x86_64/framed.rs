@@ -6,7 +6,8 @@
 
 use super::described::{Described, Slot, Stretch};
 use super::flow::looks;
-use super::image::{ENDBR, Image};
+use super::image::Image;
+use super::stubs::ENDBR;
 use iced_x86::{Decoder, DecoderOptions, OpKind};
 
 /// `push %rbp; mov %rsp, %rbp`, both ways to write it.

@@ -87,7 +87,7 @@ pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     if wanted.is_empty() {
         return calls;
     }
-    let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump.ip()).collect();
+    let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump).collect();
     let mut hits = hits(image, &wanted).into_iter().peekable();
     for function in described {
         while hits.next_if(|hit| *hit < function.start).is_some() {}

@@ -1,5 +1,9 @@
 //! Code for x86-64: hooks, thunks, displaced prologues, and the files they come in.
 
+use super::{
+    candidates, hooks, image, observed, pool_file, refused, sections, special, unwinding, wanted,
+};
+
 pub mod cfi;
 pub mod count;
 pub mod described;
@@ -7,17 +11,27 @@ pub mod displace;
 pub mod flow;
 pub mod frame_pointer;
 pub mod framed;
-pub mod glance;
 pub mod hot;
-pub mod image;
 pub mod imports;
+pub mod instructions;
 pub mod judge;
+pub mod library;
 pub mod loads;
 pub mod marks;
-pub mod observed;
 pub mod pool;
 pub mod scan;
-pub mod sections;
-pub mod special;
+pub mod stubs;
 pub mod thunk;
 pub mod work;
+
+/// Behind all addresses of programs.
+pub const HIGHEST: u64 = 1 << 47;
+
+/// How far a branch reaches, with room to spare.
+pub const REACH: u64 = 0x7000_0000;
+
+/// A reading of the time stamp counter.
+pub fn ticks() -> u64 {
+    // SAFETY: the instruction exists on all x86-64 processors.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}

@@ -5,79 +5,26 @@
 
 use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_COUNT, Ways};
-use super::displace::Prologue;
-use super::hot::{
-    HOT_SIZE, HookCode, HookKind, HookOptions, HotCode, Parameters, RETURN, hot_code,
-};
-use super::sections::{self, Contents, sections};
+use super::hooks::{HookKind, HookOptions};
+use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
+use super::pool_file::{PAGE, pool_file};
+use super::sections;
 use super::thunk::{
     GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, judge_numbers, observer, slot,
     thunk,
 };
-use dioptra_filters::{SampleKind, Sampling};
+use super::wanted::{Body, Pool, Wanted, Work};
+use dioptra_filters::SampleKind;
+use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
-use dioptra_tracelayout::message::{Observed, RuntimeAddresses};
 use iced_x86::IcedError;
 use std::collections::HashMap;
 use thiserror::Error;
 
-const PAGE: u64 = 4096;
-/// The ELF header and seven program headers.
-const HEADERS: u64 = 64 + 7 * 56;
+/// The machine, as ELF files name it.
+const X86_64: u16 = 62;
 /// The most bytes that displaced instructions take: jumps that do not reach become longer.
 const MAX_DISPLACED: u64 = 160;
-
-/// What a probe site's thunk goes on with.
-#[derive(Clone, Debug)]
-pub enum Body {
-    /// The code at an address.
-    At(u64),
-    /// Displaced instructions, and then the rest of the function.
-    Displaced(Prologue),
-    /// What the pointer at an address leads to.
-    Pointer(u64),
-}
-
-/// What a thunk does.
-#[derive(Clone, Copy, Debug)]
-pub enum Work {
-    /// It traces the function with this id, with hooks of this kind.
-    Trace(u32, HookKind),
-    /// It traces chosen calls of the function with this id, with hooks of this kind; those of a filter
-    /// ([`HookKind::Chosen`]) with what they call.
-    Sample(u32, HookKind, Sampling),
-    /// It traces calls of the function with this id, with what they call; they are judged at their ends.
-    Judge(u32, Sampling),
-    /// It tells the runtime of a call.
-    Observe(Observed),
-    /// It leads to another function, and the body is not called.
-    Replace(u64),
-}
-
-impl Work {
-    /// How many thunks it takes, those that hold a slot's number behind others included.
-    fn thunks(self) -> u64 {
-        match self {
-            // What is chosen, and what the runtime counts, each followed by the slot; and what is muted.
-            Work::Sample(_, HookKind::Chosen, _) => 5,
-            Work::Sample(..) => 4,
-            // What belongs to an execution around it; what is judged, followed by its numbers.
-            Work::Judge(..) => 3,
-            _ => 1,
-        }
-    }
-}
-
-/// A thunk that is wanted.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// What it does.
-    pub work: Work,
-    /// What it calls.
-    pub body: Body,
-    /// Places from which it is called: those of them that are displaced behind this one call it, too.
-    pub places: Vec<u64>,
-}
 
 /// Why a pool could not be made.
 #[derive(Debug, Error)]
@@ -88,17 +35,6 @@ pub enum PoolError {
     /// They did not come out as expected.
     #[error("generating the tracer's hooks: they are not as large as they should be")]
     Size,
-}
-
-/// A pool.
-#[derive(Debug)]
-pub struct Pool {
-    /// The file.
-    pub file: Vec<u8>,
-    /// Its size in memory.
-    pub size: u64,
-    /// Where the sites jump to: the thunks' addresses or those of gates in front of them; `None` where the body could not be reached.
-    pub thunks: Vec<Option<u64>>,
 }
 
 /// How much address space a pool for so many thunks may need.
@@ -244,59 +180,22 @@ pub fn pool(
     let displaced_end = displaced_start + displaced.len() as u64;
     code.extend(displaced);
 
-    let data_start = (code_start + code.len() as u64).next_multiple_of(PAGE);
-    let frames_start = data_start + PAGE;
     let hooks: Vec<Hook> = hot
         .hooks
         .iter()
         .map(|code| hook(&hot, code_start, *code))
         .collect();
-    let layout = |header| Layout {
-        frames: frames_start,
-        header,
-        hooks: &hooks,
-        thunks: (first_thunk, count),
-        displaced: (displaced_start, displaced_end),
-        runtime,
-    };
-    // The frames' size does not depend on where the header is.
-    let frames_size = cfi::tables(&layout(frames_start)).frames.len() as u64;
-    let header_start = (frames_start + frames_size).next_multiple_of(8);
-    let tables = cfi::tables(&layout(header_start));
-    let contents = Contents {
-        address,
-        code: (code_start, code_start + code.len() as u64),
-        frames: (frames_start, frames_start + frames_size),
-    };
-    let sections_start = (header_start + tables.header.len() as u64).next_multiple_of(8);
-    let (sections, section_headers) = sections(sections_start, &contents);
-    let end = sections_start + sections.len() as u64;
-
-    let mut file = vec![0; (end - address) as usize];
-    let mut put = |at: u64, bytes: &[u8]| {
-        let at = (at - address) as usize;
-        file[at..at + bytes.len()].copy_from_slice(bytes);
-    };
-    put(
-        address,
-        &headers(
-            &contents,
-            data_start,
-            (header_start, sections_start),
-            end,
-            section_headers,
-        ),
-    );
-    put(code_start, &code);
-    put(data_start, &dynamic(data_start));
-    put(frames_start, &tables.frames);
-    put(header_start, &tables.header);
-    put(sections_start, &sections);
-    Ok(Pool {
-        size: (end - address).next_multiple_of(PAGE),
-        file,
-        thunks,
-    })
+    let (file, size) = pool_file(X86_64, address, (code_start, &code), |frames, header| {
+        cfi::tables(&Layout {
+            frames,
+            header,
+            hooks: &hooks,
+            thunks: (first_thunk, count),
+            displaced: (displaced_start, displaced_end),
+            runtime,
+        })
+    });
+    Ok(Pool { size, file, thunks })
 }
 
 const _: () = {
@@ -331,84 +230,4 @@ fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
         pops: at.start + pops as u64,
         framed: at.framed,
     }
-}
-
-fn dynamic(start: u64) -> Vec<u8> {
-    const DT_NULL: u64 = 0;
-    const DT_STRTAB: u64 = 5;
-    const DT_SYMTAB: u64 = 6;
-    const DT_STRSZ: u64 = 10;
-    const DT_SYMENT: u64 = 11;
-    // One empty symbol, one empty name.
-    let symbols = start + DYNAMIC_SIZE;
-    let strings = symbols + 24;
-    [
-        (DT_STRTAB, strings),
-        (DT_SYMTAB, symbols),
-        (DT_STRSZ, 1),
-        (DT_SYMENT, 24),
-        (DT_NULL, 0),
-    ]
-    .iter()
-    .flat_map(|(tag, value)| [tag.to_le_bytes(), value.to_le_bytes()])
-    .flatten()
-    .chain([0; 32])
-    .collect()
-}
-
-const DYNAMIC_SIZE: u64 = 5 * 16;
-
-fn headers(contents: &Contents, data: u64, header: (u64, u64), end: u64, sections: u64) -> Vec<u8> {
-    let address = contents.address;
-    let (code, code_end) = contents.code;
-    let frames = contents.frames.0;
-    const LOAD: u32 = 1;
-    const DYNAMIC: u32 = 2;
-    const GNU_EH_FRAME: u32 = 0x6474_e550;
-    const GNU_STACK: u32 = 0x6474_e551;
-    const R: u32 = 4;
-    const RW: u32 = 6;
-    const RX: u32 = 5;
-    let data_size = DYNAMIC_SIZE + 32;
-    let segments = [
-        (LOAD, R, address, HEADERS, PAGE),
-        (LOAD, RX, code, code_end - code, PAGE),
-        (LOAD, RW, data, data_size, PAGE),
-        (LOAD, R, frames, end - frames, PAGE),
-        (DYNAMIC, RW, data, DYNAMIC_SIZE, 8),
-        (GNU_EH_FRAME, R, header.0, header.1 - header.0, 4),
-        (GNU_STACK, RW, address, 0, 16),
-    ];
-    let mut bytes = Vec::with_capacity(HEADERS as usize);
-    bytes.extend(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0");
-    // A shared object for x86-64.
-    bytes.extend(3_u16.to_le_bytes());
-    bytes.extend(62_u16.to_le_bytes());
-    bytes.extend(1_u32.to_le_bytes());
-    bytes.extend(0_u64.to_le_bytes());
-    bytes.extend(64_u64.to_le_bytes());
-    bytes.extend((sections - address).to_le_bytes());
-    bytes.extend(0_u32.to_le_bytes());
-    for half in [
-        64_u16,
-        56,
-        segments.len() as u16,
-        64,
-        sections::SECTIONS,
-        sections::NAMES,
-    ] {
-        bytes.extend(half.to_le_bytes());
-    }
-    for (kind, flags, start, size, align) in segments {
-        bytes.extend(kind.to_le_bytes());
-        bytes.extend(flags.to_le_bytes());
-        let (offset, start) = match kind {
-            GNU_STACK => (0, 0),
-            _ => (start - address, start),
-        };
-        for word in [offset, start, start, size, size, align] {
-            bytes.extend(word.to_le_bytes());
-        }
-    }
-    bytes
 }

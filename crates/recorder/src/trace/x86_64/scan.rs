@@ -2,83 +2,20 @@
 //!
 //! Addresses here are those of the ELF file (virtual addresses), before it is loaded.
 
+use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
 use super::described::{Described, described};
-use super::displace::{JUMP, Prologue, Refused, padding, prologue};
+use super::displace::{JUMP, padding, prologue};
 use super::flow::LazyFlow;
 use super::framed::looks_at_return_address;
-use super::image::{ENDBR, Image, Segment};
-use super::imports::{ImportSite, import_calls};
+use super::image::Image;
+use super::imports::import_calls;
+use super::refused::Refused;
 use super::special::is_special;
+use super::stubs::{ENDBR, called};
 use super::work::{Share, share_out};
 use dioptra_tracelayout::message::Method;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 use std::collections::HashSet;
-
-/// What is looked for.
-#[derive(Clone, Copy, Debug)]
-pub struct ScanOptions {
-    /// Functions without instrumentation, too.
-    pub plain: bool,
-    /// Library calls, too.
-    pub library_calls: bool,
-}
-
-/// A function whose calls can be traced.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Its first byte.
-    pub start: u64,
-    /// Its size in bytes; 0 if it is not known.
-    pub size: u64,
-    /// How.
-    pub method: Method,
-    /// Where the jump to its thunk goes, or the pointer through which it is called.
-    pub site: u64,
-    /// What the thunk calls.
-    pub body: CandidateBody,
-    /// What takes the place of a hook that is not wanted, and how many bytes of it, at the site: calls that cost nothing.
-    pub neutral: Option<&'static [u8]>,
-    /// The name of a library call.
-    pub name: Option<String>,
-    /// The calls of a library function; empty if the jump to its thunk is at the site.
-    pub calls: Vec<ImportSite>,
-}
-
-/// What a thunk calls.
-#[derive(Clone, Debug)]
-pub enum CandidateBody {
-    /// This address.
-    At(u64),
-    /// These instructions.
-    Displaced(Prologue),
-    /// What the pointer at this address leads to.
-    Pointer(u64),
-    /// Nothing: the function calls the runtime itself.
-    Itself,
-}
-
-/// What was found in a module.
-#[derive(Debug, Default)]
-pub struct ModuleCode {
-    /// In the order of their addresses.
-    pub candidates: Vec<Candidate>,
-    /// What can't be traced, and why.
-    pub refused: Vec<(u64, Refused)>,
-    /// Loadable segments.
-    pub segments: Vec<Segment>,
-    /// Library functions that are called through registers, which can't be traced.
-    pub through_registers: Vec<String>,
-}
-
-impl ModuleCode {
-    /// The file offset of a virtual address.
-    pub fn file_offset(&self, address: u64) -> Option<u64> {
-        self.segments
-            .iter()
-            .find(|segment| address.wrapping_sub(segment.address) < segment.file_size)
-            .map(|segment| address - segment.address + segment.offset)
-    }
-}
 
 /// How a sled of XRay's begins: `jmp` over nine bytes, which are a `nop`.
 const XRAY_SLED: &[u8] = &[0xeb, 0x09, 0x66, 0x0f, 0x1f, 0x84];
@@ -186,7 +123,7 @@ impl Scanner<'_, '_> {
         };
         for (start, stub) in &self.image.stubs {
             if !is_special(&stub.name) {
-                let (site, pointer) = (stub.jump.ip(), stub.jump.ip_rel_memory_address());
+                let (site, pointer) = (stub.jump, stub.pointer);
                 let stub = made(*start, Method::Plt, site, pointer, &stub.name, Vec::new());
                 code.candidates.push(stub);
             }
@@ -225,7 +162,7 @@ impl Scanner<'_, '_> {
         Decoder::with_ip(64, code, site, DecoderOptions::NONE)
             .into_iter()
             .take(200)
-            .any(|instruction| self.image.called(&instruction) == Some("__cyg_profile_func_enter"))
+            .any(|instruction| called(self.image, &instruction) == Some("__cyg_profile_func_enter"))
     }
 
     /// Why a function's first instructions can't be moved, as far as other code decides.
@@ -311,7 +248,7 @@ impl Scanner<'_, '_> {
                 FlowControl::Call | FlowControl::IndirectCall
             )
         };
-        if is_call(&first) && self.image.called(&first) == Some("__fentry__") {
+        if is_call(&first) && called(self.image, &first) == Some("__fentry__") {
             let neutral: &'static [u8] = if first.len() == 5 {
                 &[0x0f, 0x1f, 0x44, 0, 0]
             } else {
@@ -322,7 +259,7 @@ impl Scanner<'_, '_> {
         }
         let is_mcount = |instruction: &Instruction| {
             is_call(instruction)
-                && matches!(self.image.called(instruction), Some("mcount" | "_mcount"))
+                && matches!(called(self.image, instruction), Some("mcount" | "_mcount"))
         };
         if self.cyg && self.calls_cyg(code, site) {
             return made(Method::Cygprof, site, CandidateBody::Itself, None);

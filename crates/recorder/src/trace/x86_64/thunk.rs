@@ -12,7 +12,9 @@
 //!
 //! All branches are direct: a thousand indirect ones would be predicted badly.
 
-use super::hot::{HookKind, HotCode};
+use super::displace::Prologue;
+use super::hooks::HookKind;
+use super::hot::HotCode;
 use core::mem::offset_of;
 use dioptra_filters::{Moves, Sampling};
 use dioptra_tracelayout::message::RuntimeAddresses;
@@ -40,6 +42,11 @@ pub fn distance(from_behind: u64, to: u64) -> Option<[u8; 4]> {
 pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
     let [a, b, c, d] = distance(at + 5, to)?;
     Some([0xe9, a, b, c, d])
+}
+
+/// What is written at a site so that it leads to a thunk, if that is near.
+pub fn patch(site: u64, thunk: u64, _prologue: Option<&Prologue>) -> Option<Vec<u8>> {
+    Some(jump(site, thunk)?.to_vec())
 }
 
 /// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.

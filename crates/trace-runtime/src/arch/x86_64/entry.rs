@@ -4,6 +4,7 @@
 //! interrupted anything, the routine saves all registers that Rust's code may change, the vector and floating point
 //! ones too (`xsave`), and calls Rust.
 
+use super::thunk::BODY_OPERAND;
 use crate::shadow::Caller;
 use crate::{observe, session, shadow, slow};
 use core::arch::{asm, global_asm, x86_64};
@@ -238,7 +239,7 @@ global_asm!(
     ".size dioptra_observe, . - dioptra_observe",
     arena = sym session::ARENA,
     stop = const core::mem::offset_of!(Arena, stop),
-    body_operand = const slow::BODY_OPERAND,
+    body_operand = const BODY_OPERAND,
     dummy = sym shadow::DUMMY,
     dummy_record = const shadow::DUMMY_RECORD_OFFSET,
     state_size = sym STATE_SIZE,

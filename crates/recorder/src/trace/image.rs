@@ -2,10 +2,11 @@
 //!
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, OpKind};
+use super::arch;
 use object::elf::{
-    ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE,
-    SHT_DYNSYM, SHT_NOBITS, SHT_PROGBITS, SectionType,
+    EM_AARCH64, ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
+    R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, SHT_DYNSYM,
+    SHT_NOBITS, SHT_PROGBITS, SectionType,
 };
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{
@@ -31,9 +32,6 @@ pub struct Segment {
     /// Whether it holds code.
     pub executable: bool,
 }
-
-/// What marks the targets of indirect branches.
-pub const ENDBR: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 
 /// The loadable segments of an ELF file.
 pub fn segments<'d, R: ReadRef<'d>>(
@@ -161,8 +159,10 @@ pub struct Image<'a> {
 pub struct Stub {
     /// The function that it leads to.
     pub name: String,
-    /// The jump.
-    pub jump: Instruction,
+    /// Where its jump is, or what can be patched to be one.
+    pub jump: u64,
+    /// The pointer through which it jumps.
+    pub pointer: u64,
 }
 
 impl<'a> Image<'a> {
@@ -190,7 +190,7 @@ impl<'a> Image<'a> {
     pub fn linked(data: &'a [u8]) -> Result<Image<'a>, object::Error> {
         let mut image = Image::new(data)?;
         image.relocations();
-        image.find_stubs();
+        image.stubs = arch::stubs(&image);
         Ok(image)
     }
 
@@ -216,6 +216,14 @@ impl<'a> Image<'a> {
             return;
         };
         let symbols = self.elf.dynamic_symbol_table();
+        let machine = self.elf.elf_header().e_machine(self.elf.endian());
+        let (pointers, relative) = match machine {
+            EM_AARCH64 => (
+                [R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT],
+                R_AARCH64_RELATIVE,
+            ),
+            _ => ([R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT], R_X86_64_RELATIVE),
+        };
         for (address, relocation) in relocations {
             match relocation.target() {
                 RelocationTarget::Symbol(index) => {
@@ -228,9 +236,7 @@ impl<'a> Image<'a> {
                     };
                     let is_pointer = matches!(
                         relocation.flags(),
-                        RelocationFlags::Elf {
-                            r_type: R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT
-                        }
+                        RelocationFlags::Elf { r_type } if pointers.contains(&r_type)
                     );
                     // What a linker has not seen the definition of is of no kind.
                     let is_function =
@@ -241,7 +247,7 @@ impl<'a> Image<'a> {
                     self.slots.insert(address, name.to_owned());
                 }
                 _ => {
-                    if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == R_X86_64_RELATIVE)
+                    if matches!(relocation.flags(), RelocationFlags::Elf { r_type } if r_type == relative)
                     {
                         self.relative.insert(address, relocation.addend() as u64);
                     }
@@ -260,50 +266,6 @@ impl<'a> Image<'a> {
         let size = size.min(segment.file_size - inside);
         let start = usize::try_from(segment.offset.checked_add(inside)?).ok()?;
         self.data.get(start..start.checked_add(size as usize)?)
-    }
-
-    fn find_stubs(&mut self) {
-        for section in self.elf.sections() {
-            let Ok(".plt" | ".plt.sec" | ".plt.got") = section.name() else {
-                continue;
-            };
-            let Ok(bytes) = section.data() else { continue };
-            let mut decoder = Decoder::with_ip(64, bytes, section.address(), DecoderOptions::NONE);
-            let mut start = section.address();
-            while decoder.can_decode() {
-                let instruction = decoder.decode();
-                if instruction.code() == Code::Endbr64 {
-                    start = instruction.ip();
-                    continue;
-                }
-                if instruction.code() == Code::Jmp_rm64
-                    && instruction.is_ip_rel_memory_operand()
-                    && let Some(name) = self.slots.get(&instruction.ip_rel_memory_address())
-                {
-                    let stub = Stub {
-                        name: name.clone(),
-                        jump: instruction,
-                    };
-                    self.stubs.insert(start.min(instruction.ip()), stub);
-                }
-                start = instruction.next_ip();
-            }
-        }
-    }
-
-    /// The name of the function of another module that an instruction calls.
-    pub fn called(&self, instruction: &Instruction) -> Option<&str> {
-        if instruction.op0_kind() == OpKind::NearBranch64 {
-            let stub = self.stubs.get(&instruction.near_branch_target())?;
-            return Some(&stub.name);
-        }
-        if instruction.is_ip_rel_memory_operand() {
-            return self
-                .slots
-                .get(&instruction.ip_rel_memory_address())
-                .map(String::as_str);
-        }
-        None
     }
 
     /// The addresses that a section lists.
@@ -341,7 +303,8 @@ impl<'a> Image<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::x86_64::scan::{ScanOptions, scan};
+    use crate::trace::arch::scan;
+    use crate::trace::candidates::ScanOptions;
     use object::ReadCache;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Functions of the C library and the dynamic linker that the runtime has to know of.
 
-use super::displace::{JUMP, Prologue, padding, prologue};
-use super::image::{ENDBR, Image, Segment};
+use super::arch::Prologue;
+use super::image::Segment;
 use dioptra_tracelayout::message::Observed;
 use object::{Object, ObjectSymbol};
 
@@ -33,8 +33,8 @@ pub fn has_hooks<'d>(file: &impl Object<'d>) -> bool {
     })
 }
 
-/// They, by their names.
-const HOOKED: [(&str, HookWork); 6] = [
+/// Their names, and what happens there.
+pub const OBSERVED: [(&str, HookWork); 6] = [
     ("swapcontext", HookWork::Observe(Observed::SwapContext)),
     ("setcontext", HookWork::Observe(Observed::SetContext)),
     // `_longjmp` and `siglongjmp` are other names of it.
@@ -48,13 +48,13 @@ const HOOKED: [(&str, HookWork); 6] = [
 ];
 
 /// How much of a function is looked at that has `size` bytes: some padding, too.
-fn looked_at(size: u64) -> u64 {
+pub fn looked_at(size: u64) -> u64 {
     size.max(16)
 }
 
-/// Where their code lies in the file, for [`hooks`]: offsets and sizes.
+/// Where their code lies in the file, for [`hooks`](super::arch::hooks): offsets and sizes.
 pub fn hooked_code<'d>(file: &impl Object<'d>, segments: &[Segment]) -> Vec<(u64, u64)> {
-    let is_hooked = |name| HOOKED.iter().any(|(hooked, _)| name == Ok(*hooked));
+    let is_hooked = |name| OBSERVED.iter().any(|(hooked, _)| name == Ok(*hooked));
     file.dynamic_symbols()
         .filter(|symbol| !symbol.is_undefined() && is_hooked(symbol.name()))
         .filter_map(|symbol| {
@@ -66,50 +66,13 @@ pub fn hooked_code<'d>(file: &impl Object<'d>, segments: &[Segment]) -> Vec<(u64
         .collect()
 }
 
-/// The functions of the C library or the dynamic linker that the runtime has to know of.
-pub fn hooks(data: &[u8]) -> Vec<FunctionHook> {
-    let Ok(image) = Image::new(data) else {
-        return Vec::new();
-    };
-    let hook = |name: &str, work| {
-        let symbol = image
-            .elf
-            .dynamic_symbols()
-            .find(|symbol| symbol.name() == Ok(name) && !symbol.is_undefined())?;
-        let bytes = image.bytes(symbol.address(), looked_at(symbol.size()))?;
-        let skip = if bytes.starts_with(ENDBR) {
-            ENDBR.len()
-        } else {
-            0
-        };
-        let site = symbol.address() + skip as u64;
-        let size = (symbol.size() as usize).saturating_sub(skip);
-        // A function that does nothing is shorter than a jump.
-        let room = size + padding(bytes.get(skip + size..)?, u64::MAX);
-        let code = bytes.get(skip..)?;
-        let code = code
-            .get(..size.max(1))
-            .filter(|_| size < JUMP)
-            .unwrap_or(code);
-        let prologue = prologue(code, site, 0, room >= JUMP, |_| false).ok()?;
-        Some(FunctionHook {
-            site,
-            prologue,
-            work,
-        })
-    };
-    HOOKED
-        .into_iter()
-        .filter_map(|(name, work)| hook(name, work))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::arch::hooks;
+    use crate::trace::glance::Glance;
+    use crate::trace::image::{read_some, segments};
     use crate::trace::maps::Maps;
-    use crate::trace::x86_64::glance::Glance;
-    use crate::trace::x86_64::image::{read_some, segments};
     use object::read::elf::ElfFile64;
     use std::fs::{self, File};
 

@@ -1,0 +1,33 @@
+//! What debuggers may have to do with instructions that are overwritten.
+
+/// What compilers take to leave room.
+pub const ROOM: &str = "-fpatchable-function-entry=2";
+
+/// `nop`.
+const NOTHING: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+
+/// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
+pub fn is_whole(original: &[u8]) -> bool {
+    original.len() <= NOTHING.len() || is_nothing(original)
+}
+
+/// Whether these are instructions that do nothing.
+pub fn is_nothing(bytes: &[u8]) -> bool {
+    bytes.chunks(NOTHING.len()).all(|next| next == NOTHING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn breakpoints_may_lie_between_instructions() {
+        let nop = NOTHING;
+        let paciasp = 0xd503_233f_u32.to_le_bytes();
+        assert!(is_nothing(&[nop, nop].concat()));
+        assert!(!is_nothing(&[nop, paciasp].concat()));
+        assert!(is_whole(&paciasp));
+        assert!(is_whole(&[nop, nop].concat()));
+        assert!(!is_whole(&[paciasp, nop].concat()));
+    }
+}

@@ -1,0 +1,50 @@
+//! Why functions can't be traced.
+
+/// Why a function's first instructions can't be moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refused {
+    /// It is shorter than a jump, and something else follows.
+    Short,
+    /// It jumps, or something refers, into the instructions that would be moved.
+    Entered,
+    /// It loops to its first instruction.
+    Loop,
+    /// An instruction that can't be moved: a call through a register or a table.
+    Instruction,
+    /// Bytes that are no instructions.
+    Unknown,
+    /// It does not begin as a function does: its frame is there already, or its return address is not known.
+    NoEntry,
+    /// What it does depends on who called it, or it returns more than once.
+    Special,
+    /// It looks at its return address, or changes it: it would see the tracer's.
+    ReturnAddress,
+    /// It uses its caller's frame pointer, or changes it.
+    FramePointer,
+    /// It belongs to the code that throws exceptions, which goes through frames while they are left.
+    Unwinder,
+    /// It has a name, but no unwind table says where its frame is.
+    NoTable,
+    /// There is no room near it.
+    Far,
+}
+
+impl Refused {
+    /// In words, for users.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refused::Short => "shorter than a jump",
+            Refused::Entered => "something jumps into its first instructions",
+            Refused::Loop => "it loops to its first instruction",
+            Refused::Instruction => "its first instructions hold an indirect call",
+            Refused::Unknown => "its first bytes are no known instructions",
+            Refused::NoEntry => "not an ordinary function entry",
+            Refused::Special => "depends on its caller's address or returns twice",
+            Refused::ReturnAddress => "looks at its return address",
+            Refused::FramePointer => "uses the frame pointer in a way of its own",
+            Refused::Unwinder => "belongs to the code that throws exceptions",
+            Refused::NoTable => "no unwind table describes it",
+            Refused::Far => "no memory is free near it",
+        }
+    }
+}

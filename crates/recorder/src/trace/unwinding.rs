@@ -1,0 +1,289 @@
+//! Unwind tables under construction, and the expression that finds return addresses in shadow stacks.
+
+use dioptra_tracelayout::message::thread::{
+    ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM,
+    RECORD_NEXT, RECORD_TOP,
+};
+
+const ADDR: u8 = 0x03;
+const DEREF: u8 = 0x06;
+const DUP: u8 = 0x12;
+const DROP: u8 = 0x13;
+const OVER: u8 = 0x14;
+const PICK: u8 = 0x15;
+const SWAP: u8 = 0x16;
+const ROT: u8 = 0x17;
+const AND: u8 = 0x1a;
+const DIV: u8 = 0x1b;
+const MINUS: u8 = 0x1c;
+const MUL: u8 = 0x1e;
+const PLUS: u8 = 0x22;
+const PLUS_UCONST: u8 = 0x23;
+const BRA: u8 = 0x28;
+const EQ: u8 = 0x29;
+const GE: u8 = 0x2a;
+const GT: u8 = 0x2b;
+const LT: u8 = 0x2d;
+const SKIP: u8 = 0x2f;
+const LIT0: u8 = 0x30;
+const CONST1U: u8 = 0x08;
+const CONST1S: u8 = 0x09;
+/// The tables of a pool.
+#[derive(Debug)]
+pub struct UnwindTables {
+    /// For `.eh_frame`, with the terminator.
+    pub frames: Vec<u8>,
+    /// For `.eh_frame_hdr`, with a search table.
+    pub header: Vec<u8>,
+}
+
+/// A DWARF expression under construction, with jumps to places that come later or came before.
+#[derive(Default)]
+struct Expression {
+    bytes: Vec<u8>,
+}
+
+impl Expression {
+    fn op(&mut self, bytes: &[u8]) -> &mut Self {
+        self.bytes.extend(bytes);
+        self
+    }
+
+    /// The word at an offset from the address on top of the stack, in its place.
+    fn load(&mut self, offset: i64) -> &mut Self {
+        // Offsets in records and entries are below 128.
+        self.op(&[PLUS_UCONST, offset as u8, DEREF])
+    }
+
+    /// A jump whose target is not known yet.
+    fn forward(&mut self, op: u8) -> usize {
+        self.op(&[op, 0, 0]);
+        self.bytes.len()
+    }
+
+    fn land(&mut self, from: usize) {
+        let distance = (self.bytes.len() - from) as i16;
+        self.bytes[from - 2..from].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    fn back(&mut self, op: u8, to: usize) {
+        let distance = to as i64 - (self.bytes.len() + 3) as i64;
+        let [a, b] = (distance as i16).to_le_bytes();
+        self.op(&[op, a, b]);
+    }
+}
+
+/// What of a thunk's caller is looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Where the call returns to.
+    ReturnAddress,
+    /// The caller's frame pointer.
+    FramePointer,
+}
+
+/// From the thunk's CFA, which is 9 above the slot, to its return address, or the caller's frame pointer. `otherwise` makes it of
+/// the slot if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where that leads to
+/// entries.
+pub fn caller(
+    threads: u64,
+    wanted: Wanted,
+    frame_pointer: Option<u8>,
+    otherwise: &[u8],
+) -> Vec<u8> {
+    let mut e = Expression::default();
+    // libgcc's `pick` does not reach the lowest element: the slot is there twice.
+    e.op(&[LIT0 + 9, MINUS, DUP]);
+    // slot slot
+    let guessed = frame_pointer.map(|register| guess(&mut e, threads, register));
+    let found = [search(&mut e, threads), walk(&mut e, threads)];
+    e.op(otherwise);
+    let not_found = e.forward(SKIP);
+    for found in guessed.into_iter().chain(found) {
+        e.land(found);
+    }
+    // ... entry
+    e.load(match wanted {
+        Wanted::ReturnAddress => ENTRY_RETURN,
+        Wanted::FramePointer => ENTRY_FRAME,
+    });
+    e.land(not_found);
+    e.bytes
+}
+
+/// Begins a loop over the threads' records: where to go back to with the next record on top, and what is left to land where
+/// there is none.
+fn each_thread(e: &mut Expression, threads: u64) -> (usize, usize) {
+    e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
+    // slot slot thread
+    let thread = e.bytes.len();
+    e.op(&[DUP]);
+    let is_thread = e.forward(BRA);
+    e.op(&[DROP]);
+    let end = e.forward(SKIP);
+    e.land(is_thread);
+    (thread, end)
+}
+
+/// Looks where the frame pointer leads, as a rule: to the entry, if it leads to a shadow stack at all. Jumps with it on top
+/// of the stack if it is the wanted one. Goes on with the stack as it was.
+fn guess(e: &mut Expression, threads: u64, frame_pointer: u8) -> usize {
+    let (thread, end) = each_thread(e, threads);
+    e.op(&[DUP, frame_pointer, 0, LT]);
+    e.op(&[OVER])
+        .load(RECORD_TOP)
+        .op(&[frame_pointer, 0, GE, AND]);
+    let is_inside = e.forward(BRA);
+    let next = e.bytes.len();
+    e.load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(is_inside);
+    // slot slot thread
+    e.op(&[frame_pointer, ENTRY_SLOT as u8, DEREF, PICK, 2, EQ]);
+    let is_here = e.forward(BRA);
+    e.back(SKIP, next);
+    e.land(is_here);
+    e.op(&[
+        frame_pointer,
+        ENTRY_FLAGS as u8,
+        DEREF,
+        LIT0 + ENTRY_TAIL as u8,
+        AND,
+    ]);
+    e.back(BRA, next);
+    e.op(&[frame_pointer, 0]);
+    let found = e.forward(SKIP);
+    e.land(end);
+    found
+}
+
+/// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
+/// entry on top of the stack if that is it. Goes on with the stack as it was.
+fn search(e: &mut Expression, threads: u64) -> usize {
+    let (thread, end) = each_thread(e, threads);
+    e.op(&[DUP, PLUS_UCONST]).op(&[
+        RECORD_BOTTOM as u8 & 0x7f | 0x80,
+        (RECORD_BOTTOM >> 7) as u8,
+    ]);
+    e.op(&[OVER]).load(RECORD_TOP);
+    // slot slot thread low high: the slot of low is above, that of high is not, or there is no entry.
+    e.op(&[OVER, OVER, EQ]);
+    let is_empty = e.forward(BRA);
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 4, GT]);
+    let is_above = e.forward(BRA);
+    let halves = e.bytes.len();
+    e.op(&[OVER, OVER, SWAP, MINUS]);
+    // ... low high distance
+    e.op(&[DUP, CONST1U, ENTRY_SIZE as u8, GT]);
+    let is_wide = e.forward(BRA);
+    e.op(&[DROP, DUP]).load(ENTRY_SLOT).op(&[PICK, 4, EQ]);
+    let found = e.forward(BRA);
+    e.land(is_empty);
+    e.land(is_above);
+    e.op(&[DROP, DROP]).load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(is_wide);
+    e.op(&[CONST1U, 2 * ENTRY_SIZE as u8, DIV]);
+    e.op(&[CONST1U, ENTRY_SIZE as u8, MUL]);
+    e.op(&[PICK, 2, PLUS, DUP])
+        .load(ENTRY_SLOT)
+        .op(&[PICK, 5, GT]);
+    // ... low high middle
+    let middle_is_above = e.forward(BRA);
+    e.op(&[SWAP, DROP]);
+    e.back(SKIP, halves);
+    e.land(middle_is_above);
+    e.op(&[ROT, SWAP, DROP]);
+    e.back(SKIP, halves);
+    e.land(end);
+    found
+}
+
+/// Looks at all entries of all threads; jumps with the entry on top of the stack if it is found. Goes on with the stack as
+/// it was.
+fn walk(e: &mut Expression, threads: u64) -> usize {
+    let (thread, end) = each_thread(e, threads);
+    e.op(&[DUP]).load(RECORD_TOP);
+    // slot slot thread entry
+    let entry = e.bytes.len();
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[PICK, 3, EQ]);
+    let same = e.forward(BRA);
+    let other = e.bytes.len();
+    e.op(&[DUP]).load(ENTRY_SLOT).op(&[CONST1S, 0xff, EQ]);
+    let bottom = e.forward(BRA);
+    e.op(&[CONST1U, ENTRY_SIZE as u8, MINUS]);
+    e.back(SKIP, entry);
+    e.land(same);
+    // The flags are the upper half of the function's word.
+    e.op(&[DUP])
+        .load(ENTRY_FLAGS)
+        .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
+    e.back(BRA, other);
+    let found = e.forward(SKIP);
+    e.land(bottom);
+    e.op(&[DROP]).load(RECORD_NEXT);
+    e.back(SKIP, thread);
+    e.land(end);
+    found
+}
+
+/// Tables under construction.
+pub struct Frames {
+    bytes: Vec<u8>,
+    address: u64,
+    table: Vec<(u64, u64)>,
+}
+
+impl Frames {
+    /// None yet, to lie at an address.
+    pub fn new(address: u64) -> Frames {
+        Frames {
+            bytes: Vec::new(),
+            address,
+            table: Vec::new(),
+        }
+    }
+
+    /// The tables, with the header for its address.
+    pub fn finish(mut self, header_at: u64) -> UnwindTables {
+        self.bytes.extend([0; 4]);
+        let mut header = vec![1, 0x1b, 0x03, 0x3b];
+        header.extend((self.address.wrapping_sub(header_at + 4) as u32).to_le_bytes());
+        header.extend((self.table.len() as u32).to_le_bytes());
+        self.table.sort_unstable();
+        for (start, entry) in &self.table {
+            header.extend((start.wrapping_sub(header_at) as u32).to_le_bytes());
+            header.extend((entry.wrapping_sub(header_at) as u32).to_le_bytes());
+        }
+        UnwindTables {
+            frames: self.bytes,
+            header,
+        }
+    }
+
+    /// Adds a common entry, or one that refers to it.
+    pub fn entry(&mut self, cie: Option<usize>, body: &[u8]) -> usize {
+        let start = self.bytes.len();
+        let size = (4 + body.len()).next_multiple_of(8) + 4;
+        // Entries begin at multiples of 4; with their length word they take a multiple of 4.
+        let length = (size - 4) as u32;
+        self.bytes.extend(length.to_le_bytes());
+        let pointer = cie.map_or(0, |cie| (start + 4 - cie) as u32);
+        self.bytes.extend(pointer.to_le_bytes());
+        self.bytes.extend(body);
+        self.bytes.resize(start + size, 0);
+        start
+    }
+
+    /// Adds a function.
+    pub fn function(&mut self, cie: usize, start: u64, size: u64, instructions: &[u8]) {
+        let at = self.bytes.len() as u64 + 8;
+        let mut body = Vec::with_capacity(16 + instructions.len());
+        body.extend((start.wrapping_sub(self.address + at) as u32).to_le_bytes());
+        body.extend((size as u32).to_le_bytes());
+        body.push(0);
+        body.extend(instructions);
+        let entry = self.entry(Some(cie), &body) as u64;
+        self.table.push((start, self.address + entry));
+    }
+}

@@ -1,0 +1,42 @@
+//! What debuggers may have to do with instructions that are overwritten.
+
+use iced_x86::{Code, Decoder, DecoderOptions};
+
+/// What compilers take to leave room for one instruction.
+pub const ROOM: &str = "-pg -mfentry or -fpatchable-function-entry=5";
+
+/// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
+pub fn is_whole(original: &[u8]) -> bool {
+    let first = Decoder::new(64, original, DecoderOptions::NONE).decode();
+    // An instruction that goes on behind the patch can't be decoded.
+    first.is_invalid() || first.len() >= original.len() || is_nothing(original)
+}
+
+/// Whether these are instructions that do nothing.
+pub fn is_nothing(bytes: &[u8]) -> bool {
+    let is_nop = |code| {
+        matches!(
+            code,
+            Code::Nopd | Code::Nopw | Code::Nopq | Code::Nop_rm16 | Code::Nop_rm32
+        )
+    };
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    decoder.iter().all(|next| is_nop(next.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn breakpoints_may_lie_between_instructions() {
+        assert!(is_whole(&[0xe8, 1, 2, 3, 4]));
+        assert!(is_whole(&[0x90; 5]));
+        assert!(is_whole(&[0x0f, 0x1f, 0x44, 0, 0]));
+        // The beginning of `lea rdi, [rip + ...]`.
+        assert!(is_whole(&[0x48, 0x8d, 0x3d, 1, 2]));
+        // push rbp; mov rbp, rsp; push rbx.
+        assert!(!is_whole(&[0x55, 0x48, 0x89, 0xe5, 0x53]));
+        assert!(!is_whole(&[0x90, 0x90, 0x55, 0x90, 0x90]));
+    }
+}

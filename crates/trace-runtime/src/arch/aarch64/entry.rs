@@ -1,0 +1,349 @@
+//! The ways from generated code into Rust, and back.
+//!
+//! A hook that can't go on jumps to one of the routines here, with all registers as it found them: the return address of
+//! the traced call in `x17`, where the hook returns to in `x30`. Since it may have interrupted anything, the routine saves
+//! all registers that Rust's code may change, the vector registers too, and calls Rust. (Of registers of the scalable
+//! vector extension only what they share with those: functions that pass more in them are not traced.)
+
+use crate::shadow::Caller;
+use crate::{observe, shadow, slow};
+use core::arch::{asm, global_asm};
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// What the routines here make of a hook's state.
+#[repr(C)]
+#[derive(Debug)]
+pub struct HookFrame {
+    saved: [u64; 16],
+    platform: u64,
+    floating_point_status: u64,
+    /// Where the hook returns to, in the thunk.
+    pub thunk: u64,
+    /// The thunk's operand: the function id, shifted left by 16 if that fits. Where to go on, if not to the thunk.
+    pub function: u64,
+    /// The return address of the traced call.
+    pub return_address: u64,
+    slot: u64,
+    frame_pointer: u64,
+    reserved: u64,
+}
+
+/// What a hook of an entry has that gives up.
+pub type EnterFrame = HookFrame;
+/// What a hook of an exit has that gives up: the return address is to be put there.
+pub type ExitFrame = HookFrame;
+/// What there is when an observed function is called.
+pub type ObserveFrame = HookFrame;
+
+impl HookFrame {
+    /// The call's slot: 8 bytes below its frame, as where the return address is on the stack.
+    pub fn slot(&self) -> u64 {
+        self.slot
+    }
+
+    /// The frame pointer.
+    pub fn frame_pointer(&self) -> u64 {
+        self.frame_pointer
+    }
+
+    /// The hook returns with what is the caller's: the frame pointer is, always.
+    pub fn give_back(&mut self, caller: Caller) {
+        self.return_address = caller.return_address;
+    }
+
+    /// The first two arguments.
+    pub fn arguments(&self) -> [u64; 2] {
+        [self.saved[0], self.saved[1]]
+    }
+}
+
+/// The size of a frame, and behind it those of the vector registers.
+const FRAME: usize = 192;
+const SIZE: usize = FRAME + 32 * 16;
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<HookFrame>() == FRAME);
+    assert!(offset_of!(HookFrame, platform) == 128);
+    assert!(offset_of!(HookFrame, thunk) == 144);
+    assert!(offset_of!(HookFrame, return_address) == 160);
+    assert!(offset_of!(HookFrame, frame_pointer) == 176);
+};
+
+/// The stack pointer with which a context (`ucontext_t`) will be resumed.
+///
+/// # Safety
+/// It is one.
+pub unsafe fn resumed_with(context: u64) -> u64 {
+    let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
+    // SAFETY: the caller's promise.
+    unsafe { (*context).uc_mcontext.sp }
+}
+
+/// What the C library changes pointers with that it keeps, found out by a jump buffer of our own.
+static GUARD: AtomicU64 = AtomicU64::new(0);
+
+/// The stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
+///
+/// # Safety
+/// It is one, of glibc.
+pub unsafe fn jumps_to(buffer: u64) -> u64 {
+    /// The place of the stack pointer in it.
+    const STACK_POINTER: usize = 13;
+    let words = ptr::with_exposed_provenance::<u64>(buffer as usize);
+    // SAFETY: the caller's promise.
+    unsafe { words.add(STACK_POINTER).read_unaligned() ^ GUARD.load(Ordering::Relaxed) }
+}
+
+global_asm!(
+    // The thread's block: the address of its record (at first a dummy), and the busy word.
+    ".pushsection .tdata, \"awT\", @progbits",
+    ".balign 64",
+    ".hidden dioptra_block",
+    ".type dioptra_block, @tls_object",
+    ".globl dioptra_block",
+    "dioptra_block: .xword {dummy} + {dummy_record}",
+    ".fill 7, 8, 0",
+    ".size dioptra_block, 64",
+    ".popsection",
+    //
+    ".macro dioptra_vectors operation, first, second, at",
+    "\\operation q\\first, q\\second, [sp, #{frame} + \\at]",
+    ".endm",
+    ".macro dioptra_all_vectors operation",
+    "dioptra_vectors \\operation, 0, 1, 0",
+    "dioptra_vectors \\operation, 2, 3, 32",
+    "dioptra_vectors \\operation, 4, 5, 64",
+    "dioptra_vectors \\operation, 6, 7, 96",
+    "dioptra_vectors \\operation, 8, 9, 128",
+    "dioptra_vectors \\operation, 10, 11, 160",
+    "dioptra_vectors \\operation, 12, 13, 192",
+    "dioptra_vectors \\operation, 14, 15, 224",
+    "dioptra_vectors \\operation, 16, 17, 256",
+    "dioptra_vectors \\operation, 18, 19, 288",
+    "dioptra_vectors \\operation, 20, 21, 320",
+    "dioptra_vectors \\operation, 22, 23, 352",
+    "dioptra_vectors \\operation, 24, 25, 384",
+    "dioptra_vectors \\operation, 26, 27, 416",
+    "dioptra_vectors \\operation, 28, 29, 448",
+    "dioptra_vectors \\operation, 30, 31, 480",
+    ".endm",
+    // The function, if the caller has loaded it, is in x16.
+    ".macro dioptra_save",
+    "sub sp, sp, #{size}",
+    "stp x0, x1, [sp]",
+    "stp x2, x3, [sp, #16]",
+    "stp x4, x5, [sp, #32]",
+    "stp x6, x7, [sp, #48]",
+    "stp x8, x9, [sp, #64]",
+    "stp x10, x11, [sp, #80]",
+    "stp x12, x13, [sp, #96]",
+    "stp x14, x15, [sp, #112]",
+    "mrs x0, fpsr",
+    "stp x18, x0, [sp, #128]",
+    "stp x30, x16, [sp, #144]",
+    "add x0, sp, #{size} - 8",
+    "stp x17, x0, [sp, #160]",
+    "str x29, [sp, #176]",
+    "dioptra_all_vectors stp",
+    "mov x0, sp",
+    ".endm",
+    ".macro dioptra_restore",
+    "dioptra_all_vectors ldp",
+    "ldp x18, x0, [sp, #128]",
+    "msr fpsr, x0",
+    "ldp x14, x15, [sp, #112]",
+    "ldp x12, x13, [sp, #96]",
+    "ldp x10, x11, [sp, #80]",
+    "ldp x8, x9, [sp, #64]",
+    "ldp x6, x7, [sp, #48]",
+    "ldp x4, x5, [sp, #32]",
+    "ldp x2, x3, [sp, #16]",
+    "ldp x0, x1, [sp]",
+    ".endm",
+    //
+    ".hidden dioptra_enter_slow",
+    ".globl dioptra_enter_slow",
+    ".type dioptra_enter_slow, @function",
+    ".balign 16",
+    "dioptra_enter_slow:",
+    "ldr w16, [x30, #{operand}]",
+    "dioptra_save",
+    "bl {enter}",
+    "cbz x0, 2f",
+    "dioptra_restore",
+    "ldr x30, [sp, #144]",
+    "ldr x17, [sp, #160]",
+    "add sp, sp, #{size}",
+    "ret",
+    // Where the function id was it says where to go on.
+    "2: dioptra_restore",
+    "ldr x16, [sp, #152]",
+    "ldr x30, [sp, #160]",
+    "add sp, sp, #{size}",
+    "br x16",
+    ".size dioptra_enter_slow, . - dioptra_enter_slow",
+    //
+    ".hidden dioptra_exit_slow",
+    ".globl dioptra_exit_slow",
+    ".type dioptra_exit_slow, @function",
+    ".balign 16",
+    "dioptra_exit_slow:",
+    "dioptra_save",
+    "bl {exit}",
+    "dioptra_restore",
+    "ldr x30, [sp, #144]",
+    "ldr x17, [sp, #160]",
+    "add sp, sp, #{size}",
+    "ret",
+    ".size dioptra_exit_slow, . - dioptra_exit_slow",
+    //
+    ".hidden dioptra_observe",
+    ".globl dioptra_observe",
+    ".type dioptra_observe, @function",
+    ".balign 16",
+    "dioptra_observe:",
+    "ldr w16, [x30, #{operand}]",
+    "dioptra_save",
+    "bl {observe}",
+    "dioptra_restore",
+    // To the thunk, which goes on as if it had not been there.
+    "ldr x16, [sp, #144]",
+    "ldr x30, [sp, #160]",
+    "add sp, sp, #{size}",
+    "br x16",
+    ".size dioptra_observe, . - dioptra_observe",
+    //
+    // What the C library has changed the stack pointer with in a jump buffer.
+    ".hidden dioptra_guard",
+    ".globl dioptra_guard",
+    ".type dioptra_guard, @function",
+    ".balign 16",
+    "dioptra_guard:",
+    "stp x29, x30, [sp, #-16]!",
+    "sub sp, sp, #512",
+    "mov x0, sp",
+    "bl _setjmp",
+    "ldr x0, [sp, #13 * 8]",
+    "mov x1, sp",
+    "eor x0, x0, x1",
+    "add sp, sp, #512",
+    "ldp x29, x30, [sp], #16",
+    "ret",
+    ".size dioptra_guard, . - dioptra_guard",
+    dummy = sym shadow::DUMMY,
+    dummy_record = const shadow::DUMMY_RECORD_OFFSET,
+    frame = const FRAME,
+    size = const SIZE,
+    // From where the hook returns to.
+    operand = const 20,
+    enter = sym slow::enter,
+    exit = sym slow::exit,
+    observe = sym observe::observe,
+);
+
+unsafe extern "C" {
+    fn dioptra_enter_slow();
+    fn dioptra_exit_slow();
+    fn dioptra_observe();
+    fn dioptra_guard() -> u64;
+}
+
+/// Where hooks of entries jump to.
+pub fn enter_slow_address() -> u64 {
+    dioptra_enter_slow as *const () as u64
+}
+
+/// Where hooks of exits jump to.
+pub fn exit_slow_address() -> u64 {
+    dioptra_exit_slow as *const () as u64
+}
+
+/// What thunks of observed functions call.
+pub fn observe_address() -> u64 {
+    dioptra_observe as *const () as u64
+}
+
+/// Finds out how the C library keeps stack pointers. Before the first hook.
+///
+/// # Errors
+/// None.
+pub fn prepare() -> Result<(), &'static str> {
+    // SAFETY: the buffer is larger than a jump buffer, and nobody jumps to it.
+    GUARD.store(unsafe { dioptra_guard() }, Ordering::Relaxed);
+    Ok(())
+}
+
+/// The address of glibc's `__register_atfork`; 0 with other C libraries.
+pub fn register_atfork() -> u64 {
+    let address: u64;
+    // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
+    unsafe {
+        asm!(
+            ".weak __register_atfork",
+            "adrp {0}, :got:__register_atfork",
+            "ldr {0}, [{0}, :got_lo12:__register_atfork]",
+            out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    address
+}
+
+/// The offset of a thread's block from the thread pointer: the same for all threads.
+pub fn block_offset() -> i64 {
+    let offset: i64;
+    // SAFETY: reads the linker-made offset of a symbol defined above.
+    unsafe {
+        asm!(
+            "adrp {0}, :gottprel:dioptra_block",
+            "ldr {0}, [{0}, :gottprel_lo12:dioptra_block]",
+            out(reg) offset,
+            options(nostack, pure, readonly),
+        );
+    }
+    offset
+}
+
+/// This thread's block.
+pub fn block() -> *mut shadow::Block {
+    let base: u64;
+    // SAFETY: reads the thread pointer.
+    unsafe {
+        asm!("mrs {}, tpidr_el0", out(reg) base, options(nostack, pure, readonly));
+    }
+    ptr::with_exposed_provenance_mut(base.wrapping_add_signed(block_offset()) as usize)
+}
+
+/// The reading of the clock of the records: the counter of the system's timer.
+#[inline]
+pub fn clock() -> u64 {
+    let ticks: u64;
+    // SAFETY: the kernel lets all programs read it.
+    unsafe { asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+    ticks
+}
+
+/// A system call; negative results are error numbers.
+///
+/// # Safety
+/// That of the call.
+pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel changes x0 only, and memory as the caller has promised to be right.
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") arguments[0] => result,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            in("x4") arguments[4],
+            in("x5") arguments[5],
+            options(nostack),
+        );
+    }
+    result
+}
