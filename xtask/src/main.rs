@@ -1,5 +1,6 @@
-//! The chores of the project: `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask soak`, `cargo xtask pmu-test`.
+//! The chores of the project: `cargo xtask arm-test`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask soak`, `cargo xtask pmu-test`.
 
+mod arm_test;
 mod bench;
 mod fuzz;
 mod pmu_test;
@@ -43,6 +44,8 @@ enum Chore {
     },
     /// Trace random programs, and kill traced ones, for a long time
     Soak(soak::Arguments),
+    /// Trace programs on 64-bit Arm, in a virtual machine, and compare the traces with what the programs say themselves
+    ArmTest(arm_test::Arguments),
     /// Check what needs hardware counters, in a virtual machine that emulates them exactly
     PmuTest(pmu_test::Arguments),
 }
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
         }
         Chore::Soak(arguments) => soak::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Chore::ArmTest(arguments) => arm_test::run(&arguments),
         Chore::PmuTest(arguments) => pmu_test::run(&arguments),
     };
     result.unwrap_or_else(|error| {

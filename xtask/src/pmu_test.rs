@@ -6,16 +6,16 @@
 //! held against one that was known before.
 
 mod checks;
-mod cross;
+pub(crate) mod cross;
 mod debian;
 mod initramfs;
 mod listing;
-mod machine;
+pub(crate) mod machine;
 mod programs;
 mod table;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use machine::{Machine, Script};
 use table::Table;
 
 /// The exit status if the machine or the network lacks what it takes: neither passed nor failed.
-const CANNOT: u8 = 3;
+pub(crate) const CANNOT: u8 = 3;
 /// The suite that the guest's kernel and busybox come from: its 6.12 reads groups of counters that threads inherit.
 const SUITE: &str = "trixie";
 /// Where a guest has hung rather than been slow.
@@ -66,10 +66,10 @@ pub struct Arguments {
 
 /// Why the chore cannot run here, which is no failure of what it checks.
 #[derive(Debug)]
-struct Unavailable(String);
+pub(crate) struct Unavailable(String);
 
 impl Unavailable {
-    fn because(reason: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn because(reason: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Unavailable(reason.into()))
     }
 }
@@ -129,7 +129,12 @@ fn check(arguments: &Arguments) -> Result<bool> {
                 lines: step.lines.clone(),
             })
             .collect();
-        if let Err(error) = boot(arguments, &guest, &scripts, &results) {
+        let boot = Boot {
+            refresh: arguments.refresh,
+            kernel: arguments.kernel.as_deref(),
+            std: arguments.std,
+        };
+        if let Err(error) = boot.run(guest.files(), &scripts, &results) {
             if error.is::<Unavailable>() {
                 return Err(error);
             }
@@ -152,38 +157,54 @@ fn check(arguments: &Arguments) -> Result<bool> {
     Ok(table.passed())
 }
 
-fn boot(
-    arguments: &Arguments,
-    guest: &Guest,
-    scripts: &[Script],
-    results: &std::path::Path,
-) -> Result<()> {
-    let cache = cache()?;
-    let archive = debian::Archive::new(SUITE, &cache);
-    let busybox = archive
-        .package("busybox-static:arm64", arguments.refresh, |_| {
-            Ok("busybox-static:arm64".into())
-        })?
-        .join("usr/bin/busybox");
-    let kernel = match &arguments.kernel {
-        Some(kernel) => kernel.clone(),
-        None => kernel(&archive, arguments.refresh)?,
-    };
-    println!("building dioptra for the guest");
-    let dioptra = cross::build(arguments.std, &cache)?;
-    let stripped = results.with_file_name("dioptra");
-    cross::strip(&dioptra, &stripped)?;
-    let mut files = vec![("bin/dioptra".to_string(), stripped)];
-    files.extend(guest.files());
-    println!("booting {}", kernel.display());
-    Machine {
-        kernel: &kernel,
-        busybox: &busybox,
-        files,
-        results: results.to_path_buf(),
-        limit: LIMIT,
+/// How a guest is booted.
+pub(crate) struct Boot<'a> {
+    /// Look for newer versions of what was downloaded.
+    pub refresh: bool,
+    /// The kernel, else Debian's.
+    pub kernel: Option<&'a Path>,
+    /// Where Rust's standard library for Arm comes from.
+    pub std: cross::StandardLibrary,
+}
+
+impl Boot<'_> {
+    /// Runs scripts in a guest that has dioptra and these files; their results are in folders of `results` then.
+    ///
+    /// # Errors
+    /// [`Unavailable`], or if the guest does not come to its end.
+    pub(crate) fn run(
+        &self,
+        more: Vec<(String, PathBuf)>,
+        scripts: &[Script],
+        results: &Path,
+    ) -> Result<()> {
+        let cache = cache()?;
+        let archive = debian::Archive::new(SUITE, &cache);
+        let busybox = archive
+            .package("busybox-static:arm64", self.refresh, |_| {
+                Ok("busybox-static:arm64".into())
+            })?
+            .join("usr/bin/busybox");
+        let kernel = match self.kernel {
+            Some(kernel) => kernel.to_path_buf(),
+            None => kernel(&archive, self.refresh)?,
+        };
+        println!("building dioptra for the guest");
+        let dioptra = cross::build(self.std, &cache)?;
+        let stripped = results.with_file_name("dioptra");
+        cross::strip(&dioptra, &stripped)?;
+        let mut files = vec![("bin/dioptra".to_string(), stripped)];
+        files.extend(more);
+        println!("booting {}", kernel.display());
+        Machine {
+            kernel: &kernel,
+            busybox: &busybox,
+            files,
+            results: results.to_path_buf(),
+            limit: LIMIT,
+        }
+        .run(scripts)
     }
-    .run(scripts)
 }
 
 /// The image of Debian's kernel for virtual machines: small, and the drivers needed here are built in.

@@ -198,7 +198,9 @@ impl Machine<'_> {
 
     fn initramfs(&self, scripts: &[Script]) -> Result<Vec<u8>> {
         let mut archive = initramfs::Archive::default();
-        for folder in ["bin", "proc", "sys", "dev", "tmp", "out", "steps"] {
+        for folder in [
+            "bin", "lib", "programs", "proc", "sys", "dev", "tmp", "out", "steps",
+        ] {
             archive.folder(folder);
         }
         archive.file("bin/busybox", &read(self.busybox)?);
