@@ -79,6 +79,14 @@ impl TraceClock {
         }
     }
 
+    /// What is to be said of times, if the counter is slow.
+    pub(super) fn note(self) -> Option<String> {
+        match self {
+            TraceClock::Tsc => arch::frequency().and_then(coarse),
+            TraceClock::Monotonic => None,
+        }
+    }
+
     /// Both clocks, read at one moment.
     pub(super) fn pair(self) -> ClockPair {
         let read = || {
@@ -106,6 +114,19 @@ impl TraceClock {
     }
 }
 
+/// What is to be said of a counter with so many ticks a second.
+fn coarse(frequency: u64) -> Option<String> {
+    // Below, nobody takes a tick for a measurement.
+    const FINE: u64 = 500_000_000;
+    let tick = 1e9 / frequency as f64;
+    (0 < frequency && frequency < FINE).then(|| {
+        format!(
+            "times are multiples of {tick:.1} ns, one tick of the processor's counter (cntvct_el0): shorter calls take none \
+             or one"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +140,12 @@ mod tests {
         let uneven = "flags\t\t: fpu tsc constant_tsc\n";
         assert_eq!(TraceClock::best_of(uneven, "tsc"), TraceClock::Monotonic);
         assert_eq!(TraceClock::best_of("", ""), TraceClock::Monotonic);
+    }
+    #[test]
+    fn slow_counters_are_told_of() {
+        let note = coarse(62_500_000).unwrap();
+        assert!(note.starts_with("times are multiples of 16.0 ns"), "{note}");
+        assert_eq!(coarse(1_000_000_000), None);
+        assert_eq!(coarse(0), None);
     }
 }

@@ -314,9 +314,11 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     collector.finish(&shared);
 
     let mut state = shared.state();
-    if let Some(note) = state.counters.note() {
-        state.note(note);
-    }
+    let notes = [clock.note(), state.counters.note()];
+    notes
+        .into_iter()
+        .flatten()
+        .for_each(|note| state.note(note));
     if state.connected == 0 {
         let program = spec.command.first().cloned().unwrap_or_default();
         state.note(format!(

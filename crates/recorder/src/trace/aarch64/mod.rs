@@ -52,3 +52,14 @@ pub fn ticks() -> u64 {
     }
     ticks
 }
+
+/// How often it ticks in a second, where that may be too seldom for short calls.
+#[cfg(target_arch = "aarch64")]
+pub fn frequency() -> Option<u64> {
+    let frequency: u64;
+    // SAFETY: the kernel lets all programs read it.
+    unsafe {
+        std::arch::asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
+    }
+    Some(frequency)
+}
