@@ -27,8 +27,12 @@ use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{BLOCK_HIDDEN, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA};
 use dioptra_tracelayout::sampling::{self, Judged};
 
-/// The most bytes that it takes.
-pub const MAX_COUNT: u64 = 192;
+/// The most bytes that the ordinary way takes, ...
+pub const MAX_WAY: u64 = 144;
+/// ... and what lies aside.
+pub const MAX_ASIDE: u64 = 96;
+/// The size of a jump to the body, with which the ordinary way ends.
+pub const JUMP: u64 = 5;
 
 /// Where calls go on.
 #[derive(Clone, Copy, Debug)]
@@ -54,29 +58,68 @@ enum Mark {
     Within,
 }
 
+/// Code of a function's probe site. What calls do that are neither chosen nor the first lies at one place with that of few
+/// others, within as few cache lines as it fits in: of a thousand functions it is the fetching of code that takes time.
+#[derive(Debug)]
+pub struct Stub {
+    /// What sites jump to.
+    pub way: Vec<u8>,
+    /// The rest, to be placed aside.
+    pub aside: Vec<u8>,
+    /// The ordinary way ends in a jump to the body: it is not there if the body follows.
+    pub goes_on: bool,
+}
+
+/// Where a stub lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// [`Stub::way`].
+    pub way: u64,
+    /// [`Stub::aside`].
+    pub aside: u64,
+}
+
 /// Code under construction.
 struct Code {
-    at: u64,
+    places: Places,
+    /// Where what lies aside begins, in `bytes`.
+    aside: Option<usize>,
     bytes: Vec<u8>,
     jumps: Vec<(usize, Mark)>,
     marks: Vec<(usize, Mark)>,
     /// All branches reach.
     fits: bool,
+    goes_on: bool,
 }
 
 impl Code {
-    fn at(at: u64) -> Code {
+    fn at(places: Places) -> Code {
         Code {
-            at,
-            bytes: Vec::with_capacity(MAX_COUNT as usize),
+            places,
+            aside: None,
+            bytes: Vec::with_capacity((MAX_WAY + MAX_ASIDE) as usize),
             jumps: Vec::new(),
             marks: Vec::new(),
             fits: true,
+            goes_on: false,
         }
     }
 
     fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
+    }
+
+    /// What follows lies aside.
+    fn aside(&mut self) {
+        self.aside = Some(self.bytes.len());
+    }
+
+    /// The address of a place in `bytes`.
+    fn address(&self, at: usize) -> u64 {
+        match self.aside {
+            Some(aside) if at >= aside => self.places.aside + (at - aside) as u64,
+            _ => self.places.way + at as u64,
+        }
     }
 
     /// An instruction with an offset of 32 bits, and what follows that.
@@ -92,7 +135,7 @@ impl Code {
     /// A branch out of this code.
     fn branch(&mut self, code: &[u8], target: u64) {
         self.put(code);
-        let behind = self.at + self.bytes.len() as u64 + 4;
+        let behind = self.address(self.bytes.len()) + 4;
         match distance(behind, target) {
             Some(bytes) => self.put(&bytes),
             None => self.fits = false,
@@ -110,13 +153,20 @@ impl Code {
         self.marks.push((self.bytes.len(), mark));
     }
 
-    fn finish(mut self) -> Option<Vec<u8>> {
-        for (behind, mark) in &self.jumps {
-            let (target, _) = self.marks.iter().find(|(_, other)| other == mark)?;
-            let distance = (*target as i64 - *behind as i64) as i32;
-            self.bytes[behind - 4..*behind].copy_from_slice(&distance.to_le_bytes());
+    fn finish(mut self) -> Option<Stub> {
+        for (behind, mark) in std::mem::take(&mut self.jumps) {
+            let (target, _) = self.marks.iter().find(|(_, other)| *other == mark)?;
+            let operand = behind - 4;
+            let bytes = distance(self.address(operand) + 4, self.address(*target))?;
+            self.bytes[operand..behind].copy_from_slice(&bytes);
         }
-        (self.fits && self.bytes.len() as u64 <= MAX_COUNT).then_some(self.bytes)
+        let aside = self.bytes.split_off(self.aside?);
+        let fits = self.bytes.len() as u64 <= MAX_WAY && aside.len() as u64 <= MAX_ASIDE;
+        (self.fits && fits).then_some(Stub {
+            way: self.bytes,
+            aside,
+            goes_on: self.goes_on,
+        })
     }
 
     fn save(&mut self) {
@@ -134,18 +184,18 @@ const JAE: &[u8] = &[0x0f, 0x83];
 const JE: &[u8] = &[0x0f, 0x84];
 const JNE: &[u8] = &[0x0f, 0x85];
 
-/// The code at `at`; `None` if something is too far away. `hides`: calls may be hidden by their place.
+/// The code at these places; `None` if something is too far away. `hides`: calls may be hidden by their place.
 pub fn count(
-    at: u64,
+    places: Places,
     sampling: Sampling,
     hides: bool,
     ways: &Ways,
     runtime: &RuntimeAddresses,
-) -> Option<Vec<u8>> {
+) -> Option<Stub> {
     let word = sampling::word(sampling.slot) as i64;
     let sampler = |field: usize| (sampling::sampler(sampling.slot) + field) as i64;
     let block = |cell: i64| runtime.thread_block + cell;
-    let mut code = Code::at(at);
+    let mut code = Code::at(places);
     if hides {
         let cell = match ways.muted {
             Some(_) => BLOCK_MUTED,
@@ -194,6 +244,12 @@ pub fn count(
     }
     code.restore();
     code.branch(JMP, ways.muted.unwrap_or(ways.body));
+    code.goes_on = !is_tree;
+    // A body that follows needs no jump.
+    if code.goes_on && ways.body + JUMP == code.address(code.bytes.len()) {
+        code.bytes.truncate(code.bytes.len() - JUMP as usize);
+    }
+    code.aside();
 
     let constant = i32::try_from(sampling.parameter)
         .ok()
@@ -231,17 +287,18 @@ pub fn count(
     code.finish()
 }
 
-/// The code at `at` of a filter whose executions are judged at their ends, by its number among these; `None` if something is too far away. Recursion
-/// within one belongs to it: it goes on with the thunk at `within`, other calls with that at `judged`.
+/// The code at these places of a filter whose executions are judged at their ends, by its number among these; `None` if
+/// something is too far away. Recursion within one belongs to it: it goes on with the thunk at `within`, other calls with
+/// that at `judged`.
 pub fn judge(
-    at: u64,
+    places: Places,
     number: u32,
     body: u64,
     (judged, within): (u64, u64),
     runtime: &RuntimeAddresses,
-) -> Option<Vec<u8>> {
+) -> Option<Stub> {
     let block = |cell: i64| runtime.thread_block + cell;
-    let mut code = Code::at(at);
+    let mut code = Code::at(places);
     code.with_offset(&[0x64, 0x48, 0x3b, 0x24, 0x25], block(BLOCK_MUTED), &[]);
     code.branch(JB, body);
     code.inner(JE, Mark::Slow);
@@ -257,6 +314,7 @@ pub fn judge(
     code.restore();
     code.mark(Mark::Slow);
     code.branch(JMP, judged);
+    code.aside();
     code.mark(Mark::Within);
     code.restore();
     code.branch(JMP, within);
@@ -279,12 +337,25 @@ mod tests {
             muted,
             counted: 0x7000,
         };
-        instructions(&count(0x4000, sampling, true, &ways, &runtime).expect("near"))
+        all(count(PLACES, sampling, true, &ways, &runtime))
     }
 
-    fn instructions(bytes: &[u8]) -> Vec<String> {
+    /// What lies aside follows.
+    fn all(stub: Option<Stub>) -> Vec<String> {
+        let Stub { way, aside, .. } = stub.expect("near");
+        let mut code = instructions(PLACES.way, &way);
+        code.extend(instructions(PLACES.aside, &aside));
+        code
+    }
+
+    const PLACES: Places = Places {
+        way: 0x4000,
+        aside: 0x4800,
+    };
+
+    fn instructions(at: u64, bytes: &[u8]) -> Vec<String> {
         let mut formatter = IntelFormatter::new();
-        Decoder::with_ip(64, bytes, 0x4000, DecoderOptions::NONE)
+        Decoder::with_ip(64, bytes, at, DecoderOptions::NONE)
             .into_iter()
             .map(|instruction| {
                 assert!(!instruction.is_invalid());
@@ -311,6 +382,7 @@ mod tests {
         assert_eq!(code[5], "mov rax,[rax-0FD0h]");
         assert_eq!(code[6], "test rax,rax");
         assert_eq!(code[8], "sub qword ptr [rax+50h],1");
+        assert_eq!(code[9], "jb 0000000000004800h");
         assert_eq!(code[10], "mov rax,[rsp-8]");
         assert_eq!(code[11], "jmp 0000000000005000h");
         assert_eq!(code[12], "cmp qword ptr [rax+400C8h],0");
@@ -350,14 +422,40 @@ mod tests {
             thread_block: -0x40,
             ..RuntimeAddresses::default()
         };
-        let bytes = judge(0x4000, 2, 0x5000, (0x6000, 0x7000), &runtime).expect("near");
-        let code = instructions(&bytes);
+        let code = all(judge(PLACES, 2, 0x5000, (0x6000, 0x7000), &runtime));
         assert_eq!(code[0], "cmp rsp,fs:[0FFFFFFFFFFFFFFD8h]");
         assert_eq!(code[1], "jb 0000000000005000h");
         assert_eq!(code[3], "mov [rsp-8],rax");
         assert_eq!(code[5], "cmp qword ptr [rax-0FD0h],0");
+        assert_eq!(code[8], "jne 0000000000004800h");
         assert_eq!(code[9..11], ["mov rax,[rsp-8]", "jmp 0000000000006000h"]);
         assert_eq!(code[11..], ["mov rax,[rsp-8]", "jmp 0000000000007000h"]);
+    }
+
+    #[test]
+    fn a_body_that_follows_is_not_jumped_to() {
+        let sampling = Sampling {
+            kind: SampleKind::Every,
+            parameter: 100,
+            slot: 2,
+            tail: 0,
+        };
+        let runtime = RuntimeAddresses::default();
+        let way = |body| {
+            let ways = Ways {
+                body,
+                chosen: 0x6000,
+                muted: None,
+                counted: 0x7000,
+            };
+            count(PLACES, sampling, false, &ways, &runtime)
+                .expect("near")
+                .way
+        };
+        let jumps = way(0x5000);
+        assert!(jumps.len() <= 64);
+        let follows = way(PLACES.way + jumps.len() as u64 - 5);
+        assert_eq!(follows, jumps[..jumps.len() - 5]);
     }
 
     #[test]
@@ -375,6 +473,6 @@ mod tests {
             counted: 0x7000,
         };
         let runtime = RuntimeAddresses::default();
-        assert!(count(0x4000, sampling, true, &ways, &runtime).is_none());
+        assert!(count(PLACES, sampling, true, &ways, &runtime).is_none());
     }
 }

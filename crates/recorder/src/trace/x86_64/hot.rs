@@ -251,15 +251,20 @@ pub(super) fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), 
     a.jmp(back)
 }
 
-/// What was in the block before, into the entry at `entry`; changes rdx.
+/// What was in the block before, into the entry at `entry`; changes rdx. Levels are nobody's concern where they are not
+/// limited: all are 0.
 fn save_gate(
     a: &mut CodeAssembler,
     parameters: &Parameters,
     entry: AsmMemoryOperand,
 ) -> Result<(), IcedError> {
-    a.mov(rdx, block(parameters, BLOCK_LEVEL))?;
-    a.shl(rdx, 48)?;
-    a.or(rdx, block(parameters, BLOCK_HIDDEN))?;
+    if parameters.options.levels.is_some() {
+        a.mov(rdx, block(parameters, BLOCK_LEVEL))?;
+        a.shl(rdx, 48)?;
+        a.or(rdx, block(parameters, BLOCK_HIDDEN))?;
+    } else {
+        a.mov(rdx, block(parameters, BLOCK_HIDDEN))?;
+    }
     a.mov(entry, rdx)
 }
 
@@ -268,12 +273,15 @@ pub(super) fn restore_gate(
     a: &mut CodeAssembler,
     parameters: &Parameters,
 ) -> Result<(), IcedError> {
-    a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
-    a.shr(rdx, 48)?;
-    a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
-    a.mov(rdx, qword_ptr(rax + offset(ENTRY_SPARE)))?;
-    a.shl(rdx, 16)?;
-    a.shr(rdx, 16)?;
+    let saved = qword_ptr(rax + offset(ENTRY_SPARE));
+    a.mov(rdx, saved)?;
+    if parameters.options.levels.is_some() {
+        a.shr(rdx, 48)?;
+        a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
+        a.mov(rdx, saved)?;
+        a.shl(rdx, 16)?;
+        a.shr(rdx, 16)?;
+    }
     a.mov(block(parameters, BLOCK_HIDDEN), rdx)
 }
 
@@ -375,7 +383,9 @@ fn entry_hook(
             a.mov(block(parameters, BLOCK_MUTED), rdx)?;
         }
         (HookKind::Filter | HookKind::Chosen | HookKind::JudgeTree, levels) => {
-            a.mov(block(parameters, BLOCK_LEVEL), 1)?;
+            if levels.is_some() {
+                a.mov(block(parameters, BLOCK_LEVEL), 1)?;
+            }
             match levels {
                 Some(1) => hide_below(a)?,
                 _ => a.mov(block(parameters, BLOCK_HIDDEN), 0)?,

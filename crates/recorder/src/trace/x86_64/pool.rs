@@ -4,7 +4,7 @@
 //! grants it where memory is free; that it has been granted is checked by whoever loads it.
 
 use super::cfi::{self, Hook, Layout};
-use super::count::{self, MAX_COUNT, Ways};
+use super::count::{self, MAX_ASIDE, MAX_WAY, Places, Stub, Ways};
 use super::hooks::{HookKind, HookOptions};
 use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
 use super::pool_file::{PAGE, pool_file};
@@ -44,18 +44,23 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .filter(|wanted| !matches!(wanted.body, Body::At(_)))
         .count() as u64;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
-    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
-    let sampled = wanted.iter().filter(is_sampled).count() as u64;
+    let sampled = sampled(wanted);
     let frames = 4096 + count * 80;
     (PAGE
         + HOT_SIZE
         + count * (THUNK_SIZE + GATE_SIZE)
-        + sampled * MAX_COUNT
+        + sampled * (MAX_ASIDE + 2 * MAX_WAY)
         + displaced * MAX_DISPLACED
         + frames
         + sections::SIZE
         + 4 * PAGE)
         .next_multiple_of(PAGE)
+}
+
+/// How many of them have a stub.
+fn sampled(wanted: &[Wanted]) -> u64 {
+    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
+    wanted.iter().filter(is_sampled).count() as u64
 }
 
 /// Makes the pool for these thunks at `address`.
@@ -83,11 +88,37 @@ pub fn pool(
     }
     let mut code = hot.bytes.clone();
     code.resize(HOT_SIZE as usize, 0xcc);
-    let mut displaced = Vec::new();
+    // What stubs have aside comes first.
+    let mut displaced = vec![0xcc; (sampled(wanted) * MAX_ASIDE) as usize];
+    let mut stubs = 0;
     let mut thunks = Vec::with_capacity(wanted.len());
     let mut taken: HashMap<u64, u64> = HashMap::new();
     for wanted in wanted {
         let at = code_start + code.len() as u64;
+        let aside = displaced_start + stubs * MAX_ASIDE;
+        let stub = |way, body| {
+            stub(
+                wanted.work,
+                Places { way, aside },
+                at,
+                body,
+                &runtime,
+                options,
+            )
+        };
+        // Where it lies, if the body follows it.
+        let before = match &wanted.body {
+            Body::Displaced(prologue) if prologue.constants() == 0 => {
+                let end = displaced_start + displaced.len() as u64;
+                stub(end, aside).filter(|stub| stub.goes_on).map(|stub| {
+                    let size = stub.way.len() as u64 - count::JUMP;
+                    let place = in_few_lines(end, size);
+                    displaced.resize((place + size - displaced_start) as usize, 0xcc);
+                    place
+                })
+            }
+            _ => None,
+        };
         let body = match &wanted.body {
             Body::At(address) => Some(*address),
             Body::Displaced(prologue) => {
@@ -140,27 +171,26 @@ pub fn pool(
             Work::Replace(target) => Some(far_jump(target).to_vec()),
         });
         let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
-        let place = displaced_start + displaced.len() as u64;
+        let end = displaced_start + displaced.len() as u64;
         let front = match (wanted.work, body) {
             (Work::Trace(_, kind), Some(body)) if options.hides => {
-                gate(place, kind, at, body, &runtime).map(|gate| gate.to_vec())
+                let gate = gate(end, kind, at, body, &runtime);
+                gate.map(|gate| (end, gate.to_vec()))
             }
-            // The runtime finds out itself what is hidden.
-            (Work::Sample(_, _, sampling), _)
-                if options.other_clock && sampling.kind == SampleKind::Rate =>
-            {
-                None
-            }
-            (Work::Sample(_, kind, sampling), Some(body)) => {
-                let ways = ways(at, kind, body);
-                count::count(place, sampling, options.hides, &ways, &runtime)
-            }
-            (Work::Judge(_, sampling), Some(body)) => {
-                let thunks = (at + THUNK_SIZE, at);
-                count::judge(place, sampling.tail, body, thunks, &runtime)
+            (_, Some(body)) => {
+                let size = stub(end, body).map_or(0, |stub| stub.way.len() as u64);
+                let place = before.unwrap_or_else(|| in_few_lines(end, size));
+                stub(place, body).map(|stub| {
+                    let first = (aside - displaced_start) as usize;
+                    displaced[first..first + stub.aside.len()].copy_from_slice(&stub.aside);
+                    (place, stub.way)
+                })
             }
             _ => None,
         };
+        if matches!(wanted.work, Work::Sample(..) | Work::Judge(..)) {
+            stubs += 1;
+        }
         let without = match wanted.work {
             Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
             Work::Judge(..) => at + THUNK_SIZE,
@@ -168,14 +198,19 @@ pub fn pool(
         };
         let thunk = bytes
             .as_ref()
-            .map(|_| if front.is_some() { place } else { without });
+            .map(|_| front.as_ref().map_or(without, |(place, _)| *place));
         if let Some(thunk) = thunk {
             taken.extend(wanted.places.iter().map(|place| (*place, thunk)));
         }
         thunks.push(thunk);
         code.extend(bytes.unwrap_or_default());
         code.resize((at - code_start) as usize + size, 0xcc);
-        displaced.extend(front.unwrap_or_default());
+        if let Some((place, bytes)) = front {
+            let first = (place - displaced_start) as usize;
+            let end = first + bytes.len();
+            displaced.resize(displaced.len().max(end), 0xcc);
+            displaced[first..end].copy_from_slice(&bytes);
+        }
     }
     let displaced_end = displaced_start + displaced.len() as u64;
     code.extend(displaced);
@@ -202,6 +237,45 @@ const _: () = {
     assert!(COUNTED_TO_CHOSEN == -HOOK_RETURN - 2 * THUNK_SIZE as i64);
     assert!(COUNTED_TO_MUTED == -HOOK_RETURN + 2 * THUNK_SIZE as i64);
 };
+
+/// The stub of a function that is sampled, whose thunks begin at `at`; `None` if it has none, or something is too far away.
+fn stub(
+    work: Work,
+    places: Places,
+    at: u64,
+    body: u64,
+    runtime: &RuntimeAddresses,
+    options: HookOptions,
+) -> Option<Stub> {
+    match work {
+        // The runtime finds out itself what is hidden.
+        Work::Sample(_, _, sampling)
+            if options.other_clock && sampling.kind == SampleKind::Rate =>
+        {
+            None
+        }
+        Work::Sample(_, kind, sampling) => {
+            let ways = ways(at, kind, body);
+            count::count(places, sampling, options.hides, &ways, runtime)
+        }
+        Work::Judge(_, sampling) => {
+            let thunks = (at + THUNK_SIZE, at);
+            count::judge(places, sampling.tail, body, thunks, runtime)
+        }
+        _ => None,
+    }
+}
+
+/// From `end` on, the first place where so many bytes of code are in as few cache lines as they fit in.
+fn in_few_lines(end: u64, size: u64) -> u64 {
+    const LINE: u64 = 64;
+    let first = end % LINE;
+    if (first + size).div_ceil(LINE) > size.div_ceil(LINE) {
+        end.next_multiple_of(LINE)
+    } else {
+        end
+    }
+}
 
 /// Where calls of a sampled function go on that has its thunks from `at` on.
 fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
