@@ -10,8 +10,8 @@ use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
 use super::pool_file::{PAGE, pool_file};
 use super::sections;
 use super::thunk::{
-    GATE_SIZE, HOOK_RETURN, THUNK_SIZE, distance, far_jump, gate, judge_numbers, observer, slot,
-    thunk,
+    GATE_SIZE, HOOK_RETURN, SHORT_GATE_SIZE, THUNK_SIZE, distance, far_jump, gate, judge_numbers,
+    observer, slot, thunk,
 };
 use super::wanted::{Body, Pool, Wanted, Work};
 use dioptra_filters::SampleKind;
@@ -48,7 +48,7 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
     let frames = 4096 + count * 80;
     (PAGE
         + HOT_SIZE
-        + count * (THUNK_SIZE + GATE_SIZE)
+        + count * (THUNK_SIZE + 2 * GATE_SIZE)
         + sampled * (MAX_ASIDE + 2 * MAX_WAY)
         + displaced * MAX_DISPLACED
         + frames
@@ -106,12 +106,17 @@ pub fn pool(
                 options,
             )
         };
-        // Where it lies, if the body follows it.
+        // Where what comes first lies, if the body follows it.
         let before = match &wanted.body {
             Body::Displaced(prologue) if prologue.constants() == 0 => {
                 let end = displaced_start + displaced.len() as u64;
-                stub(end, aside).filter(|stub| stub.goes_on).map(|stub| {
-                    let size = stub.way.len() as u64 - count::JUMP;
+                let size = match wanted.work {
+                    Work::Trace(..) => options.hides.then_some(SHORT_GATE_SIZE),
+                    _ => stub(end, aside)
+                        .filter(|stub| stub.goes_on)
+                        .map(|stub| stub.way.len() as u64 - count::JUMP),
+                };
+                size.map(|size| {
                     let place = in_few_lines(end, size);
                     displaced.resize((place + size - displaced_start) as usize, 0xcc);
                     place
@@ -174,8 +179,8 @@ pub fn pool(
         let end = displaced_start + displaced.len() as u64;
         let front = match (wanted.work, body) {
             (Work::Trace(_, kind), Some(body)) if options.hides => {
-                let gate = gate(end, kind, at, body, &runtime);
-                gate.map(|gate| (end, gate.to_vec()))
+                let place = before.unwrap_or(end);
+                gate(place, kind, at, body, &runtime).map(|gate| (place, gate))
             }
             (_, Some(body)) => {
                 let size = stub(end, body).map_or(0, |stub| stub.way.len() as u64);

@@ -109,12 +109,14 @@ const _: () = {
 
 /// The size of a gate.
 pub const GATE_SIZE: u64 = 24;
+/// The size of a gate that its body follows.
+pub const SHORT_GATE_SIZE: u64 = 15;
 
 /// The gate at `at`: a call that is hidden by its place goes on with `body`, others with the thunk.
 ///
 /// ```text
 ///  0  cmp rsp, fs:[CELL]
-///  9  jb BODY
+///  9  jb BODY                    if the body follows: jae thunk
 /// 15  jmp thunk
 /// ```
 pub fn gate(
@@ -123,7 +125,7 @@ pub fn gate(
     thunk: u64,
     body: u64,
     runtime: &RuntimeAddresses,
-) -> Option<[u8; GATE_SIZE as usize]> {
+) -> Option<Vec<u8>> {
     let cell = match kind {
         HookKind::Record | HookKind::Timed | HookKind::CountCall => BLOCK_HIDDEN,
         HookKind::Filter
@@ -133,13 +135,17 @@ pub fn gate(
         | HookKind::JudgeTree => BLOCK_MUTED,
     };
     let cell = i32::try_from(runtime.thread_block + cell).ok()?;
-    let mut bytes = [0xcc; GATE_SIZE as usize];
-    let mut put = |at: usize, part: &[u8]| bytes[at..at + part.len()].copy_from_slice(part);
-    put(0, &[0x64, 0x48, 0x3b, 0x24, 0x25]);
-    put(5, &cell.to_le_bytes());
-    put(9, &[0x0f, 0x82]);
-    put(11, &distance(at + 15, body)?);
-    put(15, &jump(at + 15, thunk)?);
+    let mut bytes = vec![0x64, 0x48, 0x3b, 0x24, 0x25];
+    bytes.extend(cell.to_le_bytes());
+    if body == at + SHORT_GATE_SIZE {
+        bytes.extend([0x0f, 0x83]);
+        bytes.extend(distance(at + 15, thunk)?);
+    } else {
+        bytes.extend([0x0f, 0x82]);
+        bytes.extend(distance(at + 15, body)?);
+        bytes.extend(jump(at + 15, thunk)?);
+        bytes.resize(GATE_SIZE as usize, 0xcc);
+    }
     Some(bytes)
 }
 
