@@ -214,7 +214,15 @@ fn every_instruction_of_a_traced_call_has_its_callers() {
     or_skip!(programs::need_tool("gdb"));
     // With the system's clock the hooks leave all to the runtime.
     let by_runtime: (&[&str], &[&str]) = (&[], &["-P", ".", "--clock", "mono"]);
-    for (flags, options) in METHODS.iter().copied().chain([by_runtime]) {
+    // Calls that are counted, and left out.
+    let sampled: [(&[&str], &[&str]); 2] = [
+        (&[], &["-P", ".", "-T", ".@sample=3"]),
+        (
+            &["-fpatchable-function-entry=5"],
+            &["-F", "caller", "-F", "called@sample=2"],
+        ),
+    ];
+    for (flags, options) in METHODS.iter().copied().chain([by_runtime]).chain(sampled) {
         for frame in ["-fomit-frame-pointer", "-fno-omit-frame-pointer"] {
             if flags.contains(&"-pg") && frame == "-fomit-frame-pointer" {
                 // The compiler does not have that.

@@ -193,6 +193,8 @@ global_asm!(
     ".byte 0xf3, 0xc3",
     // The body's address is where the function id was: go there as if there had been no thunk.
     ".cfi_restore_state",
+    // LLVM's assembler goes on with the offset of the other way.
+    ".cfi_def_cfa_offset 32",
     "2: dioptra_pop r11",
     "dioptra_pop rdx",
     "dioptra_pop rax",
