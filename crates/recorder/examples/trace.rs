@@ -1,4 +1,4 @@
-//! Traces a command: `cargo run --example trace -- [-P] [-d DIR] [-F|-N|-T RULE] [--no-libcall] [--drop] [--last SECONDS]
+//! Traces a command: `cargo run --example trace -- [-P] [-d DIR] [-F|-N|-D|-t|-T RULE] [--no-libcall] [--drop] [--last SECONDS]
 //! COMMAND…`.
 
 use dioptra_filters::{MatchStyle, RuleOption};
@@ -29,10 +29,12 @@ fn main() -> ExitCode {
             "-P" => choice.plain = true,
             "--libraries" => choice.plain_libraries = true,
             "--no-libcall" => choice.library_calls = false,
-            option @ ("-F" | "-N" | "-T") => {
+            option @ ("-F" | "-N" | "-D" | "-t" | "-T") => {
                 let option = match option {
                     "-F" => RuleOption::Filter,
                     "-N" => RuleOption::Notrace,
+                    "-D" => RuleOption::Depth,
+                    "-t" => RuleOption::Time,
                     _ => RuleOption::Trigger,
                 };
                 let text = arguments.next().unwrap_or_default();

@@ -33,6 +33,7 @@ fn children_that_are_forked_anywhere_count_for_themselves() {
     for (flags, plain) in [
         (&["-fpatchable-function-entry=5"] as &[&str], false),
         (&[], true),
+        (&["-finstrument-functions"], false),
     ] {
         let program = or_skip!(
             Program::new(Language::C, "trace-stepped")

@@ -8,285 +8,106 @@
 //! stack than they were. What is kept of each call is where its return address lies, what it is, and where its hook was
 //! called: a call is over when something else lies there, or when another one has its place. (Not seen at once: what follows is a
 //! function with a frame larger than what is searched.)
+//!
+//! What is hidden, counted and taken back is what generated hooks hide, count and take back. Calls that are left out are not
+//! on the shadow stack, unless they share a frame with one that is: functions say when they end, and it must be clear which
+//! one does. The innermost call there hides what it calls, if anything is hidden.
+
+mod call;
+mod table;
 
 use crate::arch;
 use crate::chunks::{now, stopped};
 use crate::interrupted::{self, Other};
-use crate::session;
-use crate::shadow::{self, Block, Entry, OWN_WORK};
-use crate::slow::{begin_work, drop_entries};
-use crate::{sys, thread};
+use crate::sampling::{self, Counted};
+use crate::session::{self, MappedArena};
+use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
+use crate::slow::{begin_work, change_gate, drop_entries};
+use crate::{judged, sys, thread};
+use call::Call;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, compiler_fence};
+use core::sync::atomic::{Ordering, compiler_fence};
 use dioptra_tracelayout::message::FunctionId;
-use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_SAVED, NO_SLOT, operand};
-use dioptra_tracelayout::record::{MAX_DELTA, UnwindCause};
+use dioptra_tracelayout::message::thread::{
+    ENTRY_CHOSEN, ENTRY_JUDGED, ENTRY_MUTE, ENTRY_NO_RETURN, ENTRY_POSITION, ENTRY_SAVED,
+    ENTRY_SILENT, ENTRY_UNWOUND, NO_SLOT, OUTSIDE, kind, operand,
+};
+use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE, UnwindCause};
+use table::find;
+pub use table::learn;
 
-/// Function ids by address; a hash table that is only ever replaced by a larger one.
-#[repr(C)]
-struct Table {
-    mask: u64,
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is recorded, and what it does to what it calls is this: bits of [`kind`].
+    Recorded(u64),
+    /// Neither it nor what it calls is recorded.
+    Muted,
+    /// It is not recorded.
+    Hidden,
 }
 
-#[repr(C)]
-struct Place {
-    address: AtomicU64,
-    id: AtomicU32,
-    filter: AtomicU32,
-}
-
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
-
-/// Learns the ids of functions.
-pub fn learn(functions: &[FunctionId]) {
-    let old = TABLE.load(Ordering::Acquire);
-    let known = match old.is_null() {
-        true => 0,
-        // SAFETY: a table is never unmapped, and as large as its mask says.
-        false => unsafe { (*old).mask + 1 },
-    };
-    let wanted = (known + functions.len() as u64).next_power_of_two() * 2;
-    let size = size_of::<Table>() + wanted as usize * size_of::<Place>();
-    let Ok(memory) = sys::map_private(size) else {
-        return;
-    };
-    let table: *mut Table = memory.cast();
-    // SAFETY: new memory, zeroes.
-    unsafe { (*table).mask = wanted - 1 };
-    for at in 0..known {
-        // SAFETY: as above.
-        let place = unsafe { place(old, at) };
-        put(
-            table,
-            place.address.load(Ordering::Relaxed),
-            place.id.load(Ordering::Relaxed),
-            place.filter.load(Ordering::Relaxed),
-        );
-    }
-    for function in functions {
-        put(table, function.address, function.id, function.filter);
-    }
-    TABLE.store(table, Ordering::Release);
-}
-
-/// # Safety
-/// The table is one.
-unsafe fn place<'a>(table: *mut Table, hash: u64) -> &'a Place {
-    // SAFETY: the mask keeps it inside; tables are never unmapped.
-    unsafe {
-        &*table
-            .add(1)
-            .cast::<Place>()
-            .add((hash & (*table).mask) as usize)
-    }
-}
-
-fn hash(address: u64) -> u64 {
-    address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
-}
-
-fn put(table: *mut Table, address: u64, id: u32, filter: u32) {
-    if address == 0 {
-        return;
-    }
-    let mut at = hash(address);
-    loop {
-        // SAFETY: a table of ours; it is at most half full.
-        let place = unsafe { place(table, at) };
-        let there = place.address.load(Ordering::Relaxed);
-        if there == 0 || there == address {
-            place.id.store(id, Ordering::Relaxed);
-            place.filter.store(filter, Ordering::Relaxed);
-            place.address.store(address, Ordering::Relaxed);
-            return;
-        }
-        at += 1;
-    }
-}
-
-/// The id of the function at an address; 0 if its calls are not wanted, `None` if it is not known.
+/// Below which place calls of a kind are hidden; 0: nothing hides them.
 #[inline]
-fn find(address: u64) -> Option<(u32, bool)> {
-    let table = TABLE.load(Ordering::Acquire);
-    if table.is_null() {
-        return None;
-    }
-    let mut at = hash(address);
-    loop {
-        // SAFETY: a table; it is at most half full, so there is an end.
-        let place = unsafe { place(table, at) };
-        match place.address.load(Ordering::Relaxed) {
-            0 => return None,
-            there if there == address => {
-                let is_filter = place.filter.load(Ordering::Relaxed) != 0;
-                return Some((place.id.load(Ordering::Relaxed), is_filter));
-            }
-            _ => at += 1,
-        }
+fn hidden_below(gate: &Gate, kind: u64) -> u64 {
+    match kind & (kind::MUTE | kind::FILTER) {
+        _ if kind & kind::GATED == 0 => 0,
+        0 => gate.hidden,
+        _ => gate.muted,
     }
 }
 
-/// How far up the stack a return address is looked for, in words from the hook's slot: most functions have smaller frames.
-const SEARCHED: u64 = 128;
-/// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
-const BEGINNING: u64 = 4096;
-/// How far above the stack pointer memory is read without a question: no other stack begins so near.
-const NEAR: u64 = 4096;
-/// From the place of a return address to the slot of its call: never that of a call through a thunk.
-const BELOW: u64 = 2;
-
-/// A hook's call, as it tells of itself.
-#[derive(Clone, Copy)]
-struct Call {
-    /// The function's address.
-    function: u64,
-    /// Where the call will return to.
-    caller: u64,
-    /// The hook's slot: right below the function's frame.
-    stack: u64,
-    /// Where the hook was called.
-    site: u64,
-    /// Below the place of the return address; if that is not known, at the lower end of the frame.
-    slot: u64,
-    /// Whether it is known.
-    is_known: bool,
-}
-
-impl Call {
-    #[inline]
-    fn new(function: u64, caller: u64, stack: u64, site: u64) -> Call {
-        let word = |at: u64| {
-            // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
-            unsafe { ptr::with_exposed_provenance::<u64>(at as usize).read_volatile() }
+/// The flags of a call's entry.
+#[inline]
+fn flags(fate: Fate, slot: u32) -> u32 {
+    let Fate::Recorded(kind) = fate else {
+        return match fate {
+            Fate::Muted => ENTRY_MUTE | ENTRY_SAVED,
+            _ => ENTRY_SILENT,
         };
-        // A hook that a function ends in a jump to returns to the function's caller itself.
-        let is_jump = site == caller;
-        let place = if is_jump {
-            arch::jumped_from(stack)
-        } else {
-            let mut places = (1..SEARCHED).map(|at| stack + at * 8);
-            places.find(|&at| word(at) == caller)
-        };
-        Call {
-            function,
-            caller,
-            stack,
-            site,
-            slot: match place {
-                Some(place) => place - BELOW,
-                // The frame is gone: no call's slot.
-                None if is_jump => stack + 7,
-                None => stack + 8,
-            },
-            is_known: place.is_some(),
-        }
-    }
-
-    /// Whether an entry, the innermost one, can be around this call, as far as can be said at once. `outer` is the slot of
-    /// the entry around it.
-    #[inline]
-    fn is_in(&self, entry: &Entry, outer: u64) -> bool {
-        if entry.slot == self.slot {
-            return self.shares_frame(entry);
-        }
-        entry.slot > self.slot && !self.has_ended(entry, outer)
-    }
-
-    /// Whether an entry with the same slot is that of a function that this one was inlined into, and has not ended.
-    #[inline]
-    fn shares_frame(&self, entry: &Entry) -> bool {
-        if !self.is_known || entry.return_address == 0 {
-            return true;
-        }
-        if entry.return_address != self.caller || entry.frame == self.site {
-            return false;
-        }
-        // It was called from the same place. It is a function of its own if it begins near here, and the other's hook was not
-        // called in between.
-        let is_own = self.site.wrapping_sub(self.function) < BEGINNING
-            && !(self.function <= entry.frame && entry.frame <= self.site);
-        !is_own
-    }
-
-    /// Whether something else lies where the return address of an entry further up did.
-    #[inline]
-    fn has_ended(&self, entry: &Entry, outer: u64) -> bool {
-        let is_near = entry.slot.wrapping_sub(self.stack) < NEAR;
-        if entry.flags & ENTRY_NO_RETURN == 0 || entry.return_address == 0 || !is_near {
-            return false;
-        }
-        let place = entry.slot + BELOW;
-        let word = ptr::with_exposed_provenance::<u64>(place as usize);
-        // SAFETY: near above the stack pointer, and it was a place on a stack.
-        let is_there = unsafe { word.read_volatile() } == entry.return_address;
-        !is_there && !lies_above(entry.return_address, place, outer)
-    }
-
-    /// How many of the entries have ended without saying so.
-    fn stale(&self, entries: &[Entry]) -> usize {
-        let cut = sys::Cut::at(self.slot);
-        let mut stale = 0;
-        for (count, entry) in entries.iter().rev().enumerate() {
-            let is_left = entry.slot < self.slot && cut.leaves(entry.slot);
-            let is_near = entry.slot.wrapping_sub(self.slot) < NEAR;
-            let around = entries.len().checked_sub(count + 2);
-            let outer = around.map_or(u64::MAX, |at| entries[at].slot);
-            if is_left || is_near && !self.is_in(entry, outer) {
-                stale = count + 1;
-            } else if !is_near {
-                break;
-            }
-        }
-        stale
-    }
-
-    /// Its entry.
-    fn entry(&self, id: u32, flags: u32, spare: u64) -> Entry {
-        Entry {
-            frame: self.site,
-            return_address: if self.is_known { self.caller } else { 0 },
-            slot: self.slot,
-            function: operand(id),
-            flags: ENTRY_NO_RETURN | flags,
-            spare,
-        }
-    }
-}
-
-/// Whether a return address lies a little above a place on the stack, and below that of the call around. What lay at the
-/// place may have been left there by an earlier call, in a part of the frame that had not been written yet.
-#[cold]
-fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
-    let mut words = [0; SEARCHED as usize];
-    let count = match outer > place {
-        true => ((outer.saturating_add(BELOW) - place) / 8)
-            .saturating_sub(1)
-            .min(SEARCHED),
-        // That call is on another stack.
-        false => SEARCHED,
     };
-    let words = words.get_mut(..count as usize).unwrap_or_default();
-    let found = sys::read_memory(sys::pid(), place + 8, words);
-    found.contains(&return_address)
+    let mut flags = 0;
+    if kind & (kind::FILTER | kind::LEVELS) != 0 {
+        flags |= ENTRY_SAVED;
+    }
+    if kind & (kind::CHOSEN | kind::JUDGED) != 0 {
+        flags |= ENTRY_CHOSEN | slot << 8;
+    }
+    if kind & kind::JUDGED != 0 {
+        flags |= ENTRY_JUDGED;
+    }
+    flags
+}
+
+/// What a call does to what it calls.
+#[inline]
+fn change(gate: &mut Gate, fate: Fate, slot: u64, arena: &MappedArena) {
+    match fate {
+        Fate::Recorded(kind) if kind & (kind::FILTER | kind::LEVELS) != 0 => {
+            change_gate(gate, kind, slot, arena.header().levels);
+        }
+        Fate::Muted => change_gate(gate, kind::MUTE, slot, 0),
+        _ => {}
+    }
 }
 
 /// A function begins. `stack` is the hook's slot, `site` where it returns to.
 pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
     // Functions that are not known were loaded later, or are not wanted.
-    let Some((id, is_filter)) = find(function).filter(|(id, _)| *id != 0) else {
+    let Some(known) = find(function) else {
         return;
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     let call = Call::new(function, caller, stack, site);
     if block.busy != 0 {
-        enter_meanwhile(block, id, &call, is_filter);
+        enter_meanwhile(block, &known, &call);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    if is_filter || !enter_fast(block, id, &call) {
-        enter_slow(block, id, &call, is_filter, Other::None);
+    if !enter_fast(block, &known, &call) {
+        enter_slow(block, &known, &call, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
@@ -294,32 +115,48 @@ pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
 
 /// Another hook is at work, or was left.
 #[cold]
-fn enter_meanwhile(block: &mut Block, id: u32, call: &Call, is_filter: bool) {
+fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
     let _signals = sys::BlockedSignals::new();
     let Some(arena) = session::arena().filter(|_| !stopped() && block.busy != OWN_WORK) else {
         return;
     };
     if interrupted::other(block, call.stack) == Other::Left {
-        enter_slow(block, id, call, is_filter, Other::Left);
+        enter_slow(block, function, call, Other::Left);
         block.busy = 0;
         return;
     }
     // Until it is in the chunk.
     let missed = &arena.header().missed_in_handlers;
     missed.fetch_add(1, Ordering::Relaxed);
-    if let Some(record) = thread::record(block, arena) {
-        // SAFETY: this thread's record, while signals are blocked.
-        if interrupted::begin(block, unsafe { &mut *record }) {
-            enter_slow(block, id, call, is_filter, Other::Interrupted);
+    let Some(record) = thread::record(block, arena) else {
+        return;
+    };
+    // SAFETY: this thread's record, while signals are blocked; no reference to it lives on.
+    unsafe {
+        if !interrupted::begin(block, &mut *record) {
+            return;
         }
+        let before = (*record).interrupted.kept();
+        enter_slow(block, function, call, Other::Interrupted);
+        if (*record).interrupted.kept() == before {
+            // It is hidden.
+            missed.fetch_sub(1, Ordering::Relaxed);
+        }
+        interrupted::end_if_done(&mut *record);
     }
 }
 
+/// Does all that can be done without keeping signals away; false if that is not all, and nothing has been done.
 #[inline]
-fn enter_fast(block: &mut Block, id: u32, call: &Call) -> bool {
+fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
+    let kind = u64::from(function.kind);
+    let below = hidden_below(&block.gate, kind);
+    if below == OUTSIDE {
+        return true;
+    }
     // SAFETY: a record, of this thread or the dummy, which has no room; each in its place behind its cursor.
     unsafe {
         let record = block.record;
@@ -332,30 +169,121 @@ fn enter_fast(block: &mut Block, id: u32, call: &Call) -> bool {
         } else {
             (*outer).slot
         };
-        let has_room = (*cursor).next < (*cursor).end && top < (*record).limit;
-        let has_room = has_room && call.is_in(&*top, outer);
-        if !has_room || id > 0xffff {
+        if top >= (*record).limit || !call.is_in(&*top, outer) {
             return false;
         }
-        let time = now(&arena);
-        let delta = time.wrapping_sub((*cursor).time);
-        if delta > MAX_DELTA {
+        let has_room = (*cursor).next < (*cursor).end;
+        let fate = match kind {
+            // The innermost call hides what it calls.
+            _ if below != 0 => Fate::Hidden,
+            _ if kind & kind::MUTE != 0 => Fate::Muted,
+            _ if kind & kind::JUDGED != 0 => return false,
+            _ if kind & kind::COUNTED != 0 => match count(block, function, &arena, has_room) {
+                Some(fate) => fate,
+                None => return false,
+            },
+            _ => Fate::Recorded(kind),
+        };
+        let is_recorded = matches!(fate, Fate::Recorded(_));
+        if fate == Fate::Hidden && (*top).slot != call.slot {
+            return true;
+        }
+        if is_recorded && !has_room {
             return false;
         }
-        top.add(1).write(call.entry(id, 0, 0));
-        (*record).top = top.add(1);
-        (*cursor).time = time;
+        let mut time = 0;
+        if is_recorded {
+            time = now(&arena);
+        }
+        let entry = top.add(1);
+        entry.write(call.entry(function.id, flags(fate, function.slot), block.gate.saved()));
+        (*record).top = entry;
+        change(&mut block.gate, fate, call.slot, &arena);
+        let Fate::Recorded(kind) = fate else {
+            return true;
+        };
+        if kind & kind::CHOSEN != 0 {
+            sampling::begin(&mut *record, function.slot);
+        }
+        let delta = begin_record(cursor, time);
         // Read again: a handler may have forked, and this be the child.
         let next = (&raw const (*cursor).next).read_volatile();
-        let next = ptr::with_exposed_provenance_mut::<u32>(next as usize);
-        next.write_unaligned((delta as u32) << 1 | id << 16);
-        (*cursor).next += 4;
+        let to = ptr::with_exposed_provenance_mut::<u8>(next as usize);
+        if function.id <= 0xffff {
+            let word = u32::from(delta) << 1 | function.id << 16;
+            to.cast::<u32>().write_unaligned(word);
+            (*cursor).next += 4;
+            if kind & kind::TIMED != 0 {
+                (*entry).flags |= ((next + 4) as u32) << 8;
+            }
+        } else {
+            // Not worth the trouble: it is never taken back.
+            to.add(4).cast::<u16>().write_unaligned(delta);
+            to.add(6).cast::<u32>().write_unaligned(function.id);
+            compiler_fence(Ordering::SeqCst);
+            to.cast::<u32>().write_unaligned(ENTRY_ESCAPE);
+            (*cursor).next += 10;
+        }
     }
     true
 }
 
+/// The time of a record that follows: how far it is from that of the last one. A record of its own says so if that is far.
+///
+/// # Safety
+/// The cursor is this thread's, and has room.
+#[inline]
+unsafe fn begin_record(cursor: *mut shadow::Cursor, time: u64) -> u16 {
+    // SAFETY: the caller's promise; behind the place where hooks stop there is a margin.
+    unsafe {
+        let delta = time.wrapping_sub((*cursor).time);
+        (*cursor).time = time;
+        if delta <= MAX_DELTA {
+            return delta as u16;
+        }
+        let next = (&raw const (*cursor).next).read_volatile();
+        let to = ptr::with_exposed_provenance_mut::<u8>(next as usize);
+        to.add(4).cast::<u64>().write_unaligned(time);
+        compiler_fence(Ordering::SeqCst);
+        to.cast::<u32>().write_unaligned(TIME_ESCAPE);
+        (*cursor).next += 12;
+    }
+    0
+}
+
+/// Counts a call, unless the runtime has to look closer.
+///
+/// # Safety
+/// The block is this thread's.
+#[inline]
+unsafe fn count(
+    block: &Block,
+    function: &FunctionId,
+    arena: &MappedArena,
+    has_room: bool,
+) -> Option<Fate> {
+    let is_tree = u64::from(function.kind) & kind::FILTER != 0;
+    let counted = {
+        // SAFETY: the caller's promise.
+        unsafe { sampling::count_fast(block.record, function, arena, is_tree, has_room)? }
+    };
+    Some(fate_of(counted, function))
+}
+
+/// What becomes of a call that was counted.
+#[inline]
+fn fate_of(counted: Counted, function: &FunctionId) -> Fate {
+    let kind = u64::from(function.kind) & !kind::COUNTED;
+    match (counted, kind & kind::FILTER != 0) {
+        (Counted::Chosen, true) => Fate::Recorded(kind | kind::CHOSEN),
+        (Counted::Chosen, false) => Fate::Recorded(kind),
+        (Counted::Skipped, true) => Fate::Muted,
+        (Counted::Skipped, false) => Fate::Hidden,
+    }
+}
+
 #[cold]
-fn enter_slow(block: &mut Block, id: u32, call: &Call, is_filter: bool, other: Other) {
+fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other) {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
@@ -371,40 +299,76 @@ fn enter_slow(block: &mut Block, id: u32, call: &Call, is_filter: bool, other: O
     let mut writer = unsafe { begin_work(block, record, arena, call.stack, other) };
     let outside = writer.outside();
     let entries = writer.entries();
-    let stale = call.stale(entries.get(outside..).unwrap_or_default());
+    let entries = entries.get(outside..).unwrap_or_default();
+    let stale = call.stale(entries);
+    let around = entries.len().checked_sub(stale + 1).map(|at| entries[at]);
     drop_entries(&mut writer, stale, UnwindCause::Jump);
-    let record = writer.record();
-    if record.top >= record.limit {
-        arena
-            .header()
-            .missed_no_memory
-            .fetch_add(1, Ordering::Relaxed);
+    let kind = u64::from(function.kind);
+    let is_hidden = hidden_below(&block.gate, kind) != 0;
+    let is_full = writer.record().top >= writer.record().limit;
+    let shares = around.is_some_and(|entry: Entry| entry.slot == call.slot);
+    if is_full {
+        if !is_hidden {
+            arena
+                .header()
+                .missed_no_memory
+                .fetch_add(1, Ordering::Relaxed);
+        }
         return;
     }
-    if !writer.has_room() {
-        writer.next_chunk();
+    let mut judged = None;
+    let fate = if is_hidden {
+        Fate::Hidden
+    } else if kind & kind::MUTE != 0 {
+        Fate::Muted
+    } else if kind & kind::COUNTED != 0 {
+        let is_tree = kind & kind::FILTER != 0;
+        let counted = sampling::count(&mut writer, &arena, function.slot, is_tree);
+        fate_of(counted, function)
+    } else if kind & kind::JUDGED != 0 {
+        judged = judged::place(&mut writer, &arena, function.slot);
+        // What is within an execution belongs to it.
+        let within = if judged.is_none() { kind::JUDGED } else { 0 };
+        Fate::Recorded(kind & !within)
+    } else {
+        Fate::Recorded(kind)
+    };
+    if fate == Fate::Hidden && !shares {
+        return;
     }
-    let time = now(&arena);
-    writer.write(1, |to| to.entry(time, id));
-    let spare = block.gate.saved();
-    let mut flags = 0;
-    // Other rules are left to readers: these calls are all recorded, and are no reason to hide what they call.
-    if is_filter && block.gate.muted <= call.slot {
-        flags |= ENTRY_SAVED;
-        block.gate.hidden = 0;
-        block.gate.level = 0;
+    let entry = call.entry(function.id, flags(fate, function.slot), block.gate.saved());
+    change(&mut block.gate, fate, call.slot, &arena);
+    if let Fate::Recorded(kind) = fate {
+        if kind & kind::CHOSEN != 0 {
+            sampling::begin(writer.record(), function.slot);
+        }
+        // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
+        if !writer.has_room() {
+            writer.next_chunk();
+        }
+        let time = now(&arena);
+        match judged {
+            Some(judged) => judged::begin(&mut writer, judged, call.slot, time, function.id),
+            None => {
+                writer.write(1, |to| to.entry(time, function.id));
+            }
+        }
     }
     let record = writer.record();
     // SAFETY: below the limit there is room for another entry.
     unsafe {
         record.top = record.top.add(1);
-        record.top.write(call.entry(id, flags, spare));
+        record.top.write(entry);
+        if entry.flags & (ENTRY_CHOSEN | ENTRY_MUTE | ENTRY_SILENT) == 0 {
+            // It was written elsewhere, perhaps: it is not taken back.
+            (*record.top).flags |= ENTRY_POSITION;
+        }
     }
 }
 
 /// A function ends.
 pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
-    let Some((id, _)) = find(function).filter(|(id, _)| *id != 0) else {
+    let Some(known) = find(function) else {
         return;
     };
     // SAFETY: the block of this thread.
@@ -414,14 +378,14 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
     }
     let call = Call::new(function, caller, stack, site);
     if block.busy != 0 {
-        exit_meanwhile(block, id, &call);
+        exit_meanwhile(block, &known, &call);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
     // When nothing is recorded any more it does not matter which calls are open: nothing returns through their entries.
-    if !exit_fast(block, id, &call) && !stopped() {
-        exit_slow(block, id, &call, Other::None);
+    if !exit_fast(block, &known, &call) && !stopped() {
+        exit_slow(block, &known, &call, Other::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
@@ -429,13 +393,13 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
 
 /// Another hook is at work, or was left.
 #[cold]
-fn exit_meanwhile(block: &mut Block, id: u32, call: &Call) {
+fn exit_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
     let _signals = sys::BlockedSignals::new();
     if block.busy == OWN_WORK {
         return;
     }
     if interrupted::other(block, call.stack) == Other::Left {
-        exit_slow(block, id, call, Other::Left);
+        exit_slow(block, function, call, Other::Left);
         block.busy = 0;
         return;
     }
@@ -444,14 +408,20 @@ fn exit_meanwhile(block: &mut Block, id: u32, call: &Call) {
     unsafe {
         // Else its beginning was not recorded.
         if (*record).interrupted.is_active() {
-            exit_slow(block, id, call, Other::Interrupted);
+            exit_slow(block, function, call, Other::Interrupted);
             interrupted::end_if_done(&mut *record);
         }
     }
 }
 
+/// Whether calls of a function may have been left out: not each one that ends is on the shadow stack.
 #[inline]
-fn exit_fast(block: &mut Block, id: u32, call: &Call) -> bool {
+fn leaves_out(function: &FunctionId) -> bool {
+    u64::from(function.kind) & (kind::GATED | kind::COUNTED) != 0
+}
+
+#[inline]
+fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
@@ -460,30 +430,57 @@ fn exit_fast(block: &mut Block, id: u32, call: &Call) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        if (*cursor).next >= (*cursor).end
-            || (*top).function != operand(id)
-            || (*top).flags != ENTRY_NO_RETURN
-            || (*top).slot != call.slot
-        {
+        let entry = *top;
+        let is_same = entry.function == operand(function.id) && entry.flags & ENTRY_NO_RETURN != 0;
+        if !is_same || entry.slot != call.slot {
+            // Nothing further down is open: it was left out.
+            let may_be = is_same && (call.is_of(&entry) || call.may_be_of(&entry));
+            return leaves_out(function) && entry.slot > call.slot && !may_be;
+        }
+        if entry.flags & (ENTRY_UNWOUND | ENTRY_JUDGED) != 0 {
             return false;
         }
-        let time = now(&arena);
-        let delta = time.wrapping_sub((*cursor).time);
-        if delta > MAX_DELTA {
+        let is_recorded = entry.flags & (ENTRY_MUTE | ENTRY_SILENT) == 0;
+        if is_recorded && (*cursor).next >= (*cursor).end {
             return false;
+        }
+        if entry.flags & (ENTRY_SAVED | ENTRY_CHOSEN) != 0 {
+            block.gate.leave(&[entry]);
+            sampling::leave(record, &[entry]);
+        }
+        let mut time = 0;
+        if is_recorded {
+            time = now(&arena);
         }
         (*record).top = top.sub(1);
-        (*cursor).time = time;
+        if !is_recorded {
+            return true;
+        }
+        if u64::from(function.kind) & kind::TIMED != 0 {
+            // Is the entry the last record?
+            let next = (&raw const (*cursor).next).read_volatile();
+            let at_least = arena.header().at_least.load(Ordering::Relaxed);
+            let is_last = (entry.flags ^ (next as u32) << 8) & ENTRY_POSITION == 0;
+            if is_last && time.wrapping_sub((*cursor).time) < at_least {
+                let to = ptr::with_exposed_provenance_mut::<u32>(next as usize - 4);
+                let delta = to.read_unaligned() as u16 >> 1;
+                (*cursor).time -= u64::from(delta);
+                to.write_unaligned(0);
+                (*cursor).next -= 4;
+                return true;
+            }
+        }
+        let delta = begin_record(cursor, time);
         let next = (&raw const (*cursor).next).read_volatile();
-        let next = ptr::with_exposed_provenance_mut::<u16>(next as usize);
-        next.write_unaligned((delta as u16) << 1 | 1);
+        let to = ptr::with_exposed_provenance_mut::<u16>(next as usize);
+        to.write_unaligned(delta << 1 | 1);
         (*cursor).next += 2;
     }
     true
 }
 
 #[cold]
-fn exit_slow(block: &mut Block, id: u32, call: &Call, other: Other) {
+fn exit_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -496,11 +493,19 @@ fn exit_slow(block: &mut Block, id: u32, call: &Call, other: Other) {
     let outside = writer.outside();
     let entries = writer.entries();
     // What was entered before tracing began, or bypassed, is not there.
-    let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == id;
-    let is_here = |entry: &Entry| is_it(entry) && entry.slot == call.slot;
+    let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == function.id;
+    let is_here = |entry: &Entry| is_it(entry) && call.is_of(entry);
+    let may_be = |entry: &Entry| is_it(entry) && (!leaves_out(function) || call.may_be_of(entry));
     let at = entries.iter().rposition(is_here);
-    let at = at.or_else(|| entries.iter().rposition(is_it));
+    let at = at.or_else(|| entries.iter().rposition(may_be));
     let Some(at) = at.filter(|at| *at >= outside) else {
+        if leaves_out(function) {
+            // What it has called has ended with it.
+            let cut = sys::Cut::at(call.slot);
+            let within = entries.get(outside..).unwrap_or_default().iter().rev();
+            let within = within.take_while(|entry| cut.leaves(entry.slot)).count();
+            drop_entries(&mut writer, within, UnwindCause::Jump);
+        }
         return;
     };
     let Some(entry) = entries.get(at).copied() else {
@@ -510,14 +515,17 @@ fn exit_slow(block: &mut Block, id: u32, call: &Call, other: Other) {
     let above = entries.len() - at - 1;
     drop_entries(&mut writer, above, UnwindCause::Jump);
     block.gate.leave(&[entry]);
-    if is_open && !stopped() {
+    if is_open && !stopped() && !judged::end(&mut writer, &arena, &entry) {
         if !writer.has_room() {
             writer.next_chunk();
         }
         let time = now(&arena);
         writer.write(1, |to| to.exit(time));
     }
-    let record = writer.record();
-    // SAFETY: the entry that was found.
-    record.top = unsafe { record.top.sub(1) };
+    // SAFETY: this thread's record, and the entry that was found.
+    unsafe {
+        sampling::leave(writer.record(), &[entry]);
+        let record = writer.record();
+        record.top = record.top.sub(1);
+    }
 }

@@ -10,7 +10,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling, thread_seed};
 use dioptra_tracelayout::arena::MONOTONIC;
-use dioptra_tracelayout::message::thread as layout;
+use dioptra_tracelayout::message::{FunctionId, thread as layout};
 use dioptra_tracelayout::sampling::{self, AREA_SIZE, AREAS, AreaHeader, BUSY, ENDED, FREE, SLOTS};
 
 /// What becomes of a call.
@@ -88,6 +88,56 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
     }
 }
 
+/// Counts a call without keeping signals away, as generated code does: handlers may count meanwhile. `None` if that can't be
+/// done, and nothing has been: at the end of a gap that is to be drawn, and if there is no room for the record of a chosen call.
+///
+/// # Safety
+/// The record is this thread's, or the dummy.
+#[inline]
+pub unsafe fn count_fast(
+    record: *mut Record,
+    function: &FunctionId,
+    arena: &MappedArena,
+    tree: bool,
+    has_room: bool,
+) -> Option<Counted> {
+    // SAFETY: the caller's promise; the area is this thread's, and there are words for all slots that functions have.
+    unsafe {
+        let area = (&raw const (*shadow::cursor(record)).area).read_volatile();
+        if area == 0 {
+            return None;
+        }
+        let slot = function.slot;
+        if tree && *shadow::open(record, slot) > 0 {
+            return has_room.then_some(Counted::Chosen);
+        }
+        let word = word(area, slot);
+        let field = |at: usize| sampler(area, slot).cast::<u8>().add(at).cast::<u64>();
+        if function.sample == SampleKind::Rate as u32 {
+            if arena.header().clock == MONOTONIC || arch::clock() >= word.read_volatile() {
+                return None;
+            }
+            arch::add(field(Sampler::FINISHED), 1);
+            return Some(Counted::Skipped);
+        }
+        if arch::add(word, u64::MAX) != 0 {
+            return Some(Counted::Skipped);
+        }
+        let is_constant = function.sample == SampleKind::Every as u32;
+        if !is_constant || !has_room || *field(Sampler::GAP) == 0 {
+            arch::add(word, 1);
+            return None;
+        }
+        let choice = arena.choices().get(slot as usize);
+        let gap = choice.map_or(1, |choice| choice.parameter.load(Ordering::Relaxed));
+        // Adding keeps what a handler has counted meanwhile.
+        arch::add(word, gap);
+        arch::add(field(Sampler::FINISHED), gap);
+        arch::add(field(Sampler::SHOWN), 1);
+    }
+    Some(Counted::Chosen)
+}
+
 /// A hook of a forked child may be about to count: it must find an area.
 pub fn prepare(writer: &mut Writer, arena: &MappedArena) {
     if !arena.choices().is_empty() {
@@ -96,6 +146,7 @@ pub fn prepare(writer: &mut Writer, arena: &MappedArena) {
 }
 
 /// A chosen execution of a filter begins.
+#[inline]
 pub fn begin(record: &mut Record, slot: u32) {
     if (slot as usize) < SLOTS {
         let open = shadow::open(record, slot);

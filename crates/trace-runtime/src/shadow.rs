@@ -178,7 +178,8 @@ impl Entry {
 
     /// Whether its beginning has been recorded, and its end has not.
     pub fn is_open(&self) -> bool {
-        self.flags & (layout::ENTRY_UNWOUND | layout::ENTRY_MUTE) == 0
+        let others = layout::ENTRY_UNWOUND | layout::ENTRY_MUTE | layout::ENTRY_SILENT;
+        self.flags & others == 0
     }
 
     /// The function's id.

@@ -199,8 +199,12 @@ pub struct FunctionId {
     pub address: u64,
     /// Its id; 0: its calls are not wanted.
     pub id: u32,
-    /// Not 0: a filter lets it in, see [`thread::kind::FILTER`].
-    pub filter: u32,
+    /// What its hook does: [`thread::kind`].
+    pub kind: u32,
+    /// The number of the slot that its calls are counted in, if they are.
+    pub slot: u32,
+    /// How they are chosen then, as in a [`Choice`](crate::sampling::Choice).
+    pub sample: u32,
 }
 
 /// A step.
@@ -304,6 +308,9 @@ pub mod thread {
     pub const ENTRY_CHOSEN: u32 = 32;
     /// A flag: besides, the execution is judged at its end.
     pub const ENTRY_JUDGED: u32 = 64;
+    /// A flag: the call is not recorded, and that is all. It is only there so that its end is not taken for that of another call
+    /// in the same frame.
+    pub const ENTRY_SILENT: u32 = 128;
     /// The upper bits of the flags: the lower 24 bits of the place behind the call's entry record, or all ones if it is not
     /// known. Only for calls that may be taken back.
     pub const ENTRY_POSITION: u32 = 0xffff_ff00;

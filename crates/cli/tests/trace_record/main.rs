@@ -17,7 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Ways to make functions traceable.
-const METHODS: [&[&str]; 3] = [&["-pg", "-mfentry"], &["-fpatchable-function-entry=5"], &[]];
+const METHODS: [&[&str]; 4] = [
+    &["-pg", "-mfentry"],
+    &["-fpatchable-function-entry=5"],
+    &[],
+    &["-finstrument-functions"],
+];
 
 fn five(flags: &[&str]) -> Result<PathBuf, Skip> {
     Program::new(Language::C, "trace-five")

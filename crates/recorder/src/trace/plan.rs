@@ -491,15 +491,22 @@ pub fn plan(
                 }
             }
             _ if matches!(candidate.body, CandidateBody::Itself) => {
+                let sampling = variant.sampling();
+                let kind = match variant {
+                    SiteVariant::Sample(_) => HookKind::CountCall,
+                    SiteVariant::SampleFilter(_) => HookKind::CountTree,
+                    SiteVariant::JudgeFilter(_) => HookKind::JudgeTree,
+                    SiteVariant::Timed => HookKind::Timed,
+                    SiteVariant::Filter => HookKind::Filter,
+                    SiteVariant::Mute => HookKind::Mute,
+                    SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
+                };
                 functions.push(FunctionId {
                     address: candidate.start.wrapping_add(bias),
                     id: *id,
-                    filter: u32::from(matches!(
-                        variant,
-                        SiteVariant::Filter
-                            | SiteVariant::SampleFilter(_)
-                            | SiteVariant::JudgeFilter(_)
-                    )),
+                    kind: kind.bits(options) as u32,
+                    slot: sampling.map_or(0, |sampling| sampling.slot),
+                    sample: sampling.map_or(0, |sampling| sampling.kind as u32),
                 });
             }
             traced => {

@@ -122,6 +122,8 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
         state.journal(&JournalEntry::Unmapping { time, pid, start });
     }
     let hooks = hook_options(state.planner.gating(), shared);
+    let at_least = &shared.arena.header().at_least;
+    at_least.store(hooks.at_least.unwrap_or(0), Ordering::Relaxed);
     let mut plans = Vec::new();
     for module in modules {
         if is_ours(&module.path, &shared.runtime) {

@@ -54,8 +54,6 @@ pub struct RuleSelector {
     /// Names that were seen, for the nearest ones to a misspelt one.
     names: Vec<String>,
     notes: Vec<String>,
-    /// Functions of a program call hooks themselves: they are all recorded, whatever the rules.
-    hooks_itself: bool,
     /// More functions are sampled than can be counted; said once.
     exceeds_slots: bool,
     /// Calls of a function are judged alone, by readers; said once.
@@ -134,7 +132,6 @@ impl RuleSelector {
         let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
         Ok(RuleSelector {
             gating: gating(&choice, &rules, &compiler),
-            hooks_itself: false,
             exceeds_slots: false,
             judges_alone: false,
             has_rules,
@@ -266,15 +263,7 @@ impl Selector for RuleSelector {
                 is_chosen: false,
             })
         };
-        let calls_hooks = functions.iter().any(|f| f.method == Method::Cygprof);
-        if self.gating.samples && calls_hooks && !self.hooks_itself {
-            self.hooks_itself = true;
-            self.notes.push(format!(
-                "{}: programs compiled with -finstrument-functions are not sampled while they run: all calls are recorded, and chosen when they are shown",
-                module.path.display()
-            ));
-        }
-        let samples = self.gating.samples && !self.hooks_itself;
+        let samples = self.gating.samples;
         let patching = self.matcher.answer(questions());
         let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
         let words = self.compiler.plan();

@@ -325,6 +325,16 @@ pub fn clock() -> u64 {
     ticks
 }
 
+/// Adds to a word, and says what it was: a handler finds it as it was before, or afterwards.
+///
+/// # Safety
+/// The word is this thread's.
+#[inline]
+pub unsafe fn add(word: *mut u64, number: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { AtomicU64::from_ptr(word) }.fetch_add(number, Ordering::Relaxed)
+}
+
 /// A system call; negative results are error numbers.
 ///
 /// # Safety

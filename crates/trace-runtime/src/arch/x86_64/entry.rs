@@ -336,6 +336,20 @@ pub fn clock() -> u64 {
     unsafe { x86_64::_rdtsc() }
 }
 
+/// Adds to a word, and says what it was: a handler finds it as it was before, or afterwards.
+///
+/// # Safety
+/// The word is this thread's.
+#[inline]
+pub unsafe fn add(word: *mut u64, number: u64) -> u64 {
+    let mut before = number;
+    // SAFETY: the caller's promise.
+    unsafe {
+        asm!("xadd qword ptr [{}], {}", in(reg) word, inout(reg) before, options(nostack));
+    }
+    before
+}
+
 /// A system call; negative results are error numbers.
 ///
 /// # Safety

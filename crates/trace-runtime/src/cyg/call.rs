@@ -1,0 +1,180 @@
+//! What a hook's call tells of itself, and whether other calls are around it.
+
+use crate::shadow::Entry;
+use crate::{arch, sys};
+use core::ptr;
+use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, operand};
+
+/// How far up the stack a return address is looked for, in words from the hook's slot: most functions have smaller frames.
+const SEARCHED: u64 = 128;
+/// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
+const BEGINNING: u64 = 4096;
+/// How far above the stack pointer memory is read without a question: no other stack begins so near.
+const NEAR: u64 = 4096;
+/// How many bits of an entry's frame pointer tell of its site; the others, how far its slot is above the hook's.
+const SITE_BITS: u32 = 48;
+/// From the place of a return address to the slot of its call: never that of a call through a thunk.
+const BELOW: u64 = 2;
+
+/// A hook's call, as it tells of itself.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// The function's address.
+    pub function: u64,
+    /// Where the call will return to.
+    pub caller: u64,
+    /// The hook's slot: right below the function's frame.
+    pub stack: u64,
+    /// Where the hook was called.
+    pub site: u64,
+    /// Below the place of the return address; if that is not known, at the lower end of the frame.
+    pub slot: u64,
+    /// Whether it is known.
+    pub is_known: bool,
+}
+
+impl Call {
+    #[inline]
+    pub fn new(function: u64, caller: u64, stack: u64, site: u64) -> Call {
+        let word = |at: u64| {
+            // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
+            unsafe { ptr::with_exposed_provenance::<u64>(at as usize).read_volatile() }
+        };
+        // A hook that a function ends in a jump to returns to the function's caller itself.
+        let is_jump = site == caller;
+        let place = if is_jump {
+            arch::jumped_from(stack)
+        } else {
+            let mut places = (1..SEARCHED).map(|at| stack + at * 8);
+            places.find(|&at| word(at) == caller)
+        };
+        Call {
+            function,
+            caller,
+            stack,
+            site,
+            slot: match place {
+                Some(place) => place - BELOW,
+                // The frame is gone: no call's slot.
+                None if is_jump => stack + 7,
+                None => stack + 8,
+            },
+            is_known: place.is_some(),
+        }
+    }
+
+    /// Whether an entry, the innermost one, can be around this call, as far as can be said at once. `outer` is the slot of
+    /// the entry around it.
+    #[inline]
+    pub fn is_in(&self, entry: &Entry, outer: u64) -> bool {
+        if entry.slot == self.slot {
+            return self.shares_frame(entry);
+        }
+        entry.slot > self.slot && !self.has_ended(entry, outer)
+    }
+
+    /// Whether an entry with the same slot is that of a function that this one was inlined into, and has not ended.
+    #[inline]
+    fn shares_frame(&self, entry: &Entry) -> bool {
+        if !self.is_known || entry.return_address == 0 {
+            return true;
+        }
+        let site = site(entry);
+        if entry.return_address != self.caller || site == self.site {
+            return false;
+        }
+        // It was called from the same place. It is a function of its own if it begins near here, and the other's hook was not
+        // called in between.
+        let is_own = self.site.wrapping_sub(self.function) < BEGINNING
+            && !(self.function <= site && site <= self.site);
+        !is_own
+    }
+
+    /// Whether something else lies where the return address of an entry further up did.
+    #[inline]
+    fn has_ended(&self, entry: &Entry, outer: u64) -> bool {
+        let is_near = entry.slot.wrapping_sub(self.stack) < NEAR;
+        if entry.flags & ENTRY_NO_RETURN == 0 || entry.return_address == 0 || !is_near {
+            return false;
+        }
+        let place = entry.slot + BELOW;
+        let word = ptr::with_exposed_provenance::<u64>(place as usize);
+        // SAFETY: near above the stack pointer, and it was a place on a stack.
+        let is_there = unsafe { word.read_volatile() } == entry.return_address;
+        !is_there && !lies_above(entry.return_address, place, outer)
+    }
+
+    /// How many of the entries have ended without saying so.
+    pub fn stale(&self, entries: &[Entry]) -> usize {
+        let cut = sys::Cut::at(self.slot);
+        let mut stale = 0;
+        for (count, entry) in entries.iter().rev().enumerate() {
+            let is_left = entry.slot < self.slot && cut.leaves(entry.slot);
+            let is_near = entry.slot.wrapping_sub(self.slot) < NEAR;
+            let around = entries.len().checked_sub(count + 2);
+            let outer = around.map_or(u64::MAX, |at| entries[at].slot);
+            if is_left || is_near && !self.is_in(entry, outer) {
+                stale = count + 1;
+            } else if !is_near {
+                break;
+            }
+        }
+        stale
+    }
+
+    /// Its entry.
+    #[inline]
+    pub fn entry(&self, id: u32, flags: u32, spare: u64) -> Entry {
+        Entry {
+            frame: self.site | self.slot.wrapping_sub(self.stack) << SITE_BITS,
+            return_address: if self.is_known { self.caller } else { 0 },
+            slot: self.slot,
+            function: operand(id),
+            flags: ENTRY_NO_RETURN | flags,
+            spare,
+        }
+    }
+
+    /// Whether an entry of the function that ends is this call's. Where the return address lies may have been seen wrong: an
+    /// earlier call may have left the same one in the frame.
+    #[inline]
+    pub fn is_of(&self, entry: &Entry) -> bool {
+        // A hook that a function ends in a jump to is where hooks of that function's caller are.
+        let is_jump = self.site == self.caller;
+        entry.slot == self.slot || stack(entry) == self.stack && !is_jump
+    }
+
+    /// Whether it may be, if none is for certain: further down, where nothing is any more; or nowhere is known where the
+    /// return address lies.
+    pub fn may_be_of(&self, entry: &Entry) -> bool {
+        let is_unknown = entry.return_address == 0 && !self.is_known;
+        entry.slot <= self.slot || is_unknown && entry.slot - self.slot < SEARCHED * 8
+    }
+}
+
+/// Of an entry, where its hook was called.
+fn site(entry: &Entry) -> u64 {
+    entry.frame & ((1 << SITE_BITS) - 1)
+}
+
+/// Of an entry, its hook's slot.
+fn stack(entry: &Entry) -> u64 {
+    entry.slot.wrapping_sub(entry.frame >> SITE_BITS)
+}
+
+/// Whether a return address lies a little above a place on the stack, and below that of the call around. What lay at the
+/// place may have been left there by an earlier call, in a part of the frame that had not been written yet.
+#[cold]
+fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
+    let mut words = [0; SEARCHED as usize];
+    let count = match outer > place {
+        true => ((outer.saturating_add(BELOW) - place) / 8)
+            .saturating_sub(1)
+            .min(SEARCHED),
+        // That call is on another stack.
+        false => SEARCHED,
+    };
+    let words = words.get_mut(..count as usize).unwrap_or_default();
+    let found = sys::read_memory(sys::pid(), place + 8, words);
+    found.contains(&return_address)
+}
