@@ -28,6 +28,17 @@ pub enum Demangle {
     No,
 }
 
+impl Demangle {
+    /// A name in this style: `full` as the programmer wrote it, `raw` as the symbol table has it.
+    pub fn shown(self, full: &str, raw: &str) -> String {
+        match self {
+            Demangle::No => raw.to_owned(),
+            Demangle::Simple if is_cpp(raw) => simple_name(full),
+            Demangle::Simple | Demangle::Full => full.to_owned(),
+        }
+    }
+}
+
 /// A module's symbols, read when the first of its functions is asked for.
 #[derive(Debug)]
 struct ModuleNames {
@@ -116,11 +127,7 @@ impl<'t> FunctionNames<'t> {
     }
 
     fn styled(&self, full: &str, raw: &str) -> String {
-        match self.style {
-            Demangle::No => raw.to_owned(),
-            Demangle::Simple if is_cpp(raw) => simple_name(full),
-            Demangle::Simple | Demangle::Full => full.to_owned(),
-        }
+        self.style.shown(full, raw)
     }
 
     /// Whether a function's name, as it is shown, ends with its parameters.

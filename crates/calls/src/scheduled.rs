@@ -273,8 +273,7 @@ impl<'t> Scheduled<'t> {
             None => self.walk.open().len() as u32,
         };
         while let Some(mut period) = self.next.filter(|period| period.start < time) {
-            let is_inside = depth > 0 && self.last > 0 && !(period.is_moment && step.is_none());
-            let is_shown = is_inside || self.everywhere;
+            let is_shown = depth > 0 && self.last > 0 || self.everywhere;
             if period.end > time {
                 // Whichever end is nearer to the step is wrong.
                 let (before, behind) = (time - period.told, period.end - time);

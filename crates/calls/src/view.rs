@@ -182,7 +182,7 @@ impl<'t> View<'t> {
             let filtering = Filtering {
                 words: Some(words),
                 left_out: Vec::new(),
-                initial: Switch::On,
+                initial: initial(pending.off),
                 switches: Vec::new(),
             };
             self.add(filtering).map_err(|error| error.to_string())
@@ -209,11 +209,7 @@ impl<'t> View<'t> {
         let mut filtering = Filtering {
             words: None,
             left_out,
-            initial: if selection.off {
-                Switch::Off
-            } else {
-                Switch::On
-            },
+            initial: initial(selection.off),
             switches: Vec::new(),
         };
         if !selection.rules.is_empty() {
@@ -419,6 +415,11 @@ impl<'t> Merge<Calls<'t>> {
     }
 }
 
+/// Whether tracing is on at the beginning.
+fn initial(off: bool) -> Switch {
+    if off { Switch::Off } else { Switch::On }
+}
+
 fn stream_of(trace: &Trace, number: u32) -> Option<&Stream> {
     let streams = trace.streams();
     let place = streams
@@ -457,7 +458,7 @@ fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
             None => break,
         }
     }
-    &stream.name
+    trace.thread_name(stream)
 }
 
 /// The stream that the forked process `pid` continues.

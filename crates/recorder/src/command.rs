@@ -100,6 +100,7 @@ pub struct HeldCommand {
     go: Option<File>,
     failure: Option<File>,
     status: Option<CommandStatus>,
+    usage: Option<libc::rusage>,
 }
 
 impl HeldCommand {
@@ -162,6 +163,7 @@ impl HeldCommand {
                 go: Some(go_write.into()),
                 failure: Some(failure_read.into()),
                 status: None,
+                usage: None,
             }),
         }
     }
@@ -235,18 +237,26 @@ impl HeldCommand {
             return Ok(self.status);
         }
         let mut status = 0;
-        // SAFETY: `status` outlives the call; the pid is our unreaped child's.
-        match unsafe { libc::waitpid(self.pid, &mut status, options) } {
+        // SAFETY: numbers, for which zero is valid.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: `status` and `usage` outlive the call; the pid is our unreaped child's.
+        match unsafe { libc::wait4(self.pid, &mut status, options, &mut usage) } {
             0 => Ok(None),
             -1 => match io::Error::last_os_error() {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-                error => Err(self.system("waitpid", error)),
+                error => Err(self.system("wait4", error)),
             },
             _ => {
                 self.status = Some(CommandStatus::from_wait(status));
+                self.usage = Some(usage);
                 Ok(self.status)
             }
         }
+    }
+
+    /// What it and the children that it waited for used, once it has ended.
+    pub(crate) fn usage(&self) -> Option<&libc::rusage> {
+        self.usage.as_ref()
     }
 
     /// Sends `signal` to the command, unless it has ended.

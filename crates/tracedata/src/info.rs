@@ -65,6 +65,9 @@ pub struct PendingRules {
     pub style: String,
     /// The rules, in the order in which they were given.
     pub rules: Vec<PendingRule>,
+    /// Nothing is shown before a rule switches tracing on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub off: bool,
 }
 
 /// An option with its text.
@@ -98,6 +101,44 @@ pub struct Host {
     pub cpu: String,
     /// How many CPUs are online.
     pub cpus: u32,
+    /// How many there may be; 0: not known, as in older traces all that follows.
+    #[serde(default)]
+    pub possible_cpus: u32,
+    /// Its memory in bytes.
+    #[serde(default)]
+    pub memory: u64,
+    /// How much of it nobody used.
+    #[serde(default)]
+    pub free_memory: u64,
+    /// How many processes ran or waited to, on average of 1, 5 and 15 minutes.
+    #[serde(default)]
+    pub load: [f64; 3],
+    /// The system's name and version.
+    #[serde(default)]
+    pub distribution: String,
+}
+
+/// What a command, and the children that it waited for, used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU time in the program, in microseconds.
+    pub user: u64,
+    /// CPU time in the kernel, in microseconds.
+    pub system: u64,
+    /// How often it gave its CPU away.
+    pub voluntary_switches: u64,
+    /// How often its CPU was taken away.
+    pub involuntary_switches: u64,
+    /// The most memory that one of them had, in bytes.
+    pub max_rss: u64,
+    /// Page faults that needed a disk.
+    pub major_faults: u64,
+    /// Those that did not.
+    pub minor_faults: u64,
+    /// Blocks of 512 bytes that were read from disks.
+    pub blocks_in: u64,
+    /// Those that were written.
+    pub blocks_out: u64,
 }
 
 /// How a recording ended.
@@ -133,4 +174,7 @@ pub struct Ending {
     /// taken back.
     #[serde(default)]
     pub marked: u64,
+    /// What the command used, if it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }

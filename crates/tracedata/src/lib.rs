@@ -16,7 +16,7 @@ mod tasks;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
-pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules};
+pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules, Usage};
 pub use journal::{
     ClockPair, FunctionCounts, JournalEntry, Mapping, Module, ProcessCause, Refusal,
     SampledFunctions, TaskChange,

@@ -313,6 +313,31 @@ impl Trace {
         }
     }
 
+    /// A stream's thread's name; if it was gone before that could be asked: what the kernel told last, else the name of what
+    /// began it.
+    pub fn thread_name<'t>(&'t self, stream: &'t Stream) -> &'t str {
+        let mut stream = stream;
+        // Each step goes to a stream that is older.
+        loop {
+            if !stream.name.is_empty() {
+                return &stream.name;
+            }
+            let mut events = self.task_events(stream).iter().rev();
+            let told = events.find_map(|event| self.task_name(&self.function(event.function)));
+            if let Some(name) = told {
+                return name;
+            }
+            let older = self.streams.iter().find(|older| match stream.parent {
+                0 => older.pid == stream.pid && older.tid == stream.pid,
+                parent => older.stream == parent,
+            });
+            match older.filter(|older| older.stream < stream.stream) {
+                Some(older) => stream = older,
+                None => return "",
+            }
+        }
+    }
+
     /// The id that stands for an event among the function ids, of [`EventPlace::TaskName`] the first; none if no events
     /// were recorded. Those of functions are lower.
     pub fn event_id(&self, event: EventPlace) -> Option<u32> {

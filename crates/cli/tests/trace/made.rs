@@ -127,6 +127,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         lost_switches: 0,
         uncounted_threads: 0,
         marked: 0,
+        usage: None,
     });
     writer.info(&info).expect("the end");
     Made {

@@ -158,6 +158,41 @@ fn report_has_threads_and_differences() {
         ["7.000", "us", "9.000", "us", "+2.000", "us"],
         "{shown}"
     );
+    let diff = |options: &str| made.shown("report", &format!("--diff {folder} {options}"));
+    for (options, heading, main) in [
+        (
+            "-f +total-min,size",
+            "    Total time     Total min     Self time         Calls          Size   Function",
+            "     +2.000 us     +2.000 us     +1.000 us            +0            +0   main",
+        ),
+        (
+            "--avg-total",
+            "     Total avg     Total min     Total max   Function",
+            "     +2.000 us     +2.000 us     +2.000 us   main",
+        ),
+        (
+            "-f total,call --diff-policy percent",
+            "    Total time         Calls   Function",
+            "       +28.57%            +0   main",
+        ),
+        (
+            "-f total-stdv",
+            "    Total stdv   Function",
+            "        +0.00%   main",
+        ),
+    ] {
+        let shown = diff(&format!("--tid 7 {options}"));
+        assert!(
+            shown.contains(&format!("{heading}\n")),
+            "{options}: {shown}"
+        );
+        assert!(shown.contains(&format!("{main}\n")), "{options}: {shown}");
+    }
+    let full = diff("--tid 7 -f total,call --diff-policy full,percent");
+    let line = "     7.000 us    9.000 us   +28.57%            1           1        +0   main\n";
+    assert!(full.contains(line), "{full}");
+    let names = diff("--tid 7 -f none -s func");
+    assert!(names.ends_with("#\n   a\n   b\n   main\n"), "{names}");
     let csv = made.shown("report", &format!("--diff {folder} --format csv -s call"));
     assert!(
         csv.contains("\nb,2000,3000,1000,2000,3000,1000,2,3,1\n"),
@@ -289,6 +324,17 @@ fn info_tells_threads() {
         text.contains("# task list           : 7(program), 8(program)"),
         "{text}"
     );
+    let tasks = made.shown("info", "--task");
+    let names: Vec<&str> = tasks
+        .lines()
+        .map(|line| line.get(58..).unwrap_or(""))
+        .collect();
+    assert_eq!(names, ["  TASK", "  program", "    program"], "{tasks}");
+    let system = made.shown("info", "--system");
+    assert!(system.contains("# perf_event_paranoid"), "{system}");
+    let program = super::made::PROGRAM.expect("known to integration tests");
+    let symbols = made.shown("info", &format!("--symbols {program}"));
+    assert!(symbols.lines().any(|line| line.ends_with(" main")));
     let json: Value = serde_json::from_str(&made.shown("info", "--format json")).expect("JSON");
     assert_eq!(json["threads"].as_array().map(Vec::len), Some(2));
 }
@@ -298,7 +344,10 @@ fn wrong_arguments_are_told() {
     let made = scripted("main");
     for (command, arguments, part) in [
         ("replay", "-f durations", "there is no field `durations`"),
+        ("replay", "-f +none", "there is no field `none`"),
         ("report", "-s speed", "there is no key `speed`"),
+        ("info", "--system --task", "cannot be used with"),
+        ("info", "main", "required"),
         ("report", "-s avg", "goes with --avg-total"),
         ("replay", "-r 5us", "write START~STOP"),
         ("dump", "--format svg", "is none of raw"),

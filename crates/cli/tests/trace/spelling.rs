@@ -47,6 +47,61 @@ fn options_have_all_their_spellings() {
 }
 
 #[test]
+fn recording_takes_all_options_or_says_why_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join("trace");
+    let options = "-b 1m --max-stack=100 --num-thread 2 -e --no-pltbind --srcline --time --column-view --color=no --no-args";
+    let output = dioptra(
+        "record",
+        &folder,
+        &format!("{options} --no-event /bin/true"),
+    );
+    let told = errors(&output);
+    assert!(output.status.success(), "{told}");
+    for option in [
+        "--buffer",
+        "--max-stack",
+        "--num-thread",
+        "--estimate-return",
+        "--no-pltbind",
+        "--srcline",
+        "--time",
+        "--column-view",
+    ] {
+        assert!(
+            told.contains(&format!("dioptra: {option} does nothing")),
+            "{option}: {told}"
+        );
+    }
+    assert!(
+        !told.contains("--color") && !told.contains("--no-args"),
+        "{told}"
+    );
+    for (options, part) in [
+        ("--host h --port 1", "local directory"),
+        ("-K 2", "kernel"),
+        ("--signal SIGUSR1@trace_on", "triggers"),
+        ("-p 1", "start the program"),
+        ("-g", "start the program"),
+        ("--nop", "without dioptra"),
+        ("--record", "dioptra trace record"),
+        ("--list-event", "linux:task-new"),
+        ("-E list", "linux:schedule"),
+        ("--trace=off -F a@sample=2", "sample="),
+    ] {
+        for command in ["record", "live"] {
+            let output = dioptra(command, &folder, &format!("{options} /bin/true"));
+            assert_eq!(output.status.code(), Some(2), "{command} {options}");
+            assert!(
+                errors(&output).contains(part),
+                "{options}: {}",
+                errors(&output)
+            );
+        }
+    }
+}
+
+#[test]
 fn options_of_other_commands_are_taken_and_told() {
     let made = made();
     let report = made.shown("report", "");

@@ -106,6 +106,11 @@ fn a_level_of_rules_hides_what_it_hides() {
             "b() {\n  c();\n} /* b */\n".repeat(5),
         ),
         ("-F main -t 1h", String::new()),
+        ("--trace=off", String::new()),
+        (
+            "--disable -F main -T a@trace_on -T c@trace_off",
+            "a() {\n  b();\n} /* a */\n".repeat(5),
+        ),
     ] {
         let rules: Vec<&str> = rules.split(' ').collect();
         let live = dioptra(

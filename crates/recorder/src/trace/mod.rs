@@ -20,6 +20,7 @@ mod embedded;
 mod glance;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod hooks;
+mod host;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod image;
 mod maps;
@@ -54,6 +55,7 @@ compile_error!("tracing functions is known for x86-64 and 64-bit Arm only");
 mod aarch64;
 
 pub use clock::TraceClock;
+pub use host::host;
 pub use patterns::{PatchError, PatchPatterns};
 pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
@@ -61,9 +63,7 @@ pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, Si
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
 use collect::{Collector, Ring, process_exists};
-use dioptra_tracedata::{
-    Clock, Ending, Host, Info, JournalEntry, PendingRules, WriteError, Writer,
-};
+use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
 use dioptra_tracelayout::arena::{BLOCK, DROP};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
@@ -344,6 +344,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         lost_switches,
         uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
         marked: header.marked.load(Ordering::Relaxed),
+        usage: command.usage().map(host::usage),
     };
     state.journal(&JournalEntry::Clock(ending.clock));
     info.ending = Some(ending.clone());
@@ -426,23 +427,6 @@ fn supervise(
 }
 
 fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::ClockPair) -> Info {
-    let read = |path: &str| {
-        std::fs::read_to_string(path)
-            .unwrap_or_default()
-            .trim()
-            .to_owned()
-    };
-    let cpu = read("/proc/cpuinfo")
-        .lines()
-        .find_map(|line| {
-            Some(
-                line.strip_prefix("model name")?
-                    .split_once(": ")?
-                    .1
-                    .to_owned(),
-            )
-        })
-        .unwrap_or_default();
     Info {
         schema: 1,
         layout: dioptra_tracelayout::VERSION,
@@ -465,12 +449,7 @@ fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::Clock
             shift: clock.shift() as u8,
             start,
         },
-        host: Host {
-            name: read("/proc/sys/kernel/hostname"),
-            kernel: read("/proc/sys/kernel/osrelease"),
-            cpu,
-            cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
-        },
+        host: host(),
         pending: spec.pending.clone(),
         seed: Some(spec.seed),
         ending: None,

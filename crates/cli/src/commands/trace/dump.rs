@@ -53,13 +53,19 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         (arguments.graphviz, "graphviz"),
         (arguments.mermaid, "mermaid"),
     ];
-    let old = old.into_iter().find(|(given, _)| *given);
-    let format = old.map_or(arguments.format.as_str(), |(_, format)| format);
+    let mut old = old.into_iter().filter(|(given, _)| *given);
+    let format = old
+        .next()
+        .map_or(arguments.format.as_str(), |(_, format)| format);
+    for (_, other) in old {
+        eprintln!("dioptra: --{other} does nothing beside --{format}");
+    }
     let sample_time = match &arguments.sample_time {
         Some(text) => {
             let time = parse_time(text)
                 .map_err(|error| usage(format_args!("--sample-time {text}: {error}")))?;
-            Some(time.max(1))
+            // As in uftrace, 0 is no wish.
+            Some(time).filter(|time| *time > 0)
         }
         None => None,
     };

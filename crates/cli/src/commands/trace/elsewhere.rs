@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// What becomes of an option that a command does not have itself.
 #[derive(Clone, Copy)]
 enum Fate {
-    /// It is about recording.
-    Recording,
+    /// It is about recording, and does nothing there either if there is a reason.
+    Recording(&'static str),
     /// It is about this command.
     Of(&'static str),
     /// It is told why it does nothing here.
@@ -20,47 +20,51 @@ enum Fate {
 
 use Fate::{Nothing, Of, Recording, Silent};
 
+/// What recording commands have.
+const THERE: Fate = Recording("");
+
 const NO_DEBUGGING: &str = "there are no debugging messages";
 const NO_KERNEL: &str = "calls of the kernel are not recorded";
 
 /// Long name, letter, whether it has a value, what becomes of it.
 #[rustfmt::skip]
-const OPTIONS: [(&str, Option<char>, bool, Fate); 81] = [
-    ("agent", Some('g'), false, Recording),
-    ("argument", Some('A'), true, Recording),
-    ("auto-args", Some('a'), false, Recording),
-    ("buffer", Some('b'), true, Recording),
-    ("clock", None, true, Recording),
-    ("estimate-return", Some('e'), false, Recording),
-    ("Event", Some('E'), true, Recording),
-    ("force", None, false, Recording),
-    ("host", None, true, Recording),
-    ("keep-pid", None, false, Recording),
-    ("kernel", Some('k'), false, Recording),
-    ("kernel-buffer", None, true, Recording),
-    ("kernel-depth", Some('K'), true, Recording),
-    ("libmcount-path", None, true, Recording),
-    ("libmcount-single", None, false, Recording),
-    ("library-path", None, true, Recording),
-    ("list-event", None, false, Recording),
-    ("max-stack", None, true, Recording),
-    ("nest-libcall", Some('l'), false, Recording),
-    ("no-pltbind", None, false, Recording),
-    ("no-randomize-addr", None, false, Recording),
-    ("nop", None, false, Recording),
-    ("num-thread", None, true, Recording),
-    ("patch", Some('P'), true, Recording),
-    ("pid", Some('p'), true, Recording),
-    ("port", None, true, Recording),
-    ("record", None, false, Recording),
-    ("retval", Some('R'), true, Recording),
-    ("rt-prio", None, true, Recording),
-    ("run-cmd", None, true, Recording),
-    ("script", Some('S'), true, Recording),
-    ("signal", None, true, Recording),
-    ("time", None, false, Recording),
-    ("unpatch", Some('U'), true, Recording),
-    ("watch", Some('W'), true, Recording),
+const OPTIONS: [(&str, Option<char>, bool, Fate); 83] = [
+    ("agent", Some('g'), false, THERE),
+    ("argument", Some('A'), true, THERE),
+    ("auto-args", Some('a'), false, THERE),
+    ("buffer", Some('b'), true, Recording("--memory says how much memory records may take")),
+    ("clock", None, true, THERE),
+    ("data", Some('d'), true, Recording("live keeps nothing; use `dioptra trace record`")),
+    ("estimate-return", Some('e'), false, Recording("calls end when they return")),
+    ("Event", Some('E'), true, THERE),
+    ("force", None, false, THERE),
+    ("host", None, true, THERE),
+    ("keep-pid", None, false, Recording("the command has a process of its own")),
+    ("kernel", Some('k'), false, THERE),
+    ("kernel-buffer", None, true, Recording(NO_KERNEL)),
+    ("kernel-depth", Some('K'), true, THERE),
+    ("libmcount-path", None, true, Recording("what is loaded into programs is a part of dioptra")),
+    ("libmcount-single", None, false, Recording("there is one runtime for all programs")),
+    ("library-path", None, true, Recording("what is loaded into programs is a part of dioptra")),
+    ("list-event", None, false, THERE),
+    ("max-stack", None, true, Recording("calls are recorded at any depth")),
+    ("nest-libcall", Some('l'), false, THERE),
+    ("no-pltbind", None, false, Recording("library calls are recorded however they are bound")),
+    ("no-randomize-addr", None, false, Recording("functions are known by their places in files")),
+    ("nop", None, false, THERE),
+    ("num-thread", None, true, Recording("writing needs one thread")),
+    ("patch", Some('P'), true, THERE),
+    ("pid", Some('p'), true, THERE),
+    ("port", None, true, THERE),
+    ("record", None, false, THERE),
+    ("retval", Some('R'), true, THERE),
+    ("rt-prio", None, true, Recording("programs wait for the recorder if it is late, see --on-full")),
+    ("run-cmd", None, true, Recording("nothing is received")),
+    ("script", Some('S'), true, THERE),
+    ("signal", None, true, THERE),
+    ("time", None, false, Recording("`dioptra trace info` shows the time that the command took")),
+    ("unpatch", Some('U'), true, THERE),
+    ("watch", Some('W'), true, THERE),
     ("column-offset", None, true, Of("replay")),
     ("column-view", None, false, Of("replay")),
     ("flat", None, false, Of("replay")),
@@ -105,13 +109,14 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 81] = [
     // Asked for where there is nothing to leave out or to colour.
     ("color", None, true, Silent),
     ("kernel-skip-out", None, false, Silent),
+    ("no-args", None, false, Silent),
     ("no-callsite", None, false, Silent),
     ("no-event", None, false, Silent),
     ("no-pager", None, false, Silent),
 ];
 
-/// Arguments of a command that reads a trace, and uftrace's other options.
-pub struct Reader<A> {
+/// Arguments of a command, and uftrace's other options.
+pub struct Options<A> {
     /// Those of the command.
     pub arguments: A,
     /// What was given of the others: names and what becomes of them.
@@ -120,19 +125,38 @@ pub struct Reader<A> {
     logfile: Option<PathBuf>,
 }
 
-impl<A> Reader<A> {
-    /// Tells what the given options do not do here, and sends messages where they are wanted.
+impl<A> Options<A> {
+    /// Tells what the given options do not do in a command that reads a trace, and sends messages where they are wanted.
     ///
     /// # Errors
     /// The file for messages cannot be written.
     pub fn begin(self) -> anyhow::Result<A> {
-        if let Some(path) = &self.logfile {
+        self.tell(false)
+    }
+
+    /// As [`Options::begin`], in a command that records one.
+    ///
+    /// # Errors
+    /// The file for messages cannot be written.
+    pub fn begin_recording(self) -> anyhow::Result<A> {
+        self.tell(true)
+    }
+
+    fn tell(self, records: bool) -> anyhow::Result<A> {
+        if let Some(path) = &self.logfile
+            && records
+        {
+            // The command has this standard error, too.
+            let path = path.display();
+            eprintln!("dioptra: --logfile {path} does nothing while a command runs");
+        } else if let Some(path) = &self.logfile {
             log_to(path)
                 .map_err(|error| usage(format_args!("--logfile {}: {error}", path.display())))?;
         }
         for (name, fate) in &self.others {
             match fate {
-                Recording => {
+                Recording(why) if records => eprintln!("dioptra: --{name} does nothing: {why}"),
+                Recording(_) => {
                     eprintln!("dioptra: --{name} does nothing here: it is about recording")
                 }
                 Of(command) => {
@@ -157,7 +181,7 @@ fn log_to(path: &std::path::Path) -> std::io::Result<()> {
     }
 }
 
-impl<A: Args> FromArgMatches for Reader<A> {
+impl<A: Args> FromArgMatches for Options<A> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |id: &str| {
             matches!(matches.try_contains_id(id), Ok(true))
@@ -167,7 +191,7 @@ impl<A: Args> FromArgMatches for Reader<A> {
         let others = OPTIONS
             .iter()
             .filter(|(name, ..)| !has_long(&own, name) && given(name));
-        Ok(Reader {
+        Ok(Options {
             arguments: A::from_arg_matches(matches)?,
             others: others.map(|(name, .., fate)| (*name, *fate)).collect(),
             logfile: matches.get_one::<PathBuf>("logfile").cloned(),
@@ -180,7 +204,7 @@ impl<A: Args> FromArgMatches for Reader<A> {
     }
 }
 
-impl<A: Args> Args for Reader<A> {
+impl<A: Args> Args for Options<A> {
     fn augment_args(command: Command) -> Command {
         let mut command = A::augment_args(command)
             .version(env!("CARGO_PKG_VERSION"))
@@ -191,13 +215,15 @@ impl<A: Args> Args for Reader<A> {
                     .help("Write messages to this file in place of standard error")
                     .value_parser(clap::value_parser!(PathBuf)),
             )
-            .arg(super::option_file::argument())
             .arg(
                 Arg::new("usage")
                     .long("usage")
                     .hide(true)
                     .action(ArgAction::HelpShort),
             );
+        if !has_long(&command, "opt-file") {
+            command = command.arg(super::option_file::argument());
+        }
         let is_short = |command: &Command, letter: char| {
             command.get_arguments().any(|argument| {
                 argument.get_short() == Some(letter)
@@ -249,7 +275,7 @@ mod tests {
 
     #[test]
     fn every_option_of_uftrace_is_taken() {
-        let command = Reader::<super::super::info::Arguments>::augment_args(Command::new("info"));
+        let command = Options::<super::super::info::Arguments>::augment_args(Command::new("info"));
         command.clone().debug_assert();
         for (name, _, has_value, _) in OPTIONS {
             let mut words = vec!["info".to_owned(), format!("--{name}")];
@@ -257,5 +283,18 @@ mod tests {
             let taken = command.clone().try_get_matches_from(&words);
             assert!(taken.is_ok(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn recording_commands_have_reasons_for_what_they_ignore() {
+        let command = super::super::record::Arguments::augment_args(Command::new("record"));
+        for (name, .., fate) in OPTIONS {
+            if let Recording(why) = fate {
+                assert!(has_long(&command, name) || !why.is_empty(), "{name}");
+            }
+        }
+        let command = Command::new("record");
+        let command = Options::<super::super::record::Arguments>::augment_args(command);
+        command.debug_assert();
     }
 }

@@ -1,6 +1,12 @@
 //! `dioptra trace info`: what a trace holds.
 
-use super::selected::{Data, trace_facts};
+mod machine;
+mod symbols;
+mod tasks;
+
+pub use tasks::tasks;
+
+use super::selected::{Data, Naming, trace_facts};
 use super::usage;
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
@@ -9,6 +15,7 @@ use dioptra_tracelayout::EventPlace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Arguments of `dioptra trace info`.
@@ -19,19 +26,37 @@ pub struct Arguments {
     /// List the functions of the trace's table, by module, with how their calls are found
     #[arg(long)]
     symbols: bool,
-    /// List the threads
+    /// List the threads, children below their parents
     #[arg(long)]
     task: bool,
+    /// Show this machine as it is now, and what of its settings matters; needs no trace
+    #[arg(long, conflicts_with_all = ["symbols", "task"])]
+    system: bool,
     /// How to show it
     #[arg(long, value_name = "text|json", default_value = "text")]
     format: String,
     #[command(flatten)]
-    naming: super::selected::Naming,
+    naming: Naming,
+    /// With --symbols: list all functions of this program or library; needs no trace
+    #[arg(value_name = "FILE", requires = "symbols")]
+    file: Option<PathBuf>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !["text", "json"].contains(&arguments.format.as_str()) {
         return Err(usage("--format: use text or json"));
+    }
+    if arguments.system || arguments.file.is_some() {
+        if arguments.format == "json" {
+            return Err(usage("--format json: is of traces"));
+        }
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        match &arguments.file {
+            Some(file) => symbols::of_file(file, &arguments.naming, &mut out)?,
+            None => machine::now(&mut out)?,
+        }
+        out.flush()?;
+        return Ok(ExitCode::SUCCESS);
     }
     let trace = arguments.data.open()?;
     let mut facts = Facts::new();
@@ -41,9 +66,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;
         writeln!(out)?;
     } else if arguments.symbols {
-        symbols(&trace, &arguments, &mut out)?;
+        symbols::of_trace(&trace, &arguments.naming, &mut out)?;
     } else if arguments.task {
-        threads(&trace, &mut out)?;
+        tasks::threads(&trace, &mut out)?;
     } else {
         whole(&trace, &arguments.naming.names(&trace)?, &mut out)?;
         facts.write_text(&mut out)?;
@@ -59,21 +84,6 @@ pub fn whole(trace: &Trace, names: &FunctionNames<'_>, out: &mut impl Write) -> 
         sampling(trace, names, out)?;
     }
     Ok(())
-}
-
-/// Its processes and threads.
-pub fn tasks(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "#    PID  PARENT  COMMAND")?;
-    for process in trace.processes() {
-        let command = match process.arguments.is_empty() {
-            true => process.executable.clone(),
-            false => process.arguments.join(" "),
-        };
-        let command = escape(&command);
-        writeln!(out, "{:>8} {:>7}  {command}", process.pid, process.parent)?;
-    }
-    writeln!(out)?;
-    threads(trace, out)
 }
 
 fn json(trace: &Trace, facts: &Facts) -> Value {
@@ -219,14 +229,7 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     if !info.options.is_empty() {
         line("options", &info.options.join(" "), out)?;
     }
-    line("cpu info", &info.host.cpu, out)?;
-    line(
-        "number of cpus",
-        &format!("{} (online)", info.host.cpus),
-        out,
-    )?;
-    line("kernel version", &info.host.kernel, out)?;
-    line("hostname", &info.host.name, out)?;
+    machine::system(&info.host, out)?;
     let clock = match trace.clock().is_measured() {
         true => info.clock.source.clone(),
         false => format!("{} (not measured)", info.clock.source),
@@ -244,7 +247,7 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         .streams()
         .iter()
         .take(16)
-        .map(|stream| format!("{}({})", stream.tid, stream.name))
+        .map(|stream| format!("{}({})", stream.tid, trace.thread_name(stream)))
         .collect();
     let more = if trace.streams().len() > 16 {
         ", …"
@@ -254,6 +257,15 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     line("task list", &format!("{}{more}", tasks.join(", ")), out)?;
     if let Some(process) = trace.processes().first() {
         line("exe image", &process.executable, out)?;
+        let module = trace
+            .modules()
+            .find(|module| module.path == process.executable);
+        if let Some(module) = module.filter(|module| !module.build_id.is_empty()) {
+            line("build id", &module.build_id, out)?;
+        }
+    }
+    if let Some(pending) = &info.pending {
+        line("pattern", &pending.style, out)?;
     }
     let status = match &info.ending {
         None => "not known: the recording has no end".to_owned(),
@@ -275,6 +287,9 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
             elapsed % 1_000_000_000
         );
         line("elapsed time", &elapsed, out)?;
+        if let Some(usage) = &ending.usage {
+            machine::used(usage, out)?;
+        }
     }
     writeln!(out, "#")?;
     heading("trace information", out)?;
@@ -335,42 +350,6 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
     }
     for damage in trace.damage() {
         line("damage", &damage.to_string(), out)?;
-    }
-    Ok(())
-}
-
-fn threads(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "#    PID     TID   STREAM   CHUNKS        LOST  TASK")?;
-    for stream in trace.streams() {
-        writeln!(
-            out,
-            "{:>8} {:>7} {:>8} {:>8} {:>11}  {}",
-            stream.pid,
-            stream.tid,
-            stream.stream,
-            stream.chunk_count(),
-            stream.lost,
-            escape(&stream.name)
-        )?;
-    }
-    Ok(())
-}
-
-fn symbols(trace: &Trace, arguments: &Arguments, out: &mut impl Write) -> anyhow::Result<()> {
-    let names = arguments.naming.names(trace)?;
-    for module in trace.modules() {
-        writeln!(out, "Functions of {}", escape(&module.path))?;
-        let count = trace.function_count() as u64;
-        let end = (u64::from(module.first) + u64::from(module.count)).min(count);
-        for id in u64::from(module.first)..end {
-            let entry = trace.function(id as u32);
-            let name = escape(names.get(id as u32));
-            writeln!(
-                out,
-                "  {id:>6} {:>12x} {:>8}  {name}",
-                entry.place, entry.size
-            )?;
-        }
     }
     Ok(())
 }

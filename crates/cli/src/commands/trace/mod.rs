@@ -19,7 +19,7 @@ mod summary;
 mod threads;
 mod tui;
 
-use elsewhere::Reader;
+use elsewhere::Options;
 use std::process::ExitCode;
 
 pub use option_file::replaced as with_option_file;
@@ -37,27 +37,27 @@ pub struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    live: live::Live,
+    live: Options<live::Live>,
 }
 
 #[derive(clap::Subcommand)]
 enum Command {
     /// Trace a command into a directory
-    Record(record::Arguments),
+    Record(Options<record::Arguments>),
     /// Trace a command and show its calls when it has ended
-    Live(live::Live),
+    Live(Options<live::Live>),
     /// Show the calls in the order of time
-    Replay(Reader<replay::Arguments>),
+    Replay(Options<replay::Arguments>),
     /// Show how often functions were called and how long they took
-    Report(Reader<report::Arguments>),
+    Report(Options<report::Arguments>),
     /// Show who called whom
-    Graph(Reader<graph::Arguments>),
+    Graph(Options<graph::Arguments>),
     /// Walk through a trace in the terminal
-    Tui(Reader<tui::Arguments>),
+    Tui(Options<tui::Arguments>),
     /// Show the records, or write them for other programs
-    Dump(Reader<dump::Arguments>),
+    Dump(Options<dump::Arguments>),
     /// Show what a trace holds: machine, processes, threads, methods, losses
-    Info(Reader<info::Arguments>),
+    Info(Options<info::Arguments>),
     #[command(hide = true)]
     Script(Missing),
     #[command(hide = true)]
@@ -92,14 +92,14 @@ impl Arguments {
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let command = arguments.command.unwrap_or(Command::Live(arguments.live));
     let result = match command {
-        Command::Record(arguments) => record::run(arguments),
-        Command::Live(arguments) => live::run(arguments),
-        Command::Replay(reader) => reader.begin().and_then(replay::run),
-        Command::Report(reader) => reader.begin().and_then(report::run),
-        Command::Graph(reader) => reader.begin().and_then(graph::run),
-        Command::Tui(reader) => reader.begin().and_then(tui::run),
-        Command::Dump(reader) => reader.begin().and_then(dump::run),
-        Command::Info(reader) => reader.begin().and_then(info::run),
+        Command::Record(options) => options.begin_recording().and_then(record::run),
+        Command::Live(options) => options.begin_recording().and_then(live::run),
+        Command::Replay(options) => options.begin().and_then(replay::run),
+        Command::Report(options) => options.begin().and_then(report::run),
+        Command::Graph(options) => options.begin().and_then(graph::run),
+        Command::Tui(options) => options.begin().and_then(tui::run),
+        Command::Dump(options) => options.begin().and_then(dump::run),
+        Command::Info(options) => options.begin().and_then(info::run),
         Command::Script(_) => Err(missing(
             "script",
             "scripts read `dioptra trace dump --format chrome` or `dioptra trace report --format json`",

@@ -2,6 +2,7 @@
 
 use super::patches::PatchTexts;
 use super::rules::RuleTexts;
+use super::selected::switch;
 use super::{summary, usage};
 use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
 use dioptra_recorder::trace::{
@@ -96,8 +97,14 @@ pub struct Tracing {
     #[arg(long)]
     no_event: bool,
     /// Record an event nevertheless: linux:schedule, linux:sched-in or linux:sched-out (the same); linux:task-new, linux:task-exit or linux:task-name (the same)
-    #[arg(short = 'E', long, value_name = "EVENT", value_parser = event)]
+    #[arg(short = 'E', long, alias = "Event", value_name = "EVENT", value_parser = event)]
     event: Vec<Event>,
+    /// Begin with tracing on or off; a trigger may switch it
+    #[arg(long, value_name = "on|off", default_value = "on", action = clap::ArgAction::Set, value_parser = switch)]
+    trace: bool,
+    /// As --trace=off
+    #[arg(long, hide = true)]
+    disable: bool,
     // What this asks for is so here; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     force: bool,
@@ -120,6 +127,24 @@ struct Absent {
     watch: Vec<String>,
     #[arg(short = 'S', long, hide = true, value_name = "FILE", value_parser = no_script)]
     script: Vec<String>,
+    #[arg(short = 'K', long, hide = true, value_name = "N", value_parser = no_kernel)]
+    kernel_depth: Option<String>,
+    #[arg(long, hide = true, value_name = "HOST", value_parser = no_network)]
+    host: Option<String>,
+    #[arg(long, hide = true, value_name = "PORT", value_parser = no_network)]
+    port: Option<String>,
+    #[arg(long, hide = true, value_name = "SIGNAL@ACTION", value_parser = no_signal)]
+    signal: Vec<String>,
+    #[arg(short = 'p', long, hide = true, value_name = "PID", value_parser = no_agent)]
+    pid: Option<String>,
+    #[arg(short = 'g', long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_agent)]
+    agent: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_nop)]
+    nop: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "list", value_parser = no_list)]
+    list_event: Option<String>,
+    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = no_record)]
+    record: Option<String>,
 }
 
 fn no_arguments(_: &str) -> Result<String, String> {
@@ -144,6 +169,30 @@ fn no_script(_: &str) -> Result<String, String> {
     )
 }
 
+fn no_network(_: &str) -> Result<String, String> {
+    Err("a trace is written to a local directory, which can be copied".to_owned())
+}
+
+fn no_signal(_: &str) -> Result<String, String> {
+    Err("signals do not switch tracing; triggers at functions do, such as -T f@trace_on".to_owned())
+}
+
+fn no_agent(_: &str) -> Result<String, String> {
+    Err("running programs are not traced; start the program with dioptra".to_owned())
+}
+
+fn no_nop(_: &str) -> Result<String, String> {
+    Err("to compare, run the program without dioptra".to_owned())
+}
+
+fn no_list(_: &str) -> Result<String, String> {
+    Err(events_are())
+}
+
+fn no_record(_: &str) -> Result<String, String> {
+    Err("live keeps nothing; use `dioptra trace record`, then `dioptra trace replay`".to_owned())
+}
+
 fn no_output(_: &str) -> Result<PathBuf, String> {
     Err("a trace is a directory; name it with `dioptra trace record -d DIR`".to_owned())
 }
@@ -159,22 +208,22 @@ enum Event {
     Tasks,
 }
 
+const EVENTS: [(&str, Event); 6] = [
+    ("linux:schedule", Event::Schedule),
+    ("linux:sched-in", Event::Schedule),
+    ("linux:sched-out", Event::Schedule),
+    ("linux:task-new", Event::Tasks),
+    ("linux:task-exit", Event::Tasks),
+    ("linux:task-name", Event::Tasks),
+];
+
 fn event(word: &str) -> Result<Event, String> {
-    const EVENTS: [(&str, Event); 6] = [
-        ("linux:schedule", Event::Schedule),
-        ("linux:sched-in", Event::Schedule),
-        ("linux:sched-out", Event::Schedule),
-        ("linux:task-new", Event::Tasks),
-        ("linux:task-exit", Event::Tasks),
-        ("linux:task-name", Event::Tasks),
-    ];
-    match EVENTS.iter().find(|(name, _)| *name == word) {
-        Some((_, event)) => Ok(*event),
-        None => Err(format!(
-            "the events are {}",
-            EVENTS.map(|(name, _)| name).join(", ")
-        )),
-    }
+    let known = EVENTS.iter().find(|(name, _)| *name == word);
+    known.map(|(_, event)| *event).ok_or_else(events_are)
+}
+
+fn events_are() -> String {
+    format!("the events are {}", EVENTS.map(|(name, _)| name).join(", "))
 }
 
 /// What times are read from.
@@ -256,6 +305,25 @@ pub fn exit_status(outcome: &TraceOutcome) -> ExitCode {
 }
 
 impl Tracing {
+    /// Whether tracing can begin switched off: everything is recorded, and readers leave out what comes before.
+    fn check_off(&self) -> anyhow::Result<()> {
+        let has = |word: &str| {
+            let mut texts = self.rules.texts().iter();
+            texts.any(|(_, text)| text.contains(word))
+        };
+        if has("@sample=") || has(",sample=") {
+            return Err(usage(
+                "--trace=off: sampled calls are counted while they are recorded; give it, or sample=, to the commands that show the trace",
+            ));
+        }
+        if !has("trace") {
+            eprintln!(
+                "dioptra: --trace=off: nothing switches tracing on, so nothing will be shown; add -T FUNCTION@trace_on"
+            );
+        }
+        Ok(())
+    }
+
     /// The recording that is asked for.
     pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
         let selector = RuleSelector::new(Choice {
@@ -280,7 +348,11 @@ impl Tracing {
                     text: text.clone(),
                 })
                 .collect(),
+            off: !self.trace || self.disable,
         };
+        if pending.off {
+            self.check_off()?;
+        }
         let options = std::env::args().skip(1);
         let options = options.take(std::env::args_os().len().saturating_sub(1 + command.len()));
         let mut spec = TraceSpec::new(command, folder);
@@ -295,7 +367,7 @@ impl Tracing {
         let asked = |wanted| self.event.contains(&wanted);
         spec.scheduling = asked(Event::Schedule) || !self.no_sched && !self.no_event;
         spec.tasks = asked(Event::Tasks) || !self.no_event;
-        spec.pending = Some(pending).filter(|pending| !pending.rules.is_empty());
+        spec.pending = Some(pending).filter(|pending| pending.off || !pending.rules.is_empty());
         Ok(spec)
     }
 }

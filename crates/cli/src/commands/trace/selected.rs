@@ -6,7 +6,7 @@ use crate::symbol_sources::SymbolSources;
 use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, View, ViewLosses};
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_report::{Facts, Severity};
-use dioptra_symbols::SymbolOptions;
+use dioptra_symbols::{SymbolOptions, Symbolizer};
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,19 @@ impl Naming {
     pub fn names<'t>(&self, trace: &'t Trace) -> anyhow::Result<FunctionNames<'t>> {
         let options = self.symbols.add_to(SymbolOptions::default())?;
         Ok(FunctionNames::new(trace, options, self.demangle))
+    }
+}
+
+impl Naming {
+    /// What finds names of files.
+    pub fn symbolizer(&self) -> anyhow::Result<Symbolizer> {
+        let options = self.symbols.add_to(SymbolOptions::default())?;
+        Ok(Symbolizer::new(options))
+    }
+
+    /// A name in the chosen style, from the programmer's and the symbol table's.
+    pub fn shown(&self, full: &str, raw: &str) -> String {
+        self.demangle.shown(full, raw)
     }
 }
 
@@ -124,7 +137,8 @@ fn style(word: &str) -> Result<MatchStyle, String> {
     MatchStyle::parse(word).ok_or_else(|| "use regex, glob or simple".to_owned())
 }
 
-fn switch(word: &str) -> Result<bool, String> {
+/// `on` or `off`.
+pub fn switch(word: &str) -> Result<bool, String> {
     parse_bool(word).ok_or_else(|| "use on or off".to_owned())
 }
 

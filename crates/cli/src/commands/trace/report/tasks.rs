@@ -56,14 +56,17 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
         _ => "   Num funcs",
     });
     let headings: Vec<&str> = headings.collect();
-    for heading in &headings {
-        out.extend_from_slice(heading.as_bytes());
+    // Names alone are for scripts.
+    if !fields.is_empty() {
+        for heading in &headings {
+            out.extend_from_slice(heading.as_bytes());
+        }
+        out.extend_from_slice(b"  Task name\n");
+        for heading in &headings {
+            out.extend_from_slice(format!("  {}", "=".repeat(heading.len() - 2)).as_bytes());
+        }
+        out.extend_from_slice(b"  ====================\n");
     }
-    out.extend_from_slice(b"  Task name\n");
-    for heading in &headings {
-        out.extend_from_slice(format!("  {}", "=".repeat(heading.len() - 2)).as_bytes());
-    }
-    out.extend_from_slice(b"  ====================\n");
     for row in &rows {
         for field in &fields {
             out.extend_from_slice(b"  ");
