@@ -15,6 +15,7 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("uftrace", &["uftrace"]),
     ("sqlite3", &["sqlite3"]),
     ("python3", &["python3"]),
+    ("valgrind", &["valgrind"]),
 ];
 
 /// Installs the missing tools with apt-get, or lists them. Tests that need one skip without it, so failing here is

@@ -3,7 +3,7 @@
 use crate::simple_name;
 use dioptra_symbols::{
     LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
-    Symbolizer,
+    Symbolizer, place_name,
 };
 use dioptra_tracedata::{Module, Trace};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
@@ -120,7 +120,7 @@ impl<'t> FunctionNames<'t> {
         match self.modules.get(&entry.module) {
             Some(names) => {
                 names.unnamed.store(true, Ordering::Relaxed);
-                format!("<{module}+{:#x}>", entry.place)
+                place_name(module, entry.place)
             }
             None => format!("<{:x}>", entry.place),
         }

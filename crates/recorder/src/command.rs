@@ -24,9 +24,14 @@ const SHELL: &CStr = c"/bin/sh";
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CommandError {
-    /// No file of that name, or the interpreter in its first line does not exist.
+    /// No file of that name.
     #[error("{}: command not found; check its spelling, or give its path", .0.display())]
     NotFound(PathBuf),
+    /// The interpreter in the script's first line, or the program's dynamic linker, does not exist.
+    #[error(
+        "{}: the interpreter that its first line names, or its dynamic linker, does not exist; install it", .0.display()
+    )]
+    NoInterpreter(PathBuf),
     /// There is such a file, but it may not be, or cannot be, executed.
     #[error("{}: cannot be executed: {source}; check its permissions and its format", .program.display())]
     NotExecutable {
@@ -57,7 +62,7 @@ impl CommandError {
     /// The exit status that shells use for it: 127 not found, 126 not executable, else 125 for our own failure.
     pub fn exit_code(&self) -> u8 {
         match self {
-            CommandError::NotFound(_) => 127,
+            CommandError::NotFound(_) | CommandError::NoInterpreter(_) => 127,
             CommandError::NotExecutable { .. } => 126,
             _ => 125,
         }
@@ -205,6 +210,9 @@ impl HeldCommand {
                 let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
                 let program = self.program.clone();
                 Err(match source.raw_os_error() {
+                    Some(libc::ENOENT) if has_slash(&program) && program.exists() => {
+                        CommandError::NoInterpreter(program)
+                    }
                     Some(libc::ENOENT | libc::ENOTDIR) => CommandError::NotFound(program),
                     _ => CommandError::NotExecutable { program, source },
                 })
@@ -372,6 +380,11 @@ impl Image {
     }
 }
 
+/// Whether it is a path, not a name to be looked for.
+fn has_slash(program: &Path) -> bool {
+    program.as_os_str().as_bytes().contains(&b'/')
+}
+
 /// Our environment with these variables in place of ours; empty without any, when nothing is changed.
 fn environment(variables: &[(OsString, OsString)]) -> Result<Vec<CString>, CommandError> {
     if variables.is_empty() {
@@ -442,9 +455,9 @@ impl Child<'_> {
             if got != 1 {
                 libc::_exit(127);
             }
-            // Rust ignores SIGPIPE, shells the others for background jobs, and an ignored signal stays so after exec.
+            // Rust ignores SIGPIPE, we SIGXFSZ, shells the others for background jobs, and an ignored signal stays so after exec.
             // But what asks us for the end of a recording has to end the command as well.
-            for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
+            for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ] {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::sigprocmask(libc::SIG_SETMASK, self.mask, ptr::null_mut());
@@ -554,6 +567,17 @@ mod tests {
                 .exit_code(),
             126
         );
+    }
+
+    #[test]
+    fn a_missing_interpreter_is_told_from_a_missing_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        let error = run(&[script.to_str().unwrap()]).unwrap_err();
+        assert!(matches!(error, CommandError::NoInterpreter(_)), "{error}");
+        assert_eq!(error.exit_code(), 127);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread and makes them readable.
+    /// Blocks SIGINT, SIGTERM, SIGHUP, SIGQUIT and SIGCHLD in this thread and makes them readable. SIGXFSZ is ignored from
+    /// now on.
     ///
     /// SIGHUP stays ignored if it was when we were started, as by `nohup`. SIGINT does not: shells without job control
     /// start background jobs so, whose recording `kill -INT` must end nevertheless.
@@ -53,6 +54,8 @@ impl Signals {
     pub fn new() -> io::Result<Signals> {
         // SAFETY: both sets are initialised by the calls before they are read; the descriptor is new and ours.
         unsafe {
+            // A file that would exceed the limit is an error to tell, and no reason to die.
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             let mut set = std::mem::zeroed();
             let mut before = std::mem::zeroed();
             libc::sigemptyset(&mut set);

@@ -85,7 +85,7 @@ pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};
 pub use lines::{Frame, LineRange, LineReader, ModuleLines};
-pub use module::{Function, ModuleSymbols};
+pub use module::{Function, ModuleSymbols, place_name};
 pub use note::Note;
 pub use options::{ModuleKind, ModuleRequest, RecordedKernel, SymbolOptions};
 pub use symbolizer::Symbolizer;

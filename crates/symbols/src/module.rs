@@ -97,6 +97,11 @@ impl ModuleSymbols {
     }
 }
 
+/// What stands for a function without a name: its file and its place there, such as `<libz.so.1+0x1234>`.
+pub fn place_name(file: &str, place: u64) -> String {
+    format!("<{file}+{place:#x}>")
+}
+
 /// A function and where it lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

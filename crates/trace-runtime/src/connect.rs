@@ -130,6 +130,14 @@ impl Socket {
     }
 }
 
+/// Whether the recorder's socket, whose name ends with the number of its network namespace, is in another one than we.
+pub fn is_elsewhere(name: &[u8]) -> bool {
+    let digits = name.rsplit(|byte| *byte == b'-').next();
+    let recorders = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
+    let ours = sys::inode(c"/proc/self/ns/net");
+    matches!((recorders, ours), (Some(recorders), Some(ours)) if recorders != 0 && recorders != ours)
+}
+
 /// Connects to the recorder at the abstract address `name`, and does what it says.
 ///
 /// # Errors

@@ -51,6 +51,9 @@ extern "C" fn start(
         .and_then(|()| connect::connect(name, Reason::Start));
     if let Err(failure) = result {
         let what = match failure {
+            Failure::Recorder(_) if connect::is_elsewhere(name) => {
+                "it runs in a network namespace of its own, from which the recorder cannot be reached"
+            }
             // Another program's recorder may be long gone: what it started goes on untraced.
             Failure::Recorder(_) | Failure::Refused => return,
             Failure::Arena => "the memory for its records can't be mapped",

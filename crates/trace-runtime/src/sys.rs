@@ -183,6 +183,23 @@ pub fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
     }
 }
 
+/// The number of a file's inode.
+pub fn inode(path: &core::ffi::CStr) -> Option<u64> {
+    let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+    let (path, place) = (
+        path.as_ptr().expose_provenance(),
+        status.as_mut_ptr().expose_provenance(),
+    );
+    // SAFETY: the kernel writes to a structure that outlives the call; zero is a valid value of it.
+    unsafe {
+        let asked = syscall(
+            libc::SYS_newfstatat,
+            [libc::AT_FDCWD as usize, path, place, 0, 0, 0],
+        );
+        (asked == 0).then(|| status.assume_init().st_ino)
+    }
+}
+
 /// Whether a path leads to a file.
 pub fn is_there(path: *const core::ffi::c_char) -> bool {
     // SAFETY: the kernel checks the address.

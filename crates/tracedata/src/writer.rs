@@ -6,6 +6,7 @@ use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, MAX_SWITCHES};
 use dioptra_tracelayout::{ChunkHeader, FunctionEntry, chunk};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -22,10 +23,26 @@ pub struct WriteError {
 
 const READABLE: &str = "what was written before can be read";
 
+/// Locks a directory against other recordings, as long as it is kept open. File systems without locks are not locked.
+fn lock(folder: &Path) -> io::Result<File> {
+    let file = File::open(folder)?;
+    // SAFETY: a descriptor of ours.
+    let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    if locked != 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
+        return Err(io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "another recording writes there",
+        ));
+    }
+    Ok(file)
+}
+
 /// A trace that is being written.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
+    /// The directory, locked: nobody else writes there, or moves it away.
+    _lock: File,
     journal: File,
     functions: File,
     names: File,
@@ -41,7 +58,7 @@ pub struct Writer {
 impl Writer {
     /// Makes the directory `folder`; one that is there already becomes `FOLDER.old`, in place of an older one.
     ///
-    /// Something there that is not a trace is left alone, and is an error.
+    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written.
     ///
     /// # Errors
     /// [`WriteError`]
@@ -65,6 +82,8 @@ impl Writer {
                         io::Error::new(io::ErrorKind::AlreadyExists, "exists and is no trace");
                     return Err(failed(folder)(error));
                 }
+                // Until it has been moved.
+                let _lock = lock(folder).map_err(failed(folder))?;
                 let mut old = folder.as_os_str().to_owned();
                 old.push(".old");
                 let old = PathBuf::from(old);
@@ -75,6 +94,7 @@ impl Writer {
             }
         }
         fs::create_dir_all(folder).map_err(failed(folder))?;
+        let lock = lock(folder).map_err(failed(folder))?;
         let create = |name: &str| {
             let path = folder.join(name);
             File::create(&path).map_err(failed(&path))
@@ -86,6 +106,7 @@ impl Writer {
             records: create(RECORDS)?,
             switches: None,
             folder: folder.to_owned(),
+            _lock: lock,
             next_function: 0,
             names_size: 0,
             records_size: 0,
@@ -252,6 +273,20 @@ mod tests {
     use crate::fixture::info;
     use dioptra_tracelayout::chunk::Chunk;
     use dioptra_tracelayout::{FunctionKind, VERSION};
+
+    #[test]
+    fn a_trace_that_is_being_written_stays_where_it_is() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        let mut writer = Writer::create(&folder, &info()).unwrap();
+        let error = Writer::create(&folder, &info()).unwrap_err();
+        assert!(error.to_string().contains("another recording writes there"));
+        writer.info(&info()).unwrap();
+        assert!(folder.join(INFO).exists() && !parent.path().join("t.old").exists());
+        drop(writer);
+        Writer::create(&folder, &info()).unwrap();
+        assert!(parent.path().join("t.old").exists());
+    }
 
     #[test]
     fn what_is_written_can_be_read() {

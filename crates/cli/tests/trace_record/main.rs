@@ -8,6 +8,7 @@ mod imports;
 mod orphans;
 mod places;
 mod plain;
+mod real;
 mod sampling;
 mod scheduling;
 

@@ -232,8 +232,8 @@ impl TraceError {
 pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let system = |what| move |source| TraceError::System { what, source };
     let clock = spec.clock.unwrap_or_else(TraceClock::best);
-    let runtime = embedded::write()?;
     let mut signals = Signals::new().map_err(system("receiving signals"))?;
+    let runtime = embedded::write()?;
     let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
     let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
     let arena = ArenaMemory::new(ArenaOptions {
@@ -250,7 +250,12 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         seed: spec.seed,
         marks: spec.keep_judged,
     })
-    .map_err(system("making shared memory for the trace"))?;
+    .map_err(|source| match source.raw_os_error() {
+        Some(libc::EFBIG) => {
+            system("making shared memory for the trace; raise `ulimit -f`")(source)
+        }
+        _ => system("making shared memory for the trace")(source),
+    })?;
     let start = clock.pair();
     let mut info = describe(&spec, clock, start);
     let mut writer = Writer::create(&spec.folder, &info)?;
@@ -326,6 +331,12 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             program.to_string_lossy(),
             untraced::why(&program)
         ));
+    }
+    if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
+        state.note(
+            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, which it makes when memory for records is full; trace fewer functions"
+                .to_owned(),
+        );
     }
     let header = shared.arena.header();
     let ending = Ending {

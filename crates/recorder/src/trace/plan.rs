@@ -10,6 +10,7 @@ use super::image::{read_needed, read_some, segments};
 use super::maps::{MappedModule, Maps};
 use super::observed::{FunctionHook, HookWork, has_hooks, hooked_code};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use super::special::seeks_generated_code;
 use super::wanted::{Body, Wanted, Work};
 use crate::procfs;
 use dioptra_filters::Sampling;
@@ -201,12 +202,16 @@ impl Planner {
         let has_hooks = has_hooks(&elf);
         // The tracer itself calls the C library while it works, and threads begin and end in it.
         let plain = self.selector.plain(&identity);
-        let is_runtimes_own = is_linker || has_hooks;
-        if plain && is_runtimes_own {
-            let why = match is_linker {
-                true => "it loads the tracer",
-                false => "the tracer itself uses them",
-            };
+        let left_alone = if is_linker {
+            Some("it loads the tracer")
+        } else if has_hooks {
+            Some("the tracer itself uses them")
+        } else if seeks_generated_code(&identity.file_name()) {
+            Some("its garbage collector finds generated code by return addresses")
+        } else {
+            None
+        };
+        if plain && let Some(why) = left_alone {
             self.notes.push(format!(
                 "functions of {} are not traced: {why}; calls of them can be, as library calls",
                 module.path.display()
@@ -214,7 +219,7 @@ impl Planner {
             self.selector.leave_alone(&identity);
         }
         let options = ScanOptions {
-            plain: plain && !is_runtimes_own,
+            plain: plain && left_alone.is_none(),
             library_calls: self.selector.library_calls(&identity),
         };
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;

@@ -17,6 +17,8 @@ pub enum Refused {
     NoEntry,
     /// What it does depends on who called it, or it returns more than once.
     Special,
+    /// Code that was made at run time calls it, and a garbage collector knows that by the return address.
+    Sought,
     /// It looks at its return address, or changes it: it would see the tracer's.
     ReturnAddress,
     /// It uses its caller's frame pointer, or changes it.
@@ -40,6 +42,7 @@ impl Refused {
             Refused::Unknown => "its first bytes are no known instructions",
             Refused::NoEntry => "not an ordinary function entry",
             Refused::Special => "depends on its caller's address or returns twice",
+            Refused::Sought => "generated code calls it, and is known by the return address",
             Refused::ReturnAddress => "looks at its return address",
             Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",

@@ -6,7 +6,7 @@ use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind, Gate, MatchStyle, Plan, PlanOptions,
     RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
-use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle};
+use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
@@ -214,6 +214,7 @@ impl Selector for RuleSelector {
         let symbols = self.symbolizer.load_for(&request, &offsets);
         let lines = self.with_sources.then(|| self.symbolizer.lines(&request));
         let reader = lines.as_ref().map(|lines| lines.reader());
+        let file = module.file_name();
         let named: Vec<Named<'_>> = functions
             .iter()
             .map(|place| {
@@ -238,7 +239,8 @@ impl Selector for RuleSelector {
                 });
                 let (full, linkage) = match symbol {
                     Some(symbol) => (symbol.name, Some(Cow::Borrowed(symbol.raw_name))),
-                    None => (Cow::Borrowed(""), None),
+                    // As readers, who match the same rules, name it.
+                    None => (Cow::Owned(place_name(&file, place.offset)), None),
                 };
                 Named {
                     linkage: linkage.filter(|raw| *raw != full),
@@ -363,11 +365,13 @@ impl Selector for RuleSelector {
         let offsets: Vec<u64> = functions.iter().map(|(offset, _)| *offset).collect();
         let symbols = self.symbolizer.load_for(&request, &offsets);
         for (offset, reason) in functions {
-            let Some(symbol) = symbols.function(*offset) else {
-                continue;
+            let symbol = symbols.function(*offset);
+            let linkage = symbol.as_ref().map(|symbol| symbol.raw_name.to_owned());
+            let name = match symbol {
+                Some(symbol) => symbol.name.into_owned(),
+                None => place_name(&module.file_name(), *offset),
             };
-            let name = symbol.name.into_owned();
-            let linkage = Some(symbol.raw_name.to_owned()).filter(|raw| *raw != name);
+            let linkage = linkage.filter(|raw| *raw != name);
             self.unpatched.refuse(RefusedFunction {
                 name,
                 linkage,

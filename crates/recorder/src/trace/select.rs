@@ -2,6 +2,7 @@
 
 use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::Method;
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 /// A module whose functions are to be chosen from.
@@ -17,6 +18,14 @@ pub struct ModuleIdentity {
     pub is_program: bool,
     /// Whether a compiler has prepared it for tracing.
     pub is_instrumented: bool,
+}
+
+impl ModuleIdentity {
+    /// The last part of its path.
+    pub fn file_name(&self) -> Cow<'_, str> {
+        let name = self.path.file_name().unwrap_or(self.path.as_os_str());
+        name.to_string_lossy()
+    }
 }
 
 /// A function that can be traced.

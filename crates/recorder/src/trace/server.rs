@@ -5,10 +5,11 @@ use super::shared::Shared;
 use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +24,16 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// A new one, with a name that cannot be guessed.
+    /// A new one, with a name that cannot be guessed. The number behind its last `-` is our network namespace's: programs
+    /// in others cannot reach the socket.
     ///
     /// # Errors
     /// Of the system calls.
     pub fn new() -> io::Result<Listener> {
         let mut random = [0_u8; 16];
         File::open("/dev/urandom")?.read_exact(&mut random)?;
-        let name = format!("dioptra-{:032x}", u128::from_ne_bytes(random));
+        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |file| file.ino());
+        let name = format!("dioptra-{:032x}-{namespace}", u128::from_ne_bytes(random));
         let address = SocketAddr::from_abstract_name(name.as_bytes())?;
         Ok(Listener {
             listener: UnixListener::bind_addr(&address)?,

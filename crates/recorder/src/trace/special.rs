@@ -1,5 +1,7 @@
 //! Functions that must be left alone, by their names.
 
+use super::refused::Refused;
+
 /// Functions that return twice, or do what their caller's address says, or are entered in no ordinary way.
 const SPECIAL: &[&str] = &[
     "setjmp",
@@ -54,7 +56,58 @@ pub fn is_special(name: &str) -> bool {
         || name.starts_with("_dl_runtime_")
 }
 
+/// Why a function must be left alone, if its name says that it must.
+pub fn left_alone(name: &str) -> Option<Refused> {
+    match name {
+        name if is_special(name) => Some(Refused::Special),
+        name if is_called_by_generated_code(name) => Some(Refused::Sought),
+        _ => None,
+    }
+}
+
+/// Whether a function's name is one of those of V8 that generated code calls. While they last, the garbage collector
+/// reads their return addresses, to know whose frame is next.
+fn is_called_by_generated_code(name: &str) -> bool {
+    // With their arguments: a callback of whatever embeds V8.
+    const ARGUMENTS: [&str; 2] = ["20FunctionCallbackInfoI", "20PropertyCallbackInfoI"];
+    const PARTS: [&str; 3] = ["Runtime_", "Builtin_", "CheckStackGuardState"];
+    name.starts_with("_ZN2v88internal") && PARTS.iter().any(|part| name.contains(part))
+        || name.starts_with("_Z") && ARGUMENTS.iter().any(|word| name.contains(word))
+}
+
+/// Whether a file's functions must be left alone since its garbage collector tells generated code from others by return
+/// addresses: the Java machine. Nothing in the functions' names says which of them generated code calls.
+pub fn seeks_generated_code(file_name: &str) -> bool {
+    file_name.starts_with("libjvm.so")
+}
+
 /// Whether a function's name is one of an unwinder's.
 pub fn is_unwinder(name: &str) -> bool {
     name.starts_with("_Unwind_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_that_generated_code_calls_are_known_by_their_names() {
+        for name in [
+            "_ZN2v88internal33Runtime_AllocateInYoungGenerationEiPmPNS0_7IsolateE",
+            "_ZN2v88internal20Builtin_ArrayConcatEiPmPNS0_7IsolateE",
+            "_ZN2v88internal26NativeRegExpMacroAssembler20CheckStackGuardStateEPNS0_7IsolateEiNS1_10CallOriginEPmNS0_17InstructionStreamEPNS0_7AddressE",
+            "_ZN4node2fs4OpenERKN2v820FunctionCallbackInfoINS1_5ValueEEE",
+            "_ZN4node10contextify16ContextifyContext22PropertyGetterCallbackEN2v85LocalINS2_4NameEEERKNS2_20PropertyCallbackInfoINS2_5ValueEEE",
+        ] {
+            assert!(is_called_by_generated_code(name), "{name}");
+        }
+        for name in [
+            "_ZN2v88internal4Heap8ScavengeEv",
+            "_ZN4node13MultiIsolate12Runtime_DrawEv",
+            "Builtin_it",
+        ] {
+            assert!(!is_called_by_generated_code(name), "{name}");
+        }
+        assert!(seeks_generated_code("libjvm.so") && !seeks_generated_code("libjava.so"));
+    }
 }

@@ -353,8 +353,10 @@ impl Tracing {
         if pending.off {
             self.check_off()?;
         }
-        let options = std::env::args().skip(1);
-        let options = options.take(std::env::args_os().len().saturating_sub(1 + command.len()));
+        let options = std::env::args_os().skip(1);
+        let ours = options.len().saturating_sub(command.len());
+        let options = options.take(ours);
+        let options = options.map(|word| word.to_string_lossy().into_owned());
         let mut spec = TraceSpec::new(command, folder);
         spec.options = options.collect();
         spec.selector = Box::new(selector);

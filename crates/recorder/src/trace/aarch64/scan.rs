@@ -10,11 +10,11 @@ use super::flow::{Flow, flow};
 use super::image::Image;
 use super::imports::through_registers;
 use super::refused::Refused;
-use super::special::is_special;
+use super::special::{is_special, left_alone};
 use dioptra_tracelayout::message::Method;
 use object::{Object, ObjectSymbol, SymbolFlags};
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// `mov REGISTER, x30`, without the register.
 const TAKES_RETURN_ADDRESS: u32 = 0xaa1e_03e0;
@@ -48,8 +48,8 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
     Ok(scanner.functions())
 }
 
-/// Functions that must be left alone.
-fn special(image: &Image<'_>) -> HashSet<u64> {
+/// Functions that must be left alone, and why.
+fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
     let other_calls = image
         .elf
         .symbols()
@@ -57,11 +57,10 @@ fn special(image: &Image<'_>) -> HashSet<u64> {
         .filter(|symbol| {
             matches!(symbol.flags(), SymbolFlags::Elf { st_other, .. } if st_other.0 & OTHER_CALLS != 0)
         })
-        .map(|symbol| symbol.address());
+        .map(|symbol| (symbol.address(), Refused::Special));
     image
         .named()
-        .filter(|(.., name)| is_special(name))
-        .map(|(address, ..)| address)
+        .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
         .chain(other_calls)
         .collect()
 }
@@ -71,7 +70,7 @@ struct Scanner<'s, 'a> {
     described: &'s [Described],
     flow: OnceCell<Flow>,
     options: ScanOptions,
-    special: HashSet<u64>,
+    special: HashMap<u64, Refused>,
     /// Where compilers have left space for hooks.
     patchable: HashSet<u64>,
     /// Whether functions may say themselves when they begin.
@@ -95,9 +94,9 @@ impl Scanner<'_, '_> {
             if covered.contains(&function.start) {
                 continue;
             }
-            if self.special.contains(&function.start) {
+            if let Some(why) = self.special.get(&function.start) {
                 if self.options.plain {
-                    code.refused.push((function.start, Refused::Special));
+                    code.refused.push((function.start, *why));
                 }
                 continue;
             }

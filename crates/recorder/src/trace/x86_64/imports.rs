@@ -150,9 +150,9 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
         .map(Instruction::op0_register)
         .collect();
     let code = OnceCell::new();
-    let is_only_called = |load| {
+    let function_code = || {
         let made = || FunctionCode::new(&instructions, landing_pads(image, function));
-        code.get_or_init(made).is_only_called(load)
+        code.get_or_init(made)
     };
     for instruction in &instructions {
         let at = instruction.ip();
@@ -171,8 +171,10 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
                 if !called.contains(&instruction.op0_register()) {
                     continue;
                 }
-                if !is_only_called(at) {
-                    calls.through_registers.insert(name.clone());
+                if !function_code().is_only_called(at) {
+                    if function_code().may_be_called(at) {
+                        calls.through_registers.insert(name.clone());
+                    }
                     continue;
                 }
                 ImportUse::Load([*prefix, *register])

@@ -5,7 +5,7 @@
 use super::described::Described;
 use super::image::Image;
 use iced_x86::{
-    Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register,
+    Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -42,6 +42,56 @@ impl<'a> FunctionCode<'a> {
             instructions,
             pads,
         }
+    }
+
+    /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
+    /// only handed on.
+    pub fn may_be_called(&self, load: u64) -> bool {
+        let Some(&start) = self.places.get(&load) else {
+            return false;
+        };
+        let register = self.instructions[start].op0_register();
+        let mut info = InstructionInfoFactory::new();
+        let mut seen = HashSet::new();
+        let mut later = vec![start + 1];
+        let mut called = false;
+        while let Some(at) = later.pop() {
+            let Some(instruction) = self.instructions.get(at).filter(|_| seen.insert(at)) else {
+                continue;
+            };
+            let bases = [instruction.memory_base(), instruction.memory_index()];
+            if bases.iter().any(|base| base.full_register() == register) {
+                // Nobody reads the bytes of a function.
+                return false;
+            }
+            // It goes on elsewhere.
+            let is_copied = matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory)
+                && (1..instruction.op_count()).any(|n| {
+                    instruction.op_kind(n) == OpKind::Register
+                        && instruction.op_register(n).full_register() == register
+                });
+            let is_compared = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
+            called |= is_copied && !is_compared;
+            match step(instruction, register, &mut info) {
+                Step::Ends => {}
+                Step::Unknown => match instruction.flow_control() {
+                    FlowControl::Next => later.push(at + 1),
+                    // Who knows where it goes on.
+                    FlowControl::IndirectBranch => called = true,
+                    _ => {}
+                },
+                Step::Next => later.push(at + 1),
+                Step::Branches(target, goes_on) => {
+                    later.extend(self.places.get(&target));
+                    later.extend(goes_on.then_some(at + 1));
+                }
+                Step::Calls(is_it, goes_on) => {
+                    called |= is_it;
+                    later.extend(goes_on.then_some(at + 1));
+                }
+            }
+        }
+        called
     }
 
     /// Whether what the instruction at an address loads into its register is called, and nothing else is done with it.
@@ -242,6 +292,45 @@ mod tests {
         let last = instructions.last().filter(|_| is_caught);
         let pads = last.map(|last| (0x1000..last.ip(), last.ip()));
         FunctionCode::new(&instructions, Some(pads.into_iter().collect())).is_only_called(0x1000)
+    }
+
+    #[test]
+    fn what_is_never_called_is_known() {
+        let may_be_called = |rest: fn(&mut CodeAssembler)| {
+            let mut assembler = CodeAssembler::new(64).unwrap();
+            assembler.mov(rax, qword_ptr(0x9000)).unwrap();
+            rest(&mut assembler);
+            let bytes = assembler.assemble(0x1000).unwrap();
+            let instructions: Vec<Instruction> =
+                Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE)
+                    .into_iter()
+                    .collect();
+            FunctionCode::new(&instructions, None).may_be_called(0x1000)
+        };
+        // Data, whatever is done with it later.
+        assert!(!may_be_called(|a| {
+            a.mov(rdi, qword_ptr(rax)).unwrap();
+            a.call(rax).unwrap();
+        }));
+        // Compared, and then something else is called.
+        assert!(!may_be_called(|a| {
+            a.cmp(rdi, rax).unwrap();
+            a.mov(rax, qword_ptr(rdi)).unwrap();
+            a.call(rax).unwrap();
+        }));
+        assert!(!may_be_called(|a| a.ret().unwrap()));
+        assert!(may_be_called(|a| {
+            a.test(rax, rax).unwrap();
+            a.call(rax).unwrap();
+        }));
+        assert!(may_be_called(|a| {
+            a.cmove(rbx, rax).unwrap();
+            a.call(rbx).unwrap();
+        }));
+        assert!(may_be_called(|a| {
+            a.mov(qword_ptr(rsp), rax).unwrap();
+            a.ret().unwrap();
+        }));
     }
 
     #[test]

@@ -10,12 +10,12 @@ use super::framed::looks_at_return_address;
 use super::image::Image;
 use super::imports::import_calls;
 use super::refused::Refused;
-use super::special::is_special;
+use super::special::{is_special, left_alone};
 use super::stubs::{ENDBR, called};
 use super::work::{Share, share_out};
 use dioptra_tracelayout::message::Method;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// How a sled of XRay's begins: `jmp` over nine bytes, which are a `nop`.
 const XRAY_SLED: &[u8] = &[0xeb, 0x09, 0x66, 0x0f, 0x1f, 0x84];
@@ -31,8 +31,7 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
     let scanner = Scanner {
         special: image
             .named()
-            .filter(|(.., name)| is_special(name))
-            .map(|(address, ..)| address)
+            .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
             .collect(),
         patchable: image.listed("__patchable_function_entries"),
         nop_sites: image.listed("__mcount_loc").into_iter().collect(),
@@ -53,8 +52,8 @@ struct Scanner<'s, 'a> {
     described: &'s [Described],
     flow: LazyFlow<'s, 'a>,
     options: ScanOptions,
-    /// Functions that must be left alone.
-    special: HashSet<u64>,
+    /// Functions that must be left alone, and why.
+    special: HashMap<u64, Refused>,
     /// Where compilers have left space for hooks, sorted.
     patchable: Vec<u64>,
     /// The same of another kind.
@@ -95,9 +94,13 @@ impl Scanner<'_, '_> {
         let shared = self.described.iter().enumerate();
         for (at, function) in shared.filter(|(at, _)| share.has(*at)) {
             let next = self.described.get(at + 1).map(|next| next.start);
-            if self.special.contains(&function.start) {
+            // It is a library call's, if it is wanted.
+            if self.image.stubs.contains_key(&function.start) {
+                continue;
+            }
+            if let Some(why) = self.special.get(&function.start) {
                 if self.options.plain {
-                    refusals.push((function.start, Refused::Special));
+                    refusals.push((function.start, *why));
                 }
                 continue;
             }
