@@ -42,11 +42,7 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
         ticks,
         monotonic: ticks,
     };
-    let info = Info::new(Clock {
-        source: "monotonic".into(),
-        shift: 0,
-        start: pair(0),
-    });
+    let info = Info::new(Clock::monotonic(0));
     let mut writer = Writer::create(folder, &info).unwrap();
     writer.journal(&JournalEntry::Clock(pair(1 << 40))).unwrap();
     for piece in pieces {

@@ -6,11 +6,11 @@ mod traces;
 
 use dioptra_calls::{Step, Walk};
 use dioptra_recorder::trace::TraceClock;
-use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_testprograms::{Language, or_skip};
 use dioptra_tracedata::Trace;
 use std::collections::HashMap;
 use std::path::Path;
-use traces::{METHODS, alone, everything, trace};
+use traces::{METHODS, alone, built, everything, trace};
 
 /// The counter's line between two comparisons of the clocks is true to a microsecond, even if the system adjusts its own
 /// clock meanwhile.
@@ -74,13 +74,7 @@ fn times_are_those_of_the_systems_clock() {
             if method == "xray" {
                 continue;
             }
-            let program = or_skip!(
-                Program::new(Language::C, "trace-stamps")
-                    .no_flags()
-                    .flags(["-O1", "-g"])
-                    .flags(flags.iter().copied())
-                    .build()
-            );
+            let program = or_skip!(built(Language::C, "trace-stamps", &[&["-O1"], flags]));
             let largest = deviations(&program, 60, &[], plain, clock)
                 .into_iter()
                 .max();
@@ -93,12 +87,11 @@ fn times_are_those_of_the_systems_clock() {
 #[test]
 fn times_do_not_drift() {
     let _turn = alone();
-    let program = or_skip!(
-        Program::new(Language::C, "trace-stamps")
-            .no_flags()
-            .flags(["-O1", "-g", "-pg", "-mfentry"])
-            .build()
-    );
+    let program = or_skip!(built(
+        Language::C,
+        "trace-stamps",
+        &[&["-O1", "-pg", "-mfentry"]]
+    ));
     let seconds = std::env::var("DIOPTRA_SOAK_SECONDS").map_or(1, |text| text.parse().unwrap());
     let all = deviations(
         &program,

@@ -9,11 +9,13 @@ use dioptra_filters::{
     Compiler, Event as Shown, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules,
     Switch,
 };
-use dioptra_recorder::trace::{Choice, Everything, LibraryCalls, PatchPatterns, RuleSelector};
-use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_recorder::trace::Everything;
+use dioptra_testprograms::{Language, or_skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use traces::{Event, alone, as_log, counted, everything, read, sampled, trace};
+use traces::{
+    Event, TREES, alone, as_log, built, by_rules, counted, everything, read, sampled, trace,
+};
 
 type Counts = BTreeMap<String, (u64, u64)>;
 type Texts<'t> = [(RuleOption, &'t str)];
@@ -53,10 +55,6 @@ const RULES: &[&Texts<'static>] = &[
         (Trigger, "f6@trace_on"),
         (Filter, "f[1-6]"),
     ],
-];
-
-const NAMES: [&str; 11] = [
-    "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
 ];
 
 /// What is shown of a thread's events: names and depths of calls. Of `chosen` functions only chosen executions are recorded.
@@ -138,16 +136,8 @@ fn record(
     };
     let (outcome, output) = trace(folder, command, everything, |spec| {
         if let Some(texts) = texts {
-            let mut patches = PatchPatterns::new(MatchStyle::Simple);
             // The program's own functions alone: not those of what the compiler links into each program.
-            patches.patch(&names.join(";")).unwrap();
-            let choice = Choice {
-                patches,
-                rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
-                style: MatchStyle::Regex,
-                library_calls: LibraryCalls::None,
-            };
-            spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+            spec.selector = by_rules(Some(&names.join(";")), texts);
         }
     });
     assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
@@ -198,38 +188,36 @@ fn what_is_left_out_at_run_time_is_what_readers_leave_out() {
         ("-O2", &[]),
         ("-O1", &["-finstrument-functions"]),
     ] {
-        let program = or_skip!(
-            Program::new(Language::C, "trace-trees")
-                .no_flags()
-                .flags([level, "-g", "-pthread"])
-                .flags(flags.iter().copied())
-                .build()
-        );
+        let program = or_skip!(built(
+            Language::C,
+            "trace-trees",
+            &[&[level, "-pthread"], flags]
+        ));
         let program = program.to_str().unwrap();
         for (number, texts) in RULES.iter().enumerate() {
             let seed = (number + 1).to_string();
             let command = [program, &seed, "60", "2"];
             let folder = tempfile::tempdir().unwrap();
-            let all = record(&command, &NAMES, None, folder.path()).0;
+            let all = record(&command, &TREES, None, folder.path()).0;
             let folder = tempfile::tempdir().unwrap();
-            let (some, _, chosen) = record(&command, &NAMES, Some(texts), folder.path());
+            let (some, _, chosen) = record(&command, &TREES, Some(texts), folder.path());
             let what = format!("{level} {flags:?} {texts:?}");
             let none = BTreeSet::new();
             // In all rounds, also behind jumps, it is called by `round_of`.
             let all_shown: Vec<_> = all
                 .iter()
-                .flat_map(|e| shown(&[], e, &NAMES, &none))
+                .flat_map(|e| shown(&[], e, &TREES, &none))
                 .collect();
             let many = all_shown.iter().filter(|(_, name, _)| *name == "many");
             assert!(many.clone().all(|(.., depth)| *depth == 2), "{what}");
             assert!(many.count() >= 2 * 60 * 2, "{what}");
             let by_readers: Vec<_> = all
                 .iter()
-                .map(|events| shown(texts, events, &NAMES, &none))
+                .map(|events| shown(texts, events, &TREES, &none))
                 .collect();
             let by_both: Vec<_> = some
                 .iter()
-                .map(|events| shown(texts, events, &NAMES, &chosen))
+                .map(|events| shown(texts, events, &TREES, &chosen))
                 .collect();
             let by_readers: Vec<_> = by_readers.into_iter().filter(|c| !c.is_empty()).collect();
             let by_both: Vec<_> = by_both.into_iter().filter(|c| !c.is_empty()).collect();
@@ -321,19 +309,17 @@ fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
         ("-O0", &["-finstrument-functions"]),
         ("-O2", &["-finstrument-functions"]),
     ] {
-        let program = or_skip!(
-            Program::new(Language::C, "trace-trees")
-                .no_flags()
-                .flags([level, "-g", "-pthread"])
-                .flags(flags.iter().copied())
-                .build()
-        );
+        let program = or_skip!(built(
+            Language::C,
+            "trace-trees",
+            &[&[level, "-pthread"], flags]
+        ));
         let program = program.to_str().unwrap();
         for seed in 0..6 {
             let seed = seed.to_string();
             let command = [program, &seed, "40", "3"];
             let folder = tempfile::tempdir().unwrap();
-            let (all, output, none) = record(&command, &NAMES, None, folder.path());
+            let (all, output, none) = record(&command, &TREES, None, folder.path());
             for _ in 0..6 {
                 let rules = numbers.rules();
                 let texts: Vec<(RuleOption, &str)> =
@@ -345,15 +331,15 @@ fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
                     continue;
                 }
                 let folder = tempfile::tempdir().unwrap();
-                let (some, same, chosen) = record(&command, &NAMES, Some(&texts), folder.path());
+                let (some, same, chosen) = record(&command, &TREES, Some(&texts), folder.path());
                 assert_eq!(output, same, "{what}");
-                let by_readers = all.iter().map(|e| shown(&texts, e, &NAMES, &none));
-                let by_both = some.iter().map(|e| shown(&texts, e, &NAMES, &chosen));
+                let by_readers = all.iter().map(|e| shown(&texts, e, &TREES, &none));
+                let by_both = some.iter().map(|e| shown(&texts, e, &TREES, &chosen));
                 let by_readers: Vec<_> = by_readers.filter(|calls| !calls.is_empty()).collect();
                 let by_both: Vec<_> = by_both.filter(|calls| !calls.is_empty()).collect();
                 compare(&by_readers, &by_both, &what);
                 if !chosen.is_empty() {
-                    let by_readers = all.iter().map(|e| replayed(&texts, e, &NAMES, &none).1);
+                    let by_readers = all.iter().map(|e| replayed(&texts, e, &TREES, &none).1);
                     assert_eq!(counted(folder.path()), sum(by_readers, &chosen), "{what}");
                 }
                 sampling += usize::from(!chosen.is_empty());
@@ -367,25 +353,17 @@ fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
 #[test]
 fn a_seed_repeats_the_random_choices() {
     let _turn = alone();
-    let program = or_skip!(
-        Program::new(Language::C, "trace-trees")
-            .no_flags()
-            .flags(["-O1", "-g", "-pthread", "-fpatchable-function-entry=5"])
-            .build()
-    );
+    let program = or_skip!(built(
+        Language::C,
+        "trace-trees",
+        &[&["-O1", "-pthread", "-fpatchable-function-entry=5"]]
+    ));
     let command = [program.to_str().unwrap(), "1", "60", "1"];
     let run = |seed: u64| {
         let folder = tempfile::tempdir().unwrap();
-        let mut patches = PatchPatterns::new(MatchStyle::Simple);
-        patches.patch(&NAMES.join(";")).unwrap();
-        let choice = Choice {
-            patches,
-            rules: vec![(Trigger, "f[1-6]@sample=1/4".to_owned())],
-            style: MatchStyle::Regex,
-            library_calls: LibraryCalls::None,
-        };
         trace(folder.path(), &command, everything(false), |spec| {
-            spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+            let texts = [(Trigger, "f[1-6]@sample=1/4")];
+            spec.selector = by_rules(Some(&TREES.join(";")), &texts);
             spec.seed = seed;
         });
         let streams = read(folder.path()).streams.into_values();
@@ -409,18 +387,17 @@ fn a_seed_repeats_the_random_choices() {
 #[test]
 fn short_calls_are_taken_back() {
     let _turn = alone();
-    let program = or_skip!(
-        Program::new(Language::C, "trace-trees")
-            .no_flags()
-            .flags(["-O1", "-g", "-pthread", "-fpatchable-function-entry=5"])
-            .build()
-    );
+    let program = or_skip!(built(
+        Language::C,
+        "trace-trees",
+        &[&["-O1", "-pthread", "-fpatchable-function-entry=5"]]
+    ));
     let command = [program.to_str().unwrap(), "1", "200", "1"];
     let folder = tempfile::tempdir().unwrap();
-    let all = record(&command, &NAMES, None, folder.path()).0;
+    let all = record(&command, &TREES, None, folder.path()).0;
     let folder = tempfile::tempdir().unwrap();
     // No machine is so slow; what began in slow paths or was left by jumps stays.
-    let some = record(&command, &NAMES, Some(&[(Time, "1h")]), folder.path()).0;
+    let some = record(&command, &TREES, Some(&[(Time, "1h")]), folder.path()).0;
     assert!(
         entries(&some) * 4 < entries(&all),
         "{} of {}",
@@ -428,7 +405,7 @@ fn short_calls_are_taken_back() {
         entries(&all)
     );
     let folder = tempfile::tempdir().unwrap();
-    let same = record(&command, &NAMES, Some(&[(Time, "1ns")]), folder.path()).0;
+    let same = record(&command, &TREES, Some(&[(Time, "1ns")]), folder.path()).0;
     assert_eq!(same, all);
 }
 
@@ -467,13 +444,11 @@ fn hard_control_flow_leaves_hidden_calls_too() {
             &[],
             &["-finstrument-functions"],
         ] {
-            let program = or_skip!(
-                Program::new(Language::Cpp, "trace-hard")
-                    .no_flags()
-                    .flags([level, "-g", "-pthread", "-fno-optimize-sibling-calls"])
-                    .flags(flags.iter().copied())
-                    .build()
-            );
+            let program = or_skip!(built(
+                Language::Cpp,
+                "trace-hard",
+                &[&[level, "-pthread", "-fno-optimize-sibling-calls"], flags]
+            ));
             for (case, texts) in HARD {
                 let what = format!("{case} {level} {flags:?} {texts:?}");
                 let command = [program.to_str().unwrap(), case, "20"];

@@ -5,20 +5,16 @@
 
 mod traces;
 
-use dioptra_filters::{MatchStyle, RuleOption, Tail};
-use dioptra_recorder::trace::{Choice, LibraryCalls, PatchPatterns, RuleSelector, TraceSpec};
-use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_filters::{RuleOption, Tail};
+use dioptra_recorder::trace::TraceSpec;
+use dioptra_testprograms::{Language, or_skip};
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::{Decoder, Record};
 use std::collections::HashMap;
 use std::path::Path;
-use traces::{Event, alone, counted, everything, read, trace};
+use traces::{Event, TREES, alone, built, by_rules, counted, everything, read, trace};
 
 use RuleOption::{Depth, Filter, Notrace};
-
-const NAMES: [&str; 11] = [
-    "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
-];
 
 type Texts<'t> = [(RuleOption, &'t str)];
 
@@ -46,18 +42,8 @@ fn record(
     texts: &Texts<'_>,
     change: impl FnOnce(&mut TraceSpec),
 ) -> (String, u64) {
-    let mut patches = PatchPatterns::new(MatchStyle::Simple);
-    if let Some(names) = names {
-        patches.patch(names).unwrap();
-    }
-    let choice = Choice {
-        patches,
-        rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
-        style: MatchStyle::Regex,
-        library_calls: LibraryCalls::None,
-    };
     let (outcome, output) = trace(folder, command, everything(false), |spec| {
-        spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+        spec.selector = by_rules(names, texts);
         change(spec);
     });
     assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
@@ -173,18 +159,16 @@ fn executions_are_judged_as_readers_would_judge_them() {
         ("-O2", &["-pg"]),
         ("-O2", &[]),
     ] {
-        let program = or_skip!(
-            Program::new(Language::C, "trace-trees")
-                .no_flags()
-                .flags([level, "-g", "-pthread"])
-                .flags(flags.iter().copied())
-                .build()
-        );
+        let program = or_skip!(built(
+            Language::C,
+            "trace-trees",
+            &[&[level, "-pthread"], flags]
+        ));
         let program = program.to_str().unwrap();
         for (seed, (texts, percentiles)) in RULES.iter().enumerate() {
             let command = [program, &seed.to_string(), "60", "2"];
             let what = format!("{level} {flags:?} {texts:?}");
-            let names = NAMES.join(";");
+            let names = TREES.join(";");
             let marked = tempfile::tempdir().unwrap();
             let keep = |spec: &mut TraceSpec| spec.keep_judged = true;
             let (output, _) = record(marked.path(), &command, Some(&names), texts, keep);
@@ -264,13 +248,14 @@ fn is_like(some: &[Event], all: &[Event]) -> bool {
 fn executions_that_are_left_are_judged_and_taken_back() {
     let _turn = alone();
     for level in ["-O2"] {
-        let program = or_skip!(
-            Program::new(Language::Cpp, "trace-hard")
-                .no_flags()
-                .flags([level, "-g", "-pthread", "-fno-optimize-sibling-calls"])
-                .flags(["-fpatchable-function-entry=5"])
-                .build()
-        );
+        let program = or_skip!(built(
+            Language::Cpp,
+            "trace-hard",
+            &[
+                &[level, "-pthread", "-fno-optimize-sibling-calls"],
+                &["-fpatchable-function-entry=5"]
+            ]
+        ));
         for case in [
             "exceptions",
             "jumps",
@@ -313,13 +298,11 @@ fn judging_is_interrupted_anywhere() {
     ];
     let percentiles = [("round_of", 8000), ("second", 5000)];
     for flags in [&["-fpatchable-function-entry=5"] as &[&str], &["-pg"]] {
-        let program = or_skip!(
-            Program::new(Language::C, "trace-interrupts")
-                .no_flags()
-                .flags(["-O1", "-g", "-fno-optimize-sibling-calls"])
-                .flags(flags.iter().copied())
-                .build()
-        );
+        let program = or_skip!(built(
+            Language::C,
+            "trace-interrupts",
+            &[&["-O1", "-fno-optimize-sibling-calls"], flags]
+        ));
         for kind in ["return", "stack", "jump", "fork", "quiet"] {
             for (keeps, chunk) in [(true, 64 << 10), (false, 64 << 10), (false, 4096)] {
                 let what = format!("{flags:?} {kind} {keeps} {chunk}");

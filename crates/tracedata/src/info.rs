@@ -90,6 +90,20 @@ pub struct Clock {
     pub start: ClockPair,
 }
 
+impl Clock {
+    /// Of records in nanoseconds of `CLOCK_MONOTONIC`, whose first reading was `start`.
+    pub fn monotonic(start: u64) -> Clock {
+        Clock {
+            source: "monotonic".into(),
+            shift: 0,
+            start: ClockPair {
+                ticks: start,
+                monotonic: start,
+            },
+        }
+    }
+}
+
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {

@@ -63,11 +63,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         ticks: time,
         monotonic: time,
     };
-    let mut info = Info::new(Clock {
-        source: "monotonic".into(),
-        shift: 0,
-        start: pair(0),
-    });
+    let mut info = Info::new(Clock::monotonic(0));
     info.recorder = "dioptra 0".into();
     info.command = vec!["/bin/program".into()];
     info.folder = "/".into();

@@ -107,19 +107,26 @@ fn ours(made: &Made, command: &str, arguments: &str) -> String {
         .collect()
 }
 
-/// Texts are the same; of long ones the first line that differs is shown.
-fn same(ours: &str, theirs: &str, what: &str) {
-    for (ours, theirs) in ours.lines().zip(theirs.lines()) {
-        assert_eq!(ours, theirs, "{what}");
-    }
-    assert_eq!(ours.lines().count(), theirs.lines().count(), "{what}");
-}
-
 /// uftrace's recording of a program, and the same as ours.
 struct Recording {
     _folder: tempfile::TempDir,
     data: PathBuf,
     made: Made,
+}
+
+impl Recording {
+    /// A command shows the same of both; of long texts the first line that differs is told. Returns it.
+    fn compare(&self, command: &str, options: &str) -> String {
+        let theirs = uftrace(command, &self.data, options);
+        let ours = ours(&self.made, command, options);
+        let what = format!("{command} {options}");
+        assert!(!theirs.is_empty(), "{what}");
+        for (ours, theirs) in ours.lines().zip(theirs.lines()) {
+            assert_eq!(ours, theirs, "{what}");
+        }
+        assert_eq!(ours.lines().count(), theirs.lines().count(), "{what}");
+        theirs
+    }
 }
 
 fn recording(program: &[&str], flags: &[&str], options: &[&str]) -> Result<Recording, Skip> {
@@ -155,8 +162,8 @@ fn recording(program: &[&str], flags: &[&str], options: &[&str]) -> Result<Recor
 
 #[test]
 fn one_thread_is_shown_as_uftrace_shows_it() {
-    let Recording { data, made, .. } =
-        &or_skip!(recording(&["nested_calls"], &[], &["--no-event"]));
+    let recording = or_skip!(recording(&["nested_calls"], &[], &["--no-event"]));
+    let Recording { data, made, .. } = &recording;
     for options in [
         "",
         "-f none",
@@ -177,9 +184,7 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         "--task-newline",
         "--match=glob -F [ab]",
     ] {
-        let theirs = uftrace("replay", data, options);
-        assert!(!theirs.is_empty());
-        assert_eq!(ours(made, "replay", options), theirs, "replay {options}");
+        recording.compare("replay", options);
     }
     for options in [
         "-s func",
@@ -196,8 +201,7 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
         // Its self times contain calls that are too short to be shown, unlike those hidden otherwise.
         "-t 1ms -s func -f total,call",
     ] {
-        let theirs = uftrace("report", data, options);
-        assert_eq!(ours(made, "report", options), theirs, "report {options}");
+        recording.compare("report", options);
     }
     for options in ["", "-f total,self", "-F d", "c", "r", "a"] {
         // The first line names the session and the program.
@@ -228,45 +232,38 @@ fn one_thread_is_shown_as_uftrace_shows_it() {
 
 #[test]
 fn threads_are_shown_as_uftrace_shows_them() {
-    let recorded = recording(&["threads"], &["-pthread"], &["--no-event"]);
-    let Recording { data, made, .. } = &or_skip!(recorded);
+    let recording = or_skip!(recording(&["threads"], &["-pthread"], &["--no-event"]));
     for options in [
         "",
         "--column-view",
         "--task-newline",
         "--column-view --column-offset 4",
     ] {
-        let theirs = uftrace("replay", data, options);
-        assert_eq!(ours(made, "replay", options), theirs, "replay {options}");
+        recording.compare("replay", options);
     }
-    let theirs = uftrace("report", data, "-s func");
-    assert_eq!(ours(made, "report", "-s func"), theirs);
+    recording.compare("report", "-s func");
 }
 
 #[test]
 fn scheduling_is_shown_as_uftrace_shows_it() {
-    let recorded = recording(&["sleeps", "40"], &[], &[]);
-    let Recording { data, made, .. } = &or_skip!(recorded);
+    let recording = or_skip!(recording(&["sleeps", "40"], &[], &[]));
     // Of calls whose scheduling is not shown it makes two lines.
     for options in ["", "--no-merge", "-F doze", "--no-merge --no-sched"] {
-        let theirs = uftrace("replay", data, options);
+        let theirs = recording.compare("replay", options);
         let is_there = theirs.contains("linux:sched");
         assert!(
             is_there || !options.is_empty(),
             "uftrace recorded no scheduling"
         );
-        same(&ours(made, "replay", options), &theirs, options);
     }
     for options in ["-s func", "-s func --no-sched-preempt", "-F doze -s func"] {
-        let theirs = uftrace("report", data, options);
-        assert_eq!(ours(made, "report", options), theirs, "report {options}");
+        recording.compare("report", options);
     }
 }
 
 #[test]
 fn what_becomes_of_threads_is_shown_as_uftrace_shows_it() {
-    let recorded = recording(&["tasks"], &["-pthread"], &["--no-sched"]);
-    let Recording { data, made, .. } = &or_skip!(recorded);
+    let recording = or_skip!(recording(&["tasks"], &["-pthread"], &["--no-sched"]));
     for options in [
         "",
         "--event-full",
@@ -279,11 +276,9 @@ fn what_becomes_of_threads_is_shown_as_uftrace_shows_it() {
         "-D 2",
         "-H pthread_setname_np",
     ] {
-        let theirs = uftrace("replay", data, options);
-        same(&ours(made, "replay", options), &theirs, options);
+        recording.compare("replay", options);
     }
-    let theirs = uftrace("replay", data, "");
-    assert!(theirs.contains("linux:task-name (comm=\"worker\")"));
-    let theirs = uftrace("report", data, "-s func");
-    assert_eq!(ours(made, "report", "-s func"), theirs);
+    let shown = recording.compare("replay", "");
+    assert!(shown.contains("linux:task-name (comm=\"worker\")"));
+    recording.compare("report", "-s func");
 }

@@ -1,12 +1,12 @@
 //! Who follows frame pointers sees through the tracer: the program itself, kernels for call chains, and reports of those.
 
+use super::debuggers::attach;
 use super::{calls, dioptra, text};
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Ways to make functions traceable, and what tracing them takes.
 const METHODS: [(&[&str], &[&str]); 4] = [
@@ -238,34 +238,11 @@ fn every_instruction_of_a_traced_call_has_its_callers() {
             let folder = tempfile::tempdir().unwrap();
             let script = folder.path().join("steps.py");
             std::fs::write(&script, STEPS).unwrap();
-            let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
-                .args(["trace", "record", "--no-sched", "--no-libcall"])
-                .args(options)
-                .arg(program)
-                .current_dir(folder.path())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            let mut line = String::new();
-            let mut output = BufReader::new(recorder.stdout.take().unwrap());
-            output.read_line(&mut line).unwrap();
-            let process: i32 = line.trim().parse().unwrap();
-            let seen = Command::new("gdb")
-                .args(["-q", "-nx", "-batch", "-ex", "set debuginfod enabled off"])
-                .args(["-p", line.trim(), "-x"])
-                .arg(&script)
-                .stdin(Stdio::null())
-                .output()
-                .unwrap();
-            // SAFETY: a plain system call; should the debugger not have ended it.
-            unsafe { libc::kill(process, libc::SIGKILL) };
-            recorder.wait().unwrap();
-            let seen = text(&seen.stdout) + &text(&seen.stderr);
-            if seen.contains("ptrace: Operation not permitted") {
-                programs::skip("gdb may not attach to a process");
+            let script = ["-x", script.to_str().unwrap()];
+            let seen = attach(options, &program, &script, folder.path(), libc::SIGKILL);
+            let Some(seen) = seen else {
                 return;
-            }
+            };
             let told = seen.lines().find_map(|line| line.strip_prefix("steps "));
             let told = told.unwrap_or_else(|| panic!("{flags:?} {frame}: {seen}"));
             let (steps, wrong) = told.split_once(" wrong ").unwrap();

@@ -4,6 +4,7 @@
 use super::plain::calls;
 use super::{five, text};
 use dioptra_testprograms::{self as programs, or_skip};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -31,6 +32,47 @@ fn run(words: &[&str], commands: &[&str], program: &[&str], folder: &Path) -> Op
     assert_ne!(output.status.code(), Some(124), "it hangs: {said}");
     // Programs for tests are kept when their sources are checked out anew.
     Some(said.replace("warning: Source file is more recent than executable.", ""))
+}
+
+/// Records with `options` a program that prints its pid and waits, and attaches gdb with `commands` to it: what gdb says;
+/// `None` if it may not attach. The signal ends the program, unless gdb did.
+pub fn attach(
+    options: &[&str],
+    program: &Path,
+    commands: &[&str],
+    folder: &Path,
+    signal: i32,
+) -> Option<String> {
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["trace", "record", "--no-sched", "--no-libcall"])
+        .args(options)
+        .arg(program)
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(recorder.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    let process: i32 = line.trim().parse().unwrap();
+    let seen = Command::new("gdb")
+        .args(["-q", "-nx", "-batch", "-ex", "set debuginfod enabled off"])
+        .args(["-ex", "set pagination off", "-p", line.trim()])
+        .args(commands)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    // SAFETY: a plain system call; the process is the recorder's child, which waits for it.
+    unsafe { libc::kill(process, signal) };
+    let recorded = recorder.wait().unwrap();
+    assert_eq!(recorded.code(), Some(128 + signal));
+    let seen = text(&seen.stdout) + &text(&seen.stderr);
+    if seen.contains("ptrace: Operation not permitted") {
+        programs::skip("gdb may not attach to a process");
+        return None;
+    }
+    Some(seen)
 }
 
 fn record(patterns: &str) -> [&str; 7] {

@@ -1,12 +1,12 @@
 //! Programs and libraries that no compiler has prepared are patched, all of them: they do what they did, and calls are
 //! counted as others count them.
 
+use super::debuggers::attach;
 use super::{dioptra, text};
 use dioptra_testprograms::{self as programs, Language, Program, or_skip};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 /// All functions of the program and of all libraries but the C library, where the tracer leaves the functions alone.
 const EVERYTHING: &[&str] = &["-P", ".", "-P", ".@lib", "-P", ".@_"];
@@ -248,33 +248,17 @@ fn debuggers_see_through_thunks() {
             .build()
     );
     let folder = tempfile::tempdir().unwrap();
-    let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
-        .args(["trace", "record", "--no-sched", "--no-libcall", "-P", "."])
-        .arg(waits)
-        .current_dir(folder.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(recorder.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    let process: i32 = line.trim().parse().unwrap();
-    let seen = Command::new("gdb")
-        .args(["-q", "-nx", "-batch", "-ex", "set pagination off"])
-        .args(["-ex", "backtrace", "-p", line.trim()])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    // SAFETY: a number; the process is the recorder's child, which waits for it.
-    assert_eq!(unsafe { libc::kill(process, libc::SIGTERM) }, 0);
-    let recorded = recorder.wait().unwrap();
-    assert_eq!(recorded.code(), Some(128 + libc::SIGTERM));
-    let seen = text(&seen.stdout) + &text(&seen.stderr);
-    if seen.contains("ptrace: Operation not permitted") {
-        programs::skip("gdb may not attach to a process");
+    let backtrace = ["-ex", "backtrace"];
+    let seen = attach(
+        &["-P", "."],
+        &waits,
+        &backtrace,
+        folder.path(),
+        libc::SIGTERM,
+    );
+    let Some(seen) = seen else {
         return;
-    }
+    };
     let is_own = |word: &&str| matches!(*word, "inner" | "middle" | "outer" | "main");
     let frames: Vec<&str> = seen
         .lines()

@@ -6,13 +6,17 @@
 pub mod trees;
 
 use dioptra_calls::{Ending, Step};
-use dioptra_recorder::trace::{Everything, TraceOutcome, TraceSpec, record};
+use dioptra_filters::{MatchStyle, RuleOption};
+use dioptra_recorder::trace::{
+    Choice, Everything, LibraryCalls, PatchPatterns, RuleSelector, TraceOutcome, TraceSpec, record,
+};
+use dioptra_testprograms::{Language, Program, Skip};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
 use dioptra_tracelayout::{Decoder, FunctionEntry, FunctionKind, Record};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io};
 
@@ -29,6 +33,32 @@ pub const METHODS: [(&str, &[&str], bool); 6] = [
         false,
     ),
 ];
+
+/// The functions of `trace-trees`.
+pub const TREES: [&str; 11] = [
+    "root", "round_of", "many", "f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7",
+];
+
+/// A test program, built with debug information and nothing else but these flags.
+pub fn built(language: Language, name: &str, flags: &[&[&str]]) -> Result<PathBuf, Skip> {
+    let program = Program::new(language, name).no_flags().flags(["-g"]);
+    program.flags(flags.concat()).build()
+}
+
+/// What rules ask for, without library calls: of functions of these names, or of all that a compiler has prepared.
+pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSelector> {
+    let mut patches = PatchPatterns::new(MatchStyle::Simple);
+    if let Some(names) = names {
+        patches.patch(names).unwrap();
+    }
+    let choice = Choice {
+        patches,
+        rules: texts.iter().map(|(o, t)| (*o, (*t).to_owned())).collect(),
+        style: MatchStyle::Regex,
+        library_calls: LibraryCalls::None,
+    };
+    Box::new(RuleSelector::new(choice).unwrap())
+}
 
 /// What is traced, with library calls or without.
 pub fn everything(plain: bool) -> Everything {

@@ -3,8 +3,8 @@
 use super::cursor::Cursor;
 use super::keys::Command;
 use super::outline::Outline;
-use super::page::{Line, Match, Page};
-use super::search::Query;
+use super::page::{Line, Page};
+use super::search::{Match, Query};
 use crate::commands::trace::graph::{Lines, outermost};
 use dioptra_calls::CallTree;
 use dioptra_report::escape;

@@ -212,13 +212,10 @@ impl Outline {
         is_match: impl Fn(u32) -> bool,
     ) -> Option<(u32, usize, usize)> {
         let here = from.map(|node| self.ranks[node as usize] as usize);
-        let mut matches = Vec::new();
-        for (rank, node) in self.order.iter().enumerate().skip(1) {
-            if is_match(self.node(*node).function) {
-                matches.push(rank);
-            }
-        }
-        let place = super::search::choose(&matches, here, forward, inclusive)?;
-        Some((self.order[matches[place]], place + 1, matches.len()))
+        let nodes = self.order.iter().enumerate().skip(1);
+        let matches = nodes.filter(|(_, node)| is_match(self.node(**node).function));
+        let ranks = matches.map(|(rank, _)| rank);
+        let (rank, number, of) = super::search::choose(ranks, here, forward, inclusive)?;
+        Some((self.order[rank], number, of))
     }
 }

@@ -1,7 +1,7 @@
 //! What can be on the screen: lines, one of which is the current one.
 
 use super::cursor::Cursor;
-use super::search::{Query, choose};
+use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 
 /// A line in its parts.
@@ -14,9 +14,6 @@ pub struct Line {
     /// What is said of a fold behind it.
     pub fold: String,
 }
-
-/// A match: its line, its number among all matches, counted from 1, and how many there are.
-pub type Match = (usize, usize, usize);
 
 /// Lines with a cursor. `lines` names functions and has the fields of graphs.
 pub trait Page {
@@ -107,11 +104,8 @@ impl Page for TextPage {
         _: &mut Lines<'_, '_>,
     ) -> Option<Match> {
         let lines = self.lines.iter().enumerate();
-        let matches: Vec<usize> = lines
-            .filter(|(_, line)| query.matches(line))
-            .map(|(place, _)| place)
-            .collect();
-        let chosen = choose(&matches, Some(self.cursor.at), forward, inclusive)?;
-        Some((matches[chosen], chosen + 1, matches.len()))
+        let matches = lines.filter(|(_, line)| query.matches(line));
+        let places = matches.map(|(place, _)| place);
+        choose(places, Some(self.cursor.at), forward, inclusive)
     }
 }

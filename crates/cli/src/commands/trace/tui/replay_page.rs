@@ -1,8 +1,8 @@
 //! The calls in the order of time on the screen, read as far as one goes.
 
 use super::cursor::Cursor;
-use super::page::{Line, Match, Page};
-use super::search::{Query, choose};
+use super::page::{Line, Page};
+use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 use crate::commands::trace::render::Output;
 use crate::commands::trace::replay::{Field, Replay};
@@ -176,8 +176,7 @@ impl Page for ReplayPage<'_, '_> {
     ) -> Option<Match> {
         self.read(usize::MAX);
         let is_match = |place: &usize| query.matches(self.parts(*place).1);
-        let matches: Vec<usize> = (0..self.lines.len()).filter(is_match).collect();
-        let chosen = choose(&matches, Some(self.cursor.at), forward, inclusive)?;
-        Some((matches[chosen], chosen + 1, matches.len()))
+        let places = (0..self.lines.len()).filter(is_match);
+        choose(places, Some(self.cursor.at), forward, inclusive)
     }
 }

@@ -1,8 +1,8 @@
 //! The table of functions on the screen.
 
 use super::cursor::Cursor;
-use super::page::{Line, Match, Page};
-use super::search::{Query, choose};
+use super::page::{Line, Page};
+use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 use crate::commands::trace::report::fields::{Field, Key, sort};
 use crate::commands::trace::report::{Row, push_fields, push_name};
@@ -123,11 +123,8 @@ impl Page for ReportPage {
         _: &mut Lines<'_, '_>,
     ) -> Option<Match> {
         let rows = self.rows.iter().enumerate();
-        let matches: Vec<usize> = rows
-            .filter(|(_, row)| query.matches(&escape(&row.name)))
-            .map(|(place, _)| place)
-            .collect();
-        let chosen = choose(&matches, Some(self.cursor.at), forward, inclusive)?;
-        Some((matches[chosen], chosen + 1, matches.len()))
+        let matches = rows.filter(|(_, row)| query.matches(&escape(&row.name)));
+        let places = matches.map(|(place, _)| place);
+        choose(places, Some(self.cursor.at), forward, inclusive)
     }
 }

@@ -30,24 +30,30 @@ impl Query {
     }
 }
 
+/// A match: its place, its number among all matches, counted from 1, and how many there are.
+pub type Match = (usize, usize, usize);
+
 /// Of the places of matches, in their order: the first behind `from`, or the last before it; from the other end if there is
 /// none. `from` itself counts if that is said.
 pub fn choose(
-    matches: &[usize],
+    matches: impl Iterator<Item = usize>,
     from: Option<usize>,
     forward: bool,
     inclusive: bool,
-) -> Option<usize> {
+) -> Option<Match> {
+    let matches: Vec<usize> = matches.collect();
     let last = matches.len().checked_sub(1)?;
-    let Some(from) = from else {
-        return Some(if forward { 0 } else { last });
+    // Whether `from` itself is before what is looked for.
+    let passed = usize::from(forward != inclusive);
+    let before = from.map(|from| matches.partition_point(|place| *place < from + passed));
+    let chosen = match (before, forward) {
+        (None, true) => 0,
+        (None, false) => last,
+        (Some(before), true) if before > last => 0,
+        (Some(before), true) => before,
+        (Some(before), false) => before.checked_sub(1).unwrap_or(last),
     };
-    if forward {
-        let before = matches.partition_point(|place| *place < from + usize::from(!inclusive));
-        return Some(if before > last { 0 } else { before });
-    }
-    let before = matches.partition_point(|place| *place < from + usize::from(inclusive));
-    Some(before.checked_sub(1).unwrap_or(last))
+    Some((matches[chosen], chosen + 1, matches.len()))
 }
 
 #[cfg(test)]
@@ -65,15 +71,23 @@ mod tests {
     #[test]
     fn searches_go_round() {
         let places = [2, 5, 9];
-        let next = |from| choose(&places, Some(from), true, false);
-        let previous = |from| choose(&places, Some(from), false, false);
-        assert_eq!([next(0), next(2), next(5), next(9)], [0, 1, 2, 0].map(Some));
-        assert_eq!(
-            [previous(0), previous(2), previous(5), previous(20)],
-            [2, 2, 0, 2].map(Some)
-        );
-        assert_eq!(choose(&places, Some(5), true, true), Some(1));
-        assert_eq!(choose(&places, None, true, false), Some(0));
-        assert_eq!(choose(&[], Some(1), true, false), None);
+        let chosen = |from, forward, inclusive| {
+            let found = choose(places.into_iter(), from, forward, inclusive);
+            found.map(|(place, number, of)| {
+                assert_eq!((places[number - 1], of), (place, 3));
+                place
+            })
+        };
+        for (from, next, previous, here) in [(0, 2, 9, 2), (2, 5, 9, 2), (5, 9, 2, 5), (9, 2, 5, 9)]
+        {
+            assert_eq!(chosen(Some(from), true, false), Some(next));
+            assert_eq!(chosen(Some(from), false, false), Some(previous));
+            assert_eq!(chosen(Some(from), true, true), Some(here));
+        }
+        assert_eq!(chosen(Some(20), false, false), Some(9));
+        assert_eq!(chosen(Some(5), false, true), Some(5));
+        assert_eq!(chosen(None, true, false), Some(2));
+        assert_eq!(chosen(None, false, false), Some(9));
+        assert_eq!(choose(std::iter::empty(), Some(1), true, false), None);
     }
 }

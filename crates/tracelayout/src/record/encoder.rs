@@ -1,0 +1,127 @@
+//! From records to bytes.
+
+use super::{DISCARDED, ENTRY, ESCAPE, LOST, MAX_DELTA, STACK, TIME, UNWOUND, UnwindCause};
+
+/// Writes records into a zeroed buffer, in the order that keeps what is written whole if the thread is killed midway.
+///
+/// Each method writes a record, with a time escape before it where that is needed, or nothing at all and returns
+/// `None` if the buffer has no room for it.
+#[derive(Debug)]
+pub struct Encoder<'a> {
+    buffer: &'a mut [u8],
+    used: usize,
+    time: u64,
+}
+
+impl<'a> Encoder<'a> {
+    /// Into `buffer`, of which `used` bytes hold records already, the last of them at the tick `time`.
+    pub fn new(buffer: &'a mut [u8], used: usize, time: u64) -> Encoder<'a> {
+        Encoder { buffer, used, time }
+    }
+
+    /// How many bytes of the buffer hold records.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The tick of the last record.
+    pub fn time(&self) -> u64 {
+        self.time
+    }
+
+    /// An entry of the function with this id (not 0).
+    pub fn entry(&mut self, time: u64, function: u32) -> Option<()> {
+        debug_assert_ne!(function, 0);
+        match u16::try_from(function) {
+            Ok(id) => {
+                let delta = self.delta(time, 4)?;
+                let record = u32::from(delta) << 1 | u32::from(id) << 16;
+                self.put(&record.to_le_bytes());
+            }
+            Err(_) => {
+                let delta = self.delta(time, 10)?;
+                let [a, b, c, d] = function.to_le_bytes();
+                let [d0, d1] = delta.to_le_bytes();
+                self.put_escape(ENTRY, &[d0, d1, a, b, c, d]);
+            }
+        }
+        Some(())
+    }
+
+    /// The innermost open call returns.
+    pub fn exit(&mut self, time: u64) -> Option<()> {
+        let delta = self.delta(time, 2)?;
+        self.put(&(delta << 1 | 1).to_le_bytes());
+        Some(())
+    }
+
+    /// The innermost `calls` calls end without returning.
+    pub fn unwound(&mut self, time: u64, cause: UnwindCause, calls: u32) -> Option<()> {
+        let delta = self.delta(time, 12)?;
+        let [d0, d1] = delta.to_le_bytes();
+        let [c0, c1] = (cause as u16).to_le_bytes();
+        let [a, b, c, d] = calls.to_le_bytes();
+        self.put_escape(UNWOUND, &[d0, d1, c0, c1, a, b, c, d]);
+        Some(())
+    }
+
+    /// That many records are missing here.
+    pub fn lost(&mut self, records: u64) -> Option<()> {
+        self.room(12)?;
+        self.put_escape(LOST, &records.to_le_bytes());
+        Some(())
+    }
+
+    /// The thread goes on, on another call stack.
+    pub fn stack(&mut self, time: u64, stack: u32) -> Option<()> {
+        let delta = self.delta(time, 10)?;
+        let [d0, d1] = delta.to_le_bytes();
+        let [a, b, c, d] = stack.to_le_bytes();
+        self.put_escape(STACK, &[d0, d1, a, b, c, d]);
+        Some(())
+    }
+
+    /// The innermost open call returns, and is not to be shown, nor what it called.
+    pub fn discarded(&mut self, time: u64) -> Option<()> {
+        let delta = self.delta(time, 6)?;
+        self.put_escape(DISCARDED, &[]);
+        self.put(&(delta << 1 | 1).to_le_bytes());
+        Some(())
+    }
+
+    fn room(&self, bytes: usize) -> Option<()> {
+        (self.buffer.len().checked_sub(self.used)? >= bytes).then_some(())
+    }
+
+    /// The delta to `time` for a record of `bytes` bytes, after a time escape if it is too large. Time does not go back: a
+    /// clock that was read before the last record counts as read with it.
+    fn delta(&mut self, time: u64, bytes: usize) -> Option<u16> {
+        let time = time.max(self.time);
+        let delta = time - self.time;
+        let short = delta <= MAX_DELTA;
+        self.room(if short { bytes } else { bytes + 12 })?;
+        if !short {
+            self.put_escape(TIME, &time.to_le_bytes());
+        }
+        self.time = time;
+        Some(if short { delta as u16 } else { 0 })
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.buffer.get_mut(self.used..self.used + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.used += bytes.len();
+        }
+    }
+
+    /// The payload first: without its first word the escape is not there.
+    fn put_escape(&mut self, kind: u8, payload: &[u8]) {
+        let start = self.used + 4;
+        if let Some(place) = self.buffer.get_mut(start..start + payload.len()) {
+            place.copy_from_slice(payload);
+            let [e0, e1] = ESCAPE.to_le_bytes();
+            self.put(&[e0, e1, kind, (payload.len() / 2) as u8]);
+            self.used = start + payload.len();
+        }
+    }
+}
