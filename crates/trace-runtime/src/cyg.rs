@@ -25,8 +25,8 @@ use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
 use crate::slow::{begin_work, change_gate, drop_entries};
 use crate::{judged, sys, thread};
 use call::Call;
-use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
+use core::{ptr, slice};
 use dioptra_tracelayout::message::FunctionId;
 use dioptra_tracelayout::message::thread::{
     ENTRY_CHOSEN, ENTRY_JUDGED, ENTRY_MUTE, ENTRY_NO_RETURN, ENTRY_POSITION, ENTRY_SAVED,
@@ -81,24 +81,52 @@ fn flags(fate: Fate, slot: u32) -> u32 {
 
 /// What a call does to what it calls.
 #[inline]
-fn change(gate: &mut Gate, fate: Fate, slot: u64, arena: &MappedArena) {
-    match fate {
+fn change(gate: &mut Gate, fate: Fate, call: &Call, arena: &MappedArena) {
+    let header = arena.header();
+    let hides_all = match fate {
         Fate::Recorded(kind) if kind & (kind::FILTER | kind::LEVELS) != 0 => {
-            change_gate(gate, kind, slot, arena.header().levels);
+            change_gate(gate, kind, call.slot, header.levels);
+            // Filters let in, whatever the level.
+            gate.hidden == call.slot && header.hidden == 0 && header.mutes == 0
         }
-        Fate::Muted => change_gate(gate, kind::MUTE, slot, 0),
-        _ => {}
+        Fate::Muted => {
+            change_gate(gate, kind::MUTE, call.slot, 0);
+            true
+        }
+        _ => false,
+    };
+    if hides_all && call.is_known {
+        gate.quiet = call.stack;
+        gate.quieter = call.function;
     }
+}
+
+/// Whether a hook's call is known at once to be hidden with what it calls. The function that hides it has perhaps moved its
+/// stack pointer: its own hooks must not be taken for others'.
+#[inline]
+fn is_quiet(block: &Block, stack: u64) -> bool {
+    // SAFETY: the record of this thread, which has such a call on its shadow stack.
+    stack < block.gate.quiet && unsafe { Call::is_below(&*(*block.record).top, stack) }
 }
 
 /// A function begins. `stack` is the hook's slot, `site` where it returns to.
 pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    if !is_quiet(block, stack) {
+        begin(block, function, caller, stack, site);
+    }
+}
+
+#[inline(never)]
+fn begin(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
     // Functions that are not known were loaded later, or are not wanted.
     let Some(known) = find(function) else {
         return;
     };
-    // SAFETY: the block of this thread.
-    let block = unsafe { &mut *arch::block() };
+    if hidden_below(&block.gate, u64::from(known.kind)) == OUTSIDE {
+        return;
+    }
     let call = Call::new(function, caller, stack, site);
     if block.busy != 0 {
         enter_meanwhile(block, &known, &call);
@@ -154,9 +182,6 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
     };
     let kind = u64::from(function.kind);
     let below = hidden_below(&block.gate, kind);
-    if below == OUTSIDE {
-        return true;
-    }
     // SAFETY: a record, of this thread or the dummy, which has no room; each in its place behind its cursor.
     unsafe {
         let record = block.record;
@@ -198,7 +223,7 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         let entry = top.add(1);
         entry.write(call.entry(function.id, flags(fate, function.slot), block.gate.saved()));
         (*record).top = entry;
-        change(&mut block.gate, fate, call.slot, &arena);
+        change(&mut block.gate, fate, call, &arena);
         let Fate::Recorded(kind) = fate else {
             return true;
         };
@@ -337,7 +362,7 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
         return;
     }
     let entry = call.entry(function.id, flags(fate, function.slot), block.gate.saved());
-    change(&mut block.gate, fate, call.slot, &arena);
+    change(&mut block.gate, fate, call, &arena);
     if let Fate::Recorded(kind) = fate {
         if kind & kind::CHOSEN != 0 {
             sampling::begin(writer.record(), function.slot);
@@ -368,11 +393,21 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
 
 /// A function ends.
 pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
+    // SAFETY: the block of this thread.
+    let block = unsafe { &mut *arch::block() };
+    // Outside of filters no call is open.
+    let is_left_out =
+        block.gate.hidden == OUTSIDE || block.gate.quieter != function && is_quiet(block, stack);
+    if !is_left_out {
+        end(block, function, caller, stack, site);
+    }
+}
+
+#[inline(never)]
+fn end(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
     let Some(known) = find(function) else {
         return;
     };
-    // SAFETY: the block of this thread.
-    let block = unsafe { &mut *arch::block() };
     if shadow::is_dummy(block.record) {
         return;
     }
@@ -430,11 +465,12 @@ fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        let entry = *top;
+        // Not a copy: it was written a moment ago, in other pieces.
+        let entry = &*top;
         let is_same = entry.function == operand(function.id) && entry.flags & ENTRY_NO_RETURN != 0;
         if !is_same || entry.slot != call.slot {
             // Nothing further down is open: it was left out.
-            let may_be = is_same && (call.is_of(&entry) || call.may_be_of(&entry));
+            let may_be = is_same && (call.is_of(entry) || call.may_be_of(entry));
             return leaves_out(function) && entry.slot > call.slot && !may_be;
         }
         if entry.flags & (ENTRY_UNWOUND | ENTRY_JUDGED) != 0 {
@@ -444,9 +480,11 @@ fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         if is_recorded && (*cursor).next >= (*cursor).end {
             return false;
         }
-        if entry.flags & (ENTRY_SAVED | ENTRY_CHOSEN) != 0 {
-            block.gate.leave(&[entry]);
-            sampling::leave(record, &[entry]);
+        if entry.flags & ENTRY_SAVED != 0 {
+            block.gate.leave(slice::from_ref(entry));
+        }
+        if entry.flags & ENTRY_CHOSEN != 0 {
+            sampling::leave(record, slice::from_ref(entry));
         }
         let mut time = 0;
         if is_recorded {

@@ -35,6 +35,11 @@ pub struct Gate {
     pub muted: u64,
     /// How many recorded calls are around.
     pub level: u64,
+    /// Where a hook that is not generated is called from below this place, nothing is recorded whatever is called, as long as
+    /// the innermost call has not ended; 0: that is not so.
+    pub quiet: u64,
+    /// The address of that call's function.
+    pub quieter: u64,
 }
 
 impl Gate {
@@ -52,12 +57,14 @@ impl Gate {
     }
 
     /// Goes back to what the outermost of these calls, which have ended, found.
+    #[inline]
     pub fn leave(&mut self, left: &[Entry]) {
         if left
             .iter()
             .any(|entry| entry.flags & layout::ENTRY_MUTE != 0)
         {
             self.muted = 0;
+            self.quiet = 0;
         }
         let outermost = left
             .iter()
@@ -65,6 +72,7 @@ impl Gate {
         if let Some(entry) = outermost {
             self.hidden = entry.spare & layout::OUTSIDE;
             self.level = entry.spare >> 48;
+            self.quiet = 0;
         }
     }
 }

@@ -61,6 +61,8 @@ pub struct Arena {
     pub hidden: u64,
     /// How many recorded calls may be around each other; 0: any number.
     pub levels: u32,
+    /// Not 0: there are calls that hide what they call.
+    pub mutes: u32,
     /// Timed calls that took less, in shifted ticks, are taken back by hooks that are not generated; 0: none.
     pub at_least: AtomicU64,
     /// The recorder, which a waiting thread checks to be alive.
@@ -184,6 +186,7 @@ mod tests {
             clock: TSC,
             hidden: 0,
             levels: 0,
+            mutes: 0,
             at_least: AtomicU64::new(0),
             recorder: 1,
             stop: AtomicU32::new(0),

@@ -97,6 +97,7 @@ impl ArenaMemory {
             clock: options.clock.in_arena(),
             hidden: if options.gating.opt_in { OUTSIDE } else { 0 },
             levels: options.gating.levels.map_or(0, u32::from),
+            mutes: u32::from(options.gating.mutes),
             at_least: 0.into(),
             recorder: std::process::id(),
             stop: 0.into(),

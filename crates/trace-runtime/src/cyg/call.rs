@@ -63,6 +63,16 @@ impl Call {
         }
     }
 
+    /// Whether the call of an entry that hides all that it calls is around a hook's, which lies further down: nothing else
+    /// lies where its return address is.
+    #[inline]
+    pub fn is_below(entry: &Entry, stack: u64) -> bool {
+        let place = entry.slot.wrapping_add(BELOW);
+        let word = ptr::with_exposed_provenance::<u64>(place as usize);
+        // SAFETY: near above the stack pointer, and it was a place on a stack.
+        place.wrapping_sub(stack) >= NEAR || unsafe { word.read_volatile() } == entry.return_address
+    }
+
     /// Whether an entry, the innermost one, can be around this call, as far as can be said at once. `outer` is the slot of
     /// the entry around it.
     #[inline]
