@@ -117,7 +117,7 @@
 //! # Sampling while a program runs
 //!
 //! A tracer that knows of each call whether it is hidden by its place (in a hidden subtree, outside of filters, too deep) can
-//! leave out executions that are not chosen. It asks [`Rules::beyond_places`] whether places are all that the rules ask for,
+//! leave out executions that are not chosen. It asks [`Rules::beyond_counting`] whether the rules permit it,
 //! [`Plan::counted`] for the functions, and counts in [`Sampler`]s. Who reads what was recorded so says of these functions
 //! that they are chosen ([`Function::is_chosen`]), and applies the same rules: what is shown is the same. A forked child counts
 //! from the beginning, also within what its parent has chosen.

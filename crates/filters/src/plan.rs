@@ -342,7 +342,7 @@ impl<'a> Plan<'a> {
     }
 
     /// How a probe site may choose among executions by counting those that the gate lets in, and whether the others are
-    /// hidden with their subtrees. Only if `Rules::beyond_places` says nothing against it.
+    /// hidden with their subtrees. Only if `Rules::beyond_counting` says nothing against it.
     #[must_use]
     pub fn counted(&self, action: u32) -> Option<(Sampling, bool)> {
         let rules = self.action(action);
@@ -357,7 +357,7 @@ impl<'a> Plan<'a> {
     }
 
     /// How a probe site judges executions at their ends, which are kept or dropped with their subtrees; `None` for others.
-    /// Only if `Rules::beyond_places` says nothing against it.
+    /// Only if `Rules::beyond_counting` says nothing against it.
     #[must_use]
     pub fn judged(&self, action: u32) -> Option<Sampling> {
         let rules = self.action(action);

@@ -270,7 +270,8 @@ impl Numbers {
             let (function, number) = (self.function(), 1 + self.below(4));
             rules.push(match self.below(16) {
                 0..3 => (Filter, function),
-                3..6 => (Filter, format!("{function}@sample={number}")),
+                3..5 => (Filter, format!("{function}@sample={number}")),
+                5 => (Filter, format!("{function}@sample={number},depth=2")),
                 6..9 => (Trigger, format!("{function}@sample={number}")),
                 9..11 => (Notrace, function),
                 11 => (Depth, (2 + number).to_string()),
@@ -301,7 +302,7 @@ fn sum(counts: impl Iterator<Item = Counts>, of: &BTreeSet<String>) -> Counts {
 fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
     let _turn = alone();
     let mut numbers = Numbers(7);
-    let (mut sampling, mut fewer) = (0, 0);
+    let (mut sampling, mut fewer, mut deep) = (0, 0, 0);
     for (level, flags) in [
         ("-O1", &["-fpatchable-function-entry=5"] as &[&str]),
         ("-O2", &[]),
@@ -342,12 +343,17 @@ fn random_rules_that_sample_show_the_same_at_run_time_and_at_reading() {
                     let by_readers = all.iter().map(|e| replayed(&texts, e, &TREES, &none).1);
                     assert_eq!(counted(folder.path()), sum(by_readers, &chosen), "{what}");
                 }
+                let limits = |(_, text): &(RuleOption, &str)| text.contains("depth=");
                 sampling += usize::from(!chosen.is_empty());
+                deep += usize::from(!chosen.is_empty() && texts.iter().any(limits));
                 fewer += usize::from(entries(&some) < entries(&all));
             }
         }
     }
-    assert!(sampling > 40 && fewer > 40, "{sampling} {fewer}");
+    assert!(
+        sampling > 60 && fewer > 60 && deep > 5,
+        "{sampling} {fewer} {deep}"
+    );
 }
 
 #[test]

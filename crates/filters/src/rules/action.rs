@@ -112,6 +112,11 @@ impl Changes {
         self.sample = later.sample.or(self.sample);
     }
 
+    /// Whether tracing is switched on or off, or ends.
+    pub fn switches(&self) -> bool {
+        self.switch.is_some() || self.finish
+    }
+
     /// Whether anything but the mode and a condition is asked for.
     fn is_more_than_a_mode(&self) -> bool {
         let rest = Self {

@@ -279,10 +279,22 @@ impl Rules {
         self.rules.iter().any(|rule| rule.changes.time.is_some())
     }
 
+    /// Why probe sites can't count executions of sampled functions while the program runs as readers would: the words that
+    /// forbid it. `None` if they can.
+    #[must_use]
+    pub fn beyond_counting(&self) -> Option<&'static str> {
+        let mut samples = self.rules.iter().filter(|r| r.changes.sample.is_some());
+        let any_switches = self.rules.iter().any(|rule| rule.changes.switches());
+        // Executions of filters count in any depth and of any size: what else is asked for hides what is below them.
+        let are_filters = samples.all(|rule| rule.changes.mode == Some(Mode::Filter));
+        self.beyond_places()
+            .filter(|_| any_switches || !are_filters)
+    }
+
     /// Why it is not by the place of a call among calls of filters, hidden functions and recorded ones alone that it would
     /// be shown, durations and callers (`-C`) apart: the words that ask for more. `None` if it is.
     ///
-    /// Then probe sites can count executions while the program runs, and limit levels, as readers would.
+    /// Then probe sites can limit levels while the program runs, as readers would.
     #[must_use]
     pub fn beyond_places(&self) -> Option<&'static str> {
         let any = |asks: fn(&Changes) -> bool| self.rules.iter().any(|rule| asks(&rule.changes));
@@ -292,7 +304,7 @@ impl Rules {
         // Such rules have functions hooked that are hidden themselves.
         let hooks: fn(&Changes) -> bool =
             |changes| changes.mode == Some(Mode::Filter) || changes.time.is_some();
-        if any(|changes| changes.switch.is_some() || changes.finish) {
+        if any(Changes::switches) {
             Some("trace_on, trace_off and finish")
         } else if any(|changes| changes.depth.is_some()) {
             Some("depth=")

@@ -99,7 +99,7 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
         levels: levels.filter(|levels| *levels < u16::MAX && by_place),
         // Triggers may set other durations.
         at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
-        samples: rules.sample() && by_place,
+        samples: rules.sample() && rules.beyond_counting().is_none(),
     }
 }
 
@@ -123,7 +123,7 @@ impl RuleSelector {
         }
         let has_rules = !rules.is_empty();
         let mut notes = rules.notes();
-        if let Some(words) = rules.beyond_places().filter(|_| rules.sample()) {
+        if let Some(words) = rules.beyond_counting().filter(|_| rules.sample()) {
             notes.push(format!(
                 "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
             ));
