@@ -191,6 +191,9 @@ fn report_has_threads_and_differences() {
     let full = diff("--tid 7 -f total,call --diff-policy full,percent");
     let line = "     7.000 us    9.000 us   +28.57%            1           1        +0   main\n";
     assert!(full.contains(line), "{full}");
+    let moments = made.shown("report", "--tid 7 -f call,total-min-ts -s func");
+    let expected = "       Calls        Total min ts  Function\n  ==========  ==================  ====================\n           1         0.000002000  a\n";
+    assert!(moments.starts_with(expected), "{moments}");
     let names = diff("--tid 7 -f none -s func");
     assert!(names.ends_with("#\n   a\n   b\n   main\n"), "{names}");
     let csv = made.shown("report", &format!("--diff {folder} --format csv -s call"));
@@ -346,6 +349,12 @@ fn wrong_arguments_are_told() {
         ("replay", "-f durations", "there is no field `durations`"),
         ("replay", "-f +none", "there is no field `none`"),
         ("report", "-s speed", "there is no key `speed`"),
+        (
+            "report",
+            "--diff x -s cpu-list",
+            "no differences to sort by",
+        ),
+        ("report", "--diff x -f total-min-ts", "there is no field"),
         ("info", "--system --task", "cannot be used with"),
         ("info", "main", "required"),
         ("report", "-s avg", "goes with --avg-total"),

@@ -112,7 +112,7 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
                 "pid": stream.pid,
                 "tid": stream.tid,
                 "parent": stream.parent,
-                "name": stream.name,
+                "name": trace.thread_name(stream),
                 "chunks": stream.chunk_count(),
                 "lost": stream.lost,
                 "first_chunk": stream.first_sequence,
@@ -130,6 +130,7 @@ fn json(trace: &Trace, facts: &Facts) -> Value {
         "modules": modules,
         "functions": functions(trace),
         "context_switches": trace.switch_count(),
+        "task_events": task_events(trace),
         "sampled": trace.sampled(),
         "counted": counted(trace)
             .iter()
@@ -147,6 +148,13 @@ fn functions(trace: &Trace) -> u64 {
         .event_id(EventPlace::Schedule)
         .map_or(trace.function_count(), |id| id as usize);
     ids.saturating_sub(1) as u64
+}
+
+/// How often threads began, ended and got names.
+fn task_events(trace: &Trace) -> u64 {
+    let streams = trace.streams().iter();
+    let events = streams.map(|stream| trace.task_events(stream).len() as u64);
+    events.sum()
 }
 
 /// Executions of sampled functions, and chosen ones among them, in all threads.
@@ -300,9 +308,7 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         count => count.to_string(),
     };
     line("context switches", &count(trace.switch_count()), out)?;
-    let tasks = trace.streams().iter();
-    let tasks = tasks.map(|stream| trace.task_events(stream).len() as u64);
-    line("task events", &count(tasks.sum()), out)?;
+    line("task events", &count(task_events(trace)), out)?;
     let lost: u64 = trace
         .streams()
         .iter()

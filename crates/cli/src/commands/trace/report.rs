@@ -264,12 +264,14 @@ fn estimates(row: &Row) -> Option<[(f64, Option<f64>); 3]> {
 
 fn heading(fields: &[Field], srcline: bool, out: &mut Vec<u8>) {
     for field in fields {
-        out.extend_from_slice(format!("  {:>10}", field.heading()).as_bytes());
+        let width = field.width();
+        out.extend_from_slice(format!("  {:>width$}", field.heading()).as_bytes());
     }
     let source = if srcline { " [Source]" } else { "" };
     out.extend_from_slice(format!("  Function{source}\n").as_bytes());
-    for _ in fields {
-        out.extend_from_slice(b"  ==========");
+    for field in fields {
+        out.extend_from_slice(b"  ");
+        out.resize(out.len() + field.width(), b'=');
     }
     out.extend_from_slice(b"  ====================\n");
 }

@@ -84,12 +84,17 @@ impl Pair {
     }
 }
 
+/// Whether a field has differences: those of sets of CPUs, and between moments of two recordings, are none.
+fn has_difference(field: Field) -> bool {
+    !matches!(field, Field::CpuMask | Field::CpuList) && !field.is_moment()
+}
+
 /// Fields of which there are differences.
 fn difference_fields(text: Option<&str>, average: Average) -> anyhow::Result<Vec<Field>> {
     let known = fields::FIELDS
         .iter()
         .map(|(name, field, ..)| (*name, *field));
-    let known = known.filter(|(_, field)| !matches!(field, Field::CpuMask | Field::CpuList));
+    let known = known.filter(|(_, field)| has_difference(*field));
     parse(text, &Field::usual(average), known)
 }
 
@@ -103,6 +108,12 @@ pub fn run(
     let average = Average::of(arguments.avg_total, arguments.avg_self);
     let fields = difference_fields(arguments.output_fields.as_deref(), average)?;
     let keys = Key::parse(arguments.sort.as_deref(), average).map_err(usage)?;
+    let is_key = |key: &Key| !matches!(key, Key::Field(field) if !has_difference(*field));
+    if !keys.iter().all(is_key) {
+        return Err(usage(
+            "-s: sets of CPUs and moments have no differences to sort by",
+        ));
+    }
     let here = arguments.data.open()?;
     let there = Trace::open(other)?;
     let mut pairs: BTreeMap<String, Pair> = BTreeMap::new();

@@ -213,13 +213,9 @@ impl Field {
 
     pub fn push_text(self, row: &Row, out: &mut Vec<u8>) {
         let is_time = self.is_time();
-        let at = matches!(
-            self,
-            Field::Total(Of::ShortestAt | Of::LongestAt)
-                | Field::Self_(Of::ShortestAt | Of::LongestAt)
-        );
+        let (at, width) = (self.is_moment(), self.width());
         match self.cell(row) {
-            Cell::Count(time) if at => push_timestamp(out, time, 10),
+            Cell::Count(time) if at => push_timestamp(out, time, width),
             Cell::Count(time) if is_time => push_duration(out, time),
             Cell::Count(count) => push_number(out, count, 10),
             Cell::Real { value, .. } if self.is_sum() && is_time => {
@@ -230,8 +226,22 @@ impl Field {
             Cell::Real { value, .. } => {
                 out.extend_from_slice(format!("{value:>9.2}%").as_bytes());
             }
-            _ => out.extend_from_slice(b"         -"),
+            _ => push_right(out, "-", width),
         }
+    }
+
+    /// Whether it is a moment, not a number of its own.
+    pub fn is_moment(self) -> bool {
+        matches!(
+            self,
+            Field::Total(Of::ShortestAt | Of::LongestAt)
+                | Field::Self_(Of::ShortestAt | Of::LongestAt)
+        )
+    }
+
+    /// How many columns it takes.
+    pub fn width(self) -> usize {
+        if self.is_moment() { 18 } else { 10 }
     }
 
     /// Whether it is a share of another number.

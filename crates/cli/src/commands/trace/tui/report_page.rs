@@ -79,7 +79,8 @@ impl Page for ReportPage {
     fn heading(&self, _: &Lines<'_, '_>) -> String {
         let mut heading = String::new();
         for field in &self.fields {
-            heading.push_str(&format!("  {:>10}", field.heading()));
+            let width = field.width();
+            heading.push_str(&format!("  {:>width$}", field.heading()));
         }
         heading + "  Function"
     }
