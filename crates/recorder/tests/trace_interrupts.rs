@@ -5,6 +5,8 @@
 
 mod traces;
 
+use dioptra_filters::MatchStyle;
+use dioptra_recorder::trace::{Choice, LibraryCalls, PatchPatterns, RuleSelector};
 use dioptra_testprograms::{Language, Program, or_skip};
 use traces::{Event, METHODS, Stream, alone, everything, read, trace};
 
@@ -182,5 +184,62 @@ fn handlers_are_recorded_wherever_they_interrupt() {
                 eprintln!("{what}: {said:?}, {left} left");
             }
         }
+    }
+}
+
+/// What leaves a hook without a word, at any instruction, is noticed by the next hook, also if that is of an exit.
+#[test]
+fn calls_that_are_left_before_any_instruction_have_ends() {
+    let _turn = alone();
+    for (flags, plain) in [
+        (&["-fpatchable-function-entry=5"] as &[&str], false),
+        (&[], true),
+    ] {
+        let program = or_skip!(
+            Program::new(Language::C, "trace-left")
+                .no_flags()
+                .flags(["-O1", "-g"])
+                .flags(flags.iter().copied())
+                .build()
+        );
+        let mut patches = PatchPatterns::new(MatchStyle::Regex);
+        patches.patch("^(attempt|leaf)$").unwrap();
+        let choice = Choice {
+            patches,
+            rules: Vec::new(),
+            style: MatchStyle::Regex,
+            library_calls: LibraryCalls::None,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let command = [program.to_str().unwrap(), "10"];
+        let (outcome, output) = trace(folder.path(), &command, everything(plain), |spec| {
+            spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+        });
+        let status = outcome.status.map(|status| status.exit_code());
+        assert_eq!(status, Some(0), "{flags:?}: {output}");
+        let attempts: u64 = output.trim().parse().unwrap();
+        assert!(attempts > 60, "{flags:?}: {attempts}");
+        let read = read(folder.path());
+        let stream = read.streams.values().next().unwrap();
+        let mut calls = tree(stream);
+        if calls.first().is_some_and(|call| call.name == "main") {
+            calls = calls.remove(0).inside;
+        }
+        assert_eq!(calls.len() as u64, attempts, "{flags:?}");
+        for call in &calls {
+            assert_eq!(call.name, "attempt", "{flags:?}: {call:?}");
+            assert!(
+                call.returned && call.inside.len() <= 1,
+                "{flags:?}: {call:?}"
+            );
+            assert!(
+                call.inside
+                    .iter()
+                    .all(|call| call.name == "leaf" && call.inside.is_empty()),
+                "{flags:?}: {call:?}"
+            );
+        }
+        let is_left = |call: &&Call| call.inside.iter().any(|call| !call.returned);
+        assert!(calls.iter().filter(is_left).count() > 20, "{flags:?}");
     }
 }

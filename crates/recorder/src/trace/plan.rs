@@ -1,7 +1,8 @@
 //! What is to be done in a process so that its calls are traced: pools and patches.
 
 use super::arch::{
-    ImportSite, JUMP, PoolError, Prologue, hooks, patch as site_patch, pool, scan, upper_bound,
+    ImportSite, JUMP, PoolError, Prologue, hooks, leaves, patch as site_patch, pool, scan,
+    upper_bound,
 };
 use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
 use super::glance::Glance;
@@ -21,7 +22,7 @@ use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -39,6 +40,8 @@ pub struct Prepared {
     hooks: Vec<FunctionHook>,
     /// For each candidate: what happens there, and its function id.
     chosen: Vec<(SiteVariant, u32)>,
+    /// Of those that are sampled with what they call: which call nothing.
+    leaves: HashSet<u64>,
 }
 
 /// A module's file, while it is the same.
@@ -183,6 +186,7 @@ impl Planner {
             code: ModuleCode::default(),
             hooks: Vec::new(),
             chosen: Vec::new(),
+            leaves: HashSet::new(),
         };
         // A glance reads only parts of files, which may be large and of no interest.
         let Ok(glance) = Glance::new(file) else {
@@ -270,6 +274,10 @@ impl Planner {
             .extend(through_registers(module, &code.through_registers));
         let mut variants = self.selector.choose(&identity, &places);
         variants.resize(places.len(), SiteVariant::Skip);
+        let sampled = code.candidates.iter().zip(&variants);
+        let sampled =
+            sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
+        let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
 
         let number = self.next_module;
         self.next_module += 1;
@@ -326,6 +334,7 @@ impl Planner {
             code,
             hooks,
             chosen,
+            leaves,
         }))
     }
 }
@@ -473,6 +482,7 @@ pub fn plan(
                 HookWork::Execve => Work::Replace(runtime.execve),
             },
             body: Body::Displaced(hook.prologue.rebase(bias)),
+            is_leaf: false,
             places: Vec::new(),
         });
         sites.push(Place::At(hook.site, Some(&hook.prologue)));
@@ -540,6 +550,7 @@ pub fn plan(
                         }
                         CandidateBody::Itself => continue,
                     },
+                    is_leaf: prepared.leaves.contains(&candidate.start),
                     places: candidate
                         .calls
                         .iter()

@@ -53,6 +53,8 @@ pub struct Wanted {
     pub work: Work,
     /// What it calls.
     pub body: Body,
+    /// The function surely calls nothing.
+    pub is_leaf: bool,
     /// Places from which it is called: those of them that are displaced behind this one call it, too.
     pub places: Vec<u64>,
 }

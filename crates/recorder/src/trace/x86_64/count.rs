@@ -17,8 +17,8 @@
 //!     jmp BODY
 //! ```
 //!
-//! Of a filter, calls that are not chosen go to a thunk that hides what they call, and calls within a chosen one are not
-//! counted. At the end of a gap of constant length, the code here begins the next one; other gaps are drawn by the runtime.
+//! Of a filter, calls that are not chosen go to a thunk that hides what they call, unless they call nothing, and calls within
+//! a chosen one are not counted. At the end of a gap of constant length, the code here begins the next one; other gaps are drawn by the runtime.
 //! A rate's calls read the clock and compare it with the moment in the word.
 
 use super::thunk::distance;
@@ -39,10 +39,12 @@ pub const JUMP: u64 = 5;
 pub struct Ways {
     /// The function itself.
     pub body: u64,
+    /// What calls go on with that are not chosen: the function, or a thunk that hides what it calls.
+    pub skipped: u64,
     /// The thunk of a chosen call.
     pub chosen: u64,
-    /// The thunk of a call that is hidden with what it calls, of a filter.
-    pub muted: Option<u64>,
+    /// Calls come and go with what they call.
+    pub tree: bool,
     /// The thunk that leaves it to the runtime.
     pub counted: u64,
 }
@@ -197,9 +199,9 @@ pub fn count(
     let block = |cell: i64| runtime.thread_block + cell;
     let mut code = Code::at(places);
     if hides {
-        let cell = match ways.muted {
-            Some(_) => BLOCK_MUTED,
-            None => BLOCK_HIDDEN,
+        let cell = match ways.tree {
+            true => BLOCK_MUTED,
+            false => BLOCK_HIDDEN,
         };
         code.with_offset(&[0x64, 0x48, 0x3b, 0x24, 0x25], block(cell), &[]);
         code.branch(JB, ways.body);
@@ -207,7 +209,7 @@ pub fn count(
     }
     code.save();
     let is_rate = sampling.kind == SampleKind::Rate;
-    let is_tree = ways.muted.is_some();
+    let is_tree = ways.tree;
     if is_tree || !is_rate {
         // mov rax, fs:[RECORD]
         code.with_offset(&[0x64, 0x48, 0x8b, 0x04, 0x25], block(BLOCK_RECORD), &[]);
@@ -243,8 +245,8 @@ pub fn count(
         code.inner(JB, Mark::EndOfGap);
     }
     code.restore();
-    code.branch(JMP, ways.muted.unwrap_or(ways.body));
-    code.goes_on = !is_tree;
+    code.branch(JMP, ways.skipped);
+    code.goes_on = ways.skipped == ways.body;
     // A body that follows needs no jump.
     if code.goes_on && ways.body + JUMP == code.address(code.bytes.len()) {
         code.bytes.truncate(code.bytes.len() - JUMP as usize);
@@ -333,8 +335,9 @@ mod tests {
         };
         let ways = Ways {
             body: 0x5000,
+            skipped: muted.unwrap_or(0x5000),
             chosen: 0x6000,
-            muted,
+            tree: muted.is_some(),
             counted: 0x7000,
         };
         all(count(PLACES, sampling, true, &ways, &runtime))
@@ -444,8 +447,9 @@ mod tests {
         let way = |body| {
             let ways = Ways {
                 body,
+                skipped: body,
                 chosen: 0x6000,
-                muted: None,
+                tree: false,
                 counted: 0x7000,
             };
             count(PLACES, sampling, false, &ways, &runtime)
@@ -468,8 +472,9 @@ mod tests {
         };
         let ways = Ways {
             body: 1 << 40,
+            skipped: 1 << 40,
             chosen: 0x6000,
-            muted: None,
+            tree: false,
             counted: 0x7000,
         };
         let runtime = RuntimeAddresses::default();

@@ -478,8 +478,8 @@ fn entry_hook(
     Ok((framed, not_above))
 }
 
-/// The common beginning of exits: the record in r11, its innermost entry in rax. Gives up unless that is the call's, and if a
-/// record is `written` and there is no room for it.
+/// The common beginning of exits: the record in r11, its innermost entry in rax. Gives up unless that is the call's, if another
+/// hook is at work, and if a record is `written` and there is no room for it.
 pub(super) fn exit_begins(
     a: &mut CodeAssembler,
     parameters: &Parameters,
@@ -498,7 +498,13 @@ pub(super) fn exit_begins(
     }
     a.lea(rdx, qword_ptr(rsp + 32))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
-    a.jne(give_up)
+    a.jne(give_up)?;
+    // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
+    a.cmp(block(parameters, BLOCK_BUSY), 0)?;
+    a.jne(give_up)?;
+    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
+    // enough.
+    a.mov(block(parameters, BLOCK_BUSY), rsp)
 }
 
 fn exit_hook(
@@ -518,9 +524,6 @@ fn exit_hook(
     let saves = kind.saves(options);
 
     exit_begins(a, parameters, !mutes, give_up)?;
-    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
-    // enough. The runtime has to see the busy word of a hook that was left by a jump: it is not touched before.
-    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
     a.mov(qword_ptr(rsp + 32), rdx)?;
     // Before the entry is given up: unwinders find it there until then.

@@ -98,9 +98,6 @@ pub fn exit_hook(
     let marks = parameters.options.marks;
 
     exit_begins(a, parameters, true, give_up)?;
-    a.cmp(block(parameters, BLOCK_BUSY), 0)?;
-    a.jne(give_up)?;
-    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
     a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
     a.and(edx, (ENTRY_JUDGED | ENTRY_UNWOUND) as i32)?;
     a.cmp(edx, ENTRY_JUDGED as i32)?;

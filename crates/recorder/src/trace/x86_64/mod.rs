@@ -15,6 +15,7 @@ pub mod hot;
 pub mod imports;
 pub mod instructions;
 pub mod judge;
+pub mod leaves;
 pub mod library;
 pub mod loads;
 pub mod marks;

@@ -98,7 +98,7 @@ pub fn pool(
         let aside = displaced_start + stubs * MAX_ASIDE;
         let stub = |way, body| {
             stub(
-                wanted.work,
+                (wanted.work, wanted.is_leaf),
                 Places { way, aside },
                 at,
                 body,
@@ -150,7 +150,7 @@ pub fn pool(
             Work::Sample(function, kind, sampling) => {
                 let ways = ways(at, kind, body);
                 let (counted, muted) = match kind {
-                    HookKind::Chosen => (HookKind::CountTree, ways.muted),
+                    HookKind::Chosen => (HookKind::CountTree, Some(ways.skipped)),
                     _ => (HookKind::CountCall, None),
                 };
                 let slot = slot(sampling.slot);
@@ -245,7 +245,7 @@ const _: () = {
 
 /// The stub of a function that is sampled, whose thunks begin at `at`; `None` if it has none, or something is too far away.
 fn stub(
-    work: Work,
+    (work, is_leaf): (Work, bool),
     places: Places,
     at: u64,
     body: u64,
@@ -260,7 +260,10 @@ fn stub(
             None
         }
         Work::Sample(_, kind, sampling) => {
-            let ways = ways(at, kind, body);
+            let mut ways = ways(at, kind, body);
+            if is_leaf {
+                ways.skipped = body;
+            }
             count::count(places, sampling, options.hides, &ways, runtime)
         }
         Work::Judge(_, sampling) => {
@@ -284,11 +287,13 @@ fn in_few_lines(end: u64, size: u64) -> u64 {
 
 /// Where calls of a sampled function go on that has its thunks from `at` on.
 fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
+    let tree = kind == HookKind::Chosen;
     Ways {
         body,
+        skipped: if tree { at + 4 * THUNK_SIZE } else { body },
         chosen: at,
         counted: at + 2 * THUNK_SIZE,
-        muted: (kind == HookKind::Chosen).then_some(at + 4 * THUNK_SIZE),
+        tree,
     }
 }
 
