@@ -5,10 +5,8 @@
 
 mod traces;
 
-use dioptra_filters::MatchStyle;
-use dioptra_recorder::trace::{Choice, LibraryCalls, PatchPatterns, RuleSelector};
 use dioptra_testprograms::{Language, Program, or_skip};
-use traces::{Event, METHODS, Stream, alone, everything, read, trace};
+use traces::{Event, METHODS, Stream, alone, by_rules, everything, read, trace};
 
 /// Some thousand rounds pass between two.
 const INTERRUPTS: u64 = 150;
@@ -202,18 +200,10 @@ fn calls_that_are_left_before_any_instruction_have_ends() {
                 .flags(flags.iter().copied())
                 .build()
         );
-        let mut patches = PatchPatterns::new(MatchStyle::Regex);
-        patches.patch("^(attempt|leaf)$").unwrap();
-        let choice = Choice {
-            patches,
-            rules: Vec::new(),
-            style: MatchStyle::Regex,
-            library_calls: LibraryCalls::None,
-        };
         let folder = tempfile::tempdir().unwrap();
         let command = [program.to_str().unwrap(), "10"];
         let (outcome, output) = trace(folder.path(), &command, everything(plain), |spec| {
-            spec.selector = Box::new(RuleSelector::new(choice).unwrap());
+            spec.selector = by_rules(Some("^(attempt|leaf)$"), &[]);
         });
         let status = outcome.status.map(|status| status.exit_code());
         assert_eq!(status, Some(0), "{flags:?}: {output}");
