@@ -30,7 +30,7 @@ const RULES: &[(&Texts<'static>, &[(&str, u64)])] = &[
         &[("f1", 3000), ("f4", 6000)],
     ),
     (
-        &[(Filter, "root"), (Filter, "f[35]@sample=p50"), (Depth, "4")],
+        &[(Filter, "root"), (Filter, "^f[35]$@sample=p50"), (Depth, "4")],
         &[("f3", 5000), ("f5", 5000)],
     ),
 ];
@@ -158,6 +158,7 @@ fn executions_are_judged_as_readers_would_judge_them() {
         ("-O1", &["-fpatchable-function-entry=5"] as &[&str]),
         ("-O2", &["-pg"]),
         ("-O2", &[]),
+        ("-O1", &["-finstrument-functions"]),
     ] {
         let program = or_skip!(built(
             Language::C,
@@ -297,7 +298,11 @@ fn judging_is_interrupted_anywhere() {
         (Filter, "^second$@sample=p50"),
     ];
     let percentiles = [("round_of", 8000), ("second", 5000)];
-    for flags in [&["-fpatchable-function-entry=5"] as &[&str], &["-pg"]] {
+    for flags in [
+        &["-fpatchable-function-entry=5"] as &[&str],
+        &["-pg"],
+        &["-finstrument-functions"],
+    ] {
         let program = or_skip!(built(
             Language::C,
             "trace-interrupts",
