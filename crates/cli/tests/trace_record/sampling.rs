@@ -124,7 +124,12 @@ fn threads_beyond_those_that_can_count_are_told() {
 
 #[test]
 fn reports_scale_what_was_recorded_to_what_was_counted() {
-    let program = or_skip!(program(&["-fpatchable-function-entry=5"]));
+    for flags in [["-fpatchable-function-entry=5"], ["-finstrument-functions"]] {
+        scales(&or_skip!(program(&flags)));
+    }
+}
+
+fn scales(program: &Path) {
     // Calls of f, of g and of h.
     for (rule, expected) in [
         ("-F f@sample=100", [20_000.0, 40_000.0, 40_000.0]),
@@ -142,7 +147,7 @@ fn reports_scale_what_was_recorded_to_what_was_counted() {
         ("-F f@sample=auto", [20_000.0, 40_000.0, 40_000.0]),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        record(&program, "many", rule, folder.path());
+        record(program, "many", rule, folder.path());
         let calls = report(folder.path(), "calls");
         for (name, expected) in ["f", "g", "h"].iter().zip(expected) {
             let (value, _) = calls[*name];
