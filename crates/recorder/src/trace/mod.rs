@@ -334,7 +334,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
         state.note(
-            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, which it makes when memory for records is full; trace fewer functions"
+            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, one every ten thousand calls or so; leave out functions with -U"
                 .to_owned(),
         );
     }
