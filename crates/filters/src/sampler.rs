@@ -28,9 +28,10 @@ pub struct Sampler {
     blank: u32,
 }
 
-/// The longest gap of `sample=auto`: then the pace is looked at again. Gaps are memoryless, so it makes no difference to
-/// what is shown where the pace stays the same.
-const LOOK_AGAIN: u64 = 4096;
+/// The longest gap of `sample=auto` where gaps are short on average, and at all: then the pace is looked at again. Gaps are
+/// memoryless, so it makes no difference to what is shown where the pace stays the same. A look takes about as long as
+/// choosing an execution, so that few gaps may have one.
+const LOOK_AGAIN: [u64; 2] = [1 << 12, 1 << 16];
 
 /// What [`Sampler::draw`] says of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,10 +172,15 @@ impl Sampler {
 
     /// A gap that ends with an execution that is shown, or the first part of it.
     fn begin_gap(&mut self, gap: u64, adapts: bool) {
-        let is_long = adapts && gap > LOOK_AGAIN;
+        let longest = match adapts {
+            // About four average gaps.
+            true => ((self.next >> 32) * 6).clamp(LOOK_AGAIN[0], LOOK_AGAIN[1]),
+            false => u64::MAX,
+        };
+        let is_long = gap > longest;
         self.blank = u32::from(is_long);
         // What ends a part is the first one of the next.
-        self.gap = if is_long { LOOK_AGAIN + 1 } else { gap };
+        self.gap = if is_long { longest + 1 } else { gap };
         self.left = self.gap - 1;
     }
 
@@ -308,12 +314,13 @@ mod tests {
         let auto = sampling(SampleKind::Auto, 0);
         let mut sampler = Sampler::default();
         sampler.pace_ahead(Pace::from_interval(1e9));
-        let calls = 10 * LOOK_AGAIN;
+        let calls = 10 * LOOK_AGAIN[1];
         assert!(run(&mut sampler, auto, calls).is_empty());
         assert_eq!((sampler.seen(), sampler.shown()), (calls, 0));
         sampler.pace_ahead(Pace::from_interval(10.0));
+        // Of the first gap a part may be left.
         let shown = run(&mut sampler, auto, calls).len() as f64;
-        assert!((3200.0..4700.0).contains(&shown), "{shown}");
+        assert!((57_000.0..66_500.0).contains(&shown), "{shown}");
         assert_eq!(sampler.seen(), 2 * calls);
     }
 
