@@ -253,7 +253,8 @@ impl Numbers {
 
     fn function(&mut self) -> String {
         match self.below(9) {
-            8 => "f[135]".to_owned(),
+            // Functions without a name have one of their address.
+            8 => "^f[135]$".to_owned(),
             number => format!("f{number}"),
         }
     }
