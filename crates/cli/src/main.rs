@@ -1,11 +1,13 @@
 //! The `dioptra` binary: arguments, exit codes, and one file for each sub-command.
 
 mod commands;
+mod later;
 mod metric_sets;
 mod output;
 mod symbol_sources;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use later::Later;
 use std::process::ExitCode;
 
 /// A Linux profiler and function tracer.
@@ -19,32 +21,32 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Sample a command, processes, threads or the machine into a perf.data file
-    Record(commands::record::Arguments),
+    Record(Later<commands::record::Arguments>),
     /// Show where the time of a profile went
-    Report(commands::report::Arguments),
+    Report(Later<commands::report::Arguments>),
     /// Compare profiles: what changed, and whether chance may have made it
-    Diff(commands::diff::Arguments),
+    Diff(Later<commands::diff::Arguments>),
     /// Show one table of several profiles: the sum of their counts
-    Sum(commands::sum::Arguments),
+    Sum(Later<commands::sum::Arguments>),
     /// Show a function's source, instructions and basic blocks with the counts of each
-    Annotate(commands::annotate::Arguments),
+    Annotate(Later<commands::annotate::Arguments>),
     /// Show ratios of counters for each function, with their intervals, from windows
-    Metrics(commands::metrics::Arguments),
+    Metrics(Later<commands::metrics::Arguments>),
     /// Show what a profile holds: machine, events, record counts, losses
-    Info(commands::info::Arguments),
+    Info(Later<commands::info::Arguments>),
     /// Show every record of a profile in full, in time order
-    Dump(commands::dump::Arguments),
+    Dump(Later<commands::dump::Arguments>),
     /// Trace the functions that a command calls, and show the calls
-    Trace(Box<commands::trace::Arguments>),
+    Trace(Later<Box<commands::trace::Arguments>>),
     /// Check what works on this machine, what does not, and how to mend it
-    Doctor(commands::doctor::Arguments),
+    Doctor(Later<commands::doctor::Arguments>),
     /// List what this machine can count and sample
-    List(commands::list::Arguments),
+    List(Later<commands::list::Arguments>),
 }
 
 fn main() -> ExitCode {
     let words = std::env::args_os().collect();
-    let words = match commands::trace::with_option_file(words, &Arguments::command()) {
+    let words = match commands::trace::with_option_file(words, Arguments::command) {
         Ok(words) => words,
         Err(error) => {
             eprintln!("dioptra: {error}");
@@ -52,17 +54,19 @@ fn main() -> ExitCode {
         }
     };
     let (failure, result) = match Arguments::parse_from(words).command {
-        Command::Record(arguments) => (125, commands::record::run(arguments)),
-        Command::Report(arguments) => (1, commands::report::run(arguments)),
-        Command::Diff(arguments) => (1, commands::diff::run(arguments)),
-        Command::Sum(arguments) => (1, commands::sum::run(arguments)),
-        Command::Annotate(arguments) => (1, commands::annotate::run(arguments)),
-        Command::Metrics(arguments) => (1, commands::metrics::run(arguments)),
-        Command::Info(arguments) => (1, commands::info::run(arguments)),
-        Command::Dump(arguments) => (1, commands::dump::run(arguments)),
-        Command::Trace(arguments) => (arguments.failure_status(), commands::trace::run(*arguments)),
-        Command::Doctor(arguments) => (1, commands::doctor::run(arguments)),
-        Command::List(arguments) => (1, commands::list::run(arguments)),
+        Command::Record(Later(arguments)) => (125, commands::record::run(arguments)),
+        Command::Report(Later(arguments)) => (1, commands::report::run(arguments)),
+        Command::Diff(Later(arguments)) => (1, commands::diff::run(arguments)),
+        Command::Sum(Later(arguments)) => (1, commands::sum::run(arguments)),
+        Command::Annotate(Later(arguments)) => (1, commands::annotate::run(arguments)),
+        Command::Metrics(Later(arguments)) => (1, commands::metrics::run(arguments)),
+        Command::Info(Later(arguments)) => (1, commands::info::run(arguments)),
+        Command::Dump(Later(arguments)) => (1, commands::dump::run(arguments)),
+        Command::Trace(Later(arguments)) => {
+            (arguments.failure_status(), commands::trace::run(*arguments))
+        }
+        Command::Doctor(Later(arguments)) => (1, commands::doctor::run(arguments)),
+        Command::List(Later(arguments)) => (1, commands::list::run(arguments)),
     };
     match result {
         Ok(code) => code,

@@ -19,6 +19,7 @@ mod summary;
 mod threads;
 mod tui;
 
+use crate::later::Later;
 use elsewhere::Options;
 use std::process::ExitCode;
 
@@ -43,21 +44,21 @@ pub struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Trace a command into a directory
-    Record(Options<record::Arguments>),
+    Record(Later<Options<record::Arguments>>),
     /// Trace a command and show its calls when it has ended
-    Live(Options<live::Live>),
+    Live(Later<Options<live::Live>>),
     /// Show the calls in the order of time
-    Replay(Options<replay::Arguments>),
+    Replay(Later<Options<replay::Arguments>>),
     /// Show how often functions were called and how long they took
-    Report(Options<report::Arguments>),
+    Report(Later<Options<report::Arguments>>),
     /// Show who called whom
-    Graph(Options<graph::Arguments>),
+    Graph(Later<Options<graph::Arguments>>),
     /// Walk through a trace in the terminal
-    Tui(Options<tui::Arguments>),
+    Tui(Later<Options<tui::Arguments>>),
     /// Show the records, or write them for other programs
-    Dump(Options<dump::Arguments>),
+    Dump(Later<Options<dump::Arguments>>),
     /// Show what a trace holds: machine, processes, threads, methods, losses
-    Info(Options<info::Arguments>),
+    Info(Later<Options<info::Arguments>>),
     #[command(hide = true)]
     Script(Missing),
     #[command(hide = true)]
@@ -90,16 +91,18 @@ impl Arguments {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let command = arguments.command.unwrap_or(Command::Live(arguments.live));
+    let command = arguments
+        .command
+        .unwrap_or(Command::Live(Later(arguments.live)));
     let result = match command {
-        Command::Record(options) => options.begin_recording().and_then(record::run),
-        Command::Live(options) => options.begin_recording().and_then(live::run),
-        Command::Replay(options) => options.begin().and_then(replay::run),
-        Command::Report(options) => options.begin().and_then(report::run),
-        Command::Graph(options) => options.begin().and_then(graph::run),
-        Command::Tui(options) => options.begin().and_then(tui::run),
-        Command::Dump(options) => options.begin().and_then(dump::run),
-        Command::Info(options) => options.begin().and_then(info::run),
+        Command::Record(Later(options)) => options.begin_recording().and_then(record::run),
+        Command::Live(Later(options)) => options.begin_recording().and_then(live::run),
+        Command::Replay(Later(options)) => options.begin().and_then(replay::run),
+        Command::Report(Later(options)) => options.begin().and_then(report::run),
+        Command::Graph(Later(options)) => options.begin().and_then(graph::run),
+        Command::Tui(Later(options)) => options.begin().and_then(tui::run),
+        Command::Dump(Later(options)) => options.begin().and_then(dump::run),
+        Command::Info(Later(options)) => options.begin().and_then(info::run),
         Command::Script(_) => Err(missing(
             "script",
             "scripts read `dioptra trace dump --format chrome` or `dioptra trace report --format json`",

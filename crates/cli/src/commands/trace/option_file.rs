@@ -42,20 +42,24 @@ impl clap::Args for OptionFile {
     }
 }
 
-/// The words of a command line, with those of its `--opt-file` in its place. `command` is what they are arguments of.
+/// The words of a command line, with those of its `--opt-file` in its place. `command` makes what they are arguments of.
 ///
 /// What the file says comes first, so that options of the command line hold where there are both; its traced command
 /// counts if the command line has none.
 ///
 /// # Errors
 /// The file cannot be read, or says what cannot be.
-pub fn replaced(words: Vec<OsString>, command: &Command) -> Result<Vec<OsString>, String> {
+pub fn replaced(
+    words: Vec<OsString>,
+    command: impl FnOnce() -> Command,
+) -> Result<Vec<OsString>, String> {
     let is_ours = words.get(1).is_some_and(|word| word == "trace");
     let may_have = |word: &OsString| word.as_encoded_bytes().starts_with(b"--opt");
     if !is_ours || !words.iter().skip(2).any(may_have) {
         return Ok(words);
     }
-    let matches = parsed(command, &words);
+    let command = command();
+    let matches = parsed(&command, &words);
     let Some(file) = innermost(&matches).and_then(|m| m.try_get_one::<PathBuf>(ID).ok().flatten())
     else {
         return Ok(words);
@@ -80,7 +84,7 @@ pub fn replaced(words: Vec<OsString>, command: &Command) -> Result<Vec<OsString>
     let traced = |words: &[OsString]| {
         let mut all = merged.clone();
         all.extend_from_slice(words);
-        let matches = parsed(command, &all);
+        let matches = parsed(&command, &all);
         let traced = innermost(&matches).and_then(|m| m.try_get_raw("command").ok().flatten());
         traced.map_or(0, Iterator::count)
     };

@@ -271,8 +271,22 @@ fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() & 0xffff_ffff
 }
 
+/// Lets the allocator ask for memory in larger pieces: a recording is short-lived, or it waits.
+fn ask_for_memory_seldom() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: numbers only, before other threads begin.
+    unsafe {
+        // Threads that have an arena of their own ask for every few pages.
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_TOP_PAD, 512 << 10);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 512 << 10);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 8 << 20);
+    }
+}
+
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
+    ask_for_memory_seldom();
     let spec = arguments
         .tracing
         .spec(arguments.command.command, arguments.data.clone())?;

@@ -1,6 +1,7 @@
 //! First instructions of functions, moved elsewhere so that a jump fits in their place.
 
 use super::refused::Refused;
+use super::thunk::distance;
 use iced_x86::{
     BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, Instruction,
     InstructionBlock, MemoryOperand, OpKind, Register,
@@ -13,9 +14,48 @@ pub const JUMP: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Prologue {
     /// They, as they are.
-    instructions: Vec<Instruction>,
+    moved: Moved,
     /// Where the function goes on; `None` if it never comes there.
     rest: Option<u64>,
+}
+
+/// What is moved.
+#[derive(Clone, Debug)]
+enum Moved {
+    /// The bytes of instructions that are the same everywhere, as most are.
+    Bytes(Vec<u8>),
+    /// Instructions of which some name a place relative to their own.
+    Instructions(Vec<Instruction>),
+}
+
+impl Moved {
+    /// These instructions, which were found in `bytes` from `address` on.
+    fn new(instructions: Vec<Instruction>, bytes: &[u8], address: u64) -> Moved {
+        if instructions.iter().any(depends_on_its_place) {
+            return Moved::Instructions(instructions);
+        }
+        let mut moved = Vec::with_capacity(instructions.iter().map(Instruction::len).sum());
+        for instruction in &instructions {
+            let at = (instruction.ip() - address) as usize;
+            moved.extend(bytes.get(at..at + instruction.len()).unwrap_or_default());
+        }
+        Moved::Bytes(moved)
+    }
+
+    /// The instructions, as far as they are not the same everywhere.
+    fn instructions(&self) -> &[Instruction] {
+        match self {
+            Moved::Bytes(_) => &[],
+            Moved::Instructions(instructions) => instructions,
+        }
+    }
+
+    fn instructions_mut(&mut self) -> &mut [Instruction] {
+        match self {
+            Moved::Bytes(_) => &mut [],
+            Moved::Instructions(instructions) => instructions,
+        }
+    }
 }
 
 /// The instructions at `address` that a jump would overwrite, with `bytes` from there on to the function's end.
@@ -32,15 +72,16 @@ pub fn prologue(
     is_ignored: impl Fn(&Instruction) -> bool,
 ) -> Result<Prologue, Refused> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
-    let mut instructions = Vec::new();
+    let mut instructions = Vec::with_capacity(JUMP);
     let mut size = 0;
+    let made = |instructions, rest| Prologue {
+        moved: Moved::new(instructions, bytes, address),
+        rest,
+    };
     while size < until.max(JUMP) {
         if !decoder.can_decode() {
             return if padded && size > 0 {
-                Ok(Prologue {
-                    rest: Some(address + size as u64),
-                    instructions,
-                })
+                Ok(made(instructions, Some(address + size as u64)))
             } else {
                 Err(Refused::Short)
             };
@@ -64,10 +105,7 @@ pub fn prologue(
                 // Nothing but padding may be overwritten behind it.
                 let fits = size >= JUMP || (padded && size == bytes.len());
                 return if fits {
-                    Ok(Prologue {
-                        instructions,
-                        rest: None,
-                    })
+                    Ok(made(instructions, None))
                 } else {
                     Err(Refused::Short)
                 };
@@ -89,10 +127,7 @@ pub fn prologue(
             }
         }
     }
-    Ok(Prologue {
-        instructions,
-        rest: Some(address + size as u64),
-    })
+    Ok(made(instructions, Some(address + size as u64)))
 }
 
 impl Prologue {
@@ -101,17 +136,33 @@ impl Prologue {
     /// # Errors
     /// [`Refused::Far`], [`Refused::Unknown`]
     pub fn encode(&self, at: u64) -> Result<Vec<u8>, Refused> {
+        let instructions = match &self.moved {
+            Moved::Instructions(instructions) => instructions.clone(),
+            Moved::Bytes(bytes) => {
+                let end = at + bytes.len() as u64;
+                let jump = self.rest.map(|rest| distance(end + JUMP as u64, rest));
+                match jump {
+                    None => return Ok(bytes.clone()),
+                    Some(Some(distance)) => {
+                        return Ok([bytes.as_slice(), &[0xe9], &distance].concat());
+                    }
+                    // Too far for a simple jump.
+                    Some(None) => Decoder::new(64, bytes, DecoderOptions::NONE)
+                        .into_iter()
+                        .collect(),
+                }
+            }
+        };
         // The return address of a displaced call has to be in the function, or unwinders are lost: it is pushed, and the
         // callee jumped to. The constants stand in front.
-        let calls = self
-            .instructions
+        let calls = instructions
             .iter()
             .filter(|instruction| is_call(instruction))
             .count();
         let code_at = at + 8 * calls as u64;
         let mut bytes = Vec::new();
         let mut moved = Vec::new();
-        for instruction in &self.instructions {
+        for instruction in &instructions {
             if is_call(instruction) {
                 let constant = at + bytes.len() as u64;
                 bytes.extend(instruction.next_ip().to_le_bytes());
@@ -161,7 +212,8 @@ impl Prologue {
     /// How many bytes of constants [`Prologue::encode`] puts in front of the code.
     pub fn constants(&self) -> u64 {
         8 * self
-            .instructions
+            .moved
+            .instructions()
             .iter()
             .filter(|instruction| is_call(instruction))
             .count() as u64
@@ -171,7 +223,7 @@ impl Prologue {
     /// address.
     pub fn redirect(&self, target: impl Fn(u64) -> Option<u64>) -> Prologue {
         let mut moved = self.clone();
-        for instruction in &mut moved.instructions {
+        for instruction in moved.moved.instructions_mut() {
             let code = match instruction.code() {
                 Code::Call_rm64 => Code::Call_rel32_64,
                 Code::Jmp_rm64 => Code::Jmp_rel32_64,
@@ -202,7 +254,7 @@ impl Prologue {
     /// Moves all addresses by the distance at which the module was loaded.
     pub fn rebase(&self, bias: u64) -> Prologue {
         let mut moved = self.clone();
-        for instruction in &mut moved.instructions {
+        for instruction in moved.moved.instructions_mut() {
             instruction.set_ip(instruction.ip().wrapping_add(bias));
             if instruction.is_ip_rel_memory_operand() {
                 let target = instruction.ip_rel_memory_address();
@@ -219,6 +271,16 @@ impl Prologue {
         moved.rest = self.rest.map(|rest| rest.wrapping_add(bias));
         moved
     }
+}
+
+/// Whether an instruction names a place relative to its own.
+fn depends_on_its_place(instruction: &Instruction) -> bool {
+    instruction.is_ip_rel_memory_operand()
+        || is_call(instruction)
+        || matches!(
+            instruction.op0_kind(),
+            OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64
+        )
 }
 
 /// Whether it is a call that is moved as a jump.
@@ -301,6 +363,24 @@ mod tests {
             (jump.code(), jump.near_branch_target()),
             (Code::Jmp_rel32_64, 0xa000)
         );
+    }
+
+    #[test]
+    fn instructions_that_are_the_same_everywhere_are_copied() {
+        // push rbp; mov rbp, rsp; sub rsp, 16
+        let code = [0x55, 0x48, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x10, 0xc3];
+        let prologue = prologue(&code, 0x1000, 8, false, |_| false).unwrap();
+        for rebased in [prologue.clone(), prologue.redirect(|_| Some(0x4000))] {
+            let bytes = rebased.rebase(0x20_0000).encode(0x9000).unwrap();
+            assert_eq!(bytes[..8], code[..8]);
+            let jump = Decoder::with_ip(64, &bytes[8..], 0x9008, DecoderOptions::NONE).decode();
+            assert_eq!(jump.near_branch_target(), 0x20_1008);
+            assert_eq!(bytes.len(), 8 + JUMP);
+        }
+        // So far away a jump is longer.
+        let bytes = prologue.encode(0x9000_0000_0000).unwrap();
+        assert!(bytes.starts_with(&code[..8]) && bytes.len() > 8 + JUMP);
+        assert_eq!(prologue.constants(), 0);
     }
 
     #[test]

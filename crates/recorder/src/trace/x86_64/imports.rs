@@ -12,6 +12,7 @@ use super::thunk::distance;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 
 /// An instruction that uses a pointer to a library function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,47 +84,97 @@ pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     let mut calls = ImportCalls::default();
     // Hooks of compilers are among the others: each function calls them.
     let wanted = image.imports.iter().filter(|(_, name)| !is_special(name));
-    let wanted: HashSet<u64> = wanted.map(|(pointer, _)| *pointer).collect();
-    if wanted.is_empty() {
-        return calls;
-    }
+    let wanted = Pointers::new(wanted.map(|(pointer, _)| *pointer).collect());
     let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump).collect();
-    let mut hits = hits(image, &wanted).into_iter().peekable();
+    let mut hits = hits(image, &wanted);
+    hits.retain(|hit| !stubs.contains(hit));
+    let mut hits = hits.as_slice();
+    let mut instructions = Vec::new();
     for function in described {
-        while hits.next_if(|hit| *hit < function.start).is_some() {}
-        let mut inside = HashSet::new();
-        while let Some(hit) = hits.next_if(|hit| function.contains(*hit)) {
-            if !stubs.contains(&hit) {
-                inside.insert(hit);
-            }
-        }
+        let before = hits.partition_point(|hit| *hit < function.start);
+        hits = &hits[before..];
+        let inside = hits.partition_point(|hit| function.contains(*hit));
+        let (inside, others) = hits.split_at(inside);
+        hits = others;
         if !inside.is_empty() {
-            decode(image, function, &inside, &mut calls);
+            decode(image, function, inside, &mut instructions, &mut calls);
         }
     }
     calls
 }
 
+/// The addresses of some pointers.
+struct Pointers {
+    sorted: Vec<u64>,
+    /// For 8 bytes from the first on, and again and again: whether one may be there.
+    bits: [u64; 64],
+}
+
+impl Pointers {
+    fn new(mut sorted: Vec<u64>) -> Pointers {
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut pointers = Pointers {
+            bits: [0; 64],
+            sorted,
+        };
+        for number in 0..pointers.sorted.len() {
+            let (word, bit) = pointers.place(pointers.sorted[number]);
+            pointers.bits[word] |= bit;
+        }
+        pointers
+    }
+
+    fn place(&self, address: u64) -> (usize, u64) {
+        let first = self.sorted.first().copied().unwrap_or_default();
+        let number = address.wrapping_sub(first) / 8;
+        ((number / 64 % 64) as usize, 1 << (number % 64))
+    }
+
+    fn contains(&self, address: u64) -> bool {
+        let (word, bit) = self.place(address);
+        self.bits[word] & bit != 0 && self.sorted.binary_search(&address).is_ok()
+    }
+}
+
 /// Where bytes look like an instruction that uses one of the pointers, by address: most functions need not be decoded.
-fn hits(image: &Image<'_>, pointers: &HashSet<u64>) -> Vec<u64> {
-    let first = pointers.iter().min().copied().unwrap_or(u64::MAX);
-    let last = pointers.iter().max().copied().unwrap_or(0);
+fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
+    /// So many bytes are looked at together.
+    const BLOCK: usize = 16;
     let mut hits = Vec::new();
+    if pointers.sorted.is_empty() {
+        return hits;
+    }
     for segment in image.segments.iter().filter(|s| s.executable) {
         let bytes = image
             .bytes(segment.address, segment.file_size)
             .unwrap_or_default();
-        for (at, window) in bytes.windows(7).enumerate() {
-            let (skip, [a, b, c, d]) = match *window {
-                [0xff, 0x15 | 0x25, a, b, c, d, _] => (0, [a, b, c, d]),
-                [0x48 | 0x4c, 0x8b, to, a, b, c, d] if to & 0xc7 == 0x05 => (1, [a, b, c, d]),
-                _ => continue,
+        let mut look = |at: usize| {
+            let (front, back) = bytes.split_at(at);
+            // The operand's address is a distance from the instruction's end.
+            let Some(&[operand, a, b, c, d]) = back.first_chunk() else {
+                return;
             };
-            let address = segment.address + at as u64;
+            let size = match (front, operand) {
+                ([.., 0xff], 0x15 | 0x25) => 1,
+                ([.., 0x48 | 0x4c, 0x8b], _) if operand & 0xc7 == 0x05 => 2,
+                _ => return,
+            };
+            let end = segment.address.wrapping_add(at as u64 + 5);
             let distance = i64::from(i32::from_le_bytes([a, b, c, d]));
-            let pointer = (address + 6 + skip).wrapping_add_signed(distance);
-            if (first..=last).contains(&pointer) && pointers.contains(&pointer) {
-                hits.push(address);
+            if pointers.contains(end.wrapping_add_signed(distance)) {
+                hits.push(end.wrapping_sub(5 + size));
+            }
+        };
+        for start in (1..bytes.len()).step_by(BLOCK) {
+            let end = bytes.len().min(start + BLOCK);
+            let pairs = bytes[start - 1..end].iter().zip(&bytes[start..end]);
+            // Without a way out, so that it is one step for all.
+            let is_some = pairs.fold(false, |is_some, (before, operand)| {
+                is_some | (((*before == 0x8b) | (*before == 0xff)) & (operand & 0xc7 == 0x05))
+            });
+            if is_some {
+                (start..end).for_each(&mut look);
             }
         }
     }
@@ -131,32 +182,55 @@ fn hits(image: &Image<'_>, pointers: &HashSet<u64>) -> Vec<u64> {
     hits
 }
 
-fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &mut ImportCalls) {
+/// Looks at the instructions of a function at some `hits`, by address. The others are decoded into memory that was used before.
+fn decode(
+    image: &Image<'_>,
+    function: &Described,
+    hits: &[u64],
+    instructions: &mut Vec<Instruction>,
+    calls: &mut ImportCalls,
+) {
     let Some(bytes) = image.bytes(function.start, function.size) else {
         return;
     };
-    let instructions: Vec<Instruction> =
-        Decoder::with_ip(64, bytes, function.start, DecoderOptions::NONE)
-            .into_iter()
-            .collect();
-    let targets: BTreeSet<u64> = instructions
+    instructions.clear();
+    instructions.extend(&mut Decoder::with_ip(
+        64,
+        bytes,
+        function.start,
+        DecoderOptions::NONE,
+    ));
+    let instructions = instructions.as_slice();
+    let mut targets: Vec<u64> = instructions
         .iter()
         .filter(|i| i.op0_kind() == OpKind::NearBranch64 && i.flow_control() != FlowControl::Call)
         .map(Instruction::near_branch_target)
         .collect();
-    let called: HashSet<Register> = instructions
-        .iter()
-        .filter(|i| is_indirect(i) && i.op0_kind() == OpKind::Register)
-        .map(Instruction::op0_register)
-        .collect();
+    targets.sort_unstable();
+    let is_target = |inside: Range<u64>| {
+        let first = targets.partition_point(|target| *target < inside.start);
+        targets
+            .get(first)
+            .is_some_and(|target| *target < inside.end)
+    };
+    let is_called = |register: Register| {
+        let mut calls = instructions.iter().filter(|i| {
+            i.op0_kind() == OpKind::Register && i.op0_register() == register && is_indirect(i)
+        });
+        calls.next().is_some()
+    };
     let code = OnceCell::new();
     let function_code = || {
-        let made = || FunctionCode::new(&instructions, landing_pads(image, function));
+        let made = || FunctionCode::new(instructions, landing_pads(image, function));
         code.get_or_init(made)
     };
-    for instruction in &instructions {
+    for hit in hits {
+        let Ok(number) = instructions.binary_search_by_key(hit, Instruction::ip) else {
+            continue;
+        };
+        let instruction = &instructions[number];
         let at = instruction.ip();
-        if !hits.contains(&at) || !instruction.is_ip_rel_memory_operand() {
+        if !instruction.is_ip_rel_memory_operand() {
             continue;
         }
         let pointer = instruction.ip_rel_memory_address();
@@ -168,7 +242,7 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
             (Code::Call_rm64, _) => ImportUse::Call,
             (Code::Jmp_rm64, _) => ImportUse::Jump,
             (Code::Mov_r64_rm64, Some([prefix, _, register])) => {
-                if !called.contains(&instruction.op0_register()) {
+                if !is_called(instruction.op0_register()) {
                     continue;
                 }
                 if !function_code().is_only_called(at) {
@@ -182,10 +256,9 @@ fn decode(image: &Image<'_>, function: &Described, hits: &HashSet<u64>, calls: &
             _ => continue,
         };
         let site = ImportSite { at, usage };
-        let inside = at + 1..at + site.size();
         // Somebody who knows what he does may jump into it.
         let is_plain = site.size() == instruction.len() as u64;
-        if is_plain && targets.range(inside).next().is_none() {
+        if is_plain && !is_target(at + 1..at + site.size()) {
             calls.sites.entry(pointer).or_default().push(site);
         }
     }

@@ -7,7 +7,7 @@ use super::image::Image;
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// Registers that a called function leaves as they are.
@@ -24,8 +24,8 @@ const PASSED_OVER: [Register; 3] = [Register::RAX, Register::R10, Register::R11]
 
 /// The code of a function.
 pub struct FunctionCode<'a> {
+    /// By address.
     instructions: &'a [Instruction],
-    places: HashMap<u64, usize>,
     /// Where exceptions go on that pass through these instructions; `None` if that is not known.
     pads: Option<Vec<(Range<u64>, u64)>>,
 }
@@ -36,12 +36,14 @@ impl<'a> FunctionCode<'a> {
         instructions: &'a [Instruction],
         pads: Option<Vec<(Range<u64>, u64)>>,
     ) -> FunctionCode<'a> {
-        let places = instructions.iter().enumerate();
-        FunctionCode {
-            places: places.map(|(at, i)| (i.ip(), at)).collect(),
-            instructions,
-            pads,
-        }
+        FunctionCode { instructions, pads }
+    }
+
+    /// The number of the instruction at an address.
+    fn place(&self, address: u64) -> Option<usize> {
+        self.instructions
+            .binary_search_by_key(&address, Instruction::ip)
+            .ok()
     }
 
     /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
@@ -96,7 +98,7 @@ impl<'a> FunctionCode<'a> {
 
     /// Whether what the instruction at an address loads into its register is called, and nothing else is done with it.
     pub fn is_only_called(&self, load: u64) -> bool {
-        let Some(&start) = self.places.get(&load) else {
+        let Some(start) = self.place(load) else {
             return false;
         };
         let register = self.instructions[start].op0_register();
@@ -117,7 +119,7 @@ impl<'a> FunctionCode<'a> {
                 Step::Ends => {}
                 Step::Next => later.push(at + 1),
                 Step::Branches(target, goes_on) => {
-                    let Some(&target) = self.places.get(&target) else {
+                    let Some(target) = self.place(target) else {
                         return false;
                     };
                     later.push(target);
@@ -134,7 +136,7 @@ impl<'a> FunctionCode<'a> {
                     let Some(pads) = &self.pads else { return false };
                     let place = instruction.ip();
                     for (_, pad) in pads.iter().filter(|(range, _)| range.contains(&place)) {
-                        let Some(&pad) = self.places.get(pad) else {
+                        let Some(pad) = self.place(*pad) else {
                             return false;
                         };
                         later.push(pad);
