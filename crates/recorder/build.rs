@@ -3,6 +3,7 @@
 //! It is another build of another crate of this workspace, with a target folder of its own: cargo has locked the outer one.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -25,6 +26,13 @@ fn main() {
         // An empty file: tracing says that it is not supported here.
         write(&object, &[]);
     }
+    let bytes = read(&object);
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    println!(
+        "cargo::rustc-env=DIOPTRA_TRACE_RUNTIME_HASH={:016x}",
+        hasher.finish()
+    );
     println!(
         "cargo::rustc-env=DIOPTRA_TRACE_RUNTIME_FILE={}",
         object.display()
@@ -84,9 +92,11 @@ fn build(crates: &Path, out: &Path, object: &Path) {
     let built = target
         .join(triple)
         .join("preload/libdioptra_trace_runtime.so");
-    let bytes = std::fs::read(&built)
-        .unwrap_or_else(|error| panic!("reading {}: {error}", built.display()));
-    write(object, &bytes);
+    write(object, &read(&built));
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()))
 }
 
 /// Writes only what is new, so that what includes it is not built again for nothing.

@@ -4,7 +4,9 @@ use super::arch;
 use super::shared::monotonic;
 use dioptra_tracedata::ClockPair;
 use dioptra_tracelayout::arena as layout;
-use std::fs;
+use memchr::memmem::find as memmem;
+use std::fs::{self, File};
+use std::io::Read;
 
 /// What times in records are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,7 @@ impl TraceClock {
             // It has to tick evenly, on all CPUs alike.
             return TraceClock::Tsc;
         }
-        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let cpus = first_processor();
         let source = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         let source = fs::read_to_string(source).unwrap_or_default();
         TraceClock::best_of(&cpus, source.trim())
@@ -114,6 +116,22 @@ impl TraceClock {
     }
 }
 
+/// What `/proc/cpuinfo` says of the first processor: on large machines it takes long to read all.
+pub fn first_processor() -> String {
+    let mut text = Vec::new();
+    let mut block = [0; 4096];
+    let mut file = File::open("/proc/cpuinfo");
+    while let Ok(Ok(size @ 1..)) = file.as_mut().map(|file| file.read(&mut block)) {
+        text.extend(block.get(..size).unwrap_or_default());
+        // Processors are apart by empty lines.
+        if let Some(end) = memmem(&text, b"\n\n") {
+            text.truncate(end);
+            break;
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 /// What is to be said of a counter with so many ticks a second.
 fn coarse(frequency: u64) -> Option<String> {
     // Below, nobody takes a tick for a measurement.
@@ -141,6 +159,19 @@ mod tests {
         assert_eq!(TraceClock::best_of(uneven, "tsc"), TraceClock::Monotonic);
         assert_eq!(TraceClock::best_of("", ""), TraceClock::Monotonic);
     }
+
+    #[test]
+    fn the_first_processor_is_the_first() {
+        let all = fs::read_to_string("/proc/cpuinfo").unwrap();
+        let first = first_processor();
+        assert!(!first.is_empty() && !first.contains("\n\n"));
+        let names = |text: &str| -> Vec<String> {
+            let words = text.lines().filter_map(|line| line.split(':').next());
+            words.map(|word| word.trim().to_owned()).collect()
+        };
+        assert!(names(&all).starts_with(&names(&first)));
+    }
+
     #[test]
     fn slow_counters_are_told_of() {
         let note = coarse(62_500_000).unwrap();

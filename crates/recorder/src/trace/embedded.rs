@@ -3,7 +3,6 @@
 use super::TraceError;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -11,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// The shared object; empty where tracing is not supported.
 static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
+
+/// What names it by its content.
+const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
 
 /// The only size of pages for which code is laid out.
 const PAGE: libc::c_long = 4096;
@@ -28,9 +30,7 @@ pub fn write() -> Result<PathBuf, TraceError> {
     if RUNTIME.is_empty() || page != PAGE {
         return Err(TraceError::Unsupported);
     }
-    let mut hasher = DefaultHasher::new();
-    RUNTIME.hash(&mut hasher);
-    let name = format!("trace-runtime-{:016x}.so", hasher.finish());
+    let name = format!("trace-runtime-{HASH}.so");
     let mut last = None;
     for folder in folders() {
         match write_in(&folder, &name) {

@@ -1,12 +1,14 @@
 //! The machine, and what a command used of it.
 
+use super::clock::first_processor;
+use super::shared::cpus;
 use dioptra_tracedata::{Host, Usage};
 use std::fs;
 
 /// This machine, now.
 pub fn host() -> Host {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpu = read("/proc/cpuinfo");
+    let cpu = first_processor();
     let cpu = field(&cpu, "model name", ':').unwrap_or_default();
     let memory = read("/proc/meminfo");
     let memory = |name| {
@@ -25,7 +27,7 @@ pub fn host() -> Host {
         name: read("/proc/sys/kernel/hostname").trim().to_owned(),
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         cpu: cpu.to_owned(),
-        cpus: std::thread::available_parallelism().map_or(1, |n| n.get() as u32),
+        cpus: cpus() as u32,
         possible_cpus: count(&read("/sys/devices/system/cpu/possible")),
         memory: memory("MemTotal").unwrap_or(0),
         free_memory: memory("MemFree").unwrap_or(0),

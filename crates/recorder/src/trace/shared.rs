@@ -6,8 +6,10 @@ use super::memory::ArenaMemory;
 use super::plan::Planner;
 use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
 use std::collections::{HashMap, HashSet};
+use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 
 /// What the threads of a recording share.
 #[derive(Debug)]
@@ -96,6 +98,12 @@ impl Shared {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many CPUs there are for us, asked once: files are read for it.
+pub fn cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.

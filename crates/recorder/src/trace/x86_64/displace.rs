@@ -273,10 +273,9 @@ impl Prologue {
     }
 }
 
-/// Whether an instruction names a place relative to its own.
+/// Whether an instruction names a place relative to its own, as calls do.
 fn depends_on_its_place(instruction: &Instruction) -> bool {
     instruction.is_ip_rel_memory_operand()
-        || is_call(instruction)
         || matches!(
             instruction.op0_kind(),
             OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64

@@ -8,7 +8,7 @@ use super::described::{Described, Slot, Stretch};
 use super::flow::looks;
 use super::image::Image;
 use super::stubs::ENDBR;
-use iced_x86::{Decoder, DecoderOptions, OpKind};
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 /// `push %rbp; mov %rsp, %rbp`, both ways to write it.
 const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
@@ -60,22 +60,29 @@ pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) ->
     (at == bytes.len()).then_some(Framed { loops })
 }
 
+/// Where the return address of a framed function lies.
+const RETURN_ADDRESS: Slot = Slot::AboveFramePointer(8);
+
 /// Whether a framed function looks at its return address, or changes it.
 pub fn looks_at_return_address(bytes: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    // Most functions need not be decoded.
+    if !distances(bytes).any(|at| may_look(&mut decoder, at)) {
+        return false;
+    }
     let mut instructions = Decoder::new(64, bytes, DecoderOptions::NONE);
-    may_look_at_return_address(bytes)
-        && instructions
-            .iter()
-            .any(|instruction| looks(&instruction, Slot::AboveFramePointer(8)))
+    instructions
+        .iter()
+        .any(|instruction| looks(&instruction, RETURN_ADDRESS))
 }
 
-/// Whether some bytes may be an instruction that uses the memory where a framed function's return address lies: 8 bytes
-/// above the frame pointer. Other bytes may look so, too, and most functions have none.
-fn may_look_at_return_address(bytes: &[u8]) -> bool {
+/// Where some bytes may be the distance in an instruction that uses the memory where a framed function's return address
+/// lies: 8 bytes above the frame pointer. Other bytes may look so, too.
+fn distances(bytes: &[u8]) -> impl Iterator<Item = usize> {
     // The operand's address is the frame pointer's value and a number of one byte or four, also in the longer way that is
     // made for an index, without one.
     let before = |at: usize, distance| at.checked_sub(distance).and_then(|at| bytes.get(at));
-    memchr::memchr_iter(8, bytes).any(|at| {
+    memchr::memchr_iter(8, bytes).filter(move |&at| {
         let Some(operand) = before(at, 1) else {
             return false;
         };
@@ -94,16 +101,56 @@ fn may_look_at_return_address(bytes: &[u8]) -> bool {
     })
 }
 
+/// Whether the instruction that the byte `at` belongs to may look at the return address.
+///
+/// Where it begins is known surely only by decoding from the start on. But one of the 15 bytes that lie a little before it is
+/// an instruction's first, as instructions are not longer, and whoever begins at any of them soon goes on as if he had begun
+/// there. So all are tried: if none comes to such an instruction, there is none.
+fn may_look(decoder: &mut Decoder<'_>, at: usize) -> bool {
+    const LONGEST: usize = 15;
+    const BEFORE: usize = 48;
+    let first = at.saturating_sub(BEFORE);
+    let starts = if first == 0 { 1 } else { LONGEST };
+    let mut seen = 0_u64;
+    let mut instruction = Instruction::default();
+    for start in first..first + starts {
+        let mut place = start;
+        // What was decoded before leads to where it led then.
+        while place <= at && seen & (1 << (place - first)) == 0 {
+            seen |= 1 << (place - first);
+            if decoder.set_position(place).is_err() || !decoder.can_decode() {
+                return true;
+            }
+            decoder.decode_out(&mut instruction);
+            // Of what is no instruction, too, some bytes are passed over.
+            place = decoder.position().max(place + 1);
+            if place > at && looks(&instruction, RETURN_ADDRESS) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use iced_x86::Register;
     use iced_x86::code_asm::{CodeAssembler, qword_ptr, rax, rbp, rcx, rsp};
 
+    fn has_distance(bytes: &[u8]) -> bool {
+        distances(bytes).next().is_some()
+    }
+
+    fn may_look_at_return_address(bytes: &[u8]) -> bool {
+        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+        distances(bytes).any(|at| may_look(&mut decoder, at))
+    }
+
     fn may_look_so(assemble: impl FnOnce(&mut CodeAssembler)) -> bool {
         let mut assembler = CodeAssembler::new(64).unwrap();
         assemble(&mut assembler);
-        may_look_at_return_address(&assembler.assemble(0x1000).unwrap())
+        has_distance(&assembler.assemble(0x1000).unwrap())
     }
 
     #[test]
@@ -125,5 +172,31 @@ mod tests {
             assert_eq!(instruction.memory_base(), Register::RBP);
             assert_eq!(instruction.memory_displacement64(), 8);
         }
+    }
+
+    #[test]
+    fn what_is_found_quickly_is_what_decoding_finds() {
+        // Code, and bytes that are none, with many that look like the distance.
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let half = bytes.len() / 2;
+        bytes.truncate(half + (1 << 20));
+        let mut code = bytes.split_off(half);
+        for (at, byte) in code.iter_mut().enumerate().filter(|(at, _)| at % 7 == 0) {
+            if at % 3 == 0 {
+                *byte = 8;
+            }
+        }
+        let (mut looking, mut quick) = (0, 0);
+        for function in code.chunks(200) {
+            let mut decoder = Decoder::new(64, function, DecoderOptions::NONE);
+            let truth = decoder.iter().any(|i| looks(&i, RETURN_ADDRESS));
+            assert_eq!(looks_at_return_address(function), truth);
+            looking += u32::from(truth);
+            quick += u32::from(!may_look_at_return_address(function));
+        }
+        assert!(looking > 10 && quick > 100, "{looking} {quick}");
+        // test eax, eax; jne over 8 bytes: not a shift of the return address by the instruction's tail.
+        let code = [&[0x90; 60][..], &[0x85, 0xc0, 0x75, 8], &[0x90; 8]].concat();
+        assert!(has_distance(&code) && !may_look_at_return_address(&code));
     }
 }

@@ -49,7 +49,7 @@ impl<'a> FunctionCode<'a> {
     /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
     /// only handed on.
     pub fn may_be_called(&self, load: u64) -> bool {
-        let Some(&start) = self.places.get(&load) else {
+        let Some(start) = self.place(load) else {
             return false;
         };
         let register = self.instructions[start].op0_register();
@@ -84,7 +84,7 @@ impl<'a> FunctionCode<'a> {
                 },
                 Step::Next => later.push(at + 1),
                 Step::Branches(target, goes_on) => {
-                    later.extend(self.places.get(&target));
+                    later.extend(self.place(target));
                     later.extend(goes_on.then_some(at + 1));
                 }
                 Step::Calls(is_it, goes_on) => {

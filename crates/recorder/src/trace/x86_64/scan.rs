@@ -317,13 +317,12 @@ impl Scanner<'_, '_> {
             return Some(Err(why));
         }
         let end = function.end();
-        let padding = self.image.bytes(end, 16).map_or(0, |bytes| {
-            padding(
-                bytes,
-                next.map_or(u64::MAX, |next| next.saturating_sub(end)),
-            )
-        });
-        let padded = code.len() + padding >= JUMP;
+        let padding = || {
+            let behind = self.image.bytes(end, 16).unwrap_or_default();
+            let most = next.map_or(u64::MAX, |next| next.saturating_sub(end));
+            padding(behind, most)
+        };
+        let padded = code.len() >= JUMP || code.len() + padding() >= JUMP;
         let until = mcount
             .map(|call| (call.next_ip() - site) as usize)
             .filter(|&until| until <= 48)

@@ -1,6 +1,6 @@
 //! Work on the functions of a module, shared by threads.
 
-use std::num::NonZero;
+use super::shared::cpus;
 use std::thread;
 
 /// Fewer functions are not worth another thread.
@@ -26,8 +26,7 @@ impl Share {
 
 /// Lets threads work on so many functions, each on its share; what they return, in the order of the shares.
 pub fn share_out<T: Send>(functions: usize, work: impl Fn(Share) -> T + Sync) -> Vec<T> {
-    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
-    let of = cpus.min(THREADS).min(functions / FUNCTIONS).max(1);
+    let of = cpus().min(THREADS).min(functions / FUNCTIONS).max(1);
     let work = &work;
     thread::scope(|scope| {
         let others: Vec<_> = (1..of)
