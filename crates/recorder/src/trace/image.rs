@@ -3,6 +3,7 @@
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
 use super::arch;
+use memmap2::{Advice, Mmap};
 use object::elf::{
     EM_AARCH64, ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
     R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, SHT_DYNSYM,
@@ -66,6 +67,48 @@ pub fn read_needed<'d, R: ReadRef<'d>>(
         // Debug information is of the first type.
         kind != SHT_PROGBITS && kind != SHT_NOBITS
     })
+}
+
+/// The bytes of a program that a process executes, without a copy.
+///
+/// # Errors
+/// If it can't be mapped.
+pub fn map_program<'d, R: ReadRef<'d>>(
+    file: &File,
+    elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
+) -> io::Result<Mmap> {
+    // SAFETY: the kernel lets nobody write to a program's file while a process executes it: the file does not become shorter,
+    // as libraries may.
+    let bytes = unsafe { Mmap::map(file)? };
+    for segment in segments(elf) {
+        // All at once. Older kernels can't, and map what is asked for, later.
+        let start = usize::try_from(segment.offset & !4095).unwrap_or(usize::MAX);
+        let end = usize::try_from(segment.offset.saturating_add(segment.file_size));
+        let end = end.unwrap_or(usize::MAX).min(bytes.len());
+        if start < end {
+            let _ = bytes.advise_range(Advice::PopulateRead, start, end - start);
+        }
+    }
+    Ok(bytes)
+}
+
+/// A file's bytes.
+pub enum FileBytes {
+    /// Copied.
+    Read(Vec<u8>),
+    /// The file's own.
+    Mapped(Mmap),
+}
+
+impl std::ops::Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Read(bytes) => bytes,
+            FileBytes::Mapped(bytes) => bytes,
+        }
+    }
 }
 
 /// The bytes of an ELF file as [`read_needed`] reads them, but of what is loaded only some: `needed`, places in the file and
@@ -315,6 +358,8 @@ mod tests {
         let cache = ReadCache::new(&file);
         let needed = read_needed(&file, &ElfFile::parse(&cache).unwrap()).unwrap();
         assert_eq!(needed.len(), whole.len());
+        let mapped = map_program(&file, &ElfFile::parse(&cache).unwrap()).unwrap();
+        assert!(mapped[..] == whole[..]);
         let zeros = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == 0).count();
         assert!(
             zeros(&needed) > zeros(&whole),

@@ -7,7 +7,7 @@ use super::arch::{
 use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
 use super::glance::Glance;
 use super::hooks::{HookKind, HookOptions};
-use super::image::{read_needed, read_some, segments};
+use super::image::{FileBytes, map_program, read_needed, read_some, segments};
 use super::maps::{MappedModule, Maps};
 use super::observed::{FunctionHook, HookWork, has_hooks, hooked_code};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
@@ -229,10 +229,16 @@ impl Planner {
         let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
         let is_wanted = is_wanted && !is_linker;
         let segments = segments(&elf);
-        let data = match (is_wanted, has_hooks) {
-            (true, _) => read_needed(file, &elf),
-            (false, true) => read_some(file, &elf, hooked_code(&elf, &segments)),
-            (false, false) => Ok(Vec::new()),
+        let mapped = (is_wanted && is_program)
+            .then(|| map_program(file, &elf).ok())
+            .flatten();
+        let data = match (mapped, is_wanted, has_hooks) {
+            (Some(mapped), ..) => Ok(FileBytes::Mapped(mapped)),
+            (None, true, _) => read_needed(file, &elf).map(FileBytes::Read),
+            (None, false, true) => {
+                read_some(file, &elf, hooked_code(&elf, &segments)).map(FileBytes::Read)
+            }
+            (None, false, false) => Ok(FileBytes::Read(Vec::new())),
         };
         let Ok(data) = data else {
             return Ok(None);

@@ -1,6 +1,8 @@
 //! Functions that must be left alone, by their names.
 
 use super::refused::Refused;
+use memchr::memmem::Finder;
+use std::sync::LazyLock;
 
 /// Functions that return twice, or do what their caller's address says, or are entered in no ordinary way.
 const SPECIAL: &[&str] = &[
@@ -65,6 +67,9 @@ pub fn left_alone(name: &str) -> Option<Refused> {
     }
 }
 
+/// What both kinds of arguments have: most names of programs in C++ and Rust are looked at for it.
+static CALLBACK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("CallbackInfoI"));
+
 /// Whether a function's name is one of those of V8 that generated code calls. While they last, the garbage collector
 /// reads their return addresses, to know whose frame is next.
 fn is_called_by_generated_code(name: &str) -> bool {
@@ -72,7 +77,9 @@ fn is_called_by_generated_code(name: &str) -> bool {
     const ARGUMENTS: [&str; 2] = ["20FunctionCallbackInfoI", "20PropertyCallbackInfoI"];
     const PARTS: [&str; 3] = ["Runtime_", "Builtin_", "CheckStackGuardState"];
     name.starts_with("_ZN2v88internal") && PARTS.iter().any(|part| name.contains(part))
-        || name.starts_with("_Z") && ARGUMENTS.iter().any(|word| name.contains(word))
+        || name.starts_with("_Z")
+            && CALLBACK.find(name.as_bytes()).is_some()
+            && ARGUMENTS.iter().any(|word| name.contains(word))
 }
 
 /// Whether a file's functions must be left alone since its garbage collector tells generated code from others by return

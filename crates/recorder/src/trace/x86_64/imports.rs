@@ -137,10 +137,37 @@ impl Pointers {
     }
 }
 
+/// So many bytes are looked at together.
+const BLOCK: usize = 16;
+
+/// A bit for each pair of bytes that are the end of the opcode of an instruction as [`hits`] looks for, and the operand for
+/// an address that is relative to the instruction's.
+fn uses(opcodes: &[u8; BLOCK], operands: &[u8; BLOCK]) -> u32 {
+    use std::arch::x86_64::*;
+    let vector = |bytes: &[u8; BLOCK]| {
+        let [low, high] = [0, 8].map(|at| {
+            let word = bytes[at..].first_chunk().copied().unwrap_or_default();
+            i64::from_le_bytes(word)
+        });
+        (low, high)
+    };
+    let ((a, b), (c, d)) = (vector(opcodes), vector(operands));
+    // SAFETY: all x86-64 processors have these instructions, which work on registers only.
+    #[allow(unused_unsafe, reason = "newer compilers know")]
+    unsafe {
+        let all = |byte: u8| _mm_set1_epi8(byte.cast_signed());
+        let (opcodes, operands) = (_mm_set_epi64x(b, a), _mm_set_epi64x(d, c));
+        let opcodes = _mm_or_si128(
+            _mm_cmpeq_epi8(opcodes, all(0x8b)),
+            _mm_cmpeq_epi8(opcodes, all(0xff)),
+        );
+        let operands = _mm_cmpeq_epi8(_mm_and_si128(operands, all(0xc7)), all(0x05));
+        _mm_movemask_epi8(_mm_and_si128(opcodes, operands)).cast_unsigned()
+    }
+}
+
 /// Where bytes look like an instruction that uses one of the pointers, by address: most functions need not be decoded.
 fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
-    /// So many bytes are looked at together.
-    const BLOCK: usize = 16;
     let mut hits = Vec::new();
     if pointers.sorted.is_empty() {
         return hits;
@@ -166,17 +193,18 @@ fn hits(image: &Image<'_>, pointers: &Pointers) -> Vec<u64> {
                 hits.push(end.wrapping_sub(5 + size));
             }
         };
-        for start in (1..bytes.len()).step_by(BLOCK) {
-            let end = bytes.len().min(start + BLOCK);
-            let pairs = bytes[start - 1..end].iter().zip(&bytes[start..end]);
-            // Without a way out, so that it is one step for all.
-            let is_some = pairs.fold(false, |is_some, (before, operand)| {
-                is_some | (((*before == 0x8b) | (*before == 0xff)) & (operand & 0xc7 == 0x05))
-            });
-            if is_some {
-                (start..end).for_each(&mut look);
+        let (blocks, _) = bytes.get(1..).unwrap_or_default().as_chunks::<BLOCK>();
+        let (before, _) = bytes.as_chunks::<BLOCK>();
+        let mut start = 1;
+        for (operands, opcodes) in blocks.iter().zip(before) {
+            let mut found = uses(opcodes, operands);
+            while found != 0 {
+                look(start + found.trailing_zeros() as usize);
+                found &= found - 1;
             }
+            start += BLOCK;
         }
+        (start..bytes.len()).for_each(look);
     }
     hits.sort_unstable();
     hits
@@ -274,6 +302,24 @@ fn is_indirect(instruction: &Instruction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn uses_are_found_where_they_are() {
+        for (at, opcode, operand, is_use) in [
+            (0, 0x8b, 0x05, true),
+            (7, 0x8b, 0x3d, true),
+            (8, 0xff, 0x15, true),
+            (15, 0xff, 0x25, true),
+            (3, 0x8b, 0x45, false),
+            (3, 0x8d, 0x05, false),
+        ] {
+            let (mut opcodes, mut operands) = ([0x90; BLOCK], [0x05; BLOCK]);
+            opcodes[at] = opcode;
+            operands[at] = operand;
+            let expected = u32::from(is_use) << at;
+            assert_eq!(uses(&opcodes, &operands), expected, "{at} {opcode:x}");
+        }
+    }
 
     #[test]
     fn what_takes_the_place_of_a_call_is_as_long_and_leads_to_the_target() {

@@ -7,7 +7,6 @@ use super::image::Image;
 use iced_x86::{
     Code, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
 };
-use std::collections::HashSet;
 use std::ops::Range;
 
 /// Registers that a called function leaves as they are.
@@ -54,13 +53,17 @@ impl<'a> FunctionCode<'a> {
         };
         let register = self.instructions[start].op0_register();
         let mut info = InstructionInfoFactory::new();
-        let mut seen = HashSet::new();
+        let mut seen = vec![false; self.instructions.len()];
         let mut later = vec![start + 1];
         let mut called = false;
         while let Some(at) = later.pop() {
-            let Some(instruction) = self.instructions.get(at).filter(|_| seen.insert(at)) else {
+            let (Some(instruction), Some(seen)) = (self.instructions.get(at), seen.get_mut(at))
+            else {
                 continue;
             };
+            if std::mem::replace(seen, true) {
+                continue;
+            }
             let bases = [instruction.memory_base(), instruction.memory_index()];
             if bases.iter().any(|base| base.full_register() == register) {
                 // Nobody reads the bytes of a function.
@@ -103,17 +106,18 @@ impl<'a> FunctionCode<'a> {
         };
         let register = self.instructions[start].op0_register();
         let mut info = InstructionInfoFactory::new();
-        let mut seen = HashSet::new();
+        let mut seen = vec![false; self.instructions.len()];
         let mut later = vec![start + 1];
         let mut called = false;
         while let Some(at) = later.pop() {
-            if !seen.insert(at) {
-                continue;
-            }
-            let Some(instruction) = self.instructions.get(at) else {
+            let (Some(instruction), Some(seen)) = (self.instructions.get(at), seen.get_mut(at))
+            else {
                 // Behind a call that does not return.
                 continue;
             };
+            if std::mem::replace(seen, true) {
+                continue;
+            }
             match step(instruction, register, &mut info) {
                 Step::Unknown => return false,
                 Step::Ends => {}
