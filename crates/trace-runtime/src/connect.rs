@@ -297,11 +297,11 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
 /// # Safety
 /// They are right, and no other thread executes what is patched.
 unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
-    const PAGE: u64 = 4096;
+    let page = sys::page_size() as u64;
     let pages = |patch: &Patch| {
         (
-            patch.address & !(PAGE - 1),
-            (patch.address + u64::from(patch.length)).next_multiple_of(PAGE),
+            patch.address & !(page - 1),
+            (patch.address + u64::from(patch.length)).next_multiple_of(page),
         )
     };
     while let Some(first) = patches.first() {

@@ -14,6 +14,13 @@ pub fn watch_end(record: *mut Record) {
     }
 }
 
+/// Asks for the size of pages.
+pub fn ask_page_size() {
+    // SAFETY: reads what the kernel has handed over to the program.
+    let size = unsafe { libc::getauxval(libc::AT_PAGESZ) };
+    crate::sys::set_page_size(size as usize);
+}
+
 /// Makes the key for [`watch_end`].
 pub fn create_key() {
     let mut key = 0;

@@ -44,6 +44,7 @@ extern "C" fn start(
         return;
     };
     exec::remember(socket, runtime);
+    libc_calls::ask_page_size();
     libc_calls::create_key();
     libc_calls::watch_forks();
     let result = arch::prepare()

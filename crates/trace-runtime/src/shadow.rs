@@ -6,11 +6,11 @@
 
 use crate::interrupted::Interrupted;
 use core::sync::atomic::{AtomicPtr, AtomicU64};
-use dioptra_tracelayout::arena::Arena;
+use dioptra_tracelayout::arena::{Arena, LARGEST_PAGE};
 use dioptra_tracelayout::message::thread as layout;
 use dioptra_tracelayout::sampling::{self, Judged};
 
-/// The size of a page.
+/// The size of the smallest pages that kernels have.
 pub const PAGE: usize = 4096;
 
 /// A thread's thread-local block.
@@ -198,6 +198,9 @@ impl Entry {
 
 /// How much of the mapping lies in front of the cursor: what is known of open executions.
 pub const FRONT: usize = sampling::FRONT;
+
+/// From a thread's mapping to its record: forked children find the pages between them zeroed, with nothing else on them.
+pub const TO_RECORD: usize = (FRONT + PAGE).next_multiple_of(LARGEST_PAGE);
 
 /// How much of the mapping the cursor and the record take.
 pub const HEAD: usize = PAGE + layout::RECORD_BOTTOM as usize;

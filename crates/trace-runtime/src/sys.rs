@@ -3,7 +3,20 @@
 use crate::arch::syscall;
 use crate::shadow::PAGE;
 use core::ptr;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// The size of pages; 0 before it is known.
+static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
+
+/// Sets the size of pages that the kernel has told the program.
+pub fn set_page_size(size: usize) {
+    PAGE_SIZE.store(size, Ordering::Relaxed);
+}
+
+/// The size of pages.
+pub fn page_size() -> usize {
+    PAGE_SIZE.load(Ordering::Relaxed).max(PAGE)
+}
 
 /// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +89,15 @@ pub fn wipe_on_fork(pages: *mut u8, size: usize) -> bool {
     unsafe { advise(pages.addr(), size, libc::MADV_WIPEONFORK) }
 }
 
-/// Zeroes pages, and gives their memory back.
+/// Zeroes memory; whole pages are given back.
 ///
 /// # Safety
-/// They are private pages of ours, and nothing refers to what is there.
+/// It is private memory of ours, and nothing refers to what is there.
 pub unsafe fn wipe(pages: *mut u8, size: usize) {
+    let is_whole = (pages.addr() | size).is_multiple_of(page_size());
     // SAFETY: the caller's promise.
     unsafe {
-        if !advise(pages.addr(), size, libc::MADV_DONTNEED) {
+        if !is_whole || !advise(pages.addr(), size, libc::MADV_DONTNEED) {
             pages.write_bytes(0, size);
         }
     }

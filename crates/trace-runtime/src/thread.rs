@@ -2,7 +2,7 @@
 
 use crate::chunks::Writer;
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, FRONT, Gate, HEAD, PAGE, Record, THREADS};
+use crate::shadow::{self, Block, Entry, FRONT, Gate, HEAD, PAGE, Record, THREADS, TO_RECORD};
 use crate::slow::record_left;
 use crate::{arch, interrupted, libc_calls, parked, sampling, sys};
 
@@ -96,16 +96,16 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
 
 fn create() -> Option<*mut Record> {
     let (memory, size, depth) = DEPTHS.iter().find_map(|&depth| {
-        let size = FRONT + HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        let size = TO_RECORD - PAGE + HEAD + (depth + 2) * ENTRY_SIZE as usize;
         Some((sys::map_private(size).ok()?, size, depth))
     })?;
     // A child of a kernel older than 4.14 would go on in its parent's chunk.
-    if !sys::wipe_on_fork(memory, FRONT + PAGE) {
+    if !sys::wipe_on_fork(memory, TO_RECORD) {
         // SAFETY: nobody knows of it yet.
         unsafe { sys::unmap(memory, size) };
         return None;
     }
-    let record = memory.wrapping_add(FRONT + PAGE).cast::<Record>();
+    let record = memory.wrapping_add(TO_RECORD).cast::<Record>();
     let bottom = shadow::bottom(record);
     // SAFETY: new memory, large enough for the head and `depth` + 2 entries.
     unsafe {

@@ -16,6 +16,13 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DioArena");
 /// Where the chunks' states begin.
 pub const STATES_OFFSET: usize = 4096;
+
+/// The largest pages that kernels for the processor have: what is given back to the kernel begins and ends with one.
+pub const LARGEST_PAGE: usize = if cfg!(target_arch = "aarch64") {
+    0x1_0000
+} else {
+    4096
+};
 /// The most chunks an arena has.
 pub const MAX_CHUNKS: usize = 1 << 14;
 
@@ -105,7 +112,8 @@ impl Arena {
 
     /// The size of the whole arena in bytes, without counters: they lie behind it.
     pub const fn size(chunk_size: usize, chunk_count: usize) -> usize {
-        Self::chunks_offset(chunk_count) + chunk_size * chunk_count
+        let size = Self::chunks_offset(chunk_count) + chunk_size * chunk_count;
+        size.next_multiple_of(LARGEST_PAGE)
     }
 
     /// Where the counters of sampled functions begin, if there are any.

@@ -13,6 +13,7 @@
 //! that page are 64 bytes for each function that is judged (`sample=pNN`), by its number among these: [`Judged`]. In front of
 //! them a word of 4 bytes for each slot: how many chosen executions of a filter are open.
 
+use crate::arena::LARGEST_PAGE;
 use crate::message::thread::CURSOR_NEXT;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -33,11 +34,12 @@ pub const TAILS: usize = 1 << 12;
 /// The size of a [`Judged`].
 pub const JUDGED_SIZE: usize = 64;
 /// The size of an area.
-pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(4096);
+pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(LARGEST_PAGE);
 /// Where the table of choices begins, behind the areas' states, words of 4 bytes.
 pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
 /// Where the first area begins.
-pub const FIRST_AREA: usize = CHOICES + SLOTS * size_of::<Choice>();
+pub const FIRST_AREA: usize =
+    (CHOICES + SLOTS * size_of::<Choice>()).next_multiple_of(LARGEST_PAGE);
 /// What an arena with counters has behind its chunks.
 pub const SIZE: usize = FIRST_AREA + AREAS * AREA_SIZE;
 

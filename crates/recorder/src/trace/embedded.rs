@@ -1,6 +1,8 @@
 //! The runtime that is carried inside, written to where the dynamic linker can load it from.
 
 use super::TraceError;
+use super::maps::page_size;
+use dioptra_tracelayout::arena::LARGEST_PAGE;
 use std::ffi::CString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -14,9 +16,6 @@ static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
 /// What names it by its content.
 const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
 
-/// The only size of pages for which code is laid out.
-const PAGE: libc::c_long = 4096;
-
 /// Writes the runtime to a file named by its content, unless it is there already, and returns the path.
 ///
 /// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it is
@@ -25,9 +24,7 @@ const PAGE: libc::c_long = 4096;
 /// # Errors
 /// [`TraceError::Unsupported`], [`TraceError::Runtime`]
 pub fn write() -> Result<PathBuf, TraceError> {
-    // SAFETY: the call changes nothing.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    if RUNTIME.is_empty() || page != PAGE {
+    if RUNTIME.is_empty() || page_size() > LARGEST_PAGE as u64 {
         return Err(TraceError::Unsupported);
     }
     let name = format!("trace-runtime-{HASH}.so");

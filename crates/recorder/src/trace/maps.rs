@@ -7,6 +7,12 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
+/// The size of pages: ours, and so every process's.
+pub fn page_size() -> u64 {
+    // SAFETY: the call changes nothing.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// A line of `/proc/PID/maps`.
 #[derive(Clone, Debug)]
 pub struct Area {
@@ -113,6 +119,7 @@ impl Maps {
             0x4000_0000,
             0x6000_0000,
         ];
+        let page = page_size();
         let is_free = |at: u64| {
             at >= LOWEST
                 && at + size < HIGHEST
@@ -120,7 +127,7 @@ impl Maps {
                 && !self
                     .areas
                     .iter()
-                    .any(|area| area.start < at + size + 4096 && at < area.end + 4096)
+                    .any(|area| area.start < at + size + page && at < area.end + page)
         };
         let below = DISTANCES
             .iter()
@@ -128,7 +135,7 @@ impl Maps {
         let above = DISTANCES.iter().rev().map(|distance| end + distance);
         below
             .chain(above)
-            .map(|at| at & !4095)
+            .map(|at| at & !(page - 1))
             .find(|&at| is_free(at))
     }
 
@@ -194,14 +201,14 @@ impl MappedModule {
 
     /// How much higher it was loaded than its file says, by a segment of the file: its offset and address.
     pub fn bias(&self, segments: impl Iterator<Item = (u64, u64)>) -> Option<u64> {
-        const PAGE: u64 = 4096;
+        let page = page_size();
         for (offset, address) in segments {
             let area = self
                 .areas
                 .iter()
-                .find(|area| area.offset == offset & !(PAGE - 1));
+                .find(|area| area.offset == offset & !(page - 1));
             if let Some(area) = area {
-                return Some(area.start.wrapping_sub(address & !(PAGE - 1)));
+                return Some(area.start.wrapping_sub(address & !(page - 1)));
             }
         }
         None

@@ -191,7 +191,7 @@ pub enum TraceError {
     Write(#[from] WriteError),
     /// This machine is not supported.
     #[error(
-        "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64, or on 64-bit Arm with pages of 4 KiB"
+        "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64 or 64-bit Arm"
     )]
     Unsupported,
     /// The runtime could not be written to a file.

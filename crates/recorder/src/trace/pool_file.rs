@@ -1,23 +1,23 @@
 //! The file of a pool: a small ELF shared object, linked for one address, without symbols and relocations.
 
+use super::maps::page_size;
 use super::sections::{self, Contents, sections};
 use super::unwinding::UnwindTables;
 
-/// What its parts are aligned to.
-pub const PAGE: u64 = 4096;
 /// The ELF header and seven program headers.
 const HEADERS: u64 = 64 + 7 * 56;
 
 /// A file for `machine` with this code, to be loaded at `address`, and its size in memory. `tables` makes its unwind tables
-/// for the places of `.eh_frame` and `.eh_frame_hdr`.
+/// for the places of `.eh_frame` and `.eh_frame_hdr`. Its parts are aligned to pages.
 pub fn pool_file(
     machine: u16,
     address: u64,
     (code_start, code): (u64, &[u8]),
     tables: impl Fn(u64, u64) -> UnwindTables,
 ) -> (Vec<u8>, u64) {
-    let data_start = (code_start + code.len() as u64).next_multiple_of(PAGE);
-    let frames_start = data_start + PAGE;
+    let page = page_size();
+    let data_start = (code_start + code.len() as u64).next_multiple_of(page);
+    let frames_start = data_start + page;
     // The frames' size does not depend on where the header is.
     let frames_size = tables(frames_start, frames_start).frames.len() as u64;
     let header_start = (frames_start + frames_size).next_multiple_of(8);
@@ -52,7 +52,7 @@ pub fn pool_file(
     put(frames_start, &tables.frames);
     put(header_start, &tables.header);
     put(sections_start, &sections);
-    (file, (end - address).next_multiple_of(PAGE))
+    (file, (end - address).next_multiple_of(page))
 }
 
 fn dynamic(start: u64) -> Vec<u8> {
@@ -99,11 +99,12 @@ fn headers(
     const RW: u32 = 6;
     const RX: u32 = 5;
     let data_size = DYNAMIC_SIZE + 32;
+    let page = page_size();
     let segments = [
-        (LOAD, R, address, HEADERS, PAGE),
-        (LOAD, RX, code, code_end - code, PAGE),
-        (LOAD, RW, data, data_size, PAGE),
-        (LOAD, R, frames, end - frames, PAGE),
+        (LOAD, R, address, HEADERS, page),
+        (LOAD, RX, code, code_end - code, page),
+        (LOAD, RW, data, data_size, page),
+        (LOAD, R, frames, end - frames, page),
         (DYNAMIC, RW, data, DYNAMIC_SIZE, 8),
         (GNU_EH_FRAME, R, header.0, header.1 - header.0, 4),
         (GNU_STACK, RW, address, 0, 16),

@@ -4,7 +4,8 @@ use super::cfi::{self, Layout, fill};
 use super::encode::{FILL, bytes};
 use super::hooks::{HookKind, HookOptions};
 use super::hot::{HOT_SIZE, Parameters, hot_code};
-use super::pool_file::{PAGE, pool_file};
+use super::maps::page_size;
+use super::pool_file::pool_file;
 use super::sections;
 use super::thunk::{GATE_SIZE, THUNK_SIZE, gate, observer, replacement, slot, thunk};
 use super::wanted::{Body, Pool, Wanted, Work};
@@ -38,14 +39,15 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
         .count() as u64;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let frames = 4096 + count * 80;
-    (PAGE
+    let page = page_size();
+    (page
         + HOT_SIZE
         + count * (THUNK_SIZE + GATE_SIZE)
         + displaced * MAX_DISPLACED
         + frames
         + sections::SIZE
-        + 4 * PAGE)
-        .next_multiple_of(PAGE)
+        + 4 * page)
+        .next_multiple_of(page)
 }
 
 /// Makes the pool for these thunks at `address`.
@@ -58,7 +60,7 @@ pub fn pool(
     runtime: RuntimeAddresses,
     options: HookOptions,
 ) -> Result<Pool, PoolError> {
-    let code_start = address + PAGE;
+    let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;

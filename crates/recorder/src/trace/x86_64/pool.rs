@@ -7,7 +7,8 @@ use super::cfi::{self, Hook, Layout};
 use super::count::{self, MAX_ASIDE, MAX_WAY, Places, Stub, Ways};
 use super::hooks::{HookKind, HookOptions};
 use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
-use super::pool_file::{PAGE, pool_file};
+use super::maps::page_size;
+use super::pool_file::pool_file;
 use super::sections;
 use super::thunk::{
     GATE_SIZE, HOOK_RETURN, SHORT_GATE_SIZE, THUNK_SIZE, distance, far_jump, gate, judge_numbers,
@@ -46,15 +47,16 @@ pub fn upper_bound(wanted: &[Wanted]) -> u64 {
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let sampled = sampled(wanted);
     let frames = 4096 + count * 80;
-    (PAGE
+    let page = page_size();
+    (page
         + HOT_SIZE
         + count * (THUNK_SIZE + 2 * GATE_SIZE)
         + sampled * (MAX_ASIDE + 2 * MAX_WAY)
         + displaced * MAX_DISPLACED
         + frames
         + sections::SIZE
-        + 4 * PAGE)
-        .next_multiple_of(PAGE)
+        + 4 * page)
+        .next_multiple_of(page)
 }
 
 /// How many of them have a stub.
@@ -73,7 +75,7 @@ pub fn pool(
     runtime: RuntimeAddresses,
     options: HookOptions,
 ) -> Result<Pool, PoolError> {
-    let code_start = address + PAGE;
+    let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
     let displaced_start = first_thunk + count * THUNK_SIZE;
