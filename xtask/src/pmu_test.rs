@@ -132,6 +132,7 @@ fn check(arguments: &Arguments) -> Result<bool> {
         let boot = Boot {
             refresh: arguments.refresh,
             kernel: arguments.kernel.as_deref(),
+            package: KERNEL,
             std: arguments.std,
         };
         if let Err(error) = boot.run(guest.files(), &scripts, &results) {
@@ -161,8 +162,10 @@ fn check(arguments: &Arguments) -> Result<bool> {
 pub(crate) struct Boot<'a> {
     /// Look for newer versions of what was downloaded.
     pub refresh: bool,
-    /// The kernel, else Debian's.
+    /// The kernel, else Debian's ...
     pub kernel: Option<&'a Path>,
+    /// ... of this package, which has the drivers that are needed built in.
+    pub package: &'a str,
     /// Where Rust's standard library for Arm comes from.
     pub std: cross::StandardLibrary,
 }
@@ -187,7 +190,7 @@ impl Boot<'_> {
             .join("usr/bin/busybox");
         let kernel = match self.kernel {
             Some(kernel) => kernel.to_path_buf(),
-            None => kernel(&archive, self.refresh)?,
+            None => kernel(&archive, self.package, self.refresh)?,
         };
         println!("building dioptra for the guest");
         let dioptra = cross::build(self.std, &cache)?;
@@ -207,15 +210,17 @@ impl Boot<'_> {
     }
 }
 
-/// The image of Debian's kernel for virtual machines: small, and the drivers needed here are built in.
-fn kernel(archive: &debian::Archive, refresh: bool) -> Result<PathBuf> {
+/// Debian's kernel for virtual machines: small, and the drivers needed here are built in.
+pub(crate) const KERNEL: &str = "linux-image-cloud-arm64";
+
+/// The image of the kernel that a package of Debian's stands for.
+fn kernel(archive: &debian::Archive, package: &str, refresh: bool) -> Result<PathBuf> {
+    let package = format!("{package}:arm64");
     let folder = archive
-        .package("linux-image-cloud-arm64:arm64", refresh, |archive| {
+        .package(&package, refresh, |archive| {
             Ok(format!(
                 "{}:arm64",
-                archive
-                    .depends("linux-image-cloud-arm64:arm64")?
-                    .trim_end_matches(":arm64")
+                archive.depends(&package)?.trim_end_matches(":arm64")
             ))
         })?
         .join("boot");
