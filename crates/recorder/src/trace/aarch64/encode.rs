@@ -40,6 +40,8 @@ pub enum Condition {
     Ne = 1,
     /// Unsigned, at least.
     Hs = 2,
+    /// Unsigned, below.
+    Lo = 3,
     /// Unsigned, at most.
     Ls = 9,
 }
@@ -155,6 +157,16 @@ pub fn cmp(first: Register, second: Register) -> u32 {
 /// `lsr` by a number.
 pub fn lsr(to: Register, from: Register, by: u32) -> u32 {
     0xd340_fc00 | by << 16 | from << 5 | to
+}
+
+/// The lower bits of a register (`ubfx`), so many.
+pub fn low_bits(to: Register, from: Register, bits: u32) -> u32 {
+    0xd340_0000 | (bits - 1) << 10 | from << 5 | to
+}
+
+/// `orr` with a register shifted left by so many bits.
+pub fn orr_shifted(to: Register, from: Register, what: Register, by: u32) -> u32 {
+    0xaa00_0000 | what << 16 | by << 10 | from << 5 | to
 }
 
 /// `orr` of 32 bits with a register shifted left by one.

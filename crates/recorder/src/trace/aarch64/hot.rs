@@ -1,8 +1,8 @@
 //! The code that all thunks of a pool share: the hooks of entries and exits.
 //!
 //! What they do for a call: write a record (`dioptra_tracelayout::record`), and keep the return address on the thread's
-//! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything; hooks for
-//! rules ([`HookKind`]) leave all to it. But for `x16`, `x17` and the condition flags they change no register: compilers that
+//! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything; hooks of
+//! sampled functions, and of calls that are taken back if they were short, leave all to it. But for `x16`, `x17` and the condition flags they change no register: compilers that
 //! know all callers of a function rely on what it leaves alone.
 //!
 //! The hook of an entry finds the return address in `x17`, that of an exit puts it there; where they return to in the thunk,
@@ -15,16 +15,17 @@
 //! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
 
 use super::encode::{
-    Code, Condition, LR, RET, Register, SP, X16, X17, ZR, add, bytes, cmp, counter, far_jump, ldp,
-    ldr, ldr_w, lsr, mov, mov_w, orr_twice_w, pop, push, stp, str, stur, stur_h, stur_w, sub,
-    sub_pages, sub_register,
+    Code, Condition, LR, RET, Register, SP, X16, X17, ZR, add, add_pages, bytes, cmp, counter,
+    far_jump, ldp, ldr, ldr_w, low_bits, lsr, mov, mov_w, orr_shifted, orr_twice_w, pop, push, stp,
+    str, stur, stur_h, stur_w, sub, sub_pages, sub_register,
 };
 use super::hooks::{HookKind, HookOptions};
 use super::thunk::block;
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    BLOCK_BUSY, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT, CURSOR_TIME, ENTRY_FRAME, ENTRY_FUNCTION,
-    ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, RECORD_LIMIT, RECORD_TOP,
+    BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_END, CURSOR_NEXT,
+    CURSOR_TIME, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_MUTE, ENTRY_RETURN, ENTRY_SAVED,
+    ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE, RECORD_LIMIT, RECORD_TOP,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
 
@@ -81,10 +82,12 @@ impl HotCode {
 }
 
 /// How large it is at most: the pool is laid out before it is known.
-pub const HOT_SIZE: u64 = 4096;
+pub const HOT_SIZE: u64 = 8192;
 
 /// What hooks keep on the stack.
 const FRAME: u8 = 32;
+/// Where the call's slot is in a hook, from the stack pointer.
+const SLOT: u32 = FRAME as u32 - 8;
 /// The frame pointer.
 const FRAME_POINTER: Register = 29;
 /// The thread's record, then anything.
@@ -113,14 +116,15 @@ pub fn hot_code(parameters: &Parameters) -> Option<HotCode> {
     };
     let options = &parameters.options;
     for kind in HookKind::ALL {
-        let is_fast = kind == HookKind::Record && options.levels.is_none() && !options.other_clock;
+        let is_fast = matches!(kind, HookKind::Record | HookKind::Filter | HookKind::Mute)
+            && !options.other_clock;
         let mut place = |part: Part| {
             made.bytes.extend(kind.bits(options).to_le_bytes());
             let start = parameters.address + made.bytes.len() as u64;
             let (code, frame) = match part {
                 _ if !is_fast => (slow_hook(parameters, part), Vec::new()),
-                Part::Exit => exit_hook(parameters)?,
-                _ => entry_hook(parameters, part)?,
+                Part::Exit => exit_hook(parameters, kind)?,
+                _ => entry_hook(parameters, kind, part)?,
             };
             made.bytes.extend(code);
             let end = parameters.address + made.bytes.len() as u64;
@@ -221,24 +225,79 @@ fn time_escape(code: &mut Code) {
     ]);
 }
 
-fn entry_hook(parameters: &Parameters, part: Part) -> Option<Made> {
+/// What was in the block before, into the entry that comes; changes [`RECORD`] and [`DELTA`].
+fn save_gate(code: &mut Code) {
+    code.put(&[
+        ldr(RECORD, X16, BLOCK_LEVEL as u32),
+        ldr(DELTA, X16, BLOCK_HIDDEN as u32),
+        orr_shifted(DELTA, DELTA, RECORD, 48),
+        str(DELTA, TOP, (ENTRY_SIZE + ENTRY_SPARE) as u32),
+    ]);
+}
+
+/// The same, back from the entry; changes [`RECORD`] and [`DELTA`].
+fn restore_gate(code: &mut Code) {
+    code.put(&[
+        ldr(DELTA, TOP, ENTRY_SPARE as u32),
+        lsr(RECORD, DELTA, 48),
+        str(RECORD, X16, BLOCK_LEVEL as u32),
+        low_bits(DELTA, DELTA, 48),
+        str(DELTA, X16, BLOCK_HIDDEN as u32),
+    ]);
+}
+
+/// What a call changes in the block for those within it; changes [`RECORD`] and [`DELTA`].
+fn change_gate(code: &mut Code, kind: HookKind, levels: Option<u16>) {
+    let slot = add(DELTA, SP, SLOT);
+    let hide = str(DELTA, X16, BLOCK_HIDDEN as u32);
+    match (kind, levels) {
+        (HookKind::Mute, _) => code.put(&[slot, hide, str(DELTA, X16, BLOCK_MUTED as u32)]),
+        (HookKind::Filter, levels) => {
+            code.put(&[mov(DELTA, 1), str(DELTA, X16, BLOCK_LEVEL as u32)]);
+            match levels {
+                Some(1) => code.put(&[slot, hide]),
+                _ => code.put(&[str(ZR, X16, BLOCK_HIDDEN as u32)]),
+            }
+        }
+        (_, Some(levels)) => {
+            let shallow = code.label();
+            code.put(&[
+                ldr(DELTA, X16, BLOCK_LEVEL as u32),
+                add(DELTA, DELTA, 1),
+                str(DELTA, X16, BLOCK_LEVEL as u32),
+                mov(RECORD, levels.into()),
+                cmp(DELTA, RECORD),
+            ]);
+            code.jump_if(Condition::Lo, shallow);
+            code.put(&[slot, hide]);
+            code.set(shallow);
+        }
+        _ => {}
+    }
+}
+
+fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Made> {
     let mut code = Code::default();
     let slow = code.label();
     let give_up = code.label();
     let long_pause = code.label();
     let write = code.label();
     let next = ENTRY_SIZE as u32;
+    let mutes = kind == HookKind::Mute;
+    let saves = kind.saves(&parameters.options);
     begin(&mut code, parameters)?;
     code.put(&[ldr(TOP, X16, BLOCK_BUSY as u32)]);
     code.jump_if_not_zero(TOP, slow);
     code.put(&[add(TOP, SP, 0), str(TOP, X16, BLOCK_BUSY as u32)]);
     // Room for the record, and for the call?
-    code.put(&[
-        ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-        ldr(DELTA, CURSOR, cursor(CURSOR_END)),
-        cmp(TOP, DELTA),
-    ]);
-    code.jump_if(Condition::Hs, give_up);
+    if !mutes {
+        code.put(&[
+            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
+            ldr(DELTA, CURSOR, cursor(CURSOR_END)),
+            cmp(TOP, DELTA),
+        ]);
+        code.jump_if(Condition::Hs, give_up);
+    }
     code.put(&[
         ldr(TOP, RECORD, RECORD_TOP as u32),
         ldr(DELTA, RECORD, RECORD_LIMIT as u32),
@@ -246,8 +305,7 @@ fn entry_hook(parameters: &Parameters, part: Part) -> Option<Made> {
     ]);
     code.jump_if(Condition::Hs, give_up);
     // Callers lie above. What lies here or below is a function that ended in a jump to this one, or was left.
-    let slot = u32::from(FRAME) - 8;
-    code.put(&[add(DELTA, SP, slot), ldr(TOP, TOP, ENTRY_SLOT as u32)]);
+    code.put(&[add(DELTA, SP, SLOT), ldr(TOP, TOP, ENTRY_SLOT as u32)]);
     code.put(&[cmp(TOP, DELTA)]);
     code.jump_if(Condition::Ls, give_up);
     code.put(&[
@@ -258,36 +316,49 @@ fn entry_hook(parameters: &Parameters, part: Part) -> Option<Made> {
         str(DELTA, TOP, next + ENTRY_FUNCTION as u32),
         str(FRAME_POINTER, TOP, next + ENTRY_FRAME as u32),
         str(X17, TOP, next + ENTRY_RETURN as u32),
-        add(TOP, TOP, next),
-        str(TOP, RECORD, RECORD_TOP as u32),
     ]);
-    read_clock(&mut code, parameters);
-    code.jump_if(Condition::Hs, long_pause);
-    code.set(write);
-    code.put(&[
-        str(TOP, CURSOR, cursor(CURSOR_TIME)),
-        ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-        ldr_w(RECORD, LR, OPERAND),
-    ]);
-    if part == Part::EnterLarge {
-        // {escape, kind, delta, id}: the id and the delta first.
-        code.put(&[stur_h(DELTA, TOP, 4), stur_w(RECORD, TOP, 6)]);
-        code.put(&mov_w(DELTA, ENTRY_ESCAPE));
-        code.put(&[stur_w(DELTA, TOP, 0), add(TOP, TOP, 10)]);
-    } else {
+    if saves {
+        let muted = if mutes { ENTRY_MUTE } else { 0 };
         code.put(&[
-            orr_twice_w(RECORD, RECORD, DELTA),
-            stur_w(RECORD, TOP, 0),
-            add(TOP, TOP, 4),
+            mov(DELTA, ENTRY_SAVED | muted),
+            stur_w(DELTA, TOP, next + ENTRY_FLAGS as u32),
         ]);
+        save_gate(&mut code);
+        code.put(&[add_pages(RECORD, CURSOR, 1)]);
     }
-    code.put(&[str(TOP, CURSOR, cursor(CURSOR_NEXT))]);
+    code.put(&[add(TOP, TOP, next), str(TOP, RECORD, RECORD_TOP as u32)]);
+    change_gate(&mut code, kind, parameters.options.levels);
+    if !mutes {
+        read_clock(&mut code, parameters);
+        code.jump_if(Condition::Hs, long_pause);
+        code.set(write);
+        code.put(&[
+            str(TOP, CURSOR, cursor(CURSOR_TIME)),
+            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
+            ldr_w(RECORD, LR, OPERAND),
+        ]);
+        if part == Part::EnterLarge {
+            // {escape, kind, delta, id}: the id and the delta first.
+            code.put(&[stur_h(DELTA, TOP, 4), stur_w(RECORD, TOP, 6)]);
+            code.put(&mov_w(DELTA, ENTRY_ESCAPE));
+            code.put(&[stur_w(DELTA, TOP, 0), add(TOP, TOP, 10)]);
+        } else {
+            code.put(&[
+                orr_twice_w(RECORD, RECORD, DELTA),
+                stur_w(RECORD, TOP, 0),
+                add(TOP, TOP, 4),
+            ]);
+        }
+        code.put(&[str(TOP, CURSOR, cursor(CURSOR_NEXT))]);
+    }
     finish(&mut code);
     let mut frame = vec![(4, FRAME), (code.size() - 4, 0), (code.size(), FRAME)];
 
-    code.set(long_pause);
-    time_escape(&mut code);
-    code.jump(write);
+    if !mutes {
+        code.set(long_pause);
+        time_escape(&mut code);
+        code.jump(write);
+    }
 
     code.set(give_up);
     code.put(&[str(ZR, X16, BLOCK_BUSY as u32)]);
@@ -298,22 +369,25 @@ fn entry_hook(parameters: &Parameters, part: Part) -> Option<Made> {
     Some((code.finish()?, frame))
 }
 
-fn exit_hook(parameters: &Parameters) -> Option<Made> {
+fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
     let mut code = Code::default();
     let give_up = code.label();
     let long_pause = code.label();
     let write = code.label();
+    let mutes = kind == HookKind::Mute;
     begin(&mut code, parameters)?;
-    code.put(&[
-        ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-        ldr(DELTA, CURSOR, cursor(CURSOR_END)),
-        cmp(TOP, DELTA),
-    ]);
-    code.jump_if(Condition::Hs, give_up);
+    if !mutes {
+        code.put(&[
+            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
+            ldr(DELTA, CURSOR, cursor(CURSOR_END)),
+            cmp(TOP, DELTA),
+        ]);
+        code.jump_if(Condition::Hs, give_up);
+    }
     code.put(&[
         ldr(TOP, RECORD, RECORD_TOP as u32),
         ldr(DELTA, TOP, ENTRY_SLOT as u32),
-        add(X17, SP, u32::from(FRAME) - 8),
+        add(X17, SP, SLOT),
         cmp(DELTA, X17),
     ]);
     code.jump_if(Condition::Ne, give_up);
@@ -323,27 +397,40 @@ fn exit_hook(parameters: &Parameters) -> Option<Made> {
         add(X17, SP, 0),
         str(X17, X16, BLOCK_BUSY as u32),
         ldr(X17, TOP, ENTRY_RETURN as u32),
+    ]);
+    if kind.saves(&parameters.options) {
+        restore_gate(&mut code);
+        code.put(&[add_pages(RECORD, CURSOR, 1)]);
+    }
+    if mutes {
+        code.put(&[str(ZR, X16, BLOCK_MUTED as u32)]);
+    }
+    code.put(&[
         sub(TOP, TOP, ENTRY_SIZE as u32),
         str(TOP, RECORD, RECORD_TOP as u32),
     ]);
-    read_clock(&mut code, parameters);
-    code.jump_if(Condition::Hs, long_pause);
-    code.set(write);
-    code.put(&[
-        str(TOP, CURSOR, cursor(CURSOR_TIME)),
-        ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-        mov(RECORD, 1),
-        orr_twice_w(RECORD, RECORD, DELTA),
-        stur_h(RECORD, TOP, 0),
-        add(TOP, TOP, 2),
-        str(TOP, CURSOR, cursor(CURSOR_NEXT)),
-    ]);
+    if !mutes {
+        read_clock(&mut code, parameters);
+        code.jump_if(Condition::Hs, long_pause);
+        code.set(write);
+        code.put(&[
+            str(TOP, CURSOR, cursor(CURSOR_TIME)),
+            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
+            mov(RECORD, 1),
+            orr_twice_w(RECORD, RECORD, DELTA),
+            stur_h(RECORD, TOP, 0),
+            add(TOP, TOP, 2),
+            str(TOP, CURSOR, cursor(CURSOR_NEXT)),
+        ]);
+    }
     finish(&mut code);
     let mut frame = vec![(4, FRAME), (code.size() - 4, 0), (code.size(), FRAME)];
 
-    code.set(long_pause);
-    time_escape(&mut code);
-    code.jump(write);
+    if !mutes {
+        code.set(long_pause);
+        time_escape(&mut code);
+        code.jump(write);
+    }
 
     code.set(give_up);
     restore(&mut code);

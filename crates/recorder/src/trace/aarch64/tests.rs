@@ -3,7 +3,7 @@
 use super::displace::prologue;
 use super::encode::{self as e, bytes};
 use super::hooks::{HookKind, HookOptions};
-use super::hot::{Parameters, hot_code};
+use super::hot::{HOT_SIZE, Parameters, hot_code};
 use super::refused::Refused;
 use super::thunk;
 use dioptra_testprograms::{self as programs, or_skip};
@@ -65,6 +65,8 @@ fn instructions_are_those_that_are_meant() {
         (e::sub_register(1, 2, 3), "sub x1, x2, x3"),
         (e::cmp(1, 2), "cmp x1, x2"),
         (e::lsr(1, 2, 3), "lsr x1, x2, #3"),
+        (e::low_bits(1, 2, 48), "ubfx x1, x2, #0, #48"),
+        (e::orr_shifted(1, 2, 3, 48), "orr x1, x2, x3, lsl #48"),
         (e::orr_twice_w(9, 9, 11), "orr w9, w9, w11, lsl #1"),
         (e::mov(9, 0x7fff), "mov x9, #0x7fff"),
         (e::thread_pointer(16), "mrs x16, tpidr_el0"),
@@ -163,13 +165,26 @@ fn hooks_and_thunks_are_whole() {
         enter_slow: 0x7f00_1234_5678,
         ..RuntimeAddresses::default()
     };
-    let hot = hot_code(&Parameters {
-        address: 0x10000,
-        runtime,
-        options: HookOptions::default(),
-    })
-    .unwrap();
-    for hook in &hot.hooks {
+    let of = |options| {
+        hot_code(&Parameters {
+            address: 0x10000,
+            runtime,
+            options,
+        })
+        .unwrap()
+    };
+    let hot = of(HookOptions::default());
+    let rules = of(HookOptions {
+        shift: 1,
+        hides: true,
+        levels: Some(3),
+        ..HookOptions::default()
+    });
+    assert!(rules.bytes.len() as u64 <= HOT_SIZE);
+    for (hot, hook) in [&hot, &rules]
+        .iter()
+        .flat_map(|hot| hot.hooks.iter().map(move |hook| (hot, hook)))
+    {
         let start = (hook.start - 0x10000) as usize;
         let end = (hook.end - 0x10000) as usize;
         let code = disassemble(&objdump, &hot.bytes[start..end], hook.start);
