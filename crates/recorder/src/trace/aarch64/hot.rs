@@ -253,7 +253,9 @@ fn change_gate(code: &mut Code, kind: HookKind, levels: Option<u16>) {
     match (kind, levels) {
         (HookKind::Mute, _) => code.put(&[slot, hide, str(DELTA, X16, BLOCK_MUTED as u32)]),
         (HookKind::Filter, levels) => {
-            code.put(&[mov(DELTA, 1), str(DELTA, X16, BLOCK_LEVEL as u32)]);
+            if levels.is_some() {
+                code.put(&[mov(DELTA, 1), str(DELTA, X16, BLOCK_LEVEL as u32)]);
+            }
             match levels {
                 Some(1) => code.put(&[slot, hide]),
                 _ => code.put(&[str(ZR, X16, BLOCK_HIDDEN as u32)]),
@@ -391,8 +393,11 @@ fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
         cmp(DELTA, X17),
     ]);
     code.jump_if(Condition::Ne, give_up);
+    // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
+    code.put(&[ldr(X17, X16, BLOCK_BUSY as u32)]);
+    code.jump_if_not_zero(X17, give_up);
     // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
-    // enough. The runtime has to see the busy word of a hook that was left by a jump: it is not touched before.
+    // enough.
     code.put(&[
         add(X17, SP, 0),
         str(X17, X16, BLOCK_BUSY as u32),
