@@ -175,7 +175,7 @@ impl Scanner<'_, '_> {
             Some(before) => before,
             None => site,
         };
-        if self.special.contains(&start) {
+        if self.special.contains_key(&start) {
             return None;
         }
         let at = self.described.partition_point(|f| f.start <= behind);
