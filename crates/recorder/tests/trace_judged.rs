@@ -30,7 +30,11 @@ const RULES: &[(&Texts<'static>, &[(&str, u64)])] = &[
         &[("f1", 3000), ("f4", 6000)],
     ),
     (
-        &[(Filter, "root"), (Filter, "^f[35]$@sample=p50"), (Depth, "4")],
+        &[
+            (Filter, "root"),
+            (Filter, "^f[35]$@sample=p50"),
+            (Depth, "4"),
+        ],
         &[("f3", 5000), ("f5", 5000)],
     ),
 ];
