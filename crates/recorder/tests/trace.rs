@@ -351,28 +351,32 @@ fn what_a_killed_program_did_is_a_prefix() {
 fn what_is_dropped_is_counted() {
     let _turn = alone();
     let program = or_skip!(hard("g++", "-O1", METHODS[0].1));
-    let folder = tempfile::tempdir().unwrap();
     let command = [program.to_str().unwrap(), "deep", "200000"];
-    let (outcome, _) = trace(folder.path(), &command, everything(false), |spec| {
-        spec.on_full = OnFull::Drop;
-        spec.memory = 4 * 4096;
-        spec.chunk_size = 4096;
+    // A recorder with a CPU of its own may keep up with all of a run; what it says has to be right in each.
+    let dropped = (0..20).any(|_| {
+        let folder = tempfile::tempdir().unwrap();
+        let (outcome, _) = trace(folder.path(), &command, everything(false), |spec| {
+            spec.on_full = OnFull::Drop;
+            spec.memory = 4 * 4096;
+            spec.chunk_size = 4096;
+        });
+        let trace = read(folder.path());
+        let stream = trace.streams.values().next().unwrap();
+        let lost: u64 = stream
+            .events
+            .iter()
+            .map(|event| match event {
+                Event::Lost(records) => *records,
+                _ => 0,
+            })
+            .sum();
+        let records = count(&stream.events, |event| !matches!(event, Event::Lost(_)));
+        // All in place: a thread says so when it ends, the first one when the process does.
+        assert_eq!(lost, outcome.ending.lost);
+        assert_eq!(records as u64 + outcome.ending.lost, 2 * 200_001 + 2);
+        lost > 0
     });
-    let trace = read(folder.path());
-    let stream = trace.streams.values().next().unwrap();
-    let lost: u64 = stream
-        .events
-        .iter()
-        .map(|event| match event {
-            Event::Lost(records) => *records,
-            _ => 0,
-        })
-        .sum();
-    let records = count(&stream.events, |event| !matches!(event, Event::Lost(_)));
-    assert!(lost > 0);
-    // All in place: a thread says so when it ends, the first one when the process does.
-    assert_eq!(lost, outcome.ending.lost);
-    assert_eq!(records as u64 + outcome.ending.lost, 2 * 200_001 + 2);
+    assert!(dropped, "nothing was dropped in 20 runs");
 }
 
 #[test]
