@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use crate::pmu_test::cross;
 use crate::{root, tools};
 
 /// Runs all steps, each announced and timed; the first that fails ends the run with its exit code.
@@ -68,6 +69,25 @@ pub fn run(install: bool) -> Result<ExitCode> {
             ));
         }
         println!("--- {name}: passed in {seconds:.1} s");
+    }
+    announce("64-bit Arm");
+    let step = Instant::now();
+    match cross::check()? {
+        Some(true) => println!(
+            "--- 64-bit Arm: passed in {:.1} s",
+            step.elapsed().as_secs_f64()
+        ),
+        Some(false) => {
+            println!(
+                "--- 64-bit Arm: FAILED (cargo check --target {})",
+                cross::TARGET
+            );
+            return Ok(ExitCode::FAILURE);
+        }
+        None => println!(
+            "skipped: it takes `rustup target add {}` and aarch64-linux-gnu-gcc; `cargo xtask arm-test` gets them by itself",
+            cross::TARGET
+        ),
     }
     println!("--- all passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)

@@ -16,6 +16,7 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("sqlite3", &["sqlite3"]),
     ("python3", &["python3"]),
     ("valgrind", &["valgrind"]),
+    ("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
 ];
 
 /// Installs the missing tools with apt-get, or lists them. Tests that need one skip without it, so failing here is

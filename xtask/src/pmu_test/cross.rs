@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use dioptra_testprograms::tool;
 use serde_json::Value;
 
 use super::Unavailable;
@@ -16,7 +17,7 @@ use super::debian::Archive;
 use crate::{root, test::cargo};
 
 /// The guest as rustc names it.
-const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// Debian's suites that may have rustc's version.
 const SUITES: [&str; 2] = ["trixie-backports", "trixie"];
 
@@ -41,7 +42,7 @@ pub fn build(library: StandardLibrary, cache: &Path) -> Result<PathBuf> {
     } else {
         Some(toolchain_with_library(&version, cache)?)
     };
-    let mut command = cargo_for(toolchain.as_deref());
+    let mut command = cargo_for(toolchain.as_deref(), "build");
     command.args([
         "--package",
         "dioptra",
@@ -65,6 +66,23 @@ pub fn build(library: StandardLibrary, cache: &Path) -> Result<PathBuf> {
         .context("cargo build named no executable")
 }
 
+/// `cargo check` of dioptra for the guest; `None` where the toolchain, as it is, cannot do it.
+///
+/// # Errors
+/// If rustc or cargo do not run.
+pub fn check() -> Result<Option<bool>> {
+    // The linker is for the runtime, which the recorder's build script builds.
+    if !has_library(&own_sysroot()?) || tool("aarch64-linux-gnu-gcc").is_none() {
+        return Ok(None);
+    }
+    let status = cargo_for(None, "check")
+        .args(["--package", "dioptra"])
+        .current_dir(root())
+        .status()
+        .context("running cargo check")?;
+    Ok(Some(status.success()))
+}
+
 /// Writes the executable without its symbols, which the guest does not need.
 ///
 /// # Errors
@@ -82,12 +100,12 @@ pub fn strip(executable: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `cargo build` for the guest, with the toolchain of that folder.
-fn cargo_for(toolchain: Option<&Path>) -> Command {
+/// `cargo build` or `cargo check` for the guest, with the toolchain of that folder.
+fn cargo_for(toolchain: Option<&Path>, action: &str) -> Command {
     let own = toolchain.map_or_else(cargo, |folder| folder.join("bin/cargo").into_os_string());
     let mut command = Command::new(own);
     command
-        .args(["build", "--target", TARGET])
+        .args([action, "--target", TARGET])
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
             "aarch64-linux-gnu-gcc",
@@ -184,7 +202,7 @@ fn toolchain_with_library(version: &str, cache: &Path) -> Result<PathBuf> {
     )?;
     fs::write(hello.join("src/main.rs"), "fn main() {}\n")?;
     let target = hello.join("target");
-    let status = cargo_for(Some(&copy))
+    let status = cargo_for(Some(&copy), "build")
         .args(["--release", "-Zbuild-std=std,panic_unwind"])
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_TARGET_DIR", &target)
