@@ -111,6 +111,26 @@ TRACED int jumps(int n) {
     return 0;
 }
 
+// --- frames that grow while the function runs, by more or less than is searched for the return address
+TRACED int grower(int n) {
+    BEGIN;
+    volatile char *room = (volatile char *)__builtin_alloca(16 + n % 3 * 1500);
+    room[0] = 1;
+    int result = n % 4 == 3 ? grower(n - 1) : leaf(n);
+    sink += room[0];
+    END;
+    return result + room[0];
+}
+TRACED int grown(int n) {
+    BEGIN;
+    for (int i = 0; i < n; i++) {
+        grower(i);
+        leaf(i);
+    }
+    END;
+    return 0;
+}
+
 // --- deep recursion
 TRACED int deep(int n) {
     int result = n == 0 ? 0 : deep(n - 1) + 1;
@@ -385,7 +405,7 @@ HIDDEN int main(int count, char **arguments) {
         {"exceptions", exceptions}, {"jumps", jumps},     {"deep", deep},       {"coroutines", coroutines},
         {"signals", signals},       {"forks", forks},     {"threads", threads}, {"crowd", crowd},
         {"unnoticed_ends", unnoticed_ends}, {"own_coroutines", own_coroutines},
-        {"endless", endless},       {"crash", crash},
+        {"endless", endless},       {"crash", crash},     {"grown", grown},
     };
     for (auto &one : cases) {
         if (strcmp(one.name, which) == 0) {

@@ -10,7 +10,7 @@ use dioptra_filters::{
     Switch,
 };
 use dioptra_recorder::trace::Everything;
-use dioptra_testprograms::{Language, or_skip};
+use dioptra_testprograms::{Language, Program, or_skip};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use traces::{
@@ -253,8 +253,7 @@ impl Numbers {
 
     fn function(&mut self) -> String {
         match self.below(9) {
-            // Functions without a name have one of their address.
-            8 => "^f[135]$".to_owned(),
+            8 => "f[135]".to_owned(),
             number => format!("f{number}"),
         }
     }
@@ -481,6 +480,44 @@ fn hard_control_flow_leaves_hidden_calls_too() {
                 assert_eq!(by_readers, by_both, "{what}");
                 assert!(some.iter().flatten().count() < all.len(), "{what}");
             }
+        }
+    }
+}
+
+/// Functions whose frames grow end when they say so: they have neither the stack pointer nor the frame of their beginning.
+#[test]
+fn frames_that_grow_are_left_when_their_functions_end() {
+    const RULES: [&Texts<'static>; 5] = [
+        &[(Depth, "2")],
+        &[(Notrace, "leaf")],
+        &[(Filter, "grower")],
+        &[(Trigger, "grower@sample=2")],
+        &[(Filter, "grown"), (Filter, "grower@sample=3")],
+    ];
+    let names = ["grown", "grower", "leaf"];
+    let _turn = alone();
+    for (level, compiler) in [("-O0", "g++"), ("-O2", "g++"), ("-O2", "clang++")] {
+        let program = Program::new(Language::Cpp, "trace-hard")
+            .no_flags()
+            .compiler(compiler)
+            .flags([level, "-g", "-pthread", "-finstrument-functions"])
+            .build();
+        let program = or_skip!(program);
+        let command = [program.to_str().unwrap(), "grown", "60"];
+        let folder = tempfile::tempdir().unwrap();
+        record(&command, &names, None, folder.path());
+        let all = traced(folder.path(), "grown", &names);
+        for texts in RULES {
+            let what = format!("{compiler} {level} {texts:?}");
+            let folder = tempfile::tempdir().unwrap();
+            let (some, _, chosen) = record(&command, &names, Some(texts), folder.path());
+            let some: Vec<Event> = some.into_iter().flatten().collect();
+            let is_jump = |event: &&Event| matches!(event, Event::Unwound(_));
+            assert_eq!(some.iter().find(is_jump), None, "{what}");
+            let by_readers = shown(texts, &all, &names, &BTreeSet::new());
+            assert!(by_readers.len() > 30, "{what}");
+            assert_eq!(shown(texts, &some, &names, &chosen), by_readers, "{what}");
+            assert!(some.len() < all.len(), "{what}");
         }
     }
 }

@@ -391,27 +391,27 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
     }
 }
 
-/// A function ends.
-pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64) {
+/// A function ends. `frame` is the frame pointer, if it has one.
+pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64, frame: u64) {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     // Outside of filters no call is open.
     let is_left_out =
         block.gate.hidden == OUTSIDE || block.gate.quieter != function && is_quiet(block, stack);
     if !is_left_out {
-        end(block, function, caller, stack, site);
+        end(block, function, caller, stack, site, frame);
     }
 }
 
 #[inline(never)]
-fn end(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
+fn end(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64, frame: u64) {
     let Some(known) = find(function) else {
         return;
     };
     if shadow::is_dummy(block.record) {
         return;
     }
-    let call = Call::new(function, caller, stack, site);
+    let call = Call::ending(function, caller, stack, site, frame);
     if block.busy != 0 {
         exit_meanwhile(block, &known, &call);
         return;

@@ -73,11 +73,18 @@ impl Pattern {
         Ok(Self::Regex(text.to_string(), compile(&expression)?))
     }
 
-    /// Whether the name, given as both forms, matches.
+    /// Whether the name, given as both forms, matches. What stands for a name that a function does not have is matched by
+    /// patterns that any name matches, and by those that have a `<`: letters of its file or digits of its address are no name.
     pub fn matches(&self, name: &str, linkage: Option<&str>) -> bool {
         match self {
             Self::Exact(text) => is_name(text, name, linkage),
-            Self::Regex(text, regex) => regex.is_match(name) || is_name(text, name, linkage),
+            Self::Regex(text, regex) => {
+                let seen = match is_place(name) && !text.contains('<') {
+                    true => "<>",
+                    false => name,
+                };
+                regex.is_match(seen) || is_name(text, name, linkage)
+            }
         }
     }
 
@@ -91,6 +98,19 @@ impl Pattern {
                 .unwrap_or(""),
         }
     }
+}
+
+/// Whether it stands for the name of a function without one: its file and its address there (`<libz.so.1+0x1234>`), or an
+/// address alone.
+fn is_place(name: &str) -> bool {
+    let inner = name
+        .strip_prefix('<')
+        .and_then(|rest| rest.strip_suffix('>'));
+    let digits = inner.map(|inner| inner.rsplit_once("+0x").map_or(inner, |(_, digits)| digits));
+    digits.is_some_and(|digits| {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        !digits.is_empty() && digits.bytes().all(is_digit)
+    })
 }
 
 fn is_name(text: &str, name: &str, linkage: Option<&str>) -> bool {
@@ -238,6 +258,39 @@ mod tests {
         assert!(matches("^ma.n", MatchStyle::Regex, "mainly"));
         assert!(matches("a|b", MatchStyle::Regex, "cab"));
         assert!(matches("f(int*)", MatchStyle::Regex, "f(int*)"));
+    }
+
+    #[test]
+    fn places_are_no_names() {
+        let place = "<libcrypto.so.3+0x1f30>";
+        for text in [
+            "f.*",
+            "crypt*",
+            ".*crypt.*",
+            "[a-z]",
+            "x1",
+            "f[0-9]",
+            "so.3",
+        ] {
+            assert!(!matches(text, MatchStyle::Regex, place), "{text}");
+        }
+        assert!(!matches(".*f", MatchStyle::Regex, "<1f30>"));
+        for text in [
+            ".",
+            ".*",
+            "^",
+            "^<",
+            "<libcrypto.*",
+            "<libcrypto.so.3+0x1f30>",
+        ] {
+            assert!(matches(text, MatchStyle::Regex, place), "{text}");
+        }
+        assert!(matches("*", MatchStyle::Glob, place));
+        assert!(matches("<libcrypto*", MatchStyle::Glob, place));
+        assert!(!matches("*f*", MatchStyle::Glob, place));
+        assert!(matches(place, MatchStyle::Simple, place));
+        // A name of its own.
+        assert!(matches("f.*", MatchStyle::Regex, "<a::B as f::C>::f"));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Call {
     pub slot: u64,
     /// Whether it is known.
     pub is_known: bool,
+    /// The frame pointer of a function that ends; it may be its own.
+    frame: u64,
 }
 
 impl Call {
@@ -60,6 +62,16 @@ impl Call {
                 None => stack + 8,
             },
             is_known: place.is_some(),
+            frame: 0,
+        }
+    }
+
+    /// The same of a function that ends.
+    #[inline]
+    pub fn ending(function: u64, caller: u64, stack: u64, site: u64, frame: u64) -> Call {
+        Call {
+            frame,
+            ..Call::new(function, caller, stack, site)
         }
     }
 
@@ -151,7 +163,21 @@ impl Call {
     pub fn is_of(&self, entry: &Entry) -> bool {
         // A hook that a function ends in a jump to is where hooks of that function's caller are.
         let is_jump = self.site == self.caller;
-        entry.slot == self.slot || stack(entry) == self.stack && !is_jump
+        entry.slot == self.slot || stack(entry) == self.stack && !is_jump || self.has_grown(entry)
+    }
+
+    /// Whether it is that of an entry whose frame has grown since (`alloca`, arrays of variable size): neither its stack pointer
+    /// nor what lies near it is where it was, but such functions have a frame pointer, and their return address lies behind
+    /// what that leads to.
+    #[cold]
+    fn has_grown(&self, entry: &Entry) -> bool {
+        let place = self.frame.wrapping_add(8);
+        let is_around = self.frame >= self.stack
+            && place.wrapping_sub(BELOW) >= entry.slot
+            && stack(entry) > self.stack;
+        is_around
+            && (entry.return_address == self.caller || entry.return_address == 0)
+            && sys::peek(sys::pid(), place) == Some(self.caller)
     }
 
     /// Whether it may be, if none is for certain: further down, where nothing is any more; or nowhere is known where the

@@ -14,7 +14,13 @@ extern "C" fn __cyg_profile_func_enter() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn __cyg_profile_func_exit() {
-    naked_asm!("sub x2, sp, #8", "mov x3, x30", "b {}", sym cyg::exit)
+    naked_asm!(
+        "sub x2, sp, #8",
+        "mov x3, x30",
+        "mov x4, x29",
+        "b {}",
+        sym cyg::exit
+    )
 }
 
 /// Called by functions compiled with `-pg`: their entries are patched, this does nothing.

@@ -14,7 +14,13 @@ extern "C" fn __cyg_profile_func_enter() {
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn __cyg_profile_func_exit() {
-    naked_asm!("mov rdx, rsp", "mov rcx, [rsp]", "jmp {}", sym cyg::exit)
+    naked_asm!(
+        "mov rdx, rsp",
+        "mov rcx, [rsp]",
+        "mov r8, rbp",
+        "jmp {}",
+        sym cyg::exit
+    )
 }
 
 /// Called by functions compiled with `-pg -mfentry` that are not patched.
