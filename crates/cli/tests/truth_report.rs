@@ -153,7 +153,7 @@ fn errors_say_what_where_and_what_to_do() {
         &["--children"],
     );
     check(
-        &report(&["--symfs", "/nonexistent"], &wrong),
+        &report(&["--symfs", &missing.to_string_lossy()], &wrong),
         1,
         &["--symfs"],
     );

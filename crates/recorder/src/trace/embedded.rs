@@ -42,9 +42,11 @@ pub fn write() -> Result<PathBuf, TraceError> {
 fn folders() -> Vec<PathBuf> {
     // SAFETY: the call has no arguments and can't fail.
     let user = unsafe { libc::geteuid() };
+    // A home that is not there, as users of services have, is not made.
+    let home = std::env::var_os("HOME").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .or_else(|| Some(home.filter(|home| home.is_dir())?.join(".cache")))
         .filter(|path| path.is_absolute())
         .map(|path| path.join("dioptra"));
     let temporary = std::env::temp_dir().join(format!("dioptra-{user}"));
