@@ -9,6 +9,7 @@
 #include <cstring>
 #include <pthread.h>
 #include <stdexcept>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
@@ -193,6 +194,37 @@ TRACED int signals(int n) {
         action.sa_flags = i % 2 ? SA_ONSTACK : 0;
         sigaction(SIGUSR1, &action, nullptr);
         raise(SIGUSR1);
+        leaf(i);
+    }
+    END;
+    return 0;
+}
+
+// --- handlers whose stack lies above that of the coroutine which they interrupt
+TRACED void interrupted() {
+    BEGIN;
+    leaf(1);
+    raise(SIGUSR1);
+    leaf(2);
+    END;
+}
+TRACED int above(int n) {
+    BEGIN;
+    stack_t alternate = {};
+    alternate.ss_size = 65536;
+    alternate.ss_sp = mmap(nullptr, alternate.ss_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    sigaltstack(&alternate, nullptr);
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_ONSTACK;
+    sigaction(SIGUSR1, &action, nullptr);
+    for (int i = 0; i < n; i++) {
+        getcontext(&other_context);
+        other_context.uc_stack.ss_sp = coroutine_stack;
+        other_context.uc_stack.ss_size = sizeof coroutine_stack;
+        other_context.uc_link = &main_context;
+        makecontext(&other_context, interrupted, 0);
+        swapcontext(&main_context, &other_context);
         leaf(i);
     }
     END;
@@ -406,6 +438,7 @@ HIDDEN int main(int count, char **arguments) {
         {"signals", signals},       {"forks", forks},     {"threads", threads}, {"crowd", crowd},
         {"unnoticed_ends", unnoticed_ends}, {"own_coroutines", own_coroutines},
         {"endless", endless},       {"crash", crash},     {"grown", grown},
+        {"above", above},
     };
     for (auto &one : cases) {
         if (strcmp(one.name, which) == 0) {

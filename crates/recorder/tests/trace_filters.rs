@@ -442,6 +442,9 @@ fn hard_control_flow_leaves_hidden_calls_too() {
         ("jumps", &[(Filter, "jumps"), (Filter, "leaf@sample=2")]),
         ("jumps", &[(Trigger, "leaf@sample=3")]),
         ("signals", &[(Trigger, "leaf@sample=2")]),
+        ("above", &[(Notrace, "interrupted")]),
+        ("above", &[(Filter, "interrupted"), (Depth, "1")]),
+        ("above", &[(Filter, "interrupted@sample=2")]),
     ];
     let _turn = alone();
     for level in ["-O0", "-O2"] {

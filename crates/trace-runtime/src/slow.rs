@@ -201,8 +201,14 @@ fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
         0 => gate.hidden,
         _ => gate.muted,
     };
-    // What is entered by a tail call has its caller's slot.
-    kind & kind::GATED != 0 && (slot < below || tail && slot == below)
+    if kind & kind::GATED == 0 {
+        return false;
+    }
+    // What is entered by a tail call has its caller's slot. An alternate stack of handlers may lie above the stack of what
+    // hides them, if that is a coroutine's.
+    slot < below
+        || tail && slot == below
+        || below != 0 && slot > below && !sys::Cut::at(slot).leaves(below)
 }
 
 /// The flags of an entry made by a hook of this kind.

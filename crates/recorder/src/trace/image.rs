@@ -77,8 +77,9 @@ pub fn map_program<'d, R: ReadRef<'d>>(
     file: &File,
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
 ) -> io::Result<Mmap> {
-    // SAFETY: the kernel lets nobody write to a program's file while a process executes it: the file does not become shorter,
-    // as libraries may.
+    // SAFETY: the map is only read. Most kernels let nobody write to a program's file while a process executes it, so that it
+    // does not become shorter, as libraries may. Whoever shortens it nevertheless, or after the process has ended, makes this
+    // process end with SIGBUS; linkers and package managers write new files instead.
     let bytes = unsafe { Mmap::map(file)? };
     for segment in segments(elf) {
         // All at once. Older kernels can't, and map what is asked for, later.

@@ -3,7 +3,7 @@
 use super::candidates::Candidate;
 use super::image::Image;
 use super::stubs::called;
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::collections::HashSet;
 
 /// Larger functions are hardly called so often that it matters.
@@ -35,13 +35,21 @@ pub fn leaves<'c>(data: &[u8], candidates: impl Iterator<Item = &'c Candidate>) 
         .collect()
 }
 
-/// Whether nothing is called by code at an address, but hooks.
+/// Whether nothing is called by code at an address, but hooks, and what follows it is not reached.
 fn calls_nothing(code: &[u8], address: u64, is_hook: impl Fn(&Instruction) -> bool) -> bool {
     let inside = address..address + code.len() as u64;
     let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
-    decoder.iter().all(|instruction| {
+    let mut goes_on = true;
+    let is_inside = decoder.iter().all(|instruction| {
         if instruction.is_invalid() {
             return false;
+        }
+        // What fills up the space behind a return is not reached either.
+        if instruction.mnemonic() != Mnemonic::Nop {
+            goes_on = !matches!(
+                instruction.flow_control(),
+                FlowControl::Return | FlowControl::UnconditionalBranch | FlowControl::Exception
+            );
         }
         match instruction.flow_control() {
             FlowControl::Next | FlowControl::Return | FlowControl::Exception => true,
@@ -54,7 +62,8 @@ fn calls_nothing(code: &[u8], address: u64, is_hook: impl Fn(&Instruction) -> bo
             | FlowControl::Interrupt
             | FlowControl::XbeginXabortXend => false,
         }
-    })
+    });
+    is_inside && !goes_on
 }
 
 #[cfg(test)]
@@ -75,6 +84,12 @@ mod tests {
         assert!(!calls_nothing(&[0x0f, 0x85, 0x80, 0, 0, 0, 0xc3]));
         assert!(!calls_nothing(&[0xff, 0xe0]));
         assert!(!calls_nothing(&[0x0f, 0x05, 0xc3]));
+        // It goes on with what follows it, perhaps another function: always, or if no branch is taken.
+        assert!(!calls_nothing(&[0x8d, 0x04, 0x3f]));
+        assert!(!calls_nothing(&[0x8d, 0x04, 0x3f, 0x0f, 0x1f, 0x44, 0, 0]));
+        assert!(!calls_nothing(&[0xc3, 0x85, 0xc0, 0x75, 0xfb]));
+        // ud2.
+        assert!(calls_nothing(&[0x0f, 0x0b]));
         // Cut off.
         assert!(!calls_nothing(&[0xc3, 0xe8, 0]));
         // A hook is no call.
