@@ -75,6 +75,7 @@ pub fn pool(
     runtime: RuntimeAddresses,
     options: HookOptions,
 ) -> Result<Pool, PoolError> {
+    let range = address..address + upper_bound(wanted);
     let code_start = address + page_size();
     let first_thunk = code_start + HOT_SIZE;
     let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
@@ -110,7 +111,7 @@ pub fn pool(
         };
         // Where what comes first lies, if the body follows it.
         let before = match &wanted.body {
-            Body::Displaced(prologue) if prologue.constants() == 0 => {
+            Body::Displaced(prologue) if prologue.call().is_none() => {
                 let end = displaced_start + displaced.len() as u64;
                 let size = match wanted.work {
                     Work::Trace(..) => options.hides.then_some(SHORT_GATE_SIZE),
@@ -131,11 +132,11 @@ pub fn pool(
             Body::Displaced(prologue) => {
                 let place = displaced_start + displaced.len() as u64;
                 let prologue = prologue.redirect(|place| taken.get(&place).copied());
-                prologue.encode(place).ok().map(|bytes| {
-                    displaced.extend(bytes);
+                prologue.encode(place, &range).ok().map(|code| {
+                    displaced.extend(code.bytes);
                     let rest = displaced.len().next_multiple_of(8);
                     displaced.resize(rest, 0xcc);
-                    place + prologue.constants()
+                    place + code.start
                 })
             }
             Body::Pointer(pointer) => {

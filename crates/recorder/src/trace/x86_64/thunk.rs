@@ -44,9 +44,13 @@ pub fn jump(at: u64, to: u64) -> Option<[u8; 5]> {
     Some([0xe9, a, b, c, d])
 }
 
-/// What is written at a site so that it leads to a thunk, if that is near.
-pub fn patch(site: u64, thunk: u64, _prologue: Option<&Prologue>) -> Option<Vec<u8>> {
-    Some(jump(site, thunk)?.to_vec())
+/// What is written at a site so that it leads to a thunk, if that is near. `prologue`: what is moved away for it.
+pub fn patch(site: u64, thunk: u64, prologue: Option<&Prologue>) -> Option<Vec<u8>> {
+    let mut bytes = jump(site, thunk)?.to_vec();
+    if let Some(prologue) = prologue {
+        prologue.put_call(&mut bytes);
+    }
+    Some(bytes)
 }
 
 /// The thunk at `at` for the function with this id, whose body is at `body`; `None` if that is too far away.
