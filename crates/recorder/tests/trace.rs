@@ -4,13 +4,16 @@
 
 mod traces;
 
+use dioptra_filters::RuleOption;
 use dioptra_recorder::trace::Everything;
 use dioptra_recorder::trace::{OnFull, TraceOutcome, TraceSpec};
 use dioptra_testprograms::{Language, Program, Skip, or_skip};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use traces::{Event, METHODS, Trace, alone, as_log, everything, read, read_counting, trace};
+use traces::{
+    Event, METHODS, Trace, alone, as_log, by_rules, everything, read, read_counting, trace,
+};
 
 fn hard(compiler: &str, level: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
     Program::new(Language::Cpp, "trace-hard")
@@ -484,6 +487,55 @@ fn library_calls_are_named() {
         ]
         .map(calls);
         assert_eq!(found, [4, 6, 1, 1, 1, 1], "{flags:?}");
+    }
+}
+
+/// Calls among functions' first instructions come from the functions, with all registers, whether the processor is told to
+/// return there or not.
+#[test]
+fn calls_among_first_instructions_come_from_their_functions() {
+    const ROUNDS: usize = 5;
+    let functions = [
+        "by_none",
+        "by_one",
+        "by_two",
+        "by_four",
+        "by_pointer",
+        "by_catch",
+    ];
+    let _turn = alone();
+    for compiler in ["g++", "clang++"] {
+        for flags in [["-O2", "-no-pie"], ["-O2", "-pie"]] {
+            let program = Program::new(Language::Cpp, "trace-opens")
+                .no_flags()
+                .compiler(compiler)
+                .flags(flags.into_iter().chain(["-fPIC"]));
+            let program = or_skip!(program.build());
+            let command = [program.to_str().unwrap(), &ROUNDS.to_string()];
+            // With rules there is something before the thunks.
+            for rules in [&[] as &[_], &[(RuleOption::Depth, "9")]] {
+                let what = format!("{compiler} {flags:?} {rules:?}");
+                let plain = std::process::Command::new(command[0])
+                    .args(&command[1..])
+                    .output()
+                    .unwrap();
+                let plain = String::from_utf8_lossy(&plain.stdout).into_owned();
+                assert_eq!(plain.matches("as it is").count(), 5 * ROUNDS, "{what}");
+                let folder = tempfile::tempdir().unwrap();
+                let (outcome, output) = trace(folder.path(), &command, everything(true), |spec| {
+                    spec.selector = by_rules(Some(&functions.join(";")), rules);
+                });
+                assert_eq!(output, plain, "{what}: {:?}", outcome.notes);
+                let trace = read(folder.path());
+                let stream = trace.streams.values().next().unwrap();
+                for function in functions {
+                    let times = if function == "by_catch" { 1 } else { 3 };
+                    let entry = Event::Entry(function.to_owned());
+                    let entries = stream.events.iter().filter(|event| **event == entry);
+                    assert_eq!(entries.count(), times * ROUNDS, "{what}: {function}");
+                }
+            }
+        }
     }
 }
 
