@@ -2,7 +2,7 @@
 
 use super::memory::ArenaMemory;
 use super::overhead::Totals;
-use super::plan::SampledFunction;
+use super::plan::{Passing, SampledFunction};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
 use dioptra_tracedata::{FunctionCounts, JournalEntry};
 use dioptra_tracelayout::sampling::{
@@ -93,32 +93,32 @@ impl Counters {
         }
     }
 
-    /// The slots of functions that adapt to a budget, each with what was counted so far.
-    pub fn adapting(&self, arena: &ArenaMemory) -> Vec<(u32, Totals)> {
+    /// The functions that adapt to a budget, each with its slot and what was counted so far.
+    pub fn adapting(&self, arena: &ArenaMemory) -> Vec<(u32, Passing, Totals)> {
         let adapts =
             |(_, function): &(&u32, &SampledFunction)| function.sampling.kind == SampleKind::Auto;
-        let mut slots: Vec<u32> = self
+        let mut functions: Vec<(u32, Passing)> = self
             .functions
             .iter()
             .filter(adapts)
-            .map(|(s, _)| *s)
+            .map(|(slot, function)| (*slot, function.passing))
             .collect();
-        slots.sort_unstable();
-        let places: Vec<*mut u8> = match slots.is_empty() {
+        functions.sort_unstable_by_key(|(slot, _)| *slot);
+        let places: Vec<*mut u8> = match functions.is_empty() {
             true => Vec::new(),
             false => areas(arena)
                 .iter()
                 .filter_map(|area| place(arena, area.index))
                 .collect(),
         };
-        let totals = |slot: u32| {
+        let totals = |(slot, passing): (u32, Passing)| {
             let mut totals = self.totals.get(&slot).copied().unwrap_or_default();
             for area in &places {
                 totals.add(&read(*area, slot));
             }
-            (slot, totals)
+            (slot, passing, totals)
         };
-        slots.into_iter().map(totals).collect()
+        functions.into_iter().map(totals).collect()
     }
 
     /// How densely executions are chosen from now on.

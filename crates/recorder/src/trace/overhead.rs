@@ -1,5 +1,6 @@
 //! `sample=auto`: functions are sampled as densely as a share of the program's time allows.
 
+use super::plan::Passing;
 use super::shared::Shared;
 use dioptra_filters::{Controller, Spent};
 use std::time::{Duration, Instant};
@@ -10,10 +11,17 @@ const EVERY: Duration = Duration::from_millis(50);
 const BYTE: f64 = 4.0;
 /// Nanoseconds for the runtime's choice of an execution.
 const CHOICE: f64 = 500.0;
-/// Nanoseconds that counting an execution that is not chosen takes at least.
-const COUNT: f64 = 3.0;
 /// Bytes of a call that is recorded alone.
 const CALL: f64 = 6.0;
+
+/// Nanoseconds for an execution that is not chosen, about, as measured in loops.
+fn passed(passing: Passing) -> f64 {
+    match passing {
+        Passing::Counted => 1.0,
+        Passing::Hidden => 4.0,
+        Passing::Runtime => 10.0,
+    }
+}
 
 /// Keeps the cost of sampled functions within a budget.
 #[derive(Debug)]
@@ -25,8 +33,8 @@ pub struct Overhead {
     /// The traced processes' CPU time at the last look, in nanoseconds.
     time: u64,
     last: Instant,
-    /// Executions counted since the first look, and the CPU time since.
-    counted: u64,
+    /// Nanoseconds for executions that were not chosen since the first look, and the CPU time since.
+    passed: f64,
     elapsed: u64,
 }
 
@@ -50,14 +58,14 @@ impl Overhead {
             before: Vec::new(),
             time: 0,
             last: Instant::now(),
-            counted: 0,
+            passed: 0.0,
             elapsed: 0,
         }
     }
 
     /// What is to be said at the end: choosing fewer executions does not make counting them cheaper.
     pub fn note(&self) -> Option<String> {
-        let share = self.counted as f64 * COUNT / self.elapsed.max(1) as f64;
+        let share = self.passed / self.elapsed.max(1) as f64;
         (share > self.budget).then(|| {
             format!(
                 "functions with sample=auto are called so often that counting their calls alone took about {:.0}% of the program's time, more than --overhead {}%; choose functions that are called less often (`dioptra trace info` tells how often they were)",
@@ -92,10 +100,11 @@ impl Overhead {
         let spent: Vec<Spent> = functions
             .iter()
             .zip(&mut self.before)
-            .map(|((_, totals), before)| {
+            .map(|((_, passing, totals), before)| {
                 let since = totals.since(before);
                 *before = *totals;
-                self.counted = self.counted.saturating_add(since.seen);
+                let others = since.seen.saturating_sub(since.shown);
+                self.passed += others as f64 * passed(*passing);
                 let bytes = (since.bytes as f64).max(since.shown as f64 * CALL);
                 Spent {
                     seen: since.seen,
@@ -106,8 +115,8 @@ impl Overhead {
             .collect();
         self.controller.update(elapsed as f64, &spent);
         // Of a function that was not chosen yet nothing is known: it stays at its first pace.
-        let known = |(_, (_, totals)): &(usize, &(u32, Totals))| totals.shown > 0;
-        for (at, (slot, _)) in functions.iter().enumerate().filter(known) {
+        let known = |(_, (_, _, totals)): &(usize, &(u32, Passing, Totals))| totals.shown > 0;
+        for (at, (slot, _, _)) in functions.iter().enumerate().filter(known) {
             state
                 .counters
                 .set_pace(&shared.arena, *slot, self.controller.pace(at));

@@ -72,6 +72,30 @@ pub struct SampledFunction {
     pub sampling: Sampling,
     /// With what they call.
     pub tree: bool,
+    /// What the others go through.
+    pub passing: Passing,
+}
+
+/// What calls of a sampled function go through that are not chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Code that counts them.
+    Counted,
+    /// Such code, and hooks that hide what they call.
+    Hidden,
+    /// The runtime, which the function calls itself.
+    Runtime,
+}
+
+impl Passing {
+    /// Of a candidate; `hides`: what it calls is hidden, too.
+    fn of(candidate: &Candidate, hides: bool) -> Passing {
+        match candidate.body {
+            CandidateBody::Itself => Passing::Runtime,
+            _ if hides => Passing::Hidden,
+            _ => Passing::Counted,
+        }
+    }
 }
 
 impl std::fmt::Debug for Planner {
@@ -293,7 +317,7 @@ impl Planner {
         let mut chosen = Vec::with_capacity(places.len());
         // A library function may be called both by a stub and through a pointer.
         let mut known: HashMap<&str, (SiteVariant, u32)> = HashMap::new();
-        for (place, variant) in places.iter().zip(&variants) {
+        for ((place, variant), candidate) in places.iter().zip(&variants).zip(&code.candidates) {
             if let Some(same) = place.name.and_then(|name| known.get(name)) {
                 chosen.push(*same);
                 continue;
@@ -314,6 +338,10 @@ impl Planner {
                     function: id,
                     sampling,
                     tree: variant.samples_trees(),
+                    passing: Passing::of(
+                        candidate,
+                        variant.samples_trees() && !leaves.contains(&candidate.start),
+                    ),
                 }));
             chosen.push((*variant, id));
             known.extend(place.name.map(|name| (name, (*variant, id))));
