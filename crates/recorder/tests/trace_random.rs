@@ -35,6 +35,8 @@ const REGRESSIONS: &[&str] = &[
     "thread thread f26",
     "try(throw : thread(set0(f11(exit))))",
     "thread(try(f38(throw)))",
+    // An earlier call left a return address in a frame of more than a kibibyte.
+    "tryb(throwb : f57 deep1(f57(f27)))",
     // Variable arguments, with mcount behind a branch.
     "f21",
     // A thread of a forked child is in the midst of calls when the thread that forked calls for the first time.

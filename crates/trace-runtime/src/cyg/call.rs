@@ -7,6 +7,8 @@ use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, operand};
 
 /// How far up the stack a return address is looked for, in words from the hook's slot: most functions have smaller frames.
 const SEARCHED: u64 = 128;
+/// How far up the stack it is looked for where what was found turns out to be none, in words.
+const LARGEST_FRAME: u64 = 64 * SEARCHED;
 /// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
 const BEGINNING: u64 = 4096;
 /// How far above the stack pointer memory is read without a question: no other stack begins so near.
@@ -202,15 +204,27 @@ fn stack(entry: &Entry) -> u64 {
 /// place may have been left there by an earlier call, in a part of the frame that had not been written yet.
 #[cold]
 fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
-    let mut words = [0; SEARCHED as usize];
-    let count = match outer > place {
-        true => ((outer.saturating_add(BELOW) - place) / 8)
-            .saturating_sub(1)
-            .min(SEARCHED),
+    let room = match outer > place {
+        true => (outer.saturating_add(BELOW) - place) / 8,
         // That call is on another stack.
-        false => SEARCHED,
+        false => u64::MAX,
     };
-    let words = words.get_mut(..count as usize).unwrap_or_default();
-    let found = sys::read_memory(sys::pid(), place + 8, words);
-    found.contains(&return_address)
+    let mut left = room.saturating_sub(1).min(LARGEST_FRAME);
+    let mut words = [0; SEARCHED as usize];
+    let mut at = place + 8;
+    while left > 0 {
+        let count = left.min(SEARCHED);
+        let part = words.get_mut(..count as usize).unwrap_or_default();
+        let found = sys::read_memory(sys::pid(), at, part);
+        if found.contains(&return_address) {
+            return true;
+        }
+        if found.len() < count as usize {
+            // The stack ends.
+            return false;
+        }
+        left -= count;
+        at += count * 8;
+    }
+    false
 }
