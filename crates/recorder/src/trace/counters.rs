@@ -2,7 +2,7 @@
 
 use super::memory::ArenaMemory;
 use super::overhead::Totals;
-use super::plan::{Passing, SampledFunction};
+use super::prepare::{Passing, SampledFunction};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
 use dioptra_tracedata::{FunctionCounts, JournalEntry};
 use dioptra_tracelayout::sampling::{

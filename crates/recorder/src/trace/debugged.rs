@@ -3,7 +3,8 @@
 
 use super::arch::{ROOM, is_nothing, is_whole};
 use super::maps::MappedModule;
-use super::plan::{ModulePlan, is_linker, open};
+use super::plan::ModulePlan;
+use super::prepare::{is_linker, open};
 use crate::procfs;
 use dioptra_tracelayout::message::PATCH_SIZE;
 use std::fs::{self, File};

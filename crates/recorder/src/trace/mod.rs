@@ -5,7 +5,7 @@
 //! one waits for the command and for signals, one collects full chunks ([`collect`]), one is told of context switches
 //! ([`scheduling`]) if they are wanted, and one answers processes
 //! that connect ([`server`]): it reads what they have mapped ([`maps`]), finds what is new ([`process`]), analyses each module
-//! once, asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`mod@arch`]), which the
+//! once ([`prepare`]), asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`mod@arch`]), which the
 //! process's runtime applies ([`wire`]). What a debugger has written is left alone ([`debugged`]).
 
 mod arch;
@@ -30,6 +30,7 @@ mod overhead;
 mod patterns;
 mod plan;
 mod pool_file;
+mod prepare;
 mod process;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod refused;
@@ -68,7 +69,7 @@ use dioptra_tracelayout::arena::{BLOCK, DROP};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
 use overhead::Overhead;
-use plan::Planner;
+use prepare::Planner;
 use server::Listener;
 use shared::{Shared, State, monotonic};
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! `sample=auto`: functions are sampled as densely as a share of the program's time allows.
 
-use super::plan::Passing;
+use super::prepare::Passing;
 use super::shared::Shared;
 use dioptra_filters::{Controller, Spent};
 use std::time::{Duration, Instant};

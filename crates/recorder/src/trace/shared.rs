@@ -3,7 +3,7 @@
 use super::clock::TraceClock;
 use super::counters::Counters;
 use super::memory::ArenaMemory;
-use super::plan::Planner;
+use super::prepare::Planner;
 use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
