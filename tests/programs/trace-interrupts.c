@@ -19,7 +19,7 @@
 static volatile int sink;
 static volatile long wanted, interrupts, begun;
 static int jumps, forks;
-static volatile int is_child;
+static volatile int is_child, can_jump;
 static sigjmp_buf start;
 static timer_t timer;
 
@@ -51,7 +51,7 @@ TRACED void handler(int signal) {
     interrupts++;
     if (forks && interrupts % 3 == 0) fork_here();
     if (interrupts < wanted && !is_child) next_interrupt();
-    if (jumps && interrupts % 3 == 0) siglongjmp(start, 1);
+    if (jumps && can_jump && interrupts % 3 == 0) siglongjmp(start, 1);
 }
 static __attribute__((no_instrument_function, patchable_function_entry(0, 0))) void quiet(int signal) {
     (void)signal;
@@ -72,6 +72,7 @@ TRACED void round_of(void) {
 }
 TRACED void rounds(void) {
     sigsetjmp(start, 1);
+    can_jump = 1;
     while (interrupts < wanted && !is_child) {
         begun++;
         round_of();
