@@ -127,7 +127,7 @@ fn begin(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
     if hidden_below(&block.gate, u64::from(known.kind)) == OUTSIDE {
         return;
     }
-    let call = Call::new(function, caller, stack, site);
+    let call = Call::new(function, caller, stack, site, 0);
     if block.busy != 0 {
         enter_meanwhile(block, &known, &call);
         return;
@@ -411,7 +411,7 @@ fn end(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64, fra
     if shadow::is_dummy(block.record) {
         return;
     }
-    let call = Call::ending(function, caller, stack, site, frame);
+    let call = Call::new(function, caller, stack, site, frame);
     if block.busy != 0 {
         exit_meanwhile(block, &known, &call);
         return;

@@ -33,13 +33,13 @@ pub struct Call {
     pub slot: u64,
     /// Whether it is known.
     pub is_known: bool,
-    /// The frame pointer of a function that ends; it may be its own.
+    /// The frame pointer of a function that ends, which may be its own; 0 of one that begins.
     frame: u64,
 }
 
 impl Call {
-    #[inline]
-    pub fn new(function: u64, caller: u64, stack: u64, site: u64) -> Call {
+    #[inline(always)]
+    pub fn new(function: u64, caller: u64, stack: u64, site: u64, frame: u64) -> Call {
         let word = |at: u64| {
             // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
             unsafe { ptr::with_exposed_provenance::<u64>(at as usize).read_volatile() }
@@ -64,16 +64,7 @@ impl Call {
                 None => stack + 8,
             },
             is_known: place.is_some(),
-            frame: 0,
-        }
-    }
-
-    /// The same of a function that ends.
-    #[inline]
-    pub fn ending(function: u64, caller: u64, stack: u64, site: u64, frame: u64) -> Call {
-        Call {
             frame,
-            ..Call::new(function, caller, stack, site)
         }
     }
 
