@@ -15,9 +15,9 @@
 //! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
 
 use super::encode::{
-    Code, Condition, LR, RET, Register, SP, X16, X17, ZR, add, add_pages, bytes, cmp, counter,
-    far_jump, ldp, ldr, ldr_w, low_bits, lsr, mov, mov_w, orr_shifted, orr_twice_w, pop, push, stp,
-    str, stur, stur_h, stur_w, sub, sub_pages, sub_register,
+    Code, Condition, LR, Label, RET, Register, SP, X16, X17, ZR, add, add_pages, bytes, cmp,
+    counter, far_jump, ldp, ldr, ldr_w, low_bits, lsr, mov, mov_w, orr_shifted, orr_twice_w, pop,
+    push, stp, str, stur, stur_h, stur_w, sub, sub_pages, sub_register,
 };
 use super::hooks::{HookKind, HookOptions};
 use super::thunk::block;
@@ -293,12 +293,7 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
     code.put(&[add(TOP, SP, 0), str(TOP, X16, BLOCK_BUSY as u32)]);
     // Room for the record, and for the call?
     if !mutes {
-        code.put(&[
-            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-            ldr(DELTA, CURSOR, cursor(CURSOR_END)),
-            cmp(TOP, DELTA),
-        ]);
-        code.jump_if(Condition::Hs, give_up);
+        check_room(&mut code, give_up);
     }
     code.put(&[
         ldr(TOP, RECORD, RECORD_TOP as u32),
@@ -371,6 +366,16 @@ fn entry_hook(parameters: &Parameters, kind: HookKind, part: Part) -> Option<Mad
     Some((code.finish()?, frame))
 }
 
+/// Gives up where the chunk has no room for a record. It needs `TOP` and `DELTA`.
+fn check_room(code: &mut Code, give_up: Label) {
+    code.put(&[
+        ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
+        ldr(DELTA, CURSOR, cursor(CURSOR_END)),
+        cmp(TOP, DELTA),
+    ]);
+    code.jump_if(Condition::Hs, give_up);
+}
+
 fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
     let mut code = Code::default();
     let give_up = code.label();
@@ -379,12 +384,7 @@ fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
     let mutes = kind == HookKind::Mute;
     begin(&mut code, parameters)?;
     if !mutes {
-        code.put(&[
-            ldr(TOP, CURSOR, cursor(CURSOR_NEXT)),
-            ldr(DELTA, CURSOR, cursor(CURSOR_END)),
-            cmp(TOP, DELTA),
-        ]);
-        code.jump_if(Condition::Hs, give_up);
+        check_room(&mut code, give_up);
     }
     code.put(&[
         ldr(TOP, RECORD, RECORD_TOP as u32),
