@@ -45,29 +45,42 @@ impl<'a> FunctionCode<'a> {
             .ok()
     }
 
-    /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
-    /// only handed on.
-    pub fn may_be_called(&self, load: u64) -> bool {
-        let Some(start) = self.place(load) else {
-            return false;
-        };
+    /// Follows what the instruction at an address loads into its register: tells of each instruction that it may reach, once,
+    /// with its number, the register and what it does with it, and takes the numbers of those to go on with. Ends early,
+    /// with `None`, if it is told so.
+    fn follow(
+        &self,
+        load: u64,
+        mut each: impl FnMut(&Instruction, usize, Register, Step, &mut Vec<usize>) -> Option<()>,
+    ) -> Option<()> {
+        let start = self.place(load)?;
         let register = self.instructions[start].op0_register();
         let mut info = InstructionInfoFactory::new();
         let mut seen = vec![false; self.instructions.len()];
         let mut later = vec![start + 1];
-        let mut called = false;
         while let Some(at) = later.pop() {
             let (Some(instruction), Some(seen)) = (self.instructions.get(at), seen.get_mut(at))
             else {
+                // Behind a call that does not return.
                 continue;
             };
-            if std::mem::replace(seen, true) {
-                continue;
+            if !std::mem::replace(seen, true) {
+                let step = step(instruction, register, &mut info);
+                each(instruction, at, register, step, &mut later)?;
             }
+        }
+        Some(())
+    }
+
+    /// Whether what the instruction at an address loads into its register may be called from there: not if it is data, or
+    /// only handed on.
+    pub fn may_be_called(&self, load: u64) -> bool {
+        let mut called = false;
+        let followed = self.follow(load, |instruction, at, register, step, later| {
             let bases = [instruction.memory_base(), instruction.memory_index()];
             if bases.iter().any(|base| base.full_register() == register) {
                 // Nobody reads the bytes of a function.
-                return false;
+                return None;
             }
             // It goes on elsewhere.
             let is_copied = matches!(instruction.op0_kind(), OpKind::Register | OpKind::Memory)
@@ -77,7 +90,7 @@ impl<'a> FunctionCode<'a> {
                 });
             let is_compared = matches!(instruction.mnemonic(), Mnemonic::Cmp | Mnemonic::Test);
             called |= is_copied && !is_compared;
-            match step(instruction, register, &mut info) {
+            match step {
                 Step::Ends => {}
                 Step::Unknown => match instruction.flow_control() {
                     FlowControl::Next => later.push(at + 1),
@@ -95,60 +108,38 @@ impl<'a> FunctionCode<'a> {
                     later.extend(goes_on.then_some(at + 1));
                 }
             }
-        }
-        called
+            Some(())
+        });
+        followed.is_some() && called
     }
 
     /// Whether what the instruction at an address loads into its register is called, and nothing else is done with it.
     pub fn is_only_called(&self, load: u64) -> bool {
-        let Some(start) = self.place(load) else {
-            return false;
-        };
-        let register = self.instructions[start].op0_register();
-        let mut info = InstructionInfoFactory::new();
-        let mut seen = vec![false; self.instructions.len()];
-        let mut later = vec![start + 1];
         let mut called = false;
-        while let Some(at) = later.pop() {
-            let (Some(instruction), Some(seen)) = (self.instructions.get(at), seen.get_mut(at))
-            else {
-                // Behind a call that does not return.
-                continue;
-            };
-            if std::mem::replace(seen, true) {
-                continue;
-            }
-            match step(instruction, register, &mut info) {
-                Step::Unknown => return false,
+        let followed = self.follow(load, |instruction, at, _, step, later| {
+            match step {
+                Step::Unknown => return None,
                 Step::Ends => {}
                 Step::Next => later.push(at + 1),
                 Step::Branches(target, goes_on) => {
-                    let Some(target) = self.place(target) else {
-                        return false;
-                    };
-                    later.push(target);
-                    if goes_on {
-                        later.push(at + 1);
-                    }
+                    later.push(self.place(target)?);
+                    later.extend(goes_on.then_some(at + 1));
                 }
                 Step::Calls(is_it, goes_on) => {
                     called |= is_it;
-                    if !goes_on {
-                        continue;
-                    }
-                    later.push(at + 1);
-                    let Some(pads) = &self.pads else { return false };
-                    let place = instruction.ip();
-                    for (_, pad) in pads.iter().filter(|(range, _)| range.contains(&place)) {
-                        let Some(pad) = self.place(*pad) else {
-                            return false;
-                        };
-                        later.push(pad);
+                    if goes_on {
+                        later.push(at + 1);
+                        let pads = self.pads.as_ref()?;
+                        let place = instruction.ip();
+                        for (_, pad) in pads.iter().filter(|(range, _)| range.contains(&place)) {
+                            later.push(self.place(*pad)?);
+                        }
                     }
                 }
             }
-        }
-        called
+            Some(())
+        });
+        followed.is_some() && called
     }
 }
 
