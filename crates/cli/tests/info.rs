@@ -19,7 +19,7 @@ fn shared(name: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
     let path = folder.join(name);
     if !path.exists() {
-        println!("skipped: no {}", path.display());
+        dioptra_testprograms::skip(format!("no {}", path.display()));
         return None;
     }
     Some(path)

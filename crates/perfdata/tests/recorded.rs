@@ -128,7 +128,7 @@ fn pipe(path: &Path, options: &[&str]) -> Option<()> {
         .status()
         .expect("perf runs");
     if !status.success() {
-        println!("skipped: perf record -o - {options:?} does not work here");
+        dioptra_testprograms::skip(format!("perf record -o - {options:?} does not work here"));
     }
     status.success().then_some(())
 }
@@ -183,8 +183,7 @@ fn serial_injected_build_ids() {
     }
     let output = support::perf(&["inject", "-b", "-i", text(&path), "-o", text(&injected)]);
     if !output.status.success() {
-        println!("skipped: perf inject does not work here");
-        return;
+        return dioptra_testprograms::skip("perf inject does not work here");
     }
     compare(&injected, "perf inject -b");
 }
@@ -199,8 +198,7 @@ fn serial_counts_of_perf_stat() {
     let arguments = ["stat", "record", "-e", "task-clock,page-faults", "-I", "50"];
     let output = support::perf(&[&arguments[..], &["-o", text(&path), "--"], BUSY].concat());
     if !output.status.success() {
-        println!("skipped: perf stat record does not work here");
-        return;
+        return dioptra_testprograms::skip("perf stat record does not work here");
     }
     let recording = PerfData::open(&path).expect("a recording");
     assert!(recording.features().stat);

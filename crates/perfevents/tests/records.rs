@@ -277,12 +277,10 @@ fn a_recorded_file_reads_as_perf_read_it() {
 fn files_of_other_machines_read_as_perf_reads_them() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
     let Ok(entries) = std::fs::read_dir(&directory) else {
-        println!("skipped: no recordings at {}", directory.display());
-        return;
+        return dioptra_testprograms::skip(format!("no recordings at {}", directory.display()));
     };
     if Command::new("perf").arg("--version").output().is_err() {
-        println!("skipped: perf is not installed");
-        return;
+        return dioptra_testprograms::skip("perf is not installed");
     }
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();

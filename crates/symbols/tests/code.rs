@@ -13,7 +13,7 @@ use dioptra_symbols::{
     InstructionText, ModuleCode, ModuleKind, ModuleRequest, SourceMap, SymbolOptions, Symbolizer,
     Syntax,
 };
-use dioptra_testprograms::{Language, Program, or_skip, tool};
+use dioptra_testprograms::{Language, Program, need_tool, or_skip};
 use support::output_of;
 
 fn request(path: &Path) -> ModuleRequest<'_> {
@@ -322,9 +322,7 @@ fn an_interpreter_as_objdump() {
 
 #[test]
 fn built_by_clang_and_lld_as_objdump() {
-    if tool("ld.lld").is_none() {
-        return eprintln!("skipped: no ld.lld");
-    }
+    or_skip!(need_tool("ld.lld"));
     let program = Program::new(Language::Cpp, "exceptions")
         .compiler("clang++")
         .flags(["-O2", "-fuse-ld=lld"]);
@@ -356,9 +354,8 @@ fn other_machines_as_objdump() {
     let flags = ["-m32", "-O2", "-static", "-fno-pie", "-no-pie"];
     let i386 = or_skip!(freestanding("gcc", "switches-32", &flags).build());
     compare(&i386, "objdump");
-    if tool("ld.lld").is_none() || tool("llvm-objdump").is_none() {
-        return eprintln!("skipped: no ld.lld or llvm-objdump");
-    }
+    or_skip!(need_tool("ld.lld"));
+    or_skip!(need_tool("llvm-objdump"));
     let aarch64 = or_skip!(for_aarch64("-O2").build());
     compare(&aarch64, "llvm-objdump");
 }
@@ -491,10 +488,9 @@ fn cases_of_switches_are_found() {
     check_switches(&or_skip!(
         freestanding("gcc", "switches-32", &flags).build()
     ));
-    if tool("ld.lld").is_some() {
-        for level in ["-O1", "-O2", "-O3", "-Os"] {
-            check_switches(&or_skip!(for_aarch64(level).build()));
-        }
+    or_skip!(need_tool("ld.lld"));
+    for level in ["-O1", "-O2", "-O3", "-Os"] {
+        check_switches(&or_skip!(for_aarch64(level).build()));
     }
 }
 
@@ -803,10 +799,8 @@ fn lines_as_addr2line() {
                 return;
             };
             // binutils 2.40 takes some lines of a header for lines of the source file, beyond its end.
-            let second = match tool("llvm-addr2line") {
-                Some(_) => addr2line("llvm-addr2line", &path, &addresses).unwrap(),
-                None => truth.clone(),
-            };
+            or_skip!(need_tool("llvm-addr2line"));
+            let second = addr2line("llvm-addr2line", &path, &addresses).unwrap();
             let place = |index, credit| match map.line(index, credit) {
                 Some((file, line)) => tidy(&format!("{file}:{line}")),
                 None => "??:?".into(),

@@ -27,4 +27,4 @@ pub use machine::{
     shared_data, tool,
 };
 pub use perf::{Recorded, perf_record};
-pub use skip::{Skip, skip};
+pub use skip::{NO_SKIP, SKIPS_FILE, Skip, skip};

@@ -6,6 +6,7 @@ pub mod compare;
 use dioptra_perfdata::{PerfData, is_file_type, record_name};
 use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::RecordType;
+use dioptra_testprograms::skip;
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
@@ -17,10 +18,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Recordings of many perfs and machines, which do not come with the repository; empty where they are missing.
+#[track_caller]
 pub fn shared_recordings() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: no recordings in {}", folder.display());
+        skip(format!("no recordings in {}", folder.display()));
         return Vec::new();
     };
     let mut found: Vec<_> = entries
@@ -38,6 +40,7 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Whether perf can be run.
+#[track_caller]
 pub fn has_perf() -> bool {
     let found = Command::new("perf")
         .arg("--version")
@@ -46,7 +49,7 @@ pub fn has_perf() -> bool {
         .status()
         .is_ok_and(|status| status.success());
     if !found {
-        println!("skipped: no perf on this machine");
+        skip("perf is not installed");
     }
     found
 }
@@ -66,6 +69,7 @@ pub fn text(path: &Path) -> &str {
 }
 
 /// Records `command` with perf into `path`; `None`, and why, where that does not work on this machine.
+#[track_caller]
 pub fn record(path: &Path, options: &[&str], command: &[&str]) -> Option<()> {
     let mut arguments = vec!["record", "-o", text(path)];
     arguments.extend(options);
@@ -74,7 +78,7 @@ pub fn record(path: &Path, options: &[&str], command: &[&str]) -> Option<()> {
     let output = perf(&arguments);
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        println!("skipped: perf {arguments:?} does not work here: {why}");
+        skip(format!("perf {arguments:?} does not work here: {why}"));
         return None;
     }
     Some(())

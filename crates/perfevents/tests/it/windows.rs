@@ -114,7 +114,7 @@ fn source(spec: &WindowsSpec, kind: Option<SourceKind>) -> Option<(FoundSource, 
     let found = match find_source(spec, kind) {
         Ok(found) => found,
         Err(error) => {
-            println!("skipped: {error}");
+            dioptra_testprograms::skip(error.to_string());
             return None;
         }
     };
