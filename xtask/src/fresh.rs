@@ -88,6 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !dioptra_testprograms::is_root() {
         bail!("only root can make and enter a Debian tree: run it as root");
     }
+    println!("--- tools");
     tools::provide_these(TOOLS, true);
     if let Some(missing) = TOOLS.iter().find(|tool| !tool.is_there()) {
         bail!(

@@ -10,9 +10,9 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use dioptra_testprograms::SKIPS_FILE;
+use dioptra_testprograms::{NO_SKIP, SKIPS_FILE, skips_are_forbidden};
 
-use crate::pmu_test::cross;
+use crate::pmu_test::cross::{self, Checked};
 use crate::{root, tools};
 
 /// The name of the step that installs the tests' tools.
@@ -92,23 +92,34 @@ fn steps(skips: &Skips) -> Result<Option<ExitCode>> {
     }
     announce("64-bit Arm");
     let step = Instant::now();
-    match cross::check()? {
-        Some(true) => println!(
-            "--- 64-bit Arm: passed in {:.1} s",
-            step.elapsed().as_secs_f64()
-        ),
-        Some(false) => {
+    let lacking = match cross::check()? {
+        Checked::Passed => {
+            println!(
+                "--- 64-bit Arm: passed in {:.1} s",
+                step.elapsed().as_secs_f64()
+            );
+            return Ok(None);
+        }
+        Checked::Failed => {
             println!(
                 "--- 64-bit Arm: FAILED (cargo check --target {})",
                 cross::TARGET
             );
             return Ok(Some(ExitCode::FAILURE));
         }
-        None => println!(
-            "skipped: it takes `rustup target add {}` and aarch64-linux-gnu-gcc; `cargo xtask arm-test` gets them by itself",
-            cross::TARGET
-        ),
-    }
+        // No package brings it, so it is a limit of the machine; `cargo xtask arm-test` gets it by itself.
+        Checked::NoStandardLibrary => format!("it takes `rustup target add {}`", cross::TARGET),
+        Checked::NoLinker => {
+            let reason = "aarch64-linux-gnu-gcc is not installed";
+            if skips_are_forbidden() {
+                println!("--- 64-bit Arm: FAILED, skipped in spite of {NO_SKIP}: {reason}");
+                return Ok(Some(ExitCode::FAILURE));
+            }
+            reason.into()
+        }
+    };
+    println!("skipped: {lacking}");
+    skips.add("64-bit Arm", &lacking)?;
     Ok(None)
 }
 
@@ -126,6 +137,16 @@ impl Skips {
             .and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o666)))
             .with_context(|| file.display().to_string())?;
         Ok(Self { file })
+    }
+
+    /// Adds a step that was skipped.
+    fn add(&self, step: &str, reason: &str) -> Result<()> {
+        let mut file = fs::OpenOptions::new()
+            .append(true)
+            .open(&self.file)
+            .with_context(|| self.file.display().to_string())?;
+        writeln!(file, "xtask\tthe step {step}\t{reason}")
+            .with_context(|| self.file.display().to_string())
     }
 
     /// Prints the reasons, each with the tests that it kept from running.
@@ -155,7 +176,7 @@ fn grouped(text: &str) -> String {
     if all.is_empty() {
         return "no test skipped anything\n".into();
     }
-    let mut shown = format!("{} tests skipped something:\n", all.len());
+    let mut shown = format!("{} skipped something:\n", all.len());
     for (reason, tests) in by_reason {
         let _ = writeln!(shown, "{:5}  {reason}", tests.len());
         for (file, test) in tests {
@@ -197,7 +218,7 @@ mod tests {
                     c.rs:1\tm::three\tneeds root\n";
         assert_eq!(
             grouped(text),
-            "3 tests skipped something:\n    2  no perf\n         one (a/b.rs)\n         two (a/b.rs)\n    1  \
+            "3 skipped something:\n    2  no perf\n         one (a/b.rs)\n         two (a/b.rs)\n    1  \
              needs root\n         m::three (c.rs)\n"
         );
     }

@@ -21,7 +21,7 @@ fn output_of(example: &str) -> Option<String> {
     let output = Command::new(&program).output().expect("the example starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && errors.contains("perf_event_open") {
-        dioptra_testprograms::skip(errors);
+        dioptra_testprograms::skip(errors.into_owned());
         return None;
     }
     assert!(output.status.success(), "{example}: {errors}");

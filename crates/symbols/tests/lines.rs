@@ -636,8 +636,8 @@ fn assemble(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<Path
 
 #[test]
 fn what_debug_files_share_is_found() {
-    if !cfg!(target_arch = "x86_64") {
-        return dioptra_testprograms::skip("the program is written for x86-64");
+    if dioptra_testprograms::Limit::NotX86.holds() {
+        return dioptra_testprograms::skip(dioptra_testprograms::Limit::NotX86);
     }
     let dir = tempfile::tempdir().unwrap();
     let shared_flags = ["-shared", "-nostdlib", "-Wl,--build-id"];

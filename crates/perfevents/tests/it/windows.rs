@@ -11,6 +11,7 @@ use dioptra_perfevents::windows::{
 use dioptra_perfevents::{
     ByteOrder, CpuSet, Event, EventGroup, EventSpec, Place, SampleType, Target, limits,
 };
+use dioptra_testprograms::{Limit, skip};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -390,7 +391,7 @@ fn bursts_begin_on_the_cpus_that_were_named() {
     let online = CpuSet::online();
     let mut cpus = online.iter();
     let (Some(home), Some(other)) = (cpus.next(), cpus.next()) else {
-        skip!("there is one CPU only");
+        return skip(Limit::OneCpu);
     };
     let thread = Faulting::start();
     // SAFETY: a set of CPUs is plain bits, and the kernel only reads it.
