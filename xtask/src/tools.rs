@@ -115,6 +115,11 @@ const TOOLS: &[Tool] = &[
         "crt1.o",
         &["libc6-dev-arm64-cross"],
     ),
+    // Its linkage tables are read, and it comes with the C++ compiler only.
+    file(
+        "/usr/aarch64-linux-gnu/lib/libstdc++.so.6",
+        &["libstdc++6-arm64-cross"],
+    ),
 ];
 
 /// Installs the tests' missing tools with apt-get, or lists them. Tests that need one skip without it, so failing here

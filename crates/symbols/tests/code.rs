@@ -13,7 +13,7 @@ use dioptra_symbols::{
     InstructionText, ModuleCode, ModuleKind, ModuleRequest, SourceMap, SymbolOptions, Symbolizer,
     Syntax,
 };
-use dioptra_testprograms::{Language, Program, need_tool, or_skip};
+use dioptra_testprograms::{Language, Program, need_tool, or_skip, skip};
 use support::output_of;
 
 fn request(path: &Path) -> ModuleRequest<'_> {
@@ -300,19 +300,29 @@ fn check_shape(function: &FunctionCode, flow: &ControlFlow) {
     assert_eq!((next, address), (function.len(), function.addresses().end));
 }
 
+/// A file that the system brings; `None`, and said, where it lies elsewhere or is missing.
+#[track_caller]
+fn there(path: &str) -> Option<&Path> {
+    let path = Path::new(path);
+    if path.exists() {
+        return Some(path);
+    }
+    skip(format!("{} is not there", path.display()));
+    None
+}
+
 #[test]
 fn system_files_as_objdump() {
     for path in ["/bin/ls", "/lib/x86_64-linux-gnu/libc.so.6"] {
-        if Path::new(path).exists() {
-            compare(Path::new(path), "objdump");
+        if let Some(path) = there(path) {
+            compare(path, "objdump");
         }
     }
 }
 
 #[test]
 fn an_interpreter_as_objdump() {
-    let python = Path::new("/usr/bin/python3");
-    if let Ok(path) = python.canonicalize()
+    if let Some(path) = there("/usr/bin/python3").and_then(|path| path.canonicalize().ok())
         && let Some(compared) = compare(&path, "objdump")
     {
         assert!(compared.tables > 20, "{}", compared.tables);
@@ -705,10 +715,9 @@ fn check_loops(flow: &ControlFlow) -> (usize, usize) {
 fn loops_are_what_their_definition_says() {
     let (mut functions, mut loops, mut irreducible) = (0, 0, 0);
     for path in ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3"] {
-        let path = Path::new(path);
-        if !path.exists() {
+        let Some(path) = there(path) else {
             continue;
-        }
+        };
         let symbols = symbolizer().load(&request(path));
         let code = symbolizer().code(&request(path));
         for function in symbols.functions().filter(|function| function.size < 6000) {
