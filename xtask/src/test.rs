@@ -159,7 +159,7 @@ impl Skips {
     }
 }
 
-/// Groups lines of place, test and reason by reason.
+/// Groups lines of place, test and reason by reason, the one with the most tests first.
 fn grouped(text: &str) -> String {
     let mut by_reason = BTreeMap::<&str, BTreeSet<(&str, &str)>>::new();
     let mut all = BTreeSet::new();
@@ -177,6 +177,8 @@ fn grouped(text: &str) -> String {
         return "no test skipped anything\n".into();
     }
     let mut shown = format!("{} skipped something:\n", all.len());
+    let mut by_reason: Vec<_> = by_reason.into_iter().collect();
+    by_reason.sort_by_key(|(_, tests)| std::cmp::Reverse(tests.len()));
     for (reason, tests) in by_reason {
         let _ = writeln!(shown, "{:5}  {reason}", tests.len());
         for (file, test) in tests {
