@@ -24,6 +24,7 @@ const TOOLS: &[Tool] = &[
     command("debootstrap", &["debootstrap"]),
     command("git", &["git"]),
     command("unshare", &["util-linux"]),
+    command("setpriv", &["util-linux"]),
     command("chroot", &["coreutils"]),
 ];
 

@@ -267,8 +267,10 @@ impl Tree {
             exec chroot --userspec="$user:$user" --groups= "$tree" \
                 /bin/bash -c 'cd ~/dioptra && eval "$1"' bash "$line"
         "#;
-        let mut command = Command::new("unshare");
+        // If this program is killed, unshare is killed with it, and takes its child along.
+        let mut command = Command::new("setpriv");
         command
+            .args(["--pdeathsig", "KILL", "unshare"])
             .args(["--mount", "--pid", "--fork", "--kill-child", "--"])
             .args(["sh", "-c", ENTER, "sh"])
             .args([self.folder.as_os_str(), self.toolchain.as_os_str()])
