@@ -2,6 +2,7 @@
 
 mod arm_test;
 mod bench;
+mod cargo_test;
 mod fresh;
 mod fuzz;
 mod pmu_test;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use dioptra_testprograms::{NO_SKIP, SKIPS_FILE, skips_are_forbidden};
 
 use crate::pmu_test::cross::{self, Checked};
-use crate::{root, tools};
+use crate::{cargo_test, root, tools};
 
 /// The name of the step that installs the tests' tools.
 pub const TOOLS_STEP: &str = "tools";
@@ -36,21 +36,15 @@ pub fn run(install: bool) -> Result<ExitCode> {
 
 /// Runs the steps behind the installation of tools. Returns the exit code of the one that failed.
 fn steps(skips: &Skips) -> Result<Option<ExitCode>> {
-    let tests: &[&str] = if has_nextest() {
-        &["nextest", "run", "--workspace"]
+    const NEXTEST: &[&str] = &["nextest", "run", "--workspace"];
+    const CARGO_TEST: &[&str] = &["test", "--workspace", "--all-targets"];
+    let tests = if has_nextest() {
+        NEXTEST
     } else {
         println!(
             "cargo-nextest is not installed: taking cargo test, which runs the recording tests one at a time too"
         );
-        &[
-            "test",
-            "--workspace",
-            "--all-targets",
-            // All failures are wanted, as nextest shows them.
-            "--no-fail-fast",
-            "--",
-            "--test-threads=1",
-        ]
+        CARGO_TEST
     };
     let steps: [(&str, &[&str]); 4] = [
         ("format", &["fmt", "--all", "--check"]),
@@ -71,13 +65,17 @@ fn steps(skips: &Skips) -> Result<Option<ExitCode>> {
     for (name, arguments) in steps {
         announce(name);
         let step = Instant::now();
-        let status = Command::new(cargo())
-            .args(arguments)
-            .current_dir(root())
-            .env(SKIPS_FILE, &skips.file)
-            .stdin(Stdio::null())
-            .status()
-            .with_context(|| format!("running cargo {}", arguments.join(" ")))?;
+        let status = if arguments == CARGO_TEST {
+            cargo_test::run(&skips.file)?
+        } else {
+            Command::new(cargo())
+                .args(arguments)
+                .current_dir(root())
+                .env(SKIPS_FILE, &skips.file)
+                .stdin(Stdio::null())
+                .status()
+                .with_context(|| format!("running cargo {}", arguments.join(" ")))?
+        };
         let seconds = step.elapsed().as_secs_f64();
         if !status.success() {
             println!(
