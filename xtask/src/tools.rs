@@ -284,13 +284,19 @@ fn apt(prefix: &[&str], arguments: &[&str]) {
         ])
         .chain(arguments);
     let words: Vec<_> = words.collect();
-    let status = Command::new(words[0])
+    let output = Command::new(words[0])
         .args(&words[1..])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status();
-    if !status.is_ok_and(|status| status.success()) {
-        println!("warning: apt-get {} failed", arguments.join(" "));
+        .output();
+    // Of a success nothing is told: debconf complains of what a minimal system lacks.
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => println!(
+            "warning: apt-get {} failed: {}",
+            arguments.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        ),
+        Err(error) => println!("warning: apt-get does not run: {error}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::machine::{has_cycle_counter, paranoid, repository_root};
+use crate::machine::{has_branch_records, has_cycle_counter, paranoid, repository_root};
 
 /// A property of the machine that no package changes, so that its tests may be skipped under `DIOPTRA_NO_SKIP=1`.
 ///
@@ -14,6 +14,10 @@ pub enum Limit {
     NoCycleCounter,
     /// The kernel gives this user a hardware counter of cycles, and the test is about machines without.
     CycleCounter,
+    /// The kernel gives this user no records of branches (`perf record -b`), which are hardware's as well.
+    NoBranchRecords,
+    /// More threads want to run than there are CPUs, so that what is about regular intervals may not come about.
+    BusyMachine,
     /// `../shared/data`, which holds inputs too large for the repository, is not there.
     NoSharedData,
     /// No tracing file system is mounted, so tracepoints have no names.
@@ -35,6 +39,11 @@ impl Limit {
     pub fn holds(self) -> bool {
         match self {
             Self::NoCycleCounter => !has_cycle_counter(),
+            Self::NoBranchRecords => !has_branch_records(),
+            Self::BusyMachine => {
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                runnable().is_some_and(|number| number > cpus as f64)
+            }
             Self::CycleCounter => has_cycle_counter(),
             Self::NoSharedData => {
                 let root = repository_root();
@@ -61,6 +70,8 @@ impl fmt::Display for Limit {
         f.write_str(match self {
             Self::NoCycleCounter => "the machine has no cycle counter for us",
             Self::CycleCounter => "the machine has a cycle counter",
+            Self::NoBranchRecords => "the machine has no branch records for us",
+            Self::BusyMachine => "the machine is too busy for regular intervals",
             Self::NoSharedData => "../shared/data is not there",
             Self::NoTracepoints => "no tracing file system is mounted",
             Self::OtherParanoid => "kernel.perf_event_paranoid is not 2",
@@ -70,4 +81,14 @@ impl fmt::Display for Limit {
             Self::OneCpu => "there is one CPU only",
         })
     }
+}
+
+/// Returns the larger of the numbers of runnable threads now and over the last minute (`/proc/loadavg`).
+fn runnable() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    // `1.94 1.41 1.20 3/512 12345`: averages, running and all threads, the last pid
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let average: f64 = fields.first()?.parse().ok()?;
+    let (running, _) = fields.get(3)?.split_once('/')?;
+    Some(average.max(running.parse().ok()?))
 }

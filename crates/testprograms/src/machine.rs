@@ -105,14 +105,21 @@ pub fn paranoid() -> Option<i32> {
 /// [`Skip`] with the system's error if that is refused (seccomp, a paranoid level of 3, no perf events).
 pub fn need_sampling() -> Result<(), Skip> {
     const CPU_CLOCK: u64 = 0;
-    open_event(perf_type::SOFTWARE, CPU_CLOCK)
+    open_event(perf_type::SOFTWARE, CPU_CLOCK, None)
         .map_err(|error| Skip::new(format!("perf_event_open is refused: {error}")))
 }
 
 /// Whether the kernel gives this user a hardware counter of cycles.
 pub fn has_cycle_counter() -> bool {
     const CPU_CYCLES: u64 = 0;
-    open_event(perf_type::HARDWARE, CPU_CYCLES).is_ok()
+    open_event(perf_type::HARDWARE, CPU_CYCLES, None).is_ok()
+}
+
+/// Whether the kernel gives this user records of branches.
+pub fn has_branch_records() -> bool {
+    const CPU_CYCLES: u64 = 0;
+    const USER_AND_ANY: u64 = 1 | 1 << 3;
+    open_event(perf_type::HARDWARE, CPU_CYCLES, Some(USER_AND_ANY)).is_ok()
 }
 
 /// `perf_type_id`.
@@ -121,9 +128,9 @@ mod perf_type {
     pub const SOFTWARE: u32 = 1;
 }
 
-/// Opens an event of this thread in user space, and closes it.
-fn open_event(kind: u32, config: u64) -> io::Result<()> {
-    // struct perf_event_attr as of its first version; the fields left out of it here are zero.
+/// Opens an event of this thread in user space, with records of such branches, and closes it.
+fn open_event(kind: u32, config: u64, branches: Option<u64>) -> io::Result<()> {
+    // struct perf_event_attr as of its third version; the fields left out of it here are zero.
     #[repr(C)]
     struct Attr {
         kind: u32,
@@ -133,8 +140,10 @@ fn open_event(kind: u32, config: u64) -> io::Result<()> {
         sample_type: u64,
         read_format: u64,
         flags: u64,
-        rest: [u64; 2],
+        rest: [u64; 3],
+        branch_sample_type: u64,
     }
+    const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
     const EXCLUDE_KERNEL_AND_HV: u64 = 1 << 5 | 1 << 6;
     const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
     let attr = Attr {
@@ -142,10 +151,11 @@ fn open_event(kind: u32, config: u64) -> io::Result<()> {
         size: size_of::<Attr>() as u32,
         config,
         sample_period: 1_000_000,
-        sample_type: 0,
+        sample_type: branches.map_or(0, |_| SAMPLE_BRANCH_STACK),
         read_format: 0,
         flags: EXCLUDE_KERNEL_AND_HV,
-        rest: [0; 2],
+        rest: [0; 3],
+        branch_sample_type: branches.unwrap_or(0),
     };
     let (this_thread, any_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
     // SAFETY: `attr` holds as many bytes as its size field names and outlives the call; a descriptor that
