@@ -5,6 +5,9 @@ mod entry;
 mod exports;
 mod thunk;
 
+#[cfg(feature = "preload")]
+pub use exports::refer_to_panic_mark;
+
 pub use entry::{
     EnterFrame, ExitFrame, ObserveFrame, add, block, block_offset, clock, enter_slow_address,
     exit_slow_address, jumps_to, observe_address, prepare, register_atfork, resumed_with, syscall,
