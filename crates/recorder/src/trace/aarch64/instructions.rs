@@ -8,7 +8,12 @@ const NOTHING: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
 
 /// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
 pub fn is_whole(original: &[u8]) -> bool {
-    original.len() <= NOTHING.len() || is_nothing(original)
+    is_one_instruction(original) || is_nothing(original)
+}
+
+/// Whether one instruction is overwritten.
+pub fn is_one_instruction(original: &[u8]) -> bool {
+    original.len() <= NOTHING.len()
 }
 
 /// Whether these are instructions that do nothing.
