@@ -1,12 +1,14 @@
 // Threads that call functions all the time while the tracer patches them: trace-busy LIBRARY THREADS ROUNDS [MILLISECONDS].
 // Built with -DBUSY it is the library: its constructor starts as many threads as BUSY_THREADS says (none if it is not set),
-// which call busy_0 to busy_15 and stop at busy_end. The program loads LIBRARY, or is linked with it ("-"), starts THREADS
+// which call busy_0 to leaf_7 and stop at busy_end; with BUSY_TIMER signals interrupt them, up to 10,000 a second. The program loads LIBRARY, or is linked with it ("-"), starts THREADS
 // threads of its own that call the library's functions at once, and does so ROUNDS times. Each thread adds what the functions
 // return to a sum and counts its turns; a wrong sum is told ("wrong"), else the last line is "right N", N the number of threads.
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 typedef struct {
     volatile int stop;
@@ -66,10 +68,26 @@ int busy_end(busy_state *state) {
 }
 
 busy_state busy_own;
+static volatile int ticks;
+static void tick(int signal) { ticks += signal; }
+
+// The threads alone get the signals.
+static void start_timer(void) {
+    struct sigaction action = {.sa_handler = tick, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 100}, {0, 100}};
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigaction(SIGPROF, &action, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    setitimer(ITIMER_PROF, &often, NULL);
+}
 
 __attribute__((constructor)) static void start(void) {
     const char *count = getenv("BUSY_THREADS");
     busy_begin(&busy_own, count ? atoi(count) : 0);
+    if (getenv("BUSY_TIMER"))
+        start_timer();
 }
 #else
 #include <dlfcn.h>

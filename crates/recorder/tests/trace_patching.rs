@@ -69,9 +69,12 @@ fn threads_that_constructors_have_started_run_on() {
         for turn in 0..RUNS {
             let folder = tempfile::tempdir().unwrap();
             let program = program.to_str().unwrap();
+            // Every other time signals interrupt the threads all the time.
+            let timer = ["BUSY_NOTHING=1", "BUSY_TIMER=1"][turn % 2];
             let command = [
                 "/usr/bin/env",
                 "BUSY_THREADS=8",
+                timer,
                 program,
                 "-",
                 "0",

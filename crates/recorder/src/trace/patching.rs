@@ -7,7 +7,7 @@
 //! Where threads can't be stopped (a debugger has them, or the system forbids it), only patches are written that a thread
 //! sees as a whole or not at all: one instruction in the place of one, within 8 bytes that the runtime stores at once.
 
-use super::arch::is_one_instruction;
+use super::arch::{SEES_AT_ONCE, is_one_instruction};
 use super::maps::MappedModule;
 use super::prepare::open;
 use super::shared::Shared;
@@ -39,6 +39,9 @@ pub fn patch(
 ) -> io::Result<Next> {
     let is_new = hello.reason == Reason::Modules as u32;
     if is_new || !has_others(pid, hello.tid) {
+        return write(stream, patches);
+    }
+    if SEES_AT_ONCE && written_at_once(pid, patches, module).len() == patches.len() {
         return write(stream, patches);
     }
     // Stopped threads belong to the thread that has stopped them.

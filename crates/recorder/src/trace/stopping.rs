@@ -36,8 +36,11 @@ use thiserror::Error;
 
 /// How long threads may take to stop: on a busy machine each must be given a CPU.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often threads are let go on so that they leave what will be overwritten.
-const TRIES: u32 = 24;
+/// How long threads are let go on again and again so that they leave what will be overwritten. On a busy machine a thread
+/// that may go on gets no CPU for some milliseconds.
+const LEAVING: Duration = Duration::from_millis(400);
+/// How long they are let go on at a time, at most.
+const TURN: Duration = Duration::from_millis(16);
 /// The most bytes of a stack that are searched for program counters.
 const STACK_SEARCHED: u64 = 64 << 20;
 /// `PTRACE_EVENT_STOP`: a stop that no signal has caused.
@@ -172,7 +175,10 @@ impl StoppedThreads {
     /// # Errors
     /// [`CannotStop`]
     pub fn leave(&mut self, ranges: &[Range<u64>]) -> Result<BTreeSet<usize>, CannotStop> {
-        for attempt in 1.. {
+        let end = Instant::now() + LEAVING;
+        // At first only as long as an instruction takes, later so long that a handler can return.
+        let mut turn = Duration::from_micros(1);
+        loop {
             let maps = match has_handlers(self.pid) {
                 true => Maps::read(self.pid)?,
                 false => Maps::default(),
@@ -186,20 +192,23 @@ impl StoppedThreads {
                     held.extend(found);
                 }
             }
-            if inside.is_empty() || attempt == TRIES {
+            if inside.is_empty() || Instant::now() > end {
                 return Ok(held);
             }
             for number in &inside {
                 self.threads[*number].go_on();
             }
-            // At first only as long as an instruction takes, later so long that a handler can return.
-            thread::sleep(Duration::from_micros(1 << (attempt / 2).min(13)));
+            thread::sleep(turn);
+            turn = (turn * 2).min(TURN);
             for number in inside {
-                let _ = request(libc::PTRACE_INTERRUPT, self.threads[number].tid, 0, 0);
+                // One that a signal has stopped would be stopped again as soon as it may go on.
+                let tid = self.threads[number].tid;
+                if stop_of(tid).is_none() {
+                    let _ = request(libc::PTRACE_INTERRUPT, tid, 0, 0);
+                }
             }
             self.stop_all()?;
         }
-        Ok(BTreeSet::new())
     }
 
     /// Returns the numbers of the ranges that a thread may go on in the middle of.

@@ -6,6 +6,9 @@ pub const ROOM: &str = "-fpatchable-function-entry=2";
 /// `nop`.
 const NOTHING: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
 
+/// Whether threads may execute an instruction while it is overwritten at once. All are of one size, and are fetched whole.
+pub const SEES_AT_ONCE: bool = true;
+
 /// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
 pub fn is_whole(original: &[u8]) -> bool {
     is_one_instruction(original) || is_nothing(original)

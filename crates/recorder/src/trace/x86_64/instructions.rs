@@ -5,6 +5,9 @@ use iced_x86::{Code, Decoder, DecoderOptions};
 /// What compilers take to leave room for one instruction.
 pub const ROOM: &str = "-pg -mfentry or -fpatchable-function-entry=5";
 
+/// Whether threads may execute an instruction while it is overwritten at once. Intel's manuals ask that they synchronise.
+pub const SEES_AT_ONCE: bool = false;
+
 /// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
 pub fn is_whole(original: &[u8]) -> bool {
     is_one_instruction(original) || is_nothing(original)
