@@ -4,6 +4,7 @@ use crate::arch;
 use crate::cyg;
 use crate::debuggers;
 use crate::libc_calls::{self, receive};
+use crate::linker;
 use crate::session;
 use crate::shadow::{self, THREADS};
 use crate::sys::{self, Errno};
@@ -147,6 +148,10 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
     let block = unsafe { &mut *arch::block() };
     let before = core::mem::replace(&mut block.busy, shadow::OWN_WORK);
     let result = talk(name, reason);
+    match result {
+        Ok(()) => linker::told(),
+        Err(_) => linker::miss(),
+    }
     block.busy = before;
     result
 }

@@ -44,6 +44,8 @@ pub mod session;
 pub mod shadow;
 pub mod slow;
 pub mod sys;
+#[cfg(test)]
+mod testing;
 pub mod thread;
 pub mod unwind;
 

@@ -1,12 +1,13 @@
 //! What the dynamic linker says when modules are loaded: whether nobody can have run them yet.
 
-use crate::arch;
+use crate::{arch, sys};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use dioptra_tracelayout::message::Reason;
 
-/// Whether the recorder was not told of a change.
-static MISSED: AtomicBool = AtomicBool::new(false);
+/// The process whose changes the recorder has been told of, all of them; 0: it has missed one. A forked child is another
+/// process, of which the recorder may know nothing.
+static TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// The beginning of what the dynamic linker keeps for debuggers (`struct r_debug` of `link.h`).
 #[repr(C)]
@@ -20,9 +21,14 @@ struct Debug {
 /// `RT_CONSISTENT`: the modules that were to be loaded are mapped.
 const CONSISTENT: i32 = 0;
 
-/// The recorder is not told of a change.
+/// The recorder misses a change.
 pub fn miss() {
-    MISSED.store(true, Ordering::Relaxed);
+    TOLD.store(0, Ordering::Relaxed);
+}
+
+/// The recorder has been told of all changes.
+pub fn told() {
+    TOLD.store(sys::pid(), Ordering::Relaxed);
 }
 
 /// Why the recorder is told of a change now.
@@ -34,8 +40,8 @@ pub fn reason() -> Reason {
     // SAFETY: the dynamic linker's own, which is never unmapped, if it is there.
     let is_mapped =
         !debug.is_null() && unsafe { (&raw const (*debug).state).read_volatile() } == CONSISTENT;
-    let has_missed = MISSED.swap(false, Ordering::Relaxed);
-    match is_mapped && !has_missed {
+    let has_told = TOLD.load(Ordering::Relaxed) == sys::pid();
+    match is_mapped && has_told {
         true => Reason::Modules,
         false => Reason::Found,
     }
