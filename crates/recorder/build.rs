@@ -1,6 +1,10 @@
 //! Builds the shared object that is preloaded into traced programs, so that the recorder can carry it inside itself.
 //!
 //! It is another build of another crate of this workspace, with a target folder of its own: cargo has locked the outer one.
+//! The build fails if the object could do more to a program than it may ([`preload_object`]).
+
+#[path = "build/preload_object.rs"]
+mod preload_object;
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,6 +19,8 @@ fn main() {
     for name in CRATES {
         println!("cargo::rerun-if-changed={}", crates.join(name).display());
     }
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
     let out = PathBuf::from(variable("OUT_DIR"));
     let object = out.join("libdioptra_trace_runtime.so");
     let is_supported = variable("CARGO_CFG_TARGET_OS") == "linux"
@@ -92,7 +98,16 @@ fn build(crates: &Path, out: &Path, object: &Path) {
     let built = target
         .join(triple)
         .join("preload/libdioptra_trace_runtime.so");
-    write(object, &read(&built));
+    let bytes = read(&built);
+    let list = read(&crates.join("trace-runtime/undefined-symbols.txt"));
+    let defects = preload_object::defects(&bytes, &String::from_utf8_lossy(&list));
+    if !defects.is_empty() {
+        for defect in defects {
+            println!("cargo::error={defect}");
+        }
+        std::process::exit(1);
+    }
+    write(object, &bytes);
 }
 
 fn read(path: &Path) -> Vec<u8> {

@@ -254,6 +254,8 @@ impl HeldCommand {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
                 error => Err(self.system("wait4", error)),
             },
+            // A stop is no end: the tracer stops threads of its program for a moment, and is told of it here.
+            _ if libc::WIFSTOPPED(status) => Ok(None),
             _ => {
                 self.status = Some(CommandStatus::from_wait(status));
                 self.usage = Some(usage);

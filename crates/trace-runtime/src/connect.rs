@@ -4,13 +4,14 @@ use crate::arch;
 use crate::cyg;
 use crate::debuggers;
 use crate::libc_calls::{self, receive};
+use crate::linker;
 use crate::segments;
 use crate::session;
 use crate::shadow::{self, THREADS};
 use crate::sys::{self, Errno};
 use crate::unwind;
 use core::ffi::CStr;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::{mem, ptr, slice};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
@@ -148,6 +149,10 @@ pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
     let block = unsafe { &mut *arch::block() };
     let before = core::mem::replace(&mut block.busy, shadow::OWN_WORK);
     let result = talk(name, reason);
+    match result {
+        Ok(()) => linker::told(),
+        Err(_) => linker::miss(),
+    }
     block.busy = before;
     result
 }
@@ -294,10 +299,11 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
     }
 }
 
-/// Writes the patches, which are sorted: pages are made writable for as many of them as lie together.
+/// Writes the patches, which are sorted: pages are made writable for as many of them as lie together. They stay executable:
+/// threads run other functions there.
 ///
 /// # Safety
-/// They are right, and no other thread executes what is patched.
+/// They are right, and no other thread executes what is patched, unless it is one instruction within 8 aligned bytes.
 unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
     let page = sys::page_size() as u64;
     let pages = |patch: &Patch| {
@@ -330,8 +336,7 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
                     .bytes
                     .get(..usize::from(patch.length))
                     .unwrap_or_default();
-                ptr::with_exposed_provenance_mut::<u8>(patch.address as usize)
-                    .copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+                write(patch.address, bytes);
                 arch::publish(patch.address, bytes.len() as u64);
             }
             sys::protect(start as usize, size, i32::from(first.protection))?;
@@ -339,6 +344,31 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
         patches = later;
     }
     Ok(())
+}
+
+/// Writes bytes: at once, if they lie within 8 aligned bytes.
+///
+/// # Safety
+/// They may be written there, and nobody else writes there.
+unsafe fn write(address: u64, bytes: &[u8]) {
+    let within = (address % 8) as usize;
+    let first = ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let word = first.wrapping_sub(within).cast::<u64>();
+    // SAFETY: the caller's promise; a word does not reach into another page.
+    unsafe {
+        let before = word.read_volatile();
+        let mut now = before.to_ne_bytes();
+        match now
+            .get_mut(within..)
+            .and_then(|now| now.get_mut(..bytes.len()))
+        {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                AtomicU64::from_ptr(word).store(u64::from_ne_bytes(now), Ordering::Release);
+            }
+            None => first.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
-use crate::sys;
+use crate::{linker, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
+use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
@@ -53,7 +53,7 @@ pub fn reconnect() {
     let text = unsafe { CStr::from_ptr(socket) };
     if let Some(name) = value(text, SOCKET) {
         // A recorder that is gone has set `stop`, or will be missed when the next chunk is full.
-        let _ = crate::connect::connect(name, Reason::Modules);
+        let _ = crate::connect::connect(name, linker::reason());
     }
 }
 

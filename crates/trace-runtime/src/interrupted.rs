@@ -352,3 +352,187 @@ fn complete(writer: &mut Writer) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunks::now;
+    use crate::testing::{Thread, call};
+
+    /// Where the hook that is interrupted has its stack.
+    const HOOK: u64 = 0x10_0000;
+
+    /// A thread with an open call, in whose hook a handler begins to call.
+    fn interrupted() -> Thread {
+        let mut thread = Thread::new();
+        let mut writer = thread.writer();
+        let time = now(&thread.arena);
+        writer.write(1, |to| to.entry(time, 1));
+        thread.push(call(1, HOOK + 16));
+        // The hook has begun to write an entry behind the innermost one.
+        thread.push(call(9, HOOK));
+        thread.pop();
+        thread.block.busy = HOOK;
+        // SAFETY: this thread's record, to which there is no other reference.
+        assert!(begin(thread.block, unsafe { &mut *thread.record }));
+        thread
+    }
+
+    fn enter(thread: &mut Thread, function: u32) {
+        let time = now(&thread.arena);
+        let written = thread
+            .writer_behind()
+            .write(1, |to| to.entry(time, function));
+        assert!(written);
+        thread.push(call(function, HOOK - 64));
+        let missed = &thread.arena.header().missed_in_handlers;
+        missed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave_one(thread: &mut Thread) {
+        let time = now(&thread.arena);
+        assert!(thread.writer_behind().write(1, |to| to.exit(time)));
+        thread.pop();
+        end_if_done(thread.record());
+    }
+
+    #[test]
+    fn a_hook_is_interrupted_or_was_left() {
+        let thread = Thread::new();
+        let at = |busy, place| {
+            let block = Block {
+                busy,
+                record: thread.record,
+                gate: thread.block.gate,
+            };
+            other(&block, place)
+        };
+        assert_eq!(at(0, HOOK), Other::None);
+        assert_eq!(at(HOOK, HOOK - 64), Other::Interrupted);
+        assert_eq!(at(HOOK, HOOK + 64), Other::Left);
+        assert_eq!(at(shadow::OWN_WORK, HOOK + 64), Other::Interrupted);
+    }
+
+    #[test]
+    fn what_a_handler_calls_follows_what_the_hook_writes() {
+        let mut thread = interrupted();
+        enter(&mut thread, 2);
+        enter(&mut thread, 3);
+        assert!(thread.record().interrupted.is_active());
+        assert_eq!(thread.log(), ["+1"], "the chunk is the hook's");
+        assert_eq!(thread.writer_behind().outside(), 2);
+        leave_one(&mut thread);
+        assert!(thread.record().interrupted.is_active());
+        leave_one(&mut thread);
+        assert!(thread.record().interrupted.is_waiting());
+        // SAFETY: behind the innermost entry is where the hook writes.
+        let now_behind = unsafe { thread.record().top.add(1).read() };
+        assert_eq!((now_behind.id(), now_behind.slot), (9, HOOK));
+        assert_eq!(thread.writer_behind().entries().len(), 1);
+        // The hook goes on: a call of function 4.
+        let mut writer = thread.writer_behind();
+        let cursor = writer.cursor();
+        // SAFETY: the chunk has room.
+        let rest = unsafe {
+            slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(cursor.next as usize), 64)
+        };
+        let mut encoder = Encoder::new(rest, 0, cursor.time);
+        encoder.entry(cursor.time, 4).unwrap();
+        cursor.next += encoder.used() as u64;
+        thread.push(call(4, HOOK));
+        thread.block.busy = 0;
+        thread.writer();
+        assert_eq!(thread.log(), ["+1", "+4", "+2", "+3", "-", "-"]);
+        assert!(!thread.record().interrupted.is_waiting());
+    }
+
+    #[test]
+    fn calls_of_a_handler_that_jumps_are_left() {
+        let mut thread = interrupted();
+        enter(&mut thread, 2);
+        enter(&mut thread, 3);
+        let mut writer = thread.writer_behind();
+        // SAFETY: this thread's record and block.
+        unsafe { leave(thread.block, &mut writer) };
+        assert_eq!(thread.block.busy, 0);
+        assert!(!thread.record().interrupted.is_active());
+        assert!(!thread.record().interrupted.is_waiting());
+        assert_eq!(thread.writer().entries().len(), 1);
+        assert_eq!(thread.log(), ["+1", "+2", "+3", "^2"]);
+    }
+
+    #[test]
+    fn a_hook_that_was_left_is_completed() {
+        // It has put a call on the shadow stack, and has not recorded it.
+        let mut thread = Thread::new();
+        let time = now(&thread.arena);
+        thread.writer().write(1, |to| to.entry(time, 1));
+        thread.push(call(1, HOOK + 16));
+        thread.push(call(2, HOOK));
+        thread.block.busy = HOOK;
+        // SAFETY: this thread's record and block.
+        unsafe { leave(thread.block, &mut thread.writer_behind()) };
+        assert_eq!(thread.log(), ["+1", "+2"]);
+        // It has taken a call off, and has not recorded that.
+        thread.pop();
+        thread.block.busy = HOOK;
+        // SAFETY: as above.
+        unsafe { leave(thread.block, &mut thread.writer_behind()) };
+        assert_eq!(thread.log(), ["+1", "+2", "-"]);
+        // It was done.
+        thread.block.busy = HOOK;
+        // SAFETY: as above.
+        unsafe { leave(thread.block, &mut thread.writer_behind()) };
+        assert_eq!(thread.log(), ["+1", "+2", "-"]);
+    }
+
+    #[test]
+    fn handlers_calls_are_refused_when_no_more_can_be_kept() {
+        let mut thread = interrupted();
+        let mut count = 0;
+        // SAFETY: this thread's record, to which there is no other reference.
+        while begin(thread.block, unsafe { &mut *thread.record }) {
+            enter(&mut thread, 2);
+            count += 1;
+        }
+        assert!(count > 20, "{count}");
+        for _ in 0..count {
+            // So late that each record takes its full size.
+            std::thread::sleep(std::time::Duration::from_micros(50));
+            leave_one(&mut thread);
+        }
+        assert!(thread.record().interrupted.kept() <= SIZE);
+        thread.block.busy = 0;
+        thread.writer();
+        let log = thread.log();
+        let entries = log.iter().filter(|word| *word == "+2").count();
+        let exits = log.iter().filter(|word| *word == "-").count();
+        assert_eq!((entries, exits), (count, count));
+    }
+
+    #[test]
+    fn a_forked_child_writes_elsewhere() {
+        let mut thread = interrupted();
+        enter(&mut thread, 2);
+        let before = thread.log();
+        thread.record().interrupted.forget();
+        go_on_in_child(&mut thread.writer_behind());
+        // The interrupted hook writes where nobody reads.
+        let (next, end) = (
+            thread.writer_behind().cursor().next,
+            thread.writer_behind().cursor().end,
+        );
+        assert_eq!(end, 0);
+        let nowhere = NOWHERE.0.get().addr() as u64;
+        assert!((nowhere..nowhere + 64).contains(&next));
+        assert_eq!(before, ["+1"]);
+        leave_one(&mut thread);
+        thread.block.busy = 0;
+        thread.writer();
+        assert_eq!(
+            thread.log(),
+            ["-"],
+            "the chunk's header lists what was open"
+        );
+    }
+}

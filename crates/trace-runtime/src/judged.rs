@@ -207,3 +207,152 @@ fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> 
     writer.take_back(state.place, state.before);
     Verdict::TakenBack
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Thread, call};
+    use dioptra_tracelayout::message::thread::ENTRY_CHOSEN;
+
+    /// Where the judged function's return address lies.
+    const STACK: u64 = 0x20_0000;
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A thread, and the slot of a function of which the slowest 10 % are shown. Each test has a slot of its own.
+    fn judging(slot: u32) -> Thread {
+        let thread = Thread::new();
+        let choice = &thread.arena.choices()[slot as usize];
+        let parameter = 9000 | u64::from(slot) << 32;
+        choice.parameter.store(parameter, Ordering::Relaxed);
+        choice
+            .kind
+            .store(SampleKind::Tail as u64, Ordering::Relaxed);
+        thread
+    }
+
+    fn entry(slot: u32) -> Entry {
+        Entry {
+            flags: ENTRY_CHOSEN | ENTRY_JUDGED | slot << 8,
+            ..call(7, STACK)
+        }
+    }
+
+    /// An execution begins that took so long when it ends at once.
+    fn enter(thread: &mut Thread, slot: u32, duration: u64) {
+        let mut writer = thread.writer();
+        if !writer.has_room() {
+            writer.next_chunk();
+        }
+        let arena = thread.arena;
+        let place = place(&mut writer, &arena, slot).expect("none is open");
+        let time = now(&arena);
+        begin(&mut writer, place, STACK, time, 7);
+        // SAFETY: this thread's memory.
+        unsafe { (*place.state).start -= duration };
+        thread.push(entry(slot));
+    }
+
+    /// It calls another function, and ends.
+    fn leave_now(thread: &mut Thread, slot: u32) {
+        let arena = thread.arena;
+        let mut writer = thread.writer();
+        let time = now(&arena);
+        writer.write(2, |to| to.entry(time, 8).and_then(|()| to.exit(time)));
+        assert!(end(&mut writer, &arena, &entry(slot)));
+        thread.pop();
+    }
+
+    const SHOWN: [&str; 4] = ["+7", "+8", "-", "-"];
+
+    #[test]
+    fn quick_executions_are_taken_back() {
+        let slot = 1;
+        let mut thread = judging(slot);
+        // Of the first one nothing is known.
+        enter(&mut thread, slot, SECOND);
+        leave_now(&mut thread, slot);
+        assert_eq!(thread.log(), SHOWN);
+        let (next, time) = (thread.writer().cursor().next, thread.writer().cursor().time);
+        for _ in 0..5 {
+            enter(&mut thread, slot, 0);
+            leave_now(&mut thread, slot);
+            assert_eq!(thread.log(), SHOWN);
+            let mut writer = thread.writer();
+            assert_eq!((writer.cursor().next, writer.cursor().time), (next, time));
+        }
+        enter(&mut thread, slot, 100 * SECOND);
+        leave_now(&mut thread, slot);
+        assert_eq!(thread.log(), [SHOWN, SHOWN].concat());
+    }
+
+    #[test]
+    fn what_can_not_be_taken_back_is_marked() {
+        let slot = 2;
+        let mut thread = judging(slot);
+        enter(&mut thread, slot, SECOND);
+        leave_now(&mut thread, slot);
+        enter(&mut thread, slot, 0);
+        // Its beginning is in a chunk that the recorder has.
+        assert!(thread.writer().next_chunk());
+        leave_now(&mut thread, slot);
+        assert_eq!(thread.log(), ["+8", "-", "x"]);
+    }
+
+    #[test]
+    fn an_execution_within_another_belongs_to_it() {
+        let slot = 3;
+        let mut thread = judging(slot);
+        enter(&mut thread, slot, SECOND);
+        let arena = thread.arena;
+        assert!(place(&mut thread.writer(), &arena, slot).is_none());
+        leave_now(&mut thread, slot);
+        assert!(place(&mut thread.writer(), &arena, slot).is_some());
+    }
+
+    #[test]
+    fn another_stacks_execution_is_kept() {
+        let slot = 4;
+        let mut thread = judging(slot);
+        enter(&mut thread, slot, SECOND);
+        leave_now(&mut thread, slot);
+        enter(&mut thread, slot, 0);
+        // A call of the same function that this thread has not begun.
+        let others = Entry {
+            slot: STACK + 4096,
+            ..entry(slot)
+        };
+        let arena = thread.arena;
+        assert!(end(&mut thread.writer(), &arena, &others));
+        assert_eq!(thread.log()[4..], ["+7", "-"]);
+    }
+
+    #[test]
+    fn executions_that_are_left_are_judged() {
+        let slot = 5;
+        let mut thread = judging(slot);
+        enter(&mut thread, slot, SECOND);
+        leave_now(&mut thread, slot);
+        for (duration, open) in [(0, 0), (100 * SECOND, 2)] {
+            enter(&mut thread, slot, duration);
+            let arena = thread.arena;
+            let mut writer = thread.writer();
+            let time = now(&arena);
+            writer.write(1, |to| to.entry(time, 8));
+            thread.push(call(8, STACK - 64));
+            let mut writer = thread.writer();
+            let count = writer.entries().len();
+            let cause = (now(&arena), UnwindCause::Jump);
+            let left = leave(&mut writer, &arena, count - 2..count, 1, cause);
+            assert_eq!(left, open, "{duration}");
+            thread.pop();
+            thread.pop();
+        }
+    }
+
+    #[test]
+    fn calls_that_are_not_judged_are_left_to_others() {
+        let thread = Thread::new();
+        let arena = thread.arena;
+        assert!(!end(&mut thread.writer(), &arena, &call(7, STACK)));
+    }
+}

@@ -36,6 +36,7 @@ pub mod exec;
 pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;
+pub mod linker;
 pub mod observe;
 pub mod parked;
 pub mod sampling;
@@ -45,6 +46,8 @@ pub mod shadow;
 pub mod slow;
 pub mod switch;
 pub mod sys;
+#[cfg(test)]
+mod testing;
 pub mod thread;
 pub mod unwind;
 

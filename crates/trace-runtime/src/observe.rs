@@ -6,7 +6,7 @@ use crate::interrupted::{self, Other};
 use crate::shadow::{self, Block, Entry};
 use crate::slow::{begin_work, drop_told};
 use crate::switch::{self, Entering, Leaving};
-use crate::{exec, parked, session, sys, thread};
+use crate::{exec, linker, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::Observed;
@@ -31,6 +31,9 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         return;
     }
     if block.busy != 0 {
+        if frame.function == Observed::ModulesChange as u64 {
+            linker::miss();
+        }
         return;
     }
     let sets = frame.function == Observed::SetContext as u64;

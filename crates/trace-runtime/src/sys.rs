@@ -186,15 +186,18 @@ fn is_zombie(pid: u32) -> bool {
 
 /// The number in decimal digits.
 pub fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
-    let mut first = digits.len();
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (number % 10) as u8;
+    let mut used = 0;
+    // Ten digits are enough for all numbers of 32 bits.
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
+        used += 1;
         if number == 0 {
-            return &digits[first..];
+            break;
         }
     }
+    let first = digits.len().saturating_sub(used);
+    digits.get(first..).unwrap_or_default()
 }
 
 /// The number of a file's inode.

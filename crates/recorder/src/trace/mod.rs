@@ -6,7 +6,7 @@
 //! ([`scheduling`]) if they are wanted, and one answers processes
 //! that connect ([`server`]): it reads what they have mapped ([`maps`]), finds what is new ([`process`]), analyses each module
 //! once ([`prepare`]), asks which functions are wanted ([`select`]), and makes pools of thunks and patches ([`plan`], [`mod@arch`]), which the
-//! process's runtime applies ([`wire`]). What a debugger has written is left alone ([`debugged`]).
+//! process's runtime applies ([`wire`]), while other threads that may run the code are stopped ([`patching`], [`stopping`]). What a debugger has written is left alone ([`debugged`]).
 
 mod arch;
 // What one processor has no use for, another has.
@@ -27,6 +27,7 @@ mod maps;
 mod memory;
 mod observed;
 mod overhead;
+mod patching;
 mod patterns;
 mod plan;
 mod pool_file;
@@ -41,6 +42,7 @@ mod select;
 mod server;
 mod shared;
 mod special;
+mod stopping;
 mod untraced;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod unwinding;

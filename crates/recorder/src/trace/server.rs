@@ -1,5 +1,6 @@
 //! Answers traced processes.
 
+use super::patching;
 use super::process::{self, PlannedModule};
 use super::shared::Shared;
 use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
@@ -131,22 +132,27 @@ fn carry_out(
         if planned.plan.patches.is_empty() {
             break;
         }
+        // The pool first, by itself: loading it takes locks that other threads may hold, who can't be stopped before.
         let pool = memory_file(&planned.plan.pool)?;
-        let patches = memory_file(bytes_of_slice(&planned.plan.patches))?;
         let step = Step {
             kind: StepKind::Module as u32,
-            patches: planned.plan.patches.len() as u32,
+            patches: 0,
             pool_address: planned.plan.pool_address,
             pool_size: planned.plan.pool_size,
         };
-        send(stream, &step, &[pool.as_raw_fd(), patches.as_raw_fd()])?;
-        let next: Next = receive(stream)?;
+        let descriptor = pool.as_raw_fd();
+        send(stream, &step, &[descriptor, descriptor])?;
+        let mut next: Next = receive(stream)?;
         if next.applied == Applied::Misplaced as u32
             && attempt < TRIES
             && let Some(again) = planned.again(pid, hello, shared)?
         {
             planned.plan = again;
             continue;
+        }
+        if next.applied == Applied::Done as u32 {
+            let (patches, module) = (&planned.plan.patches, &planned.module);
+            next = patching::patch(stream, pid, hello, patches, module, shared)?;
         }
         applied(&next, pid, &planned.module.path, shared);
         break;
@@ -176,6 +182,9 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
         n if n == Applied::Misplaced as u32 => {
             "the tracer's code was not loaded where it has to be"
         }
+        _ if is_forbidden(next.error) => {
+            "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids"
+        }
         _ => "its code could not be made writable",
     };
     let error = match next.error {
@@ -186,4 +195,9 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
         "process {pid}: {} is not traced: {why}{error}",
         path.display()
     ));
+}
+
+/// Whether an error of `mprotect` says that a policy forbids code to be written to.
+fn is_forbidden(errno: u32) -> bool {
+    [libc::EACCES, libc::EPERM].contains(&errno.cast_signed())
 }

@@ -6,9 +6,17 @@ pub const ROOM: &str = "-fpatchable-function-entry=2";
 /// `nop`.
 const NOTHING: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
 
+/// Whether threads may execute an instruction while it is overwritten at once. All are of one size, and are fetched whole.
+pub const SEES_AT_ONCE: bool = true;
+
 /// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
 pub fn is_whole(original: &[u8]) -> bool {
-    original.len() <= NOTHING.len() || is_nothing(original)
+    is_one_instruction(original) || is_nothing(original)
+}
+
+/// Whether one instruction is overwritten.
+pub fn is_one_instruction(original: &[u8]) -> bool {
+    original.len() <= NOTHING.len()
 }
 
 /// Whether these are instructions that do nothing.

@@ -29,6 +29,8 @@ pub mod library;
 #[cfg(target_arch = "aarch64")]
 pub mod pool;
 #[cfg(target_arch = "aarch64")]
+pub mod registers;
+#[cfg(target_arch = "aarch64")]
 pub mod scan;
 #[cfg(target_arch = "aarch64")]
 pub mod stubs;

@@ -5,11 +5,19 @@ use iced_x86::{Code, Decoder, DecoderOptions};
 /// What compilers take to leave room for one instruction.
 pub const ROOM: &str = "-pg -mfentry or -fpatchable-function-entry=5";
 
+/// Whether threads may execute an instruction while it is overwritten at once. Intel's manuals ask that they synchronise.
+pub const SEES_AT_ONCE: bool = false;
+
 /// Whether one instruction is overwritten, or nothing that does anything: breakpoints are set where an instruction begins.
 pub fn is_whole(original: &[u8]) -> bool {
+    is_one_instruction(original) || is_nothing(original)
+}
+
+/// Whether one instruction is overwritten.
+pub fn is_one_instruction(original: &[u8]) -> bool {
     let first = Decoder::new(64, original, DecoderOptions::NONE).decode();
     // An instruction that goes on behind the patch can't be decoded.
-    first.is_invalid() || first.len() >= original.len() || is_nothing(original)
+    first.is_invalid() || first.len() >= original.len()
 }
 
 /// Whether these are instructions that do nothing.
@@ -32,6 +40,8 @@ mod tests {
     fn breakpoints_may_lie_between_instructions() {
         assert!(is_whole(&[0xe8, 1, 2, 3, 4]));
         assert!(is_whole(&[0x90; 5]));
+        assert!(!is_one_instruction(&[0x90; 5]));
+        assert!(is_one_instruction(&[0x0f, 0x1f, 0x44, 0, 0]));
         assert!(is_whole(&[0x0f, 0x1f, 0x44, 0, 0]));
         // The beginning of `lea rdi, [rip + ...]`.
         assert!(is_whole(&[0x48, 0x8d, 0x3d, 1, 2]));

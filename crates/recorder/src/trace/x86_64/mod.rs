@@ -21,6 +21,7 @@ pub mod library;
 pub mod loads;
 pub mod marks;
 pub mod pool;
+pub mod registers;
 pub mod scan;
 pub mod stubs;
 pub mod thunk;

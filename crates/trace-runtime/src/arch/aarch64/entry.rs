@@ -327,6 +327,22 @@ pub fn register_atfork() -> u64 {
     address
 }
 
+/// The address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
+pub fn linker_debug() -> u64 {
+    let address: u64;
+    // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            "adrp {0}, :got:_r_debug",
+            "ldr {0}, [{0}, :got_lo12:_r_debug]",
+            out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    address
+}
+
 /// The offset of a thread's block from the thread pointer: the same for all threads.
 pub fn block_offset() -> i64 {
     let offset: i64;

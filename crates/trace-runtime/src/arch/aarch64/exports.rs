@@ -1,7 +1,7 @@
 //! What functions of compilers' making call.
 
 use crate::cyg;
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 
 /// Called by functions compiled with `-finstrument-functions`. What they call has its slot right below their frames.
 #[unsafe(no_mangle)]
@@ -28,4 +28,20 @@ extern "C" fn __cyg_profile_func_exit() {
 #[unsafe(naked)]
 extern "C" fn _mcount() {
     naked_asm!("ret")
+}
+
+/// Refers to a symbol that nobody defines. The panic handler calls this, and the build fails if the linker keeps the
+/// reference, which means that something can panic.
+#[inline(always)]
+pub fn refer_to_panic_mark() {
+    // SAFETY: loads what the dynamic linker has stored for a weak symbol: 0.
+    unsafe {
+        asm!(
+            ".weak dioptra_can_panic",
+            "adrp {0}, :got:dioptra_can_panic",
+            "ldr {0}, [{0}, :got_lo12:dioptra_can_panic]",
+            out(reg) _,
+            options(nostack),
+        );
+    }
 }

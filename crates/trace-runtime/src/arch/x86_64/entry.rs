@@ -332,6 +332,21 @@ pub fn register_atfork() -> u64 {
     address
 }
 
+/// The address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
+pub fn linker_debug() -> u64 {
+    let address: u64;
+    // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
+    unsafe {
+        asm!(
+            ".weak _r_debug",
+            "mov {}, qword ptr [rip + _r_debug@GOTPCREL]",
+            out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    address
+}
+
 /// The offset of a thread's block from the thread pointer: the same for all threads.
 pub fn block_offset() -> i64 {
     let offset: i64;

@@ -1,7 +1,7 @@
 //! What functions of compilers' making call.
 
 use crate::cyg;
-use core::arch::naked_asm;
+use core::arch::{asm, naked_asm};
 
 /// Called by functions compiled with `-finstrument-functions`.
 #[unsafe(no_mangle)]
@@ -35,4 +35,19 @@ extern "C" fn __fentry__() {
 #[unsafe(naked)]
 extern "C" fn mcount() {
     naked_asm!("ret")
+}
+
+/// Refers to a symbol that nobody defines. The panic handler calls this, and the build fails if the linker keeps the
+/// reference, which means that something can panic.
+#[inline(always)]
+pub fn refer_to_panic_mark() {
+    // SAFETY: loads what the dynamic linker has stored for a weak symbol: 0.
+    unsafe {
+        asm!(
+            ".weak dioptra_can_panic",
+            "mov {}, qword ptr [rip + dioptra_can_panic@GOTPCREL]",
+            out(reg) _,
+            options(nostack),
+        );
+    }
 }

@@ -1,0 +1,155 @@
+//! A session for unit tests: an arena in the test's own memory. Each thread has a record there, as traced threads have.
+
+use crate::chunks::Writer;
+use crate::session::{self, MappedArena};
+use crate::shadow::{Block, Entry, Record};
+use crate::{arch, sys, thread};
+use core::slice;
+use core::sync::atomic::AtomicU32;
+use dioptra_tracelayout::arena::{Arena, DROP, MAGIC, MONOTONIC};
+use dioptra_tracelayout::chunk::{self, ChunkHeader};
+use dioptra_tracelayout::message::thread::operand;
+use dioptra_tracelayout::record::Record as Recorded;
+use dioptra_tracelayout::{Decoder, VERSION, sampling};
+use std::sync::OnceLock;
+use std::vec::Vec;
+
+/// The arena of all tests of this process.
+fn arena() -> MappedArena {
+    const CHUNK: usize = 4096;
+    const COUNT: usize = 256;
+    static READY: OnceLock<bool> = OnceLock::new();
+    let ready = READY.get_or_init(|| {
+        let size = Arena::size(CHUNK, COUNT) + sampling::SIZE;
+        let base = sys::map_private(size).unwrap();
+        // SAFETY: new memory, zeroes, which is never unmapped; nobody else knows of it.
+        unsafe {
+            let header = &mut *base.cast::<Arena>();
+            header.magic = MAGIC;
+            header.version = u32::from(VERSION);
+            (header.chunk_size, header.chunk_count) = (CHUNK as u32, COUNT as u32);
+            header.budget = COUNT as u32;
+            header.on_full = DROP;
+            header.clock = MONOTONIC;
+            header.recorder = sys::pid();
+            header.next_stream = AtomicU32::new(1);
+            header.has_counters = 1;
+            session::set_arena(base, size)
+        }
+    });
+    assert!(ready);
+    session::arena().unwrap()
+}
+
+/// A traced thread: the one that the test runs in.
+pub struct Thread {
+    pub block: &'static mut Block,
+    pub record: *mut Record,
+    pub arena: MappedArena,
+}
+
+impl Thread {
+    /// This thread, at its first traced call.
+    pub fn new() -> Thread {
+        let arena = arena();
+        // SAFETY: the block of this thread, which nobody else uses.
+        let block = unsafe { &mut *arch::block() };
+        let record = thread::record(block, arena).unwrap();
+        Thread {
+            block,
+            record,
+            arena,
+        }
+    }
+
+    /// A writer, once what handlers did is written.
+    pub fn writer(&self) -> Writer {
+        // SAFETY: this thread's record; tests have no hooks.
+        unsafe { Writer::new(self.record, self.arena) }
+    }
+
+    /// A writer, while what handlers did waits.
+    pub fn writer_behind(&self) -> Writer {
+        // SAFETY: as above.
+        unsafe { Writer::behind(self.record, self.arena) }
+    }
+
+    /// The record.
+    pub fn record(&mut self) -> &mut Record {
+        // SAFETY: as above.
+        unsafe { &mut *self.record }
+    }
+
+    /// Opens a call without recording it.
+    pub fn push(&mut self, entry: Entry) {
+        let record = self.record();
+        // SAFETY: tests open few calls.
+        unsafe {
+            record.top = record.top.add(1);
+            record.top.write(entry);
+        }
+    }
+
+    /// Closes the innermost call without recording it.
+    pub fn pop(&mut self) {
+        let record = self.record();
+        // SAFETY: the test has opened one.
+        record.top = unsafe { record.top.sub(1) };
+    }
+
+    /// What the thread's chunk holds.
+    pub fn records(&self) -> Vec<Recorded<'static>> {
+        let mut writer = self.writer_behind();
+        if writer.cursor().chunk == 0 {
+            return Vec::new();
+        }
+        let (memory, used) = writer.chunk();
+        // SAFETY: this thread's chunk, which is never unmapped.
+        let (header, bytes) = unsafe {
+            let header = memory.cast::<ChunkHeader>().read();
+            let start = chunk::records_offset(header.open as usize);
+            (
+                header,
+                slice::from_raw_parts(memory.add(start), used - start),
+            )
+        };
+        let decoder = Decoder::new(bytes, header.base);
+        let records: Vec<_> = decoder.map(Result::unwrap).collect();
+        let times = records.iter().filter_map(time);
+        assert!(times.is_sorted(), "{records:?}");
+        records
+    }
+
+    /// The same, without times: `+1` for an entry of function 1, `-` for an exit, `^2` for two calls that are left, `x` for one
+    /// that is not shown.
+    pub fn log(&self) -> Vec<std::string::String> {
+        let word = |record: &Recorded<'_>| match record {
+            Recorded::Entry { function, .. } => std::format!("+{function}"),
+            Recorded::Exit { .. } => "-".into(),
+            Recorded::Unwound { calls, .. } => std::format!("^{calls}"),
+            Recorded::Discarded { .. } => "x".into(),
+            other => std::format!("{other:?}"),
+        };
+        self.records().iter().map(word).collect()
+    }
+}
+
+fn time(record: &Recorded<'_>) -> Option<u64> {
+    match record {
+        Recorded::Entry { time, .. }
+        | Recorded::Exit { time }
+        | Recorded::Unwound { time, .. }
+        | Recorded::Discarded { time } => Some(*time),
+        _ => None,
+    }
+}
+
+/// An open call of a function at a place on the stack.
+pub fn call(function: u32, slot: u64) -> Entry {
+    Entry {
+        slot,
+        return_address: 1,
+        function: operand(function),
+        ..Entry::BOTTOM
+    }
+}
