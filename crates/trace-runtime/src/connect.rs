@@ -217,9 +217,12 @@ fn learn(step: &Step, functions: i32) -> (Applied, i32) {
     match sys::map_file(functions, size, false) {
         // SAFETY: the recorder has written that many; the bytes are integers.
         Ok(list) => unsafe {
-            cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
+            let learned = cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
             sys::unmap(list, size);
-            (Applied::Done, 0)
+            match learned {
+                Ok(()) => (Applied::Done, 0),
+                Err(errno) => (Applied::NoMemory, errno.0),
+            }
         },
         Err(errno) => (Applied::NoPatch, errno.0),
     }

@@ -176,6 +176,9 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
         n if n == Applied::Misplaced as u32 => {
             "the tracer's code was not loaded where it has to be"
         }
+        n if n == Applied::NoMemory as u32 => {
+            "there is no memory for what the tracer has to know of its functions"
+        }
         _ => "its code could not be made writable",
     };
     let error = match next.error {
