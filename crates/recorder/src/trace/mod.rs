@@ -23,6 +23,7 @@ mod hooks;
 mod host;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod image;
+mod loaded;
 mod maps;
 mod memory;
 mod observed;

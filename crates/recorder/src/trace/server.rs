@@ -1,10 +1,13 @@
 //! Answers traced processes.
 
+use super::loaded::LoadedPool;
 use super::process::{self, PlannedModule};
 use super::shared::Shared;
 use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
+use dioptra_tracelayout::message::{
+    Applied, FunctionId, Hello, Next, Reason, Step, StepKind, Welcome,
+};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -105,7 +108,11 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     }
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
     let _: Next = receive(stream)?;
-    for planned in process::plans(pid, &hello, shared)? {
+    let plans = process::plans(pid, &hello, shared)?;
+    if !plans.forgotten.is_empty() {
+        learn(stream, &plans.forgotten)?;
+    }
+    for planned in plans.modules {
         carry_out(stream, pid, &hello, planned, shared)?;
     }
     let done = Step {
@@ -127,6 +134,8 @@ fn carry_out(
 ) -> io::Result<()> {
     /// How often a place near the module is looked for: other threads may take it before the process does.
     const TRIES: u32 = 4;
+    let mut loaded = planned.plan.loaded;
+    let mut is_done = true;
     for attempt in 1.. {
         if planned.plan.patches.is_empty() {
             break;
@@ -148,28 +157,43 @@ fn carry_out(
             planned.plan = again;
             continue;
         }
-        applied(&next, pid, &planned.module.path, shared);
+        if planned.plan.pool_size > 0 {
+            loaded = Some(LoadedPool {
+                address: planned.plan.pool_address,
+                inode: pool.metadata()?.ino(),
+            });
+        }
+        is_done &= applied(&next, pid, &planned.module.path, shared);
         break;
     }
     if !planned.plan.functions.is_empty() {
-        let functions = memory_file(bytes_of_slice(&planned.plan.functions))?;
-        let step = Step {
-            kind: StepKind::Functions as u32,
-            patches: planned.plan.functions.len() as u32,
-            pool_address: 0,
-            pool_size: 0,
-        };
-        let descriptor = functions.as_raw_fd();
-        send(stream, &step, &[descriptor, descriptor])?;
-        applied(&receive(stream)?, pid, &planned.module.path, shared);
+        let next = learn(stream, &planned.plan.functions)?;
+        is_done &= applied(&next, pid, &planned.module.path, shared);
+    }
+    if is_done {
+        planned.note_done(pid, loaded, shared);
     }
     Ok(())
 }
 
-/// Says so if a step went wrong.
-fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
+/// Lets the process learn functions.
+fn learn(stream: &UnixStream, functions: &[FunctionId]) -> io::Result<Next> {
+    let list = memory_file(bytes_of_slice(functions))?;
+    let step = Step {
+        kind: StepKind::Functions as u32,
+        patches: functions.len() as u32,
+        pool_address: 0,
+        pool_size: 0,
+    };
+    let descriptor = list.as_raw_fd();
+    send(stream, &step, &[descriptor, descriptor])?;
+    receive(stream)
+}
+
+/// Returns whether a step went well, and says so if not.
+fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) -> bool {
     if next.applied == Applied::Done as u32 {
-        return;
+        return true;
     }
     let why = match next.applied {
         n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
@@ -189,4 +213,5 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
         "process {pid}: {} is not traced: {why}{error}",
         path.display()
     ));
+    false
 }
