@@ -25,7 +25,8 @@ struct Table {
 
 /// A function, or nothing: then the address is 0.
 #[repr(C)]
-struct Place {
+#[derive(Debug)]
+pub struct Place {
     address: AtomicU64,
     /// The function's id; 0: its calls are not wanted, or it was forgotten.
     id: AtomicU32,
@@ -47,15 +48,29 @@ impl Place {
         self.id.store(function.id, Ordering::Release);
     }
 
-    #[inline]
-    fn load(&self, address: u64) -> FunctionId {
-        FunctionId {
-            address,
-            id: self.id.load(Ordering::Acquire),
+    /// The function; `None` if its calls are not wanted.
+    #[inline(always)]
+    pub fn load(&self) -> Option<FunctionId> {
+        let id = self.id.load(Ordering::Acquire);
+        (id != 0).then(|| FunctionId {
+            address: self.address.load(Ordering::Relaxed),
+            id,
             kind: self.kind.load(Ordering::Relaxed),
             slot: self.slot.load(Ordering::Relaxed),
             sample: self.sample.load(Ordering::Relaxed),
-        }
+        })
+    }
+
+    /// What the function's hook does.
+    #[inline(always)]
+    pub fn kind(&self) -> u64 {
+        u64::from(self.kind.load(Ordering::Relaxed))
+    }
+
+    /// The function's id; 0 if its calls are not wanted.
+    #[inline(always)]
+    pub fn id(&self) -> u32 {
+        self.id.load(Ordering::Acquire)
     }
 }
 
@@ -122,8 +137,7 @@ fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
     for at in 0..places {
         // SAFETY: as above.
         let function = unsafe { place(old, at) };
-        let function = function.load(function.address.load(Ordering::Relaxed));
-        if function.id != 0 {
+        if let Some(function) = function.load() {
             put(table, function);
         }
     }
@@ -198,9 +212,9 @@ fn put(table: *mut Table, function: FunctionId) {
     }
 }
 
-/// The function at an address; `None` if it is not known, or its calls are not wanted.
-#[inline]
-pub fn find(address: u64) -> Option<FunctionId> {
+/// The place of the function at an address, if that is known.
+#[inline(always)]
+pub fn find_place(address: u64) -> Option<&'static Place> {
     let table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
         return None;
@@ -211,13 +225,15 @@ pub fn find(address: u64) -> Option<FunctionId> {
         let place = unsafe { place(table, at) };
         match place.address.load(Ordering::Acquire) {
             0 => return None,
-            there if there == address => {
-                let function = place.load(address);
-                return (function.id != 0).then_some(function);
-            }
+            there if there == address => return Some(place),
             _ => at += 1,
         }
     }
+}
+
+/// The function at an address; `None` if it is not known, or its calls are not wanted.
+fn find(address: u64) -> Option<FunctionId> {
+    find_place(address)?.load()
 }
 
 #[cfg(test)]
