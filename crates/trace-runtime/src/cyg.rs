@@ -24,7 +24,7 @@ use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
 use crate::slow::{begin_work, change_gate, drop_entries};
-use crate::{judged, sys, thread};
+use crate::{judged, socket, sys, thread};
 use call::Call;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -158,7 +158,11 @@ fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
 #[cold]
 fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
     let _signals = sys::BlockedSignals::new();
-    let Some(arena) = session::arena().filter(|_| !stopped() && block.busy != OWN_WORK) else {
+    if block.busy == OWN_WORK {
+        socket::count_missed();
+        return;
+    }
+    let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
     if interrupted::other(block, call.stack) == Other::Left {

@@ -42,6 +42,7 @@ pub mod sampling;
 pub mod session;
 pub mod shadow;
 pub mod slow;
+pub mod socket;
 pub mod sys;
 pub mod thread;
 pub mod unwind;

@@ -108,6 +108,15 @@ impl LoadedModules {
         is_new
     }
 
+    /// Takes back that modules are there for which nothing was done: the process broke off.
+    pub fn retract(&mut self, modules: &[Planned]) {
+        let is_left = |module: &Planned, traced: &Option<Arc<Traced>>| {
+            traced.is_none() && modules.contains(module)
+        };
+        self.present
+            .retain(|module, traced| !is_left(module, traced));
+    }
+
     /// Returns what is to be done for a module that is back in its place, whose pool is there.
     pub fn returned(
         &mut self,

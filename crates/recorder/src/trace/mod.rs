@@ -341,6 +341,12 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         );
     }
     let header = shared.arena.header();
+    let unanswered = header.unanswered.load(Ordering::Relaxed);
+    if unanswered > 0 {
+        state.note(format!(
+            "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
+        ));
+    }
     let ending = Ending {
         clock: clock.pair(),
         status: status.map(|status| i32::from(status.exit_code())),

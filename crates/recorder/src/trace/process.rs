@@ -32,6 +32,11 @@ pub struct PlannedModule {
 }
 
 impl PlannedModule {
+    /// Where the module begins, and its file.
+    pub fn key(&self) -> Planned {
+        (self.module.range().0, self.module.file.clone())
+    }
+
     /// A plan for the process as it is now: other threads may have taken a place near the module before it did.
     ///
     /// # Errors

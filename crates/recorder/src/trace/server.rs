@@ -1,7 +1,7 @@
 //! Answers traced processes.
 
 use super::loaded::LoadedPool;
-use super::process::{self, PlannedModule};
+use super::process::{self, PlannedModule, Plans};
 use super::shared::Shared;
 use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
 use dioptra_tracelayout::VERSION;
@@ -109,12 +109,15 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
     let _: Next = receive(stream)?;
     let plans = process::plans(pid, &hello, shared)?;
-    if !plans.forgotten.is_empty() {
-        learn(stream, &plans.forgotten)?;
+    let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
+    let result = carry_out_all(stream, pid, &hello, plans, shared);
+    if result.is_err()
+        && let Some(loaded) = shared.state().planned.get_mut(&pid)
+    {
+        // It may connect again.
+        loaded.retract(&keys);
     }
-    for planned in plans.modules {
-        carry_out(stream, pid, &hello, planned, shared)?;
-    }
+    result?;
     let done = Step {
         kind: StepKind::Done as u32,
         patches: 0,
@@ -122,6 +125,23 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         pool_size: 0,
     };
     send(stream, &done, &[])
+}
+
+/// Lets the process do all that is planned.
+fn carry_out_all(
+    stream: &UnixStream,
+    pid: u32,
+    hello: &Hello,
+    plans: Plans,
+    shared: &Shared,
+) -> io::Result<()> {
+    if !plans.forgotten.is_empty() {
+        learn(stream, &plans.forgotten)?;
+    }
+    for planned in plans.modules {
+        carry_out(stream, pid, hello, planned, shared)?;
+    }
+    Ok(())
 }
 
 /// Lets the process do what is planned for a module.
