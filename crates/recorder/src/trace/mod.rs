@@ -343,7 +343,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let header = shared.arena.header();
     let unanswered = header.unanswered.load(Ordering::Relaxed);
     if unanswered > 0 {
-        state.note(format!(
+        state.note_loss(format!(
             "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
         ));
     }
@@ -376,6 +376,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         state.journal(&JournalEntry::Note {
             time: monotonic(),
             text: text.clone(),
+            is_loss: false,
         });
     }
     Ok(TraceOutcome {

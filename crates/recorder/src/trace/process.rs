@@ -213,7 +213,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
                 });
             }
             Ok(None) => {}
-            Err(error) => state.note(format!(
+            Err(error) => state.note_loss(format!(
                 "process {pid}: {} is not traced: {error}",
                 module.path.display()
             )),

@@ -53,7 +53,7 @@ impl Listener {
             let shared = Arc::clone(shared);
             std::thread::spawn(move || {
                 if let Err(error) = answer(&stream, &shared) {
-                    shared.state().note(format!(
+                    shared.state().note_loss(format!(
                         "a process that was to be traced broke off: {error}"
                     ));
                 }
@@ -229,7 +229,7 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) -> bool {
         0 => String::new(),
         errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
     };
-    shared.state().note(format!(
+    shared.state().note_loss(format!(
         "process {pid}: {} is not traced: {why}{error}",
         path.display()
     ));

@@ -75,10 +75,20 @@ impl State {
 
     /// Tells something once.
     pub fn note(&mut self, text: String) {
+        self.tell(text, false);
+    }
+
+    /// Tells once why calls are missing.
+    pub fn note_loss(&mut self, text: String) {
+        self.tell(text, true);
+    }
+
+    fn tell(&mut self, text: String, is_loss: bool) {
         if self.told.insert(text.clone()) {
             self.journal(&JournalEntry::Note {
                 time: monotonic(),
                 text,
+                is_loss,
             });
         }
     }
