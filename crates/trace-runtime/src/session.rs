@@ -91,8 +91,10 @@ impl MappedArena {
     /// The memory of a chunk.
     pub fn chunk(&self, index: usize) -> *mut u8 {
         let header = self.header();
-        let offset = Arena::chunks_offset(header.chunk_count as usize)
-            + (index % header.chunk_count as usize) * header.chunk_size as usize;
+        let count = header.chunk_count as usize;
+        // There is always a chunk; a program that overwrites the header must not end here.
+        let index = index.checked_rem(count).unwrap_or(0);
+        let offset = Arena::chunks_offset(count) + index * header.chunk_size as usize;
         self.base.wrapping_add(offset)
     }
 }

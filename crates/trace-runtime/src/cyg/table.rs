@@ -324,13 +324,11 @@ mod tests {
                 .all(|function| find(function.address).is_none())
         );
         // SAFETY: as above.
-        assert_eq!(
-            unsafe {
-                (*TABLE.load(Ordering::Acquire))
-                    .used
-                    .load(Ordering::Relaxed)
-            },
-            0
-        );
+        let used = unsafe {
+            (*TABLE.load(Ordering::Acquire))
+                .used
+                .load(Ordering::Relaxed)
+        };
+        assert_eq!(used, 0);
     }
 }
