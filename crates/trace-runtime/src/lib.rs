@@ -44,6 +44,7 @@ pub mod segments;
 pub mod session;
 pub mod shadow;
 pub mod slow;
+pub mod socket;
 pub mod switch;
 pub mod sys;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::parked::{self, Found};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
-use crate::{judged, switch, sys, thread};
+use crate::{judged, socket, switch, sys, thread};
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -21,6 +21,7 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     let block = unsafe { &mut *arch::block() };
     let slot = frame.slot();
     if block.busy == shadow::OWN_WORK {
+        socket::count_missed();
         return bypass(frame);
     }
     let _signals = sys::BlockedSignals::new();
