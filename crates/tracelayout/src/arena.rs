@@ -88,8 +88,11 @@ pub struct Arena {
     pub waiting: AtomicU32,
     /// Records that were lost. Chunks tell where; of those that were lost at the end of a stream only this does.
     pub lost: AtomicU64,
-    /// Calls in signal handlers that interrupted the tracer itself and so were not recorded.
-    pub missed_in_handlers: AtomicU64,
+    /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
+    /// of one number that is counted up and down would pass below 0 where tasks share their thread-local memory.
+    pub handler_calls: AtomicU64,
+    /// Those of them that were recorded, or that a filter leaves out.
+    pub handler_calls_done: AtomicU64,
     /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
     pub missed_no_memory: AtomicU64,
     /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
@@ -120,6 +123,14 @@ impl Arena {
     pub fn counters_offset(&self) -> Option<usize> {
         let size = Self::size(self.chunk_size as usize, self.chunk_count as usize);
         (self.has_counters != 0).then_some(size)
+    }
+
+    /// The number of calls in signal handlers that interrupted a hook and were not recorded.
+    pub fn missed_in_handlers(&self) -> u64 {
+        // In this order: what is done later can't be counted before it begins.
+        let done = self.handler_calls_done.load(Ordering::Acquire);
+        let calls = self.handler_calls.load(Ordering::Acquire);
+        calls.saturating_sub(done)
     }
 
     /// Whether the sizes make sense and fit `bytes` of memory.
@@ -204,7 +215,8 @@ mod tests {
             freed: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             lost: AtomicU64::new(0),
-            missed_in_handlers: AtomicU64::new(0),
+            handler_calls: AtomicU64::new(0),
+            handler_calls_done: AtomicU64::new(0),
             missed_no_memory: AtomicU64::new(0),
             has_counters: 0,
             marks: 0,
@@ -212,6 +224,13 @@ mod tests {
             uncounted_threads: AtomicU32::new(0),
             marked: AtomicU64::new(0),
         };
+        assert_eq!(arena.missed_in_handlers(), 0);
+        arena.handler_calls.fetch_add(3, Ordering::Relaxed);
+        arena.handler_calls_done.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(arena.missed_in_handlers(), 2);
+        // Two tasks with one block have copied the same records.
+        arena.handler_calls_done.fetch_add(4, Ordering::Relaxed);
+        assert_eq!(arena.missed_in_handlers(), 0);
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));
         let states = [const { AtomicU32::new(FREE) }; 3];

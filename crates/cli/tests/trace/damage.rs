@@ -143,3 +143,27 @@ fn coroutines_have_a_stack_each() {
         );
     }
 }
+
+#[test]
+fn a_count_that_passed_below_zero_is_told_as_unknown() {
+    let made = scripted("main( a )");
+    let info = made.folder().join("info.json");
+    let text = fs::read_to_string(&info).expect("info");
+    let wrong = text.replace(
+        "\"missed_in_handlers\": 0",
+        "\"missed_in_handlers\": 18446744073709551614",
+    );
+    assert_ne!(text, wrong);
+    fs::write(&info, wrong).expect("info");
+    for command in ["replay", "report", "graph"] {
+        let told = made.run(command, "").stderr;
+        let told = String::from_utf8_lossy(&told);
+        assert!(
+            told.contains("an unknown number of calls in signal handlers was not recorded"),
+            "{command}: {told}"
+        );
+        assert!(!told.contains("1844674407370955161"), "{command}: {told}");
+    }
+    let json = made.shown("info", "--format json");
+    assert!(!json.contains("1844674407370955161"), "{json}");
+}

@@ -350,7 +350,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         chunks: state.writer.chunks(),
         bytes: state.writer.records_size(),
         lost: header.lost.load(Ordering::Relaxed),
-        missed_in_handlers: header.missed_in_handlers.load(Ordering::Relaxed),
+        missed_in_handlers: Some(header.missed_in_handlers()),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
         lost_switches,
