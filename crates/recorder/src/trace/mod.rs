@@ -18,6 +18,7 @@ mod counters;
 mod debugged;
 mod embedded;
 mod glance;
+mod greeting;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod hooks;
 mod host;
@@ -259,8 +260,6 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     })?;
     let start = clock.pair();
     let mut info = describe(&spec, clock, start);
-    let mut writer = Writer::create(&spec.folder, &info)?;
-    writer.journal(&JournalEntry::Clock(start))?;
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
 
     let preload = match std::env::var_os("LD_PRELOAD") {
@@ -279,6 +278,9 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     ];
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
+    // Last of what may fail, and undone unless the command starts.
+    let mut writer = Writer::create_tentative(&spec.folder, &info)?;
+    writer.journal(&JournalEntry::Clock(start))?;
     let shared = Arc::new(Shared {
         arena,
         clock,
@@ -316,7 +318,9 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             lost_switches = scheduling.end(&shared);
         }
         status
-    })?;
+    });
+    // A process that still talks to us holds the state, too.
+    let status = status.inspect_err(|_| shared.state().writer.abandon())?;
     collector.finish(&shared);
 
     let mut state = shared.state();
@@ -387,6 +391,7 @@ fn supervise(
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
+    shared.state().writer.keep();
     let mut status = None;
     loop {
         if status.is_none() {
