@@ -1,9 +1,10 @@
 //! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
-use crate::sys;
+use crate::{session, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use dioptra_tracelayout::execs::{self, EXECUTES, FAILED};
 use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
@@ -71,6 +72,7 @@ pub unsafe extern "C" fn execve(
     // SAFETY: the caller's promise; memory that was mapped here is given back if nothing was executed.
     unsafe {
         tell_if_hidden(path);
+        let is_told = tell(path);
         let (changed, size) = with_ours(environment);
         let result = crate::arch::syscall(
             libc::SYS_execve,
@@ -79,9 +81,66 @@ pub unsafe extern "C" fn execve(
         if size > 0 {
             sys::unmap(changed.cast_mut().cast(), size);
         }
+        if is_told {
+            notice(FAILED, |_| 0);
+        }
         *libc::__errno_location() = -result as c_int;
     }
     -1
+}
+
+/// Tells the recorder that a program is executed, if there is such a file: `execvp` tries many. Whether it was told.
+///
+/// # Safety
+/// That of `execve`.
+unsafe fn tell(path: *const c_char) -> bool {
+    if session::arena().is_none() || !sys::is_there(path) {
+        return false;
+    }
+    // SAFETY: the kernel has just read the string.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    notice(EXECUTES, |place| {
+        let mut used = 0;
+        if !path.starts_with(b"/") {
+            used = sys::current_folder(place);
+            if let Some(byte) = place.get_mut(used) {
+                *byte = b'/';
+                used += 1;
+            }
+        }
+        match place.get_mut(used..used + path.len()) {
+            Some(rest) => {
+                rest.copy_from_slice(path);
+                used + path.len()
+            }
+            // Too long: the recorder knows the process only.
+            None => 0,
+        }
+    })
+}
+
+/// Puts a notice into the recorder's queue, if it has room; `write` says how long the path is.
+fn notice(kind: u32, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+    let Some(arena) = session::arena() else {
+        return false;
+    };
+    let (header, notices) = (arena.header(), arena.notices());
+    let Some((index, full)) = execs::take(&header.executed, notices) else {
+        header.executed_unseen.fetch_add(1, Ordering::Relaxed);
+        return false;
+    };
+    let Some(notice) = notices.get(index) else {
+        return false;
+    };
+    let path = notice.path.as_ptr().cast_mut();
+    // SAFETY: shared memory that may be written to; the place was taken, and is nobody else's until it is full.
+    let length = write(unsafe { core::slice::from_raw_parts_mut(path, execs::MAX_PATH) });
+    notice.time.store(sys::monotonic(), Ordering::Relaxed);
+    let what = u64::from(sys::pid()) | u64::from(kind) << 32;
+    notice.what.store(what, Ordering::Relaxed);
+    notice.length.store(length as u64, Ordering::Relaxed);
+    notice.turn.store(full, Ordering::Release);
+    true
 }
 
 /// Says that a program will not be traced because our file can't be seen from where it runs, after a `chroot`.

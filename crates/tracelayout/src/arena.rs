@@ -10,6 +10,7 @@
 //! The file is sparse: [`Arena::budget`] bounds how many chunks may wait for the recorder, so memory is at most
 //! `(budget + threads) * chunk_size`, and a little.
 
+use crate::execs;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first word of an arena.
@@ -103,14 +104,23 @@ pub struct Arena {
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
+    /// How many [notices](crate::execs) of executed programs there were.
+    pub executed: AtomicU64,
+    /// How many there would have been besides: the queue was full.
+    pub executed_unseen: AtomicU64,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,
 }
 
 impl Arena {
+    /// Where the [queue of executed programs](crate::execs) begins.
+    pub const fn execs_offset(chunk_count: usize) -> usize {
+        (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
+    }
+
     /// Where the chunks begin.
     pub const fn chunks_offset(chunk_count: usize) -> usize {
-        (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
+        (Self::execs_offset(chunk_count) + execs::SIZE).next_multiple_of(4096)
     }
 
     /// The size of the whole arena in bytes, without counters: they lie behind it.
@@ -222,6 +232,8 @@ mod tests {
             marks: 0,
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
+            executed: AtomicU64::new(0),
+            executed_unseen: AtomicU64::new(0),
             marked: AtomicU64::new(0),
         };
         assert_eq!(arena.missed_in_handlers(), 0);

@@ -1,6 +1,6 @@
 //! Recordings that fail while they start, and strangers that connect to a recorder.
 
-use super::{dioptra, five, text};
+use super::{DIOPTRA, dioptra, five, text};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,8 +8,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-const DIOPTRA: &str = env!("CARGO_BIN_EXE_dioptra");
 
 /// The names in a folder.
 fn names(folder: &Path) -> Vec<String> {

@@ -1,9 +1,9 @@
 //! Takes chunks from the arena and writes them.
 
-use super::counters;
 use super::memory::ArenaMemory;
 use super::overhead::Overhead;
 use super::shared::{Shared, State};
+use super::{counters, execs};
 use crate::procfs;
 use dioptra_tracedata::JournalEntry;
 use dioptra_tracelayout::Decoder;
@@ -80,6 +80,7 @@ impl Collector {
                 shared.state().counters.take(arena, *area, true);
             }
             self.overhead.look(shared);
+            execs::look(shared);
             if self.last_reap.elapsed() >= REAP_EVERY {
                 self.reap(shared);
                 self.last_reap = Instant::now();
@@ -252,6 +253,7 @@ impl Collector {
 
     /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
+        execs::look(shared);
         while self.pass(shared) > 0 {}
         if let Some(note) = self.overhead.note() {
             shared.state().note(note);

@@ -5,6 +5,7 @@ use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::execs::{self, NOTICES, Notice};
 use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
 use dioptra_tracelayout::sampling;
@@ -114,6 +115,8 @@ impl ArenaMemory {
             marks: u32::from(options.marks),
             seed: options.seed,
             uncounted_threads: 0.into(),
+            executed: 0.into(),
+            executed_unseen: 0.into(),
             marked: 0.into(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
@@ -187,6 +190,17 @@ impl ArenaMemory {
             let count = (self.header().chunk_count as usize).min((self.size - STATES_OFFSET) / 4);
             std::slice::from_raw_parts(self.base.add(STATES_OFFSET).cast(), count)
         }
+    }
+
+    /// What processes tell of programs that they execute.
+    pub fn notices(&self) -> &[Notice] {
+        let start = Arena::execs_offset(self.header().chunk_count as usize);
+        if start.saturating_add(execs::SIZE) > self.size {
+            return &[];
+        }
+        // SAFETY: they lie in the mapping, at a multiple of their alignment. What processes write there is atomic, but for the
+        // paths, which are copied and may be any bytes.
+        unsafe { std::slice::from_raw_parts(self.base.add(start).cast(), NOTICES) }
     }
 
     /// The bytes of a chunk, which the caller has been given (full), or whose thread is gone.

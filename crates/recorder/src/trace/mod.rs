@@ -17,6 +17,7 @@ mod collect;
 mod counters;
 mod debugged;
 mod embedded;
+mod execs;
 mod glance;
 mod greeting;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
@@ -336,6 +337,14 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             program.to_string_lossy(),
             untraced::why(&program)
         ));
+    }
+    let unseen = shared
+        .arena
+        .header()
+        .executed_unseen
+        .load(Ordering::Relaxed);
+    for note in state.execs.notes(unseen) {
+        state.note(note);
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
         state.note(

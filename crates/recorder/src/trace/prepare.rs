@@ -243,8 +243,17 @@ impl Planner {
             }
             (None, false, false) => Ok(FileBytes::Read(Vec::new())),
         };
-        let Ok(data) = data else {
-            return Ok(None);
+        let untraced = |why: &str| {
+            let path = module.path.display();
+            format!("{path} is not traced: {why}")
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                let why = format!("its file can't be read: {error}");
+                self.notes.push(untraced(&why));
+                return Ok(None);
+            }
         };
         let hooks = match has_hooks {
             true => hooks(&data),
@@ -287,6 +296,12 @@ impl Planner {
         let sampled =
             sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
         let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
+        // Zeroes were perhaps taken for code.
+        if data.is_truncated() {
+            self.notes
+                .push(untraced("its file was truncated while it was read"));
+            return Ok(None);
+        }
 
         let number = self.next_module;
         self.next_module += 1;

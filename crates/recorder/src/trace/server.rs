@@ -2,7 +2,7 @@
 
 use super::greeting::Peer;
 use super::process::{self, PlannedModule};
-use super::shared::Shared;
+use super::shared::{Shared, monotonic};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
@@ -133,6 +133,9 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
     let refusal = peer.refusal(hello);
     let refused = refusal.is_some();
     let is_start = hello.reason == Reason::Start as u32;
+    if is_start {
+        shared.state().execs.connected(pid, monotonic());
+    }
     if let Some(refusal) = refusal.filter(|_| is_start) {
         shared.state().note(refusal);
     }

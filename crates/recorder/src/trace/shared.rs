@@ -2,6 +2,7 @@
 
 use super::clock::TraceClock;
 use super::counters::Counters;
+use super::execs::Execs;
 use super::memory::ArenaMemory;
 use super::prepare::Planner;
 use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
@@ -43,6 +44,8 @@ pub struct State {
     pub executed: Vec<(u32, u32)>,
     /// What has been done in each process.
     pub planned: HashMap<u32, HashSet<Planned>>,
+    /// Executed programs that are perhaps not traced.
+    pub execs: Execs,
     /// What is counted of sampled functions.
     pub counters: Counters,
     /// How many have connected at all.
@@ -61,6 +64,7 @@ impl State {
             processes: HashSet::new(),
             executed: Vec::new(),
             planned: HashMap::new(),
+            execs: Execs::default(),
             counters: Counters::default(),
             connected: 0,
             failure: None,
