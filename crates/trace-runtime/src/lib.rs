@@ -36,6 +36,7 @@ pub mod exec;
 pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;
+mod loadable;
 pub mod observe;
 pub mod parked;
 pub mod sampling;

@@ -88,6 +88,23 @@ fn children_of_another_c_library_are_told_of() {
 }
 
 #[test]
+fn a_program_of_another_c_library_does_what_it_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = or_skip!(nothing("musl-gcc", &[], folder.path()));
+    let recorded = super::dioptra(&["record", program.to_str().unwrap()], folder.path());
+    let told = text(&recorded.stderr);
+    assert_eq!(recorded.status.code(), Some(0), "{told}");
+    assert!(told.contains("it is for another C library (musl)"), "{told}");
+}
+
+#[test]
+fn dynamic_children_of_32_bits_start_without_complaints() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = or_skip!(nothing("gcc", &["-m32"], folder.path()));
+    check(&program, "it is a 32-bit program");
+}
+
+#[test]
 fn children_in_go_are_told_of() {
     or_skip!(programs::need_tool("go"));
     let folder = tempfile::tempdir().unwrap();
