@@ -16,6 +16,8 @@ const TOOLS: &[(&str, &[&str])] = &[
     ("sqlite3", &["sqlite3"]),
     ("python3", &["python3"]),
     ("valgrind", &["valgrind"]),
+    // The C library of 32-bit programs.
+    ("/lib/ld-linux.so.2", &["libc6-i386"]),
     ("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
 ];
 
