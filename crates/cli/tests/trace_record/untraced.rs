@@ -186,3 +186,37 @@ fn scripts_are_told_of_by_their_interpreter() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     check(&script, "it is linked statically");
 }
+
+#[test]
+fn what_an_untraced_child_executes_is_told_of_too() {
+    or_skip!(programs::need_sampling());
+    let folder = tempfile::tempdir().unwrap();
+    let program = or_skip!(nothing("gcc", &["-static"], folder.path()));
+    let spawns = Program::new(Language::C, "trace-spawns")
+        .no_flags()
+        .flags(["-O1", "-static"])
+        .build();
+    let spawns = or_skip!(spawns);
+    let script = "\"$0\" \"$1\"; exit $?";
+    let recorded = Command::new("timeout")
+        .args(["120", DIOPTRA, "trace", "record", "sh", "-c", script])
+        .args([&spawns, &program])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let told = text(&recorded.stderr);
+    assert_eq!(text(&recorded.stdout), "7\n", "{told}");
+    // Processes that are gone before they can be looked at are known by their names only.
+    let counts = told.lines().filter_map(|line| {
+        let (count, rest) = line.strip_prefix("dioptra: ")?.split_once(" process")?;
+        let is_it = rest.contains("/nothing ran untraced: it is linked statically")
+            || rest.contains(" nothing (whose path is not known) ran untraced: ");
+        is_it.then(|| count.parse::<u32>().unwrap())
+    });
+    assert_eq!(counts.sum::<u32>(), 7, "{told}");
+    let expected = format!(
+        "1 process of {} ran untraced: it is linked statically",
+        spawns.display()
+    );
+    assert!(told.contains(&expected), "{told}");
+}

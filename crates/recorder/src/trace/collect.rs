@@ -41,6 +41,8 @@ pub struct Collector {
     next: HashMap<u32, u32>,
     /// Threads that were seen to exist: only they can be seen to be gone.
     seen: HashMap<(u32, u32), bool>,
+    /// How many programs were executed when that was last looked at.
+    executed: u64,
     last_reap: Instant,
     last_clock: Instant,
     overhead: Overhead,
@@ -57,6 +59,7 @@ impl Collector {
             streams: HashSet::new(),
             next: HashMap::new(),
             seen: HashMap::new(),
+            executed: 0,
             last_reap: Instant::now(),
             last_clock: Instant::now(),
             overhead,
@@ -80,9 +83,13 @@ impl Collector {
                 shared.state().counters.take(arena, *area, true);
             }
             self.overhead.look(shared);
-            execs::look(shared);
+            let executed = arena.header().executed.load(Ordering::Relaxed);
+            if std::mem::replace(&mut self.executed, executed) != executed {
+                execs::look(shared);
+            }
             if self.last_reap.elapsed() >= REAP_EVERY {
                 self.reap(shared);
+                execs::look(shared);
                 self.last_reap = Instant::now();
             }
             if self.last_clock.elapsed() >= CLOCK_EVERY {

@@ -338,12 +338,14 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             untraced::why(&program)
         ));
     }
+    // What the command itself is was said above.
+    let untold = (state.connected == 0).then(|| command.pid());
     let unseen = shared
         .arena
         .header()
         .executed_unseen
         .load(Ordering::Relaxed);
-    for note in state.execs.notes(unseen) {
+    for note in state.execs.notes(unseen, untold) {
         state.note(note);
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
