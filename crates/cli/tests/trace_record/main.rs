@@ -13,6 +13,7 @@ mod sampling;
 mod scheduling;
 mod starts;
 mod untraced;
+mod written;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::collections::BTreeMap;

@@ -5,9 +5,9 @@
 use super::arch;
 use dioptra_mapped::{Advice, MappedFile};
 use object::elf::{
-    EM_AARCH64, ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
-    R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, SHT_DYNSYM,
-    SHT_NOBITS, SHT_PROGBITS, SectionType,
+    EM_AARCH64, ET_EXEC, FileHeader64, PF_W, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT,
+    R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
+    R_X86_64_RELATIVE, SHT_DYNSYM, SHT_NOBITS, SHT_PROGBITS, SectionType,
 };
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{
@@ -32,6 +32,8 @@ pub struct Segment {
     pub file_size: u64,
     /// Whether it holds code.
     pub executable: bool,
+    /// Whether the program may write to it.
+    pub writable: bool,
 }
 
 /// The loadable segments of an ELF file.
@@ -47,6 +49,7 @@ pub fn segments<'d, R: ReadRef<'d>>(
             address: header.p_vaddr(endian),
             file_size: header.p_filesz(endian),
             executable: header.p_flags(endian).0 & PF_X.0 != 0,
+            writable: header.p_flags(endian).0 & PF_W.0 != 0,
         })
         .collect()
 }

@@ -49,6 +49,7 @@ mod unwinding;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod wanted;
 mod wire;
+mod written;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

@@ -8,6 +8,7 @@ use super::maps::MappedModule;
 use super::observed::{FunctionHook, has_hooks, hooked_code};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::special::seeks_generated_code;
+use super::written::{self, is_relocated};
 use crate::procfs;
 use dioptra_filters::Sampling;
 use dioptra_symbols::demangle;
@@ -269,9 +270,10 @@ impl Planner {
                 ..nothing
             }));
         }
-        let Ok(code) = scan(&data, options) else {
+        let Ok(mut code) = scan(&data, options) else {
             return Ok(Some(nothing));
         };
+        written::refuse(&mut code, is_relocated(&elf));
         let places: Vec<FunctionPlace<'_>> = code
             .candidates
             .iter()
