@@ -14,7 +14,7 @@ fn said(program: &Path) -> [String; 3] {
         .no_flags()
         .flags(["-O1", "-g", "-pg", "-mfentry"])
         .build();
-    let spawns = spawns.ok().expect("a compiler was there before");
+    let spawns = spawns.expect("a compiler was there before");
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("timeout")
         .args(["120", DIOPTRA, "trace", "record", "--no-libcall"])
@@ -159,6 +159,13 @@ fn the_linker_of_32_bit_children_complains_of_nothing() {
     let linker = "-pie -dynamic-linker /lib/ld-linux.so.2";
     let program = or_skip!(nothing_of_32_bits(linker, folder.path()));
     check(&program, "it is a 32-bit program");
+    let recorded = super::dioptra(&["record", program.to_str().unwrap()], folder.path());
+    let told = text(&recorded.stderr);
+    assert!(
+        recorded.status.success() && !told.contains("ld.so"),
+        "{told}"
+    );
+    assert!(told.contains("it is a 32-bit program"), "{told}");
     // It does complain of what it can't load.
     let complaint = Command::new(&program)
         .env("LD_PRELOAD", "/no/such/object.so")

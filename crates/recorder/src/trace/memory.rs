@@ -69,8 +69,15 @@ impl ArenaMemory {
             super::shared::monotonic()
         );
         let c_name = CString::new(name.as_str()).unwrap_or_default();
-        let file = memory_file(&c_name, 0)?;
+        let file = memory_file(&c_name, libc::MFD_ALLOW_SEALING)?;
         file.set_len(size as u64)?;
+        // Who maps a file that becomes shorter ends by SIGBUS: traced processes, which have a descriptor for a moment, can't do
+        // that to us and to each other.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: numbers only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let presence = memory_file(c"dioptra-presence", libc::MFD_ALLOW_SEALING)?;
         presence.set_len(PRESENCE_SIZE as u64)?;
         // SAFETY: new memory at a place that the kernel chooses.
@@ -279,5 +286,30 @@ impl Drop for ArenaMemory {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`; borrows of it end with us.
         unsafe { libc::munmap(self.base.cast(), self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceClock;
+    use dioptra_tracelayout::arena::BLOCK;
+
+    #[test]
+    fn nobody_can_take_the_memory_away() {
+        let arena = ArenaMemory::new(ArenaOptions {
+            chunk_size: 4096,
+            chunks: 8,
+            budget: 4,
+            on_full: BLOCK,
+            clock: TraceClock::Monotonic,
+            gating: Gating::default(),
+            seed: 0,
+            marks: false,
+        })
+        .unwrap();
+        let error = arena.file().set_len(0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        assert!(arena.header().is_valid(arena.size()));
     }
 }

@@ -273,11 +273,15 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         }
         _ => runtime.clone().into_os_string(),
     };
-    let environment = [
+    let mut environment = vec![
         (OsString::from("LD_PRELOAD"), preload),
         (OsString::from(SOCKET), OsString::from(&listener.name)),
         (OsString::from(RUNTIME), runtime.clone().into_os_string()),
     ];
+    let program = spec.command.first().cloned().unwrap_or_default();
+    if untraced::is_disturbed(&program) {
+        environment.retain(|(name, _)| name != "LD_PRELOAD");
+    }
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
     // Last of what may fail, and undone unless the command starts.
@@ -332,7 +336,6 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         .flatten()
         .for_each(|note| state.note(note));
     if state.connected == 0 {
-        let program = spec.command.first().cloned().unwrap_or_default();
         state.note(format!(
             "{} was not traced: the runtime was not loaded into it: {}",
             program.to_string_lossy(),

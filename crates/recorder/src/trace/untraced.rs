@@ -3,7 +3,7 @@
 use super::glance::Glance;
 use object::elf::{ELFCLASS32, ELFMAG, EM_AARCH64, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadRef};
+use object::{Endianness, Object, ObjectSymbol, ReadRef};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -13,6 +13,14 @@ use std::path::{Path, PathBuf};
 /// What is said of a program whose file tells nothing.
 pub const UNKNOWN: &str =
     "it ended at once, is for another C library, or starts with an environment of its own";
+
+const NARROW: &str = "it is a 32-bit program; build it for 64 bits";
+const MUSL: &str = "it is for another C library (musl); build it for glibc";
+
+/// Whether a program's dynamic linker complains of the runtime, or does not start the program with it.
+pub fn is_disturbed(program: &OsStr) -> bool {
+    [NARROW, MUSL].contains(&why(program))
+}
 
 /// How many interpreters are looked at: scripts may be interpreted by scripts.
 const MOST_INTERPRETERS: u32 = 4;
@@ -61,7 +69,7 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
             .flatten();
     }
     if is_narrow(start) {
-        return Some("it is a 32-bit program; build it for 64 bits");
+        return Some(NARROW);
     }
     let glance = Glance::new(&file).ok()?;
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&glance).ok()?;
@@ -81,7 +89,7 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
     let interpreter = (&glance).read_bytes_at(offset, size.min(4096)).ok()?;
     let is_musl = interpreter.windows(7).any(|part| part == b"ld-musl");
     if is_musl {
-        return Some("it is for another C library (musl); build it for glibc");
+        return Some(MUSL);
     }
     let starts_asan = elf
         .dynamic_symbols()
