@@ -72,8 +72,8 @@ impl Place {
                     let _lock = lock(&folder).map_err(at(&folder))?;
                     let (old, older) = (self.beside(".old"), self.beside(".older"));
                     if old.join(INFO).exists() {
-                        if older.join(INFO).exists() {
-                            // A recording was killed while it began.
+                        // A recording was killed while it began, or while it removed this.
+                        if older.exists() && has_only_ours(&older).map_err(at(&older))? {
                             fs::remove_dir_all(&older).map_err(at(&older))?;
                         }
                         fs::rename(&old, &older).map_err(at(&old))?;
@@ -90,13 +90,12 @@ impl Place {
         Ok(())
     }
 
-    /// Leaves the directory to the trace, and removes what `FOLDER.old` was before.
-    pub fn keep(&mut self) {
-        if self.is_older_moved {
-            // If it can't be, the next recording tries again.
-            let _ = fs::remove_dir_all(self.beside(".older"));
-        }
+    /// Leaves the directory to the trace. Returns what `FOLDER.old` was before, which is to be removed; the next recording does so
+    /// if this one does not.
+    pub fn keep(&mut self) -> Option<PathBuf> {
+        let older = self.is_older_moved.then(|| self.beside(".older"));
         (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);
+        older
     }
 
     /// Puts back what was there, unless the directory was kept.
@@ -133,18 +132,24 @@ enum Contents {
     Other,
 }
 
-fn contents(folder: &Path) -> io::Result<Contents> {
-    let mut files = Vec::new();
+/// Whether there is nothing in a directory but files that traces have.
+fn has_only_ours(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
-        files.push(entry?.file_name());
+        let name = entry?.file_name();
+        if !FILES.iter().any(|file| name == OsStr::new(file)) {
+            return Ok(false);
+        }
     }
-    let is_one_of_ours =
-        |name: &std::ffi::OsString| FILES.iter().any(|file| name == OsStr::new(file));
+    Ok(true)
+}
+
+fn contents(folder: &Path) -> io::Result<Contents> {
+    let is_empty = fs::read_dir(folder)?.next().is_none();
     Ok(match () {
-        () if files.is_empty() => Contents::Nothing,
+        () if is_empty => Contents::Nothing,
         () if folder.join(INFO).exists() => Contents::Trace,
         // The journal is made first.
-        () if folder.join(JOURNAL).exists() && files.iter().all(is_one_of_ours) => Contents::Begun,
+        () if folder.join(JOURNAL).exists() && has_only_ours(folder)? => Contents::Begun,
         () => Contents::Other,
     })
 }
@@ -194,6 +199,10 @@ mod tests {
         drop(broken);
         assert_eq!(names(), ["t", "t.old"]);
         assert_eq!(fs::read(folder.join(NAMES)).unwrap(), b"second");
+        // A recording that was killed while it removed the oldest trace.
+        let older = parent.path().join("t.older");
+        fs::create_dir(&older).unwrap();
+        fs::write(older.join(RECORDS), "").unwrap();
         drop(Writer::create(&folder, &info()).unwrap());
         assert_eq!(names(), ["t", "t.old"]);
         assert_eq!(fs::read(old.join(NAMES)).unwrap(), b"second");

@@ -68,7 +68,10 @@ impl Writer {
     /// [`WriteError`]. Then everything is as it was before.
     pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
         let mut writer = Writer::create_tentative(folder, info)?;
-        writer.keep();
+        if let Some(older) = writer.keep() {
+            // If it can't be removed, the next recording tries again.
+            let _ = fs::remove_dir_all(older);
+        }
         Ok(writer)
     }
 
@@ -114,9 +117,11 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Makes the trace of [`Writer::create_tentative`] stay, and removes the one that was `FOLDER.old`.
-    pub fn keep(&mut self) {
-        self.place.keep();
+    /// Makes the trace of [`Writer::create_tentative`] stay. Returns the directory of the one that was `FOLDER.old`, if there was
+    /// one: it is to be removed, which may take long.
+    #[must_use]
+    pub fn keep(&mut self) -> Option<PathBuf> {
+        self.place.keep()
     }
 
     /// Leaves everything as it was before, unless [`Writer::keep`] was called. Nothing can be written from now on.

@@ -138,3 +138,43 @@ fn what_every_thread_had_finished_can_be_read() {
         assert!(expected.contains(&count), "{on_full}: {count}");
     }
 }
+
+#[test]
+fn a_program_whose_recorder_is_killed_before_it_answers_runs_untraced() {
+    let program = or_skip!(
+        Program::new(Language::C, "trace-orphan")
+            .no_flags()
+            .flags(["-O1", "-g", "-pthread", "-pg", "-mfentry"])
+            .build()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["trace", "record", "--no-libcall", "sh", "-c"])
+        .arg("echo $$; read word; exec \"$0\"")
+        .arg(&program)
+        .current_dir(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = recorder.stdin.take().unwrap();
+    let mut output = BufReader::new(recorder.stdout.take().unwrap());
+    let mut pid = String::new();
+    output.read_line(&mut pid).unwrap();
+    // It answers nobody from now on: what is executed waits for it.
+    let recorder_pid = i32::try_from(recorder.id()).unwrap();
+    // SAFETY: our child, which was not waited for.
+    assert_eq!(unsafe { libc::kill(recorder_pid, libc::SIGSTOP) }, 0);
+    input.write_all(b"on\n").unwrap();
+    let executable = format!("/proc/{}/exe", pid.trim_end());
+    while std::fs::read_link(&executable).is_ok_and(|path| path != program) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    input.write_all(b"on\n").unwrap();
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "6765\n6765\n6765\n");
+}

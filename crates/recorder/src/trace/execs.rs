@@ -9,9 +9,9 @@ use super::untraced;
 use crate::trace::collect::process_exists;
 use dioptra_tracelayout::execs::{self, EXECUTES};
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -135,7 +135,8 @@ impl Execs {
         if self.is_connected(pid, time) {
             return;
         }
-        let program = PathBuf::from(OsString::from_vec(path));
+        // Without what means nothing: `/folder/./program`.
+        let program: PathBuf = Path::new(OsStr::from_bytes(&path)).components().collect();
         // Asked now: the file may be gone later.
         let why = self.reason(pid, &program);
         self.pending.push(Executed {
@@ -262,7 +263,7 @@ mod tests {
         program(&mut execs, 3, 10);
         execs.failed(3);
         // Not traced.
-        program(&mut execs, 4, 10);
+        execs.executes(4, 10, b"/no/such/./program".to_vec());
         program(&mut execs, 5, 10);
         execs.decide(|pid| pid == 4);
         assert_eq!(execs.pending.len(), 1);

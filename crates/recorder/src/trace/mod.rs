@@ -406,7 +406,11 @@ fn supervise(
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
-    shared.state().writer.keep();
+    let older = shared.state().writer.keep();
+    if let Some(older) = older {
+        // While nobody waits for the state. What is left of it the next recording removes.
+        let _ = std::fs::remove_dir_all(older);
+    }
     let mut status = None;
     loop {
         if status.is_none() {
