@@ -4,6 +4,7 @@ use crate::arch;
 use crate::cyg;
 use crate::debuggers;
 use crate::libc_calls::{self, receive};
+use crate::segments;
 use crate::session;
 use crate::shadow::{self, THREADS};
 use crate::sys::{self, Errno};
@@ -156,6 +157,7 @@ fn talk(name: &[u8], reason: Reason) -> Result<(), Failure> {
     let addresses = RuntimeAddresses {
         thread_block: arch::block_offset(),
         threads: THREADS.as_ptr().expose_provenance() as u64,
+        spans: segments::SPANS.as_ptr().expose_provenance() as u64,
         personality: unwind::personality as *const () as u64,
         enter_slow: arch::enter_slow_address(),
         exit_slow: arch::exit_slow_address(),

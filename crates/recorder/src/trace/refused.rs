@@ -31,6 +31,8 @@ pub enum Refused {
     Written,
     /// The dynamic linker changes the code of its module: what is in memory is not what is in the file.
     Relocated,
+    /// It moves the stack pointer to a stack that was copied away, or calls what does: such calls return twice.
+    CopiesStacks,
     /// There is no room near it.
     Far,
 }
@@ -53,6 +55,7 @@ impl Refused {
             Refused::NoTable => "no unwind table describes it",
             Refused::Written => "it lies in memory that is writable and executable",
             Refused::Relocated => "its module has text relocations",
+            Refused::CopiesStacks => "exchanges stacks by copying them, and returns twice",
             Refused::Far => "no memory is free near it",
         }
     }
