@@ -101,6 +101,8 @@ const TOOLS: &[Tool] = &[
     command("luajit", &["luajit"]),
     command("go", &["golang-go"]),
     command("musl-gcc", &["musl-tools"]),
+    // The C library of 32-bit programs.
+    file("/lib/ld-linux.so.2", &["libc6-i386"]),
     library("gcc", "libboost_context.a", &["libboost-context-dev"]),
     command("openssl", &["openssl"]),
     command("xz", &["xz-utils"]),

@@ -68,7 +68,13 @@ fn main() -> ExitCode {
         Command::Doctor(Later(arguments)) => (1, commands::doctor::run(arguments)),
         Command::List(Later(arguments)) => (1, commands::list::run(arguments)),
     };
+    let truncated = dioptra_mapped::truncations();
+    for truncation in &truncated {
+        eprintln!("dioptra: {truncation}; what was made of it is wrong");
+    }
     match result {
+        // Recordings pass their command's status on.
+        Ok(_) if !truncated.is_empty() && failure == 1 => ExitCode::from(1),
         Ok(code) => code,
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -2,7 +2,7 @@
 
 use crate::error::OpenError;
 use crate::header::{MAGIC_SIZE, check_magic};
-use memmap2::{Advice, Mmap, UncheckedAdvice};
+use dioptra_mapped::{Advice, MappedFile};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::{Deref, Range};
@@ -17,7 +17,7 @@ const PAGE: usize = 64 << 10;
 /// The bytes of one file.
 #[derive(Debug)]
 pub(crate) enum Source {
-    Map(Mmap),
+    Map(MappedFile),
     Memory(Vec<u8>),
 }
 
@@ -56,12 +56,25 @@ impl Source {
     }
 
     fn map(file: &File) -> io::Result<Source> {
-        // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with
-        // SIGBUS, as with every reader over mmap; recordings are not changed after they were written.
-        let map = unsafe { Mmap::map(file)? };
-        // Only speed depends on these.
-        let _ = map.advise(Advice::Sequential);
+        let map = MappedFile::new(file)?;
+        map.advise(Advice::Sequential);
         Ok(Source::Map(map))
+    }
+
+    /// Whether bytes were read that are missing: they were zeroes.
+    pub fn has_faulted(&self) -> bool {
+        match self {
+            Source::Map(map) => map.has_faulted(),
+            Source::Memory(_) => false,
+        }
+    }
+
+    /// The first byte that is missing, if the file was truncated since it was opened.
+    pub fn truncated_at(&self) -> Option<u64> {
+        match self {
+            Source::Map(map) => map.truncated_at(),
+            Source::Memory(_) => None,
+        }
     }
 
     /// Gives back the memory of `range` of a mapped file, which will hardly be read again; if it is, the system maps it
@@ -72,14 +85,7 @@ impl Source {
         };
         let start = range.start.next_multiple_of(PAGE);
         let end = range.end / PAGE * PAGE;
-        if start < end {
-            // SAFETY: the map is of a file and never written to, so that the same bytes come back when they are read.
-            let released = unsafe {
-                map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
-            };
-            // Only memory depends on it.
-            let _ = released;
-        }
+        map.release(start..end);
     }
 
     /// Reads a stream to its end: into memory, or, when it is long, into a temporary file that has no name. A stream

@@ -64,6 +64,50 @@ fn fill<W: std::io::Write>(mut writer: Writer<W>) {
     writer.finish(&FeaturesToWrite::default()).expect("an end");
 }
 
+#[test]
+fn a_file_that_is_truncated_while_it_is_read_is_read_so_far() {
+    const LEFT: usize = 100_000;
+    let bytes = recording(false);
+    let whole = samples(&bytes).0;
+    assert!(bytes.len() > 3 * LEFT, "{}", bytes.len());
+    // Before the first record is read, and in the middle.
+    for after in [0, 200, 900] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("perf.data");
+        std::fs::write(&path, &bytes).expect("a file");
+        let recording = PerfData::open(&path).expect("a recording");
+        let truncate = || {
+            let file = std::fs::OpenOptions::new().write(true).open(&path);
+            file.and_then(|file| file.set_len(LEFT as u64))
+                .expect("a cut");
+        };
+        if after == 0 {
+            truncate();
+        }
+        let mut found = Vec::new();
+        let summary = recording.read(|record| {
+            if record.raw.kind == RecordType::SAMPLE {
+                let start = record.offset as usize;
+                found.push(start..start + 8 + record.raw.body.len());
+                if found.len() == after {
+                    truncate();
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        let rest = whole.iter().filter(|sample| sample.end <= LEFT);
+        let rest: Vec<Range<usize>> = rest.cloned().collect();
+        assert!(rest.len() > 900, "{}", rest.len());
+        assert!(found.starts_with(&rest), "{after}");
+        assert!(found.len() < whole.len(), "{after}");
+        assert_eq!(summary.stopped_at, Some(LEFT as u64), "{after}");
+        let mut damaged = summary.damaged.iter();
+        let why = "the file was truncated while it was read";
+        assert!(damaged.any(|damage| damage.why == why), "{summary:?}");
+        assert!(summary.salvaged);
+    }
+}
+
 /// Offsets and lengths of all samples, in the order in which they are passed on.
 fn samples(bytes: &[u8]) -> (Vec<Range<usize>>, ReadSummary) {
     let recording = PerfData::from_bytes(bytes.to_vec()).expect("a recording");

@@ -98,6 +98,14 @@ fn parse_started(stat: &[u8]) -> Option<u64> {
     str::from_utf8(fields.nth(20)?).ok()?.parse().ok()
 }
 
+/// Whether a process is stopped, by a signal or a debugger.
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let name_ends = stat.iter().rposition(|byte| *byte == b')');
+    let state = name_ends.and_then(|at| stat.get(at + 2));
+    matches!(state, Some(b'T' | b't'))
+}
+
 /// The name of a thread; `None` if it is gone.
 pub fn comm(pid: u32, tid: u32) -> Option<Vec<u8>> {
     let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;

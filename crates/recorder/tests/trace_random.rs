@@ -100,7 +100,7 @@ impl Way {
             return Err(format!("it ended so: {:?}", outcome.status));
         }
         if outcome.ending.lost > 0
-            || outcome.ending.missed_in_handlers > 0
+            || outcome.ending.missed_in_handlers != Some(0)
             || outcome.ending.missed_no_memory > 0
         {
             return Err(format!("records are missing: {:?}", outcome.ending));

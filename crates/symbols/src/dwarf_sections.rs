@@ -3,8 +3,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use dioptra_mapped::{Advice, MappedFile};
 use gimli::{EndianSlice, RunTimeEndian, SectionId};
-use memmap2::{Advice, Mmap, MmapOptions};
 use object::endian::Endianness;
 use object::read::{CompressedData, CompressionFormat, ReadRef};
 
@@ -52,7 +52,7 @@ enum Bytes {
     /// Read, or unpacked.
     Heap(Vec<u8>),
     /// Pages of the file, read as they are needed.
-    Mapped(Mmap),
+    Mapped(MappedFile),
 }
 
 impl Bytes {
@@ -196,13 +196,10 @@ fn map(file: &File, section: &Section<'_>) -> Result<Bytes, ElfError> {
     if len == 0 {
         return Ok(Bytes::Heap(Vec::new()));
     }
-    let mut options = MmapOptions::new();
-    // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with
-    // SIGBUS, as with every debugger over mmap; linkers and package managers write new files instead.
-    let map = unsafe { options.offset(section.offset).len(len).map(file) };
+    let map = MappedFile::part(file, section.offset, len);
     let map = map.map_err(|_| ElfError::Damaged("a debug section can't be mapped"))?;
     // Units lie far apart; only memory depends on it.
-    let _ = map.advise(Advice::Random);
+    map.advise(Advice::Random);
     Ok(Bytes::Mapped(map))
 }
 
@@ -279,4 +276,36 @@ fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Result<Vec<u
         .decompress()
         .map(std::borrow::Cow::into_owned)
         .map_err(|_| ElfError::Damaged("a compressed debug section can't be unpacked"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_of_a_file_that_is_truncated_reads_as_zeroes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("debug");
+        std::fs::write(&path, vec![9; 6 << 20]).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let section = Section {
+            name: b".debug_info",
+            kind: object::elf::SHT_PROGBITS,
+            executable: false,
+            compressed: false,
+            address: 0,
+            offset: 100,
+            size: 5 << 20,
+            link: 0,
+            entry_size: 0,
+            align: 1,
+        };
+        let bytes = map(&file, &section).unwrap();
+        assert!(bytes.as_slice().iter().all(|byte| *byte == 9));
+        file.set_len(1 << 20).unwrap();
+        assert_eq!(bytes.as_slice().last(), Some(&0));
+        let all = dioptra_mapped::truncations();
+        let ours = all.iter().find(|truncation| truncation.path == path);
+        assert_eq!(ours.unwrap().offset, 1 << 20);
+    }
 }

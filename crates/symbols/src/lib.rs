@@ -12,7 +12,7 @@
 //!   the kernel an address is absolute.
 //! * **Loading never fails.** What went wrong is in [`ModuleSymbols::notes`].
 //! * **Files are read, not mapped**, and only the parts that are needed: a file that shrinks while
-//!   it is read gives a note instead of a SIGBUS. Only debug sections of 4 MiB and more are mapped, so that
+//!   it is read gives a note. Only debug sections of 4 MiB and more are mapped ([`dioptra_mapped`]), so that
 //!   a gigabyte of them costs what is looked at.
 //!
 //! [`Symbolizer::lines`] gives [`ModuleLines`]: source lines and inline frames from the debug

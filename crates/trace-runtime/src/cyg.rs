@@ -170,9 +170,8 @@ fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
         block.busy = 0;
         return;
     }
-    // Until it is in the chunk.
-    let missed = &arena.header().missed_in_handlers;
-    missed.fetch_add(1, Ordering::Relaxed);
+    let header = arena.header();
+    header.handler_calls.fetch_add(1, Ordering::Relaxed);
     let Some(record) = thread::record(block, arena) else {
         return;
     };
@@ -185,7 +184,7 @@ fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
         enter_slow(block, function, call, Other::Interrupted);
         if (*record).interrupted.kept() == before {
             // It is hidden.
-            missed.fetch_sub(1, Ordering::Relaxed);
+            header.handler_calls_done.fetch_add(1, Ordering::Relaxed);
         }
         interrupted::end_if_done(&mut *record);
     }

@@ -1,9 +1,10 @@
 //! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
-use crate::{linker, sys};
+use crate::{linker, loadable, session, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use dioptra_tracelayout::execs::{self, EXECUTES, FAILED};
 use dioptra_tracelayout::message::{RUNTIME, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
@@ -71,7 +72,11 @@ pub unsafe extern "C" fn execve(
     // SAFETY: the caller's promise; memory that was mapped here is given back if nothing was executed.
     unsafe {
         tell_if_hidden(path);
-        let (changed, size) = with_ours(environment);
+        let is_told = tell(path);
+        let (changed, size) = match loadable::is_loadable(path) {
+            true => with_ours(environment),
+            false => without_ours(environment),
+        };
         let result = crate::arch::syscall(
             libc::SYS_execve,
             [path.addr(), arguments.addr(), changed.addr(), 0, 0, 0],
@@ -79,9 +84,66 @@ pub unsafe extern "C" fn execve(
         if size > 0 {
             sys::unmap(changed.cast_mut().cast(), size);
         }
+        if is_told {
+            notice(FAILED, |_| 0);
+        }
         *libc::__errno_location() = -result as c_int;
     }
     -1
+}
+
+/// Tells the recorder that a program is executed, if there is such a file: `execvp` tries many. Whether it was told.
+///
+/// # Safety
+/// That of `execve`.
+unsafe fn tell(path: *const c_char) -> bool {
+    if session::arena().is_none() || !sys::is_there(path) {
+        return false;
+    }
+    // SAFETY: the kernel has just read the string.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    notice(EXECUTES, |place| {
+        let mut used = 0;
+        if !path.starts_with(b"/") {
+            used = sys::current_folder(place);
+            if let Some(byte) = place.get_mut(used) {
+                *byte = b'/';
+                used += 1;
+            }
+        }
+        match place.get_mut(used..used + path.len()) {
+            Some(rest) => {
+                rest.copy_from_slice(path);
+                used + path.len()
+            }
+            // Too long: the recorder knows the process only.
+            None => 0,
+        }
+    })
+}
+
+/// Puts a notice into the recorder's queue, if it has room; `write` says how long the path is.
+fn notice(kind: u32, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+    let Some(arena) = session::arena() else {
+        return false;
+    };
+    let (header, notices) = (arena.header(), arena.notices());
+    let Some((index, full)) = execs::take(&header.executed, notices) else {
+        header.executed_unseen.fetch_add(1, Ordering::Relaxed);
+        return false;
+    };
+    let Some(notice) = notices.get(index) else {
+        return false;
+    };
+    let path = notice.path.as_ptr().cast_mut();
+    // SAFETY: shared memory that may be written to; the place was taken, and is nobody else's until it is full.
+    let length = write(unsafe { core::slice::from_raw_parts_mut(path, execs::MAX_PATH) });
+    notice.time.store(sys::monotonic(), Ordering::Relaxed);
+    let what = u64::from(sys::pid()) | u64::from(kind) << 32;
+    notice.what.store(what, Ordering::Relaxed);
+    notice.length.store(length as u64, Ordering::Relaxed);
+    notice.turn.store(full, Ordering::Release);
+    true
 }
 
 /// Says that a program will not be traced because our file can't be seen from where it runs, after a `chroot`.
@@ -165,5 +227,122 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             put(text.cast());
         }
         (array, size)
+    }
+}
+
+/// The words of a list as `LD_PRELOAD` has it.
+fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let words = list.split(|&byte| byte == b':' || byte == b' ');
+    words.filter(|word| !word.is_empty())
+}
+
+/// An environment in which the runtime is not preloaded, as [`with_ours`] makes one. The other variables stay: they do no harm.
+unsafe fn without_ours(environment: *const *const c_char) -> (*const *const c_char, usize) {
+    let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
+    if runtime.is_null() {
+        return (environment, 0);
+    }
+    // SAFETY: as in `with_ours`.
+    unsafe {
+        let path = value(CStr::from_ptr(runtime), RUNTIME).unwrap_or_default();
+        let Some(theirs) = find(environment, PRELOAD).and_then(|text| value(text, PRELOAD)) else {
+            return (environment, 0);
+        };
+        if !words(theirs).any(|word| word == path) {
+            return (environment, 0);
+        }
+        let mut count = 0;
+        while !(*environment.add(count)).is_null() {
+            count += 1;
+        }
+        let pointers = (count + 1) * size_of::<*const c_char>();
+        let size = pointers + PRELOAD.len() + theirs.len() + 3;
+        let Ok(memory) = sys::map_private(size) else {
+            return (environment, 0);
+        };
+        let array = memory.cast::<*const c_char>();
+        let text = memory.add(pointers);
+        let mut length = 0;
+        let mut put = |part: &[u8]| {
+            text.add(length)
+                .copy_from_nonoverlapping(part.as_ptr(), part.len());
+            length += part.len();
+        };
+        put(PRELOAD.as_bytes());
+        let mut separator = &b"="[..];
+        for word in words(theirs).filter(|word| *word != path) {
+            put(separator);
+            put(word);
+            separator = b":";
+        }
+        let is_empty = separator == b"=";
+        let mut used = 0;
+        for at in 0..count {
+            let one = *environment.add(at);
+            if value(CStr::from_ptr(one), PRELOAD).is_none() {
+                array.add(used).write(one);
+                used += 1;
+            } else if !is_empty {
+                array.add(used).write(text.cast());
+                used += 1;
+            }
+        }
+        (array.cast_const(), size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::vec::Vec;
+
+    /// The environment that comes of one.
+    fn changed(
+        change: unsafe fn(*const *const c_char) -> (*const *const c_char, usize),
+        variables: &[&str],
+    ) -> Vec<std::string::String> {
+        let texts: Vec<CString> = variables
+            .iter()
+            .map(|text| CString::new(*text).unwrap())
+            .collect();
+        let mut pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+        pointers.push(ptr::null());
+        // SAFETY: a null-terminated array of strings, in and out.
+        unsafe {
+            let (mut list, _) = change(pointers.as_ptr());
+            let mut found = Vec::new();
+            while !(*list).is_null() {
+                found.push(CStr::from_ptr(*list).to_str().unwrap().into());
+                list = list.add(1);
+            }
+            found
+        }
+    }
+
+    #[test]
+    fn the_runtime_comes_and_goes_among_what_is_preloaded() {
+        remember(c"DIOPTRA_TRACE_SOCKET=s", c"DIOPTRA_TRACE_RUNTIME=/r.so");
+        let ours = ["DIOPTRA_TRACE_SOCKET=s", "DIOPTRA_TRACE_RUNTIME=/r.so"];
+        let with = |variables: &[&str]| changed(with_ours, variables);
+        let without = |variables: &[&str]| changed(without_ours, variables);
+        assert_eq!(
+            with(&["A=1"]),
+            ["A=1", ours[0], ours[1], "LD_PRELOAD=/r.so"]
+        );
+        assert_eq!(
+            with(&["LD_PRELOAD=x.so", "A=1"]),
+            ["A=1", ours[0], ours[1], "LD_PRELOAD=/r.so:x.so"]
+        );
+        assert_eq!(without(&["A=1"]), ["A=1"]);
+        assert_eq!(
+            without(&["LD_PRELOAD=x.so", "A=1"]),
+            ["LD_PRELOAD=x.so", "A=1"]
+        );
+        assert_eq!(without(&["LD_PRELOAD=/r.so", "A=1"]), ["A=1"]);
+        assert_eq!(
+            without(&["B=", "LD_PRELOAD=x.so:/r.so y.so", "A=1"]),
+            ["B=", "LD_PRELOAD=x.so:y.so", "A=1"]
+        );
     }
 }

@@ -261,8 +261,8 @@ pub fn copy(writer: &mut Writer) {
             _ => {}
         }
     }
-    let missed = &writer.arena().header().missed_in_handlers;
-    missed.fetch_sub(entries, Ordering::Relaxed);
+    let done = &writer.arena().header().handler_calls_done;
+    done.fetch_add(entries, Ordering::Relaxed);
     if beside.is_some() {
         complete(writer);
     }

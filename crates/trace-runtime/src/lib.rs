@@ -37,6 +37,7 @@ pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;
 pub mod linker;
+mod loadable;
 pub mod observe;
 pub mod parked;
 pub mod sampling;

@@ -33,6 +33,11 @@ extern "C" fn start(
     _arguments: *const *const c_char,
     environment: *const *const c_char,
 ) {
+    // Other C libraries than glibc do not hand over the environment. They are met in programs that an untraced program has
+    // started: see `loadable`.
+    if arch::register_atfork() == 0 {
+        return;
+    }
     // SAFETY: the dynamic linker hands over the process's environment.
     let (socket, runtime) = unsafe {
         (

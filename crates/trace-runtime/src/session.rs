@@ -3,6 +3,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
+use dioptra_tracelayout::execs::{NOTICES, Notice};
 use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, Choice, FIRST_AREA, SLOTS};
 
 /// The address of the arena; null before the process is connected.
@@ -50,6 +51,13 @@ impl MappedArena {
                 self.header().chunk_count as usize,
             )
         }
+    }
+
+    /// Where programs that are executed are told of.
+    pub fn notices(&self) -> &'static [Notice] {
+        let offset = Arena::execs_offset(self.header().chunk_count as usize);
+        // SAFETY: as above; they lie before the chunks.
+        unsafe { core::slice::from_raw_parts(self.base.add(offset).cast(), NOTICES) }
     }
 
     /// How calls of sampled functions are chosen, by slot.

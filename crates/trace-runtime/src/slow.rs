@@ -52,9 +52,8 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return Way::Body;
     };
-    let missed = &arena.header().missed_in_handlers;
-    // Until it is in the chunk.
-    missed.fetch_add(1, Ordering::Relaxed);
+    let header = arena.header();
+    header.handler_calls.fetch_add(1, Ordering::Relaxed);
     let Some(record) = thread::record(block, arena) else {
         return Way::Body;
     };
@@ -67,7 +66,7 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
         let way = enter_here(block, frame, slot, Other::Interrupted);
         if (*record).interrupted.kept() == before {
             // It is hidden.
-            missed.fetch_sub(1, Ordering::Relaxed);
+            header.handler_calls_done.fetch_add(1, Ordering::Relaxed);
         }
         if way != Way::On {
             interrupted::end_if_done(&mut *record);

@@ -30,7 +30,7 @@ pub fn count_missed() {
     if WAITS.load(Ordering::Relaxed)
         && let Some(arena) = session::arena()
     {
-        let missed = &arena.header().missed_in_handlers;
+        let missed = &arena.header().handler_calls;
         missed.fetch_add(1, Ordering::Relaxed);
     }
 }

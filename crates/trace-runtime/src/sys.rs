@@ -217,6 +217,15 @@ pub fn inode(path: &core::ffi::CStr) -> Option<u64> {
     }
 }
 
+/// Writes the path of the current folder to `place`, and returns how long it is; 0 if it can't be known.
+pub fn current_folder(place: &mut [u8]) -> usize {
+    let buffer = place.as_mut_ptr().expose_provenance();
+    // SAFETY: the kernel writes to the buffer only.
+    let size = unsafe { syscall(libc::SYS_getcwd, [buffer, place.len(), 0, 0, 0, 0]) };
+    // With the zero byte at its end.
+    usize::try_from(size).unwrap_or(0).saturating_sub(1)
+}
+
 /// Whether a path leads to a file.
 pub fn is_there(path: *const core::ffi::c_char) -> bool {
     // SAFETY: the kernel checks the address.

@@ -1,7 +1,7 @@
 //! What `info.json` says.
 
 use crate::journal::ClockPair;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// What was traced, when and where. Unknown fields are passed over by readers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,8 +172,10 @@ pub struct Ending {
     pub bytes: u64,
     /// How many records were lost; in streams they are counted where they are missing.
     pub lost: u64,
-    /// Calls in signal handlers that were not recorded, since they interrupted the tracer itself.
-    pub missed_in_handlers: u64,
+    /// Calls in signal handlers that were not recorded, since they interrupted the tracer itself. Not known if the
+    /// recorder's count had passed below 0: dioptra 0.1 counted so where tasks share their thread-local memory.
+    #[serde(deserialize_with = "sane")]
+    pub missed_in_handlers: Option<u64>,
     /// Calls that were not recorded for want of memory for the shadow stack.
     pub missed_no_memory: u64,
     /// Chunks that `--last` threw away as too old.
@@ -191,4 +193,10 @@ pub struct Ending {
     /// What the command used, if it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+}
+
+/// Reads a count that some recorders let pass below 0: a number that is far too large is none.
+fn sane<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let count: Option<u64> = Option::deserialize(deserializer)?;
+    Ok(count.filter(|count| i64::try_from(*count).is_ok()))
 }

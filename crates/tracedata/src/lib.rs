@@ -10,6 +10,7 @@ mod fixture;
 mod info;
 mod journal;
 mod mapped;
+mod place;
 mod reader;
 mod switches;
 mod tasks;

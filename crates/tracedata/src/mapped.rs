@@ -1,6 +1,6 @@
 //! Files that are read over a mapping, without keeping them in memory.
 
-use memmap2::{Mmap, UncheckedAdvice};
+use dioptra_mapped::MappedFile;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ const AROUND: usize = 64 << 10;
 
 /// A file's bytes.
 #[derive(Debug)]
-pub(crate) struct Mapped(Mmap);
+pub(crate) struct Mapped(MappedFile);
 
 impl Mapped {
     /// The file at `path`; none if there is none or it is empty.
@@ -24,10 +24,12 @@ impl Mapped {
         if file.metadata()?.len() == 0 {
             return Ok(None);
         }
-        // SAFETY: the map is only read. Whoever shortens the file while it is mapped makes this process end with SIGBUS, as
-        // with every reader over mmap; traces are only appended to.
-        let map = unsafe { Mmap::map(&file) }?;
-        Ok(Some(Mapped(map)))
+        Ok(Some(Mapped(MappedFile::new(&file)?)))
+    }
+
+    /// The first byte that is missing, if the file was truncated since.
+    pub fn truncated_at(&self) -> Option<u64> {
+        self.0.truncated_at()
     }
 
     pub fn bytes(&self) -> &[u8] {
@@ -42,13 +44,7 @@ impl Mapped {
             .div_ceil(AROUND)
             .saturating_mul(AROUND);
         let until = until.min(self.0.len());
-        if from < until {
-            // SAFETY: the mapping is shared with its file and never written to: its pages keep their content.
-            let _ = unsafe {
-                self.0
-                    .unchecked_advise_range(UncheckedAdvice::DontNeed, from, until - from)
-            };
-        }
+        self.0.release(from..until);
     }
 
     /// A reader who goes through the file from its start is at `offset`: once in a while the memory behind it is given

@@ -356,6 +356,22 @@ impl Trace {
         &self.damage
     }
 
+    /// What is missing of the files since the trace was opened: somebody has truncated them. What was read of them from there
+    /// on is wrong.
+    pub fn truncated(&self) -> Vec<Damage> {
+        let records = self.records.as_ref().and_then(Mapped::truncated_at);
+        let switches = self.switches.truncated_at();
+        let files = [(RECORDS, records), (SWITCHES, switches)];
+        let damage = |(file, offset): (_, Option<u64>)| {
+            Some(Damage {
+                file,
+                offset: offset?,
+                what: "the file was truncated while it was read".into(),
+            })
+        };
+        files.into_iter().filter_map(damage).collect()
+    }
+
     /// Bytes of `records`.
     pub fn record_bytes(&self) -> u64 {
         self.records

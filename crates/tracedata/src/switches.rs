@@ -64,6 +64,11 @@ impl SwitchIndex {
         blocks.map(|(_, count)| u64::from(*count)).sum()
     }
 
+    /// The first byte that is missing, if the file was truncated since it was opened.
+    pub fn truncated_at(&self) -> Option<u64> {
+        self.file.as_ref()?.truncated_at()
+    }
+
     /// Whether there is anything.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()

@@ -1,5 +1,6 @@
 //! Writes the files of a trace.
 
+use crate::place::{NEW_INFO, Place};
 use crate::{Info, JournalEntry};
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, MAX_SWITCHES};
@@ -24,7 +25,7 @@ pub struct WriteError {
 const READABLE: &str = "what was written before can be read";
 
 /// Locks a directory against other recordings, as long as it is kept open. File systems without locks are not locked.
-fn lock(folder: &Path) -> io::Result<File> {
+pub(crate) fn lock(folder: &Path) -> io::Result<File> {
     let file = File::open(folder)?;
     // SAFETY: a descriptor of ours.
     let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
@@ -41,6 +42,8 @@ fn lock(folder: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
+    /// What is put back if nothing comes of the recording.
+    place: Place,
     /// The directory, locked: nobody else writes there, or moves it away.
     _lock: File,
     journal: File,
@@ -58,11 +61,26 @@ pub struct Writer {
 impl Writer {
     /// Makes the directory `folder`; one that is there already becomes `FOLDER.old`, in place of an older one.
     ///
-    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written.
+    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written. What a
+    /// recording has left that was killed before it had written `info.json` is taken over.
+    ///
+    /// # Errors
+    /// [`WriteError`]. Then everything is as it was before.
+    pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
+        let mut writer = Writer::create_tentative(folder, info)?;
+        if let Some(older) = writer.keep() {
+            // If it can't be removed, the next recording tries again.
+            let _ = fs::remove_dir_all(older);
+        }
+        Ok(writer)
+    }
+
+    /// As [`Writer::create`], but a writer that is dropped before [`Writer::keep`] was called leaves everything as it was
+    /// before: for recordings that may yet fail to start.
     ///
     /// # Errors
     /// [`WriteError`]
-    pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
+    pub fn create_tentative(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| WriteError {
@@ -71,29 +89,10 @@ impl Writer {
                 remedy: "give another directory with -d",
             }
         };
-        if folder.symlink_metadata().is_ok() {
-            let is_empty = fs::read_dir(folder)
-                .map_err(failed(folder))?
-                .next()
-                .is_none();
-            if !is_empty {
-                if !folder.join(INFO).exists() {
-                    let error =
-                        io::Error::new(io::ErrorKind::AlreadyExists, "exists and is no trace");
-                    return Err(failed(folder)(error));
-                }
-                // Until it has been moved.
-                let _lock = lock(folder).map_err(failed(folder))?;
-                let mut old = folder.as_os_str().to_owned();
-                old.push(".old");
-                let old = PathBuf::from(old);
-                if old.join(INFO).exists() {
-                    fs::remove_dir_all(&old).map_err(failed(&old))?;
-                }
-                fs::rename(folder, &old).map_err(failed(&old))?;
-            }
-        }
-        fs::create_dir_all(folder).map_err(failed(folder))?;
+        let mut place = Place::of(folder);
+        place
+            .make()
+            .map_err(|(path, source)| failed(&path)(source))?;
         let lock = lock(folder).map_err(failed(folder))?;
         let create = |name: &str| {
             let path = folder.join(name);
@@ -106,6 +105,7 @@ impl Writer {
             records: create(RECORDS)?,
             switches: None,
             folder: folder.to_owned(),
+            place,
             _lock: lock,
             next_function: 0,
             names_size: 0,
@@ -115,6 +115,18 @@ impl Writer {
         writer.info(info)?;
         writer.functions(&[FunctionEntry::NONE])?;
         Ok(writer)
+    }
+
+    /// Makes the trace of [`Writer::create_tentative`] stay. Returns the directory of the one that was `FOLDER.old`, if there was
+    /// one: it is to be removed, which may take long.
+    #[must_use]
+    pub fn keep(&mut self) -> Option<PathBuf> {
+        self.place.keep()
+    }
+
+    /// Leaves everything as it was before, unless [`Writer::keep`] was called. Nothing can be written from now on.
+    pub fn abandon(&mut self) {
+        self.place.abandon();
     }
 
     /// Where it is written.
@@ -128,7 +140,7 @@ impl Writer {
     /// [`WriteError`]
     pub fn info(&mut self, info: &Info) -> Result<(), WriteError> {
         let path = self.folder.join(INFO);
-        let new = self.folder.join(".info.json.new");
+        let new = self.folder.join(NEW_INFO);
         let write = || {
             let mut text = serde_json::to_vec_pretty(info)?;
             text.push(b'\n');

@@ -10,6 +10,7 @@
 //! The file is sparse: [`Arena::budget`] bounds how many chunks may wait for the recorder, so memory is at most
 //! `(budget + threads) * chunk_size`, and a little.
 
+use crate::execs;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first word of an arena.
@@ -88,8 +89,11 @@ pub struct Arena {
     pub waiting: AtomicU32,
     /// Records that were lost. Chunks tell where; of those that were lost at the end of a stream only this does.
     pub lost: AtomicU64,
-    /// Calls in signal handlers that interrupted the tracer itself and so were not recorded.
-    pub missed_in_handlers: AtomicU64,
+    /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
+    /// of one number that is counted up and down would pass below 0 where tasks share their thread-local memory.
+    pub handler_calls: AtomicU64,
+    /// Those of them that were recorded, or that a filter leaves out.
+    pub handler_calls_done: AtomicU64,
     /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
     pub missed_no_memory: AtomicU64,
     /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
@@ -100,6 +104,10 @@ pub struct Arena {
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
+    /// How many [notices](crate::execs) of executed programs there were.
+    pub executed: AtomicU64,
+    /// How many there would have been besides: the queue was full.
+    pub executed_unseen: AtomicU64,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,
     /// How often a process that had loaded or unloaded modules gave up waiting for the recorder's answer.
@@ -107,9 +115,14 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// Where the [queue of executed programs](crate::execs) begins.
+    pub const fn execs_offset(chunk_count: usize) -> usize {
+        (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
+    }
+
     /// Where the chunks begin.
     pub const fn chunks_offset(chunk_count: usize) -> usize {
-        (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
+        (Self::execs_offset(chunk_count) + execs::SIZE).next_multiple_of(4096)
     }
 
     /// The size of the whole arena in bytes, without counters: they lie behind it.
@@ -122,6 +135,14 @@ impl Arena {
     pub fn counters_offset(&self) -> Option<usize> {
         let size = Self::size(self.chunk_size as usize, self.chunk_count as usize);
         (self.has_counters != 0).then_some(size)
+    }
+
+    /// The number of calls in signal handlers that interrupted a hook and were not recorded.
+    pub fn missed_in_handlers(&self) -> u64 {
+        // In this order: what is done later can't be counted before it begins.
+        let done = self.handler_calls_done.load(Ordering::Acquire);
+        let calls = self.handler_calls.load(Ordering::Acquire);
+        calls.saturating_sub(done)
     }
 
     /// Whether the sizes make sense and fit `bytes` of memory.
@@ -206,15 +227,25 @@ mod tests {
             freed: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             lost: AtomicU64::new(0),
-            missed_in_handlers: AtomicU64::new(0),
+            handler_calls: AtomicU64::new(0),
+            handler_calls_done: AtomicU64::new(0),
             missed_no_memory: AtomicU64::new(0),
             has_counters: 0,
             marks: 0,
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
+            executed: AtomicU64::new(0),
+            executed_unseen: AtomicU64::new(0),
             marked: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
         };
+        assert_eq!(arena.missed_in_handlers(), 0);
+        arena.handler_calls.fetch_add(3, Ordering::Relaxed);
+        arena.handler_calls_done.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(arena.missed_in_handlers(), 2);
+        // Two tasks with one block have copied the same records.
+        arena.handler_calls_done.fetch_add(4, Ordering::Relaxed);
+        assert_eq!(arena.missed_in_handlers(), 0);
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));
         let states = [const { AtomicU32::new(FREE) }; 3];

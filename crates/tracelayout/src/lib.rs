@@ -52,6 +52,7 @@ extern crate std;
 pub mod arena;
 pub mod chunk;
 pub mod directory;
+pub mod execs;
 pub mod message;
 pub mod record;
 pub mod sampling;

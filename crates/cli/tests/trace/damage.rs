@@ -3,6 +3,9 @@
 use crate::made::{Step, script, scripted, trace, trace_in_chunks};
 use dioptra_tracelayout::record::UnwindCause;
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn enter(time: u64, name: &str) -> Step {
     Step::Enter(time, name.to_owned())
@@ -142,4 +145,61 @@ fn coroutines_have_a_stack_each() {
             "{rules}"
         );
     }
+}
+
+#[test]
+fn a_count_that_passed_below_zero_is_told_as_unknown() {
+    let made = scripted("main( a )");
+    let info = made.folder().join("info.json");
+    let text = fs::read_to_string(&info).expect("info");
+    let wrong = text.replace(
+        "\"missed_in_handlers\": 0",
+        "\"missed_in_handlers\": 18446744073709551614",
+    );
+    assert_ne!(text, wrong);
+    fs::write(&info, wrong).expect("info");
+    for command in ["replay", "report", "graph"] {
+        let told = made.run(command, "").stderr;
+        let told = String::from_utf8_lossy(&told);
+        assert!(
+            told.contains("an unknown number of calls in signal handlers was not recorded"),
+            "{command}: {told}"
+        );
+        assert!(!told.contains("1844674407370955161"), "{command}: {told}");
+    }
+    let json = made.shown("info", "--format json");
+    assert!(!json.contains("1844674407370955161"), "{json}");
+}
+
+#[test]
+fn records_that_are_truncated_while_they_are_shown_are_told() {
+    const LEFT: u64 = 100_000;
+    let steps = script(&format!("main( {} )", "a( b ) ".repeat(100_000)), 1_000, 10);
+    let made = trace(&[(7, steps)]);
+    let records = made.folder().join("records");
+    assert!(fs::metadata(&records).expect("records").len() > 5 * LEFT);
+    let mut replay = Command::new(crate::made::PROGRAM.expect("known to integration tests"))
+        .args(["trace", "replay", "-d"])
+        .arg(made.folder())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dioptra runs");
+    // It has begun, and goes on when the pipe is read.
+    let mut output = replay.stdout.take().expect("a pipe");
+    output.read_exact(&mut [0; 4096]).expect("a start");
+    std::thread::sleep(Duration::from_millis(200));
+    let file = fs::OpenOptions::new().write(true).open(&records);
+    file.and_then(|file| file.set_len(LEFT)).expect("a cut");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    let mut told = String::new();
+    let errors = replay.stderr.as_mut().expect("a pipe");
+    errors.read_to_string(&mut told).expect("text");
+    let status = replay.wait().expect("an end");
+    assert_eq!(status.code(), Some(1), "{status}: {told}");
+    let expected = format!(
+        "records was truncated while it was read: from byte {LEFT} on its content is missing"
+    );
+    assert!(told.contains(&expected), "{told}");
 }

@@ -117,7 +117,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         chunks,
         bytes: writer.records_size(),
         lost: 0,
-        missed_in_handlers: 0,
+        missed_in_handlers: Some(0),
         missed_no_memory: 0,
         discarded_chunks: 0,
         lost_switches: 0,

@@ -11,12 +11,17 @@ mod plain;
 mod real;
 mod sampling;
 mod scheduling;
+mod starts;
 mod stopped;
+mod untraced;
+mod written;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+const DIOPTRA: &str = env!("CARGO_BIN_EXE_dioptra");
 
 /// Ways to make functions traceable.
 const METHODS: [&[&str]; 4] = [

@@ -1,13 +1,12 @@
 //! Programs and folders where the tracer's file can't be loaded from: it is loaded from elsewhere, or the user is told.
 
-use super::{five, text};
+use super::{DIOPTRA, five, text};
 use dioptra_testprograms::{self as programs, Skip, or_skip};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-const DIOPTRA: &str = env!("CARGO_BIN_EXE_dioptra");
 const NOBODY: u32 = 65534;
 
 /// What a command says that is executed in a shell, with `$0` and `$1` as given.

@@ -76,6 +76,7 @@ pub(crate) fn read<F>(
         [stream] => read_one(stream, table, summary, visit),
         streams => merge(streams, table, summary, visit),
     };
+    streams.iter().for_each(|stream| stream.check_size(summary));
     summary.salvaged |= summary.stopped_at.is_some();
 }
 

@@ -214,7 +214,13 @@ impl<'d> Stream<'d> {
     where
         F: FnMut(FileRecord<'_>) -> ControlFlow<()>,
     {
-        match self.walk.next(self.at) {
+        let next = match self.source.has_faulted() {
+            false => self.walk.next(self.at),
+            // What follows are zeroes.
+            true => Next::Stop(Stop::End),
+        };
+        match next {
+            Next::Gap { .. } if self.source.has_faulted() => self.ended = true,
             Next::Record(found) => self.take(&found, table, summary, visit)?,
             Next::Gap { to } => {
                 let length = to - self.at;
@@ -335,6 +341,18 @@ impl<'d> Stream<'d> {
                 self.tell("the compressed data ends within a record".into()),
             );
             summary.salvaged = true;
+        }
+    }
+
+    /// Tells that the file was truncated meanwhile, if it was. What was read from there on was wrong.
+    pub fn check_size(&self, summary: &mut ReadSummary) {
+        if let Some(at) = self.source.truncated_at() {
+            summary.damage(
+                at,
+                self.tell("the file was truncated while it was read".into()),
+            );
+            let stopped = summary.stopped_at.get_or_insert(at);
+            *stopped = (*stopped).min(at);
         }
     }
 

@@ -1,9 +1,9 @@
 //! Takes chunks from the arena and writes them.
 
-use super::counters;
 use super::memory::ArenaMemory;
 use super::overhead::Overhead;
 use super::shared::{Shared, State};
+use super::{counters, execs};
 use crate::procfs;
 use dioptra_tracedata::JournalEntry;
 use dioptra_tracelayout::Decoder;
@@ -41,6 +41,8 @@ pub struct Collector {
     next: HashMap<u32, u32>,
     /// Threads that were seen to exist: only they can be seen to be gone.
     seen: HashMap<(u32, u32), bool>,
+    /// How many programs were executed when that was last looked at.
+    executed: u64,
     last_reap: Instant,
     last_clock: Instant,
     overhead: Overhead,
@@ -57,6 +59,7 @@ impl Collector {
             streams: HashSet::new(),
             next: HashMap::new(),
             seen: HashMap::new(),
+            executed: 0,
             last_reap: Instant::now(),
             last_clock: Instant::now(),
             overhead,
@@ -80,8 +83,13 @@ impl Collector {
                 shared.state().counters.take(arena, *area, true);
             }
             self.overhead.look(shared);
+            let executed = arena.header().executed.load(Ordering::Relaxed);
+            if std::mem::replace(&mut self.executed, executed) != executed {
+                execs::look(shared);
+            }
             if self.last_reap.elapsed() >= REAP_EVERY {
                 self.reap(shared);
+                execs::look(shared);
                 self.last_reap = Instant::now();
             }
             if self.last_clock.elapsed() >= CLOCK_EVERY {
@@ -252,6 +260,7 @@ impl Collector {
 
     /// Takes everything that is there: the recording ends. Chunks of threads that still run are copied as they are.
     pub fn finish(&mut self, shared: &Shared) {
+        execs::look(shared);
         while self.pass(shared) > 0 {}
         if let Some(note) = self.overhead.note() {
             shared.state().note(note);

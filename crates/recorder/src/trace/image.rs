@@ -3,11 +3,11 @@
 //! Addresses are those of the file (virtual addresses), before it is loaded.
 
 use super::arch;
-use memmap2::{Advice, Mmap};
+use dioptra_mapped::{Advice, MappedFile};
 use object::elf::{
-    EM_AARCH64, ET_EXEC, FileHeader64, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT,
-    R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_RELATIVE, SHT_DYNSYM,
-    SHT_NOBITS, SHT_PROGBITS, SectionType,
+    EM_AARCH64, ET_EXEC, FileHeader64, PF_W, PF_X, PT_LOAD, R_AARCH64_GLOB_DAT,
+    R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
+    R_X86_64_RELATIVE, SHT_DYNSYM, SHT_NOBITS, SHT_PROGBITS, SectionType,
 };
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader};
 use object::{
@@ -32,6 +32,8 @@ pub struct Segment {
     pub file_size: u64,
     /// Whether it holds code.
     pub executable: bool,
+    /// Whether the program may write to it.
+    pub writable: bool,
 }
 
 /// The loadable segments of an ELF file.
@@ -47,6 +49,7 @@ pub fn segments<'d, R: ReadRef<'d>>(
             address: header.p_vaddr(endian),
             file_size: header.p_filesz(endian),
             executable: header.p_flags(endian).0 & PF_X.0 != 0,
+            writable: header.p_flags(endian).0 & PF_W.0 != 0,
         })
         .collect()
 }
@@ -76,18 +79,15 @@ pub fn read_needed<'d, R: ReadRef<'d>>(
 pub fn map_program<'d, R: ReadRef<'d>>(
     file: &File,
     elf: &ElfFile<'d, FileHeader64<Endianness>, R>,
-) -> io::Result<Mmap> {
-    // SAFETY: the map is only read. Most kernels let nobody write to a program's file while a process executes it, so that it
-    // does not become shorter, as libraries may. Whoever shortens it nevertheless, or after the process has ended, makes this
-    // process end with SIGBUS; linkers and package managers write new files instead.
-    let bytes = unsafe { Mmap::map(file)? };
+) -> io::Result<MappedFile> {
+    let bytes = MappedFile::new(file)?;
     for segment in segments(elf) {
         // All at once. Older kernels can't, and map what is asked for, later.
         let start = usize::try_from(segment.offset & !4095).unwrap_or(usize::MAX);
         let end = usize::try_from(segment.offset.saturating_add(segment.file_size));
         let end = end.unwrap_or(usize::MAX).min(bytes.len());
         if start < end {
-            let _ = bytes.advise_range(Advice::PopulateRead, start, end - start);
+            bytes.advise_range(Advice::PopulateRead, start..end);
         }
     }
     Ok(bytes)
@@ -98,7 +98,17 @@ pub enum FileBytes {
     /// Copied.
     Read(Vec<u8>),
     /// The file's own.
-    Mapped(Mmap),
+    Mapped(MappedFile),
+}
+
+impl FileBytes {
+    /// Whether the file was truncated since: then what was read may be wrong.
+    pub fn is_truncated(&self) -> bool {
+        match self {
+            FileBytes::Read(_) => false,
+            FileBytes::Mapped(bytes) => bytes.truncated_at().is_some(),
+        }
+    }
 }
 
 impl std::ops::Deref for FileBytes {
@@ -350,6 +360,27 @@ mod tests {
     use crate::trace::arch::scan;
     use crate::trace::candidates::ScanOptions;
     use object::ReadCache;
+
+    #[test]
+    fn a_program_that_is_truncated_while_it_is_analysed_is_known_to_be() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let cache = ReadCache::new(&file);
+        let elf = ElfFile::parse(&cache).unwrap();
+        let data = FileBytes::Mapped(map_program(&file, &elf).unwrap());
+        assert!(!data.is_truncated());
+        file.set_len(5000).unwrap();
+        let options = ScanOptions {
+            plain: true,
+            library_calls: true,
+        };
+        // Whatever comes of it.
+        let _ = scan(&data, options);
+        assert!(data.iter().skip(5000).all(|byte| *byte == 0));
+        assert!(data.is_truncated());
+    }
 
     #[test]
     fn what_is_not_read_is_not_needed() {

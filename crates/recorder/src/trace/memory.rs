@@ -5,6 +5,7 @@ use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::execs::{self, NOTICES, Notice};
 use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
 use dioptra_tracelayout::sampling;
@@ -68,8 +69,15 @@ impl ArenaMemory {
             super::shared::monotonic()
         );
         let c_name = CString::new(name.as_str()).unwrap_or_default();
-        let file = memory_file(&c_name, 0)?;
+        let file = memory_file(&c_name, libc::MFD_ALLOW_SEALING)?;
         file.set_len(size as u64)?;
+        // Who maps a file that becomes shorter ends by SIGBUS: traced processes, which have a descriptor for a moment, can't do
+        // that to us and to each other.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: numbers only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let presence = memory_file(c"dioptra-presence", libc::MFD_ALLOW_SEALING)?;
         presence.set_len(PRESENCE_SIZE as u64)?;
         // SAFETY: new memory at a place that the kernel chooses.
@@ -107,12 +115,15 @@ impl ArenaMemory {
             freed: 0.into(),
             waiting: 0.into(),
             lost: 0.into(),
-            missed_in_handlers: 0.into(),
+            handler_calls: 0.into(),
+            handler_calls_done: 0.into(),
             missed_no_memory: 0.into(),
             has_counters: u32::from(options.gating.samples),
             marks: u32::from(options.marks),
             seed: options.seed,
             uncounted_threads: 0.into(),
+            executed: 0.into(),
+            executed_unseen: 0.into(),
             marked: 0.into(),
             unanswered: 0.into(),
         };
@@ -187,6 +198,17 @@ impl ArenaMemory {
             let count = (self.header().chunk_count as usize).min((self.size - STATES_OFFSET) / 4);
             std::slice::from_raw_parts(self.base.add(STATES_OFFSET).cast(), count)
         }
+    }
+
+    /// What processes tell of programs that they execute.
+    pub fn notices(&self) -> &[Notice] {
+        let start = Arena::execs_offset(self.header().chunk_count as usize);
+        if start.saturating_add(execs::SIZE) > self.size {
+            return &[];
+        }
+        // SAFETY: they lie in the mapping, at a multiple of their alignment. What processes write there is atomic, but for the
+        // paths, which are copied and may be any bytes.
+        unsafe { std::slice::from_raw_parts(self.base.add(start).cast(), NOTICES) }
     }
 
     /// The bytes of a chunk, which the caller has been given (full), or whose thread is gone.
@@ -265,5 +287,30 @@ impl Drop for ArenaMemory {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`; borrows of it end with us.
         unsafe { libc::munmap(self.base.cast(), self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::TraceClock;
+    use dioptra_tracelayout::arena::BLOCK;
+
+    #[test]
+    fn nobody_can_take_the_memory_away() {
+        let arena = ArenaMemory::new(ArenaOptions {
+            chunk_size: 4096,
+            chunks: 8,
+            budget: 4,
+            on_full: BLOCK,
+            clock: TraceClock::Monotonic,
+            gating: Gating::default(),
+            seed: 0,
+            marks: false,
+        })
+        .unwrap();
+        let error = arena.file().set_len(0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        assert!(arena.header().is_valid(arena.size()));
     }
 }

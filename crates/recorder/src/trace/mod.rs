@@ -17,7 +17,9 @@ mod collect;
 mod counters;
 mod debugged;
 mod embedded;
+mod execs;
 mod glance;
+mod greeting;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod hooks;
 mod host;
@@ -50,6 +52,7 @@ mod unwinding;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod wanted;
 mod wire;
+mod written;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -262,8 +265,6 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     })?;
     let start = clock.pair();
     let mut info = describe(&spec, clock, start);
-    let mut writer = Writer::create(&spec.folder, &info)?;
-    writer.journal(&JournalEntry::Clock(start))?;
     let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
 
     let preload = match std::env::var_os("LD_PRELOAD") {
@@ -275,13 +276,20 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         }
         _ => runtime.clone().into_os_string(),
     };
-    let environment = [
+    let mut environment = vec![
         (OsString::from("LD_PRELOAD"), preload),
         (OsString::from(SOCKET), OsString::from(&listener.name)),
         (OsString::from(RUNTIME), runtime.clone().into_os_string()),
     ];
+    let program = spec.command.first().cloned().unwrap_or_default();
+    if untraced::is_disturbed(&program) {
+        environment.retain(|(name, _)| name != "LD_PRELOAD");
+    }
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
+    // Last of what may fail, and undone unless the command starts.
+    let mut writer = Writer::create_tentative(&spec.folder, &info)?;
+    writer.journal(&JournalEntry::Clock(start))?;
     let shared = Arc::new(Shared {
         arena,
         clock,
@@ -319,7 +327,9 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             lost_switches = scheduling.end(&shared);
         }
         status
-    })?;
+    });
+    // A process that still talks to us holds the state, too.
+    let status = status.inspect_err(|_| shared.state().writer.abandon())?;
     collector.finish(&shared);
 
     let mut state = shared.state();
@@ -329,12 +339,21 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         .flatten()
         .for_each(|note| state.note(note));
     if state.connected == 0 {
-        let program = spec.command.first().cloned().unwrap_or_default();
         state.note(format!(
             "{} was not traced: the runtime was not loaded into it: {}",
             program.to_string_lossy(),
             untraced::why(&program)
         ));
+    }
+    // What the command itself is was said above.
+    let untold = (state.connected == 0).then(|| command.pid());
+    let unseen = shared
+        .arena
+        .header()
+        .executed_unseen
+        .load(Ordering::Relaxed);
+    for note in state.execs.notes(unseen, untold) {
+        state.note(note);
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
         state.note(
@@ -359,7 +378,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         chunks: state.writer.chunks(),
         bytes: state.writer.records_size(),
         lost: header.lost.load(Ordering::Relaxed),
-        missed_in_handlers: header.missed_in_handlers.load(Ordering::Relaxed),
+        missed_in_handlers: Some(header.missed_in_handlers()),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
         lost_switches,
@@ -397,6 +416,11 @@ fn supervise(
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
+    let older = shared.state().writer.keep();
+    if let Some(older) = older {
+        // While nobody waits for the state. What is left of it the next recording removes.
+        let _ = std::fs::remove_dir_all(older);
+    }
     let mut status = None;
     loop {
         if status.is_none() {

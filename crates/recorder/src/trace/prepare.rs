@@ -8,6 +8,7 @@ use super::maps::MappedModule;
 use super::observed::{FunctionHook, has_hooks, hooked_code};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::special::seeks_generated_code;
+use super::written::{self, is_relocated};
 use crate::procfs;
 use dioptra_filters::Sampling;
 use dioptra_symbols::demangle;
@@ -243,8 +244,17 @@ impl Planner {
             }
             (None, false, false) => Ok(FileBytes::Read(Vec::new())),
         };
-        let Ok(data) = data else {
-            return Ok(None);
+        let untraced = |why: &str| {
+            let path = module.path.display();
+            format!("{path} is not traced: {why}")
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                let why = format!("its file can't be read: {error}");
+                self.notes.push(untraced(&why));
+                return Ok(None);
+            }
         };
         let hooks = match has_hooks {
             true => hooks(&data),
@@ -260,9 +270,10 @@ impl Planner {
                 ..nothing
             }));
         }
-        let Ok(code) = scan(&data, options) else {
+        let Ok(mut code) = scan(&data, options) else {
             return Ok(Some(nothing));
         };
+        written::refuse(&mut code, is_relocated(&elf));
         let places: Vec<FunctionPlace<'_>> = code
             .candidates
             .iter()
@@ -287,6 +298,12 @@ impl Planner {
         let sampled =
             sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
         let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
+        // Zeroes were perhaps taken for code.
+        if data.is_truncated() {
+            self.notes
+                .push(untraced("its file was truncated while it was read"));
+            return Ok(None);
+        }
 
         let number = self.next_module;
         self.next_module += 1;

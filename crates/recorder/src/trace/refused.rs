@@ -27,6 +27,10 @@ pub enum Refused {
     Unwinder,
     /// It has a name, but no unwind table says where its frame is.
     NoTable,
+    /// It lies in memory that the program may write to while it runs.
+    Written,
+    /// The dynamic linker changes the code of its module: what is in memory is not what is in the file.
+    Relocated,
     /// It moves the stack pointer to a stack that was copied away, or calls what does: such calls return twice.
     CopiesStacks,
     /// There is no room near it.
@@ -49,6 +53,8 @@ impl Refused {
             Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",
             Refused::NoTable => "no unwind table describes it",
+            Refused::Written => "it lies in memory that is writable and executable",
+            Refused::Relocated => "its module has text relocations",
             Refused::CopiesStacks => "exchanges stacks by copying them, and returns twice",
             Refused::Far => "no memory is free near it",
         }

@@ -98,7 +98,8 @@ fn attach(pid: u32, wanted: Wanted) -> Result<Session, AttachError> {
     let mut side_band = SideBand::NONE;
     side_band.switch = wanted.switches;
     side_band.task = wanted.tasks;
-    side_band.comm = wanted.tasks;
+    // Programs that are executed are looked for among those that connect, too.
+    side_band.comm = true;
     // It counts nothing, and only carries the records.
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
@@ -244,6 +245,9 @@ impl RecordListener for Switches<'_> {
     fn comm(&mut self, comm: &Comm<'_>, ids: &SampleId) {
         if let Some(time) = ids.time {
             let name = String::from_utf8_lossy(comm.name).into_owned();
+            if comm.exec {
+                self.shared.state().execs.seen(comm.pid, time, &name);
+            }
             self.change(time, comm.pid, comm.tid, TaskChange::Name(name));
         }
     }

@@ -1,10 +1,11 @@
 //! Answers traced processes.
 
+use super::greeting::Peer;
 use super::loaded::LoadedPool;
 use super::patching;
 use super::process::{self, PlannedModule, Plans};
-use super::shared::Shared;
-use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
+use super::shared::{Shared, monotonic};
+use super::wire::{bytes_of_slice, memory_file, receive, send};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
     Applied, FunctionId, Hello, Next, Reason, Step, StepKind, Welcome,
@@ -18,6 +19,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// A socket, and the name that processes find it by.
 #[derive(Debug)]
@@ -47,49 +49,100 @@ impl Listener {
 
     /// Answers, each process in a thread of its own, until the end is announced by [`Listener::end`].
     pub fn serve(&self, shared: &Arc<Shared>) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        // Given up for a moment when there are no more descriptors: a process that waits for an answer must get one.
+        let mut spare = spare();
+        loop {
+            let accepted = self.listener.accept();
             if shared.arena.header().stop.load(Ordering::Relaxed) != 0 {
                 return;
             }
-            let shared = Arc::clone(shared);
-            std::thread::spawn(move || {
-                if let Err(error) = answer(&stream, &shared) {
-                    shared.state().note_loss(format!(
-                        "a process that was to be traced broke off: {error}"
-                    ));
+            match accepted {
+                Ok((stream, _)) => self::start(stream, shared),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    drop(spare.take());
+                    if let Ok((stream, _)) = self.listener.accept() {
+                        refuse(
+                            &stream,
+                            shared,
+                            "the recorder may not open more files (`ulimit -n`)",
+                        );
+                    } else {
+                        std::thread::sleep(PAUSE);
+                    }
+                    spare = self::spare();
                 }
-            });
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A process that has closed its end meanwhile, or a want of memory that may pass.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
         }
     }
 
-    /// Lets [`Listener::serve`] return, after `stop` was set in the arena.
+    /// Lets [`Listener::serve`] return, after `stop` was set in the arena. Needs no descriptor.
     pub fn end(&self) {
-        if let Ok(address) = SocketAddr::from_abstract_name(self.name.as_bytes()) {
-            let _ = UnixStream::connect_addr(&address);
-        }
+        // SAFETY: a descriptor of ours; the call wakes who waits for connections.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
     }
 }
 
-fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
-    // It may take its time: a debugger perhaps stops it.
-    let (pid, user) = peer(stream)?;
-    let hello: Hello = receive(stream)?;
-    // SAFETY: the call has no arguments and can't fail.
-    let us = unsafe { libc::geteuid() };
-    let is_ours = user == us || us == 0;
-    // In another pid namespace the ids in chunks would be others' here.
-    let same_ids = hello.pid == pid;
-    let refused = hello.version != u32::from(VERSION) || !is_ours || !same_ids;
+/// How long to wait before asking again for a connection that could not be had.
+const PAUSE: Duration = Duration::from_millis(5);
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Answers a process in a thread of its own.
+fn start(stream: UnixStream, shared: &Arc<Shared>) {
+    let stream = Arc::new(stream);
+    let answering = {
+        let (stream, shared) = (Arc::clone(&stream), Arc::clone(shared));
+        std::thread::Builder::new().spawn(move || answer(&stream, &shared))
+    };
+    if let Err(error) = answering {
+        refuse(
+            &stream,
+            shared,
+            &format!("the recorder can't start a thread: {error}"),
+        );
+    }
+}
+
+/// Notes why a process is not traced that connects; it goes on when the connection is closed.
+fn refuse(stream: &UnixStream, shared: &Shared, why: &str) {
+    let peer = Peer::of(stream).map_or_else(|_| "a process".to_owned(), |peer| peer.to_string());
+    let text = format!("{peer} is not traced: {why}");
+    shared.state().note_loss(text);
+}
+
+fn answer(stream: &UnixStream, shared: &Shared) {
+    let note = |text| shared.state().note(text);
+    let peer = match Peer::of(stream) {
+        Ok(peer) => peer,
+        Err(error) => return note(format!("a process can't be asked who it is: {error}")),
+    };
+    match peer.hello(stream) {
+        Ok(hello) => {
+            if let Err(error) = serve_peer(stream, &peer, &hello, shared) {
+                shared.state().note_loss(format!(
+                    "{peer}, which was to be traced, broke off: {error}"
+                ));
+            }
+        }
+        Err(why) => note(why),
+    }
+}
+
+fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) -> io::Result<()> {
+    let pid = peer.pid;
+    let refusal = peer.refusal(hello);
+    let refused = refusal.is_some();
     let is_start = hello.reason == Reason::Start as u32;
-    if refused && is_start {
-        let why = if same_ids {
-            "it belongs to another user, or to another version of dioptra"
-        } else {
-            "it runs in a pid namespace of its own"
-        };
-        shared
-            .state()
-            .note(format!("process {pid} is not traced: {why}"));
+    if is_start {
+        shared.state().execs.connected(pid, monotonic());
+    }
+    if let Some(refusal) = refusal.filter(|_| is_start) {
+        shared.state().note(refusal);
     }
     let welcome = Welcome {
         version: u32::from(VERSION),
@@ -109,9 +162,9 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     }
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
     let _: Next = receive(stream)?;
-    let plans = process::plans(pid, &hello, shared)?;
+    let plans = process::plans(pid, hello, shared)?;
     let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
-    let result = carry_out_all(stream, pid, &hello, plans, shared);
+    let result = carry_out_all(stream, pid, hello, plans, shared);
     if result.is_err()
         && let Some(loaded) = shared.state().planned.get_mut(&pid)
     {

@@ -2,6 +2,7 @@
 
 use super::clock::TraceClock;
 use super::counters::Counters;
+use super::execs::Execs;
 use super::loaded::LoadedModules;
 use super::memory::ArenaMemory;
 use super::prepare::Planner;
@@ -41,6 +42,8 @@ pub struct State {
     pub executed: Vec<(u32, u32)>,
     /// The modules of each process, and what has been done there.
     pub planned: HashMap<u32, LoadedModules>,
+    /// Executed programs that are perhaps not traced.
+    pub execs: Execs,
     /// What is counted of sampled functions.
     pub counters: Counters,
     /// How many have connected at all.
@@ -59,6 +62,7 @@ impl State {
             processes: HashSet::new(),
             executed: Vec::new(),
             planned: HashMap::new(),
+            execs: Execs::default(),
             counters: Counters::default(),
             connected: 0,
             failure: None,

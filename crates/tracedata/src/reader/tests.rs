@@ -150,6 +150,23 @@ fn what_is_no_trace_is_refused_with_the_reason() {
     assert!(error.contains("layout 2"), "{error}");
 }
 
+#[test]
+fn a_trace_that_is_truncated_while_it_is_read_says_so() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("t");
+    write(&folder);
+    let trace = Trace::open(&folder).unwrap();
+    assert!(trace.truncated().is_empty());
+    let file = OpenOptions::new().write(true).open(folder.join(RECORDS));
+    file.unwrap().set_len(100).unwrap();
+    for stream in trace.streams() {
+        assert!(trace.chunks(stream).count() <= 3);
+    }
+    let truncated = trace.truncated();
+    assert_eq!(truncated.len(), 1);
+    assert_eq!((truncated[0].file, truncated[0].offset), (RECORDS, 100));
+}
+
 proptest::proptest! {
     #[test]
     fn any_records_are_indexed(

@@ -374,7 +374,7 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                 ),
                 (
                     "missed_in_handlers",
-                    ending.missed_in_handlers,
+                    ending.missed_in_handlers.unwrap_or(0),
                     "calls in signal handlers were not recorded",
                 ),
                 (
@@ -396,6 +396,14 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                 if count > 0 {
                     facts.add(Severity::Loss, id, format!("{count} {what}"), count);
                 }
+            }
+            if ending.missed_in_handlers.is_none() {
+                facts.add(
+                    Severity::Loss,
+                    "missed_in_handlers",
+                    "an unknown number of calls in signal handlers was not recorded: the recorder's count of them is wrong",
+                    "unknown",
+                );
             }
             if ending.marked > 0 {
                 facts.add(

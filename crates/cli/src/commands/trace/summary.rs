@@ -25,7 +25,7 @@ pub fn warnings(outcome: &TraceOutcome) {
             "records were lost: raise --memory, or leave out functions with -U or -N",
         ),
         (
-            ending.missed_in_handlers,
+            ending.missed_in_handlers.unwrap_or(0),
             "calls in signal handlers were not recorded: they interrupted the tracer itself",
         ),
         (

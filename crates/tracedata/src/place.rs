@@ -1,0 +1,230 @@
+//! The directory of a trace that begins, and what was there before.
+
+use crate::writer::lock;
+use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file that becomes `info.json`.
+pub(crate) const NEW_INFO: &str = ".info.json.new";
+
+/// All files that a trace may have.
+const FILES: [&str; 7] = [JOURNAL, FUNCTIONS, NAMES, RECORDS, SWITCHES, INFO, NEW_INFO];
+
+/// The directory of a trace that begins. Unless it is [kept](Place::keep), what was there before comes back when this is
+/// dropped: a recording that never began must not cost the trace before it.
+#[derive(Debug)]
+pub(crate) struct Place {
+    folder: PathBuf,
+    /// The directory did not exist, and was made.
+    is_made: bool,
+    /// The trace before was moved, to `FOLDER.old`.
+    is_moved: bool,
+    /// The trace before that was moved, from `FOLDER.old` to `FOLDER.older`.
+    is_older_moved: bool,
+    is_ours: bool,
+}
+
+impl Place {
+    /// The directory `folder`; nothing is done yet.
+    pub fn of(folder: &Path) -> Place {
+        Place {
+            folder: folder.to_owned(),
+            is_made: false,
+            is_moved: false,
+            is_older_moved: false,
+            is_ours: false,
+        }
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = self.folder.as_os_str().to_owned();
+        path.push(ending);
+        PathBuf::from(path)
+    }
+
+    /// Makes the directory, empty.
+    ///
+    /// # Errors
+    /// What went wrong, and with which path.
+    pub fn make(&mut self) -> Result<(), (PathBuf, io::Error)> {
+        let folder = self.folder.clone();
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            |error| (path, error)
+        };
+        if folder.symlink_metadata().is_ok() {
+            match contents(&folder).map_err(at(&folder))? {
+                Contents::Nothing => {}
+                Contents::Other => {
+                    let error = "exists and is no trace";
+                    let error = io::Error::new(io::ErrorKind::AlreadyExists, error);
+                    return Err((folder, error));
+                }
+                Contents::Begun => {
+                    let _lock = lock(&folder).map_err(at(&folder))?;
+                    remove_files(&folder).map_err(at(&folder))?;
+                }
+                Contents::Trace => {
+                    // Until it has been moved.
+                    let _lock = lock(&folder).map_err(at(&folder))?;
+                    let (old, older) = (self.beside(".old"), self.beside(".older"));
+                    if old.join(INFO).exists() {
+                        // A recording was killed while it began, or while it removed this.
+                        if older.exists() && has_only_ours(&older).map_err(at(&older))? {
+                            fs::remove_dir_all(&older).map_err(at(&older))?;
+                        }
+                        fs::rename(&old, &older).map_err(at(&old))?;
+                        self.is_older_moved = true;
+                    }
+                    fs::rename(&folder, &old).map_err(at(&old))?;
+                    self.is_moved = true;
+                }
+            }
+        }
+        self.is_made = folder.symlink_metadata().is_err();
+        fs::create_dir_all(&folder).map_err(at(&folder))?;
+        self.is_ours = true;
+        Ok(())
+    }
+
+    /// Leaves the directory to the trace. Returns what `FOLDER.old` was before, which is to be removed; the next recording does so
+    /// if this one does not.
+    pub fn keep(&mut self) -> Option<PathBuf> {
+        let older = self.is_older_moved.then(|| self.beside(".older"));
+        (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);
+        older
+    }
+
+    /// Puts back what was there, unless the directory was kept.
+    pub fn abandon(&mut self) {
+        // Nobody can be told what fails here; the error that ended the recording is told.
+        if self.is_ours {
+            let _ = remove_files(&self.folder);
+            if self.is_made {
+                let _ = fs::remove_dir(&self.folder);
+            }
+        }
+        if self.is_moved {
+            let _ = fs::rename(self.beside(".old"), &self.folder);
+        }
+        if self.is_older_moved {
+            let _ = fs::rename(self.beside(".older"), self.beside(".old"));
+        }
+        (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
+
+/// What is in a directory.
+enum Contents {
+    Nothing,
+    Trace,
+    /// Files of a recording that did not come to write `info.json`.
+    Begun,
+    Other,
+}
+
+/// Whether there is nothing in a directory but files that traces have.
+fn has_only_ours(folder: &Path) -> io::Result<bool> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if !FILES.iter().any(|file| name == OsStr::new(file)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn contents(folder: &Path) -> io::Result<Contents> {
+    let is_empty = fs::read_dir(folder)?.next().is_none();
+    Ok(match () {
+        () if is_empty => Contents::Nothing,
+        () if folder.join(INFO).exists() => Contents::Trace,
+        // The journal is made first.
+        () if folder.join(JOURNAL).exists() && has_only_ours(folder)? => Contents::Begun,
+        () => Contents::Other,
+    })
+}
+
+/// Removes the files of a trace.
+fn remove_files(folder: &Path) -> io::Result<()> {
+    for name in FILES {
+        match fs::remove_file(folder.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Writer;
+    use crate::fixture::info;
+
+    #[test]
+    fn a_recording_that_never_began_leaves_everything_as_it_was() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        let old = parent.path().join("t.old");
+        let names = || {
+            let files = fs::read_dir(parent.path()).unwrap();
+            let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        drop(Writer::create_tentative(&folder, &info()).unwrap());
+        assert!(names().is_empty());
+        for text in ["first", "second"] {
+            let mut writer = Writer::create(&folder, &info()).unwrap();
+            writer.names(text.as_bytes()).unwrap();
+        }
+        drop(Writer::create_tentative(&folder, &info()).unwrap());
+        assert_eq!(names(), ["t", "t.old"]);
+        assert_eq!(fs::read(folder.join(NAMES)).unwrap(), b"second");
+        assert_eq!(fs::read(old.join(NAMES)).unwrap(), b"first");
+        // What can't be written is an error before anything is lost, too.
+        let mut broken = Place::of(&folder);
+        broken.make().unwrap();
+        fs::write(folder.join(RECORDS), "half").unwrap();
+        drop(broken);
+        assert_eq!(names(), ["t", "t.old"]);
+        assert_eq!(fs::read(folder.join(NAMES)).unwrap(), b"second");
+        // A recording that was killed while it removed the oldest trace.
+        let older = parent.path().join("t.older");
+        fs::create_dir(&older).unwrap();
+        fs::write(older.join(RECORDS), "").unwrap();
+        drop(Writer::create(&folder, &info()).unwrap());
+        assert_eq!(names(), ["t", "t.old"]);
+        assert_eq!(fs::read(old.join(NAMES)).unwrap(), b"second");
+    }
+
+    #[test]
+    fn what_a_killed_recording_has_begun_is_taken_over() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("t");
+        fs::create_dir(&folder).unwrap();
+        for name in [JOURNAL, FUNCTIONS] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        drop(Writer::create(&folder, &info()).unwrap());
+        assert!(folder.join(INFO).exists());
+        assert!(!parent.path().join("t.old").exists());
+    }
+
+    #[test]
+    fn an_empty_directory_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        drop(Writer::create_tentative(parent.path(), &info()).unwrap());
+        assert!(fs::read_dir(parent.path()).unwrap().next().is_none());
+    }
+}
