@@ -4,13 +4,17 @@ use crate::sys;
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
+use dioptra_tracelayout::message::{ASAN_LAST, RUNTIME, Reason, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 static RUNTIME_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 const PRELOAD: &str = "LD_PRELOAD";
+
+/// Where AddressSanitizer finds what it may not insist on: that its library is loaded before all others.
+const ASAN: &str = "ASAN_OPTIONS";
+const ASAN_OPTION: &[u8] = ASAN_LAST.as_bytes();
 
 /// Looks for a variable in an environment; the whole `NAME=VALUE`.
 ///
@@ -126,12 +130,18 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
         let has_path = theirs
             .split(|&byte| byte == b':' || byte == b' ')
             .any(|word| word == path);
+        let options = find(environment, ASAN).and_then(|text| value(text, ASAN));
+        let options = options.unwrap_or_default();
+        let has_option = options
+            .windows(ASAN_OPTION.len())
+            .any(|window| window == ASAN_OPTION);
         let mut count = 0;
         while !environment.is_null() && !(*environment.add(count)).is_null() {
             count += 1;
         }
-        let text_size = PRELOAD.len() + path.len() + theirs.len() + 3;
-        let pointers = (count + 4) * size_of::<*const c_char>();
+        let preload_size = PRELOAD.len() + path.len() + theirs.len() + 3;
+        let text_size = preload_size + ASAN.len() + options.len() + ASAN_OPTION.len() + 3;
+        let pointers = (count + 5) * size_of::<*const c_char>();
         let size = pointers + text_size;
         let Ok(memory) = sys::map_private(size) else {
             return (environment, 0);
@@ -146,22 +156,41 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             let text = CStr::from_ptr(*environment.add(at));
             let ours = value(text, SOCKET).is_some()
                 || value(text, RUNTIME).is_some()
-                || value(text, PRELOAD).is_some() && !has_path;
+                || value(text, PRELOAD).is_some() && !has_path
+                || value(text, ASAN).is_some() && !has_option;
             if !ours {
                 put(text.as_ptr());
             }
         }
         put(socket);
         put(runtime);
-        if !has_path {
-            let text = memory.add(pointers);
-            let separator: &[u8] = if theirs.is_empty() { b"" } else { b":" };
+        // The memory is zero: each text is followed by its end.
+        let write = |text: *mut u8, parts: [&[u8]; 5]| {
             let mut at = 0;
-            for part in [PRELOAD.as_bytes(), b"=", path, separator, theirs] {
+            for part in parts {
                 text.add(at)
                     .copy_from_nonoverlapping(part.as_ptr(), part.len());
                 at += part.len();
             }
+        };
+        let separator =
+            |theirs: &[u8]| -> &'static [u8] { if theirs.is_empty() { b"" } else { b":" } };
+        if !has_path {
+            let text = memory.add(pointers);
+            let parts = [PRELOAD.as_bytes(), b"=", path, separator(theirs), theirs];
+            write(text, parts);
+            put(text.cast());
+        }
+        if !has_option {
+            let text = memory.add(pointers + preload_size);
+            let parts = [
+                ASAN.as_bytes(),
+                b"=",
+                options,
+                separator(options),
+                ASAN_OPTION,
+            ];
+            write(text, parts);
             put(text.cast());
         }
         (array, size)

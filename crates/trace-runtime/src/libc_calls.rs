@@ -55,10 +55,13 @@ struct LinkMap {
 
 /// Loads a pool and returns whether that worked.
 pub fn load(path: &CStr) -> bool {
+    // Not `dlopen`: sanitizers put their own in its place, and MemorySanitizer's reads what `l_addr` leads to, which is 0 for
+    // a pool.
     // SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's description. Its name is
     // changed: debuggers would open the path, which in their processes is something else, a pipe perhaps.
     unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
+        let handle = libc::dlmopen(libc::LM_ID_BASE, path.as_ptr(), flags);
         if handle.is_null() {
             return false;
         }

@@ -18,6 +18,10 @@ pub const SOCKET: &str = "DIOPTRA_TRACE_SOCKET";
 /// The environment variable that holds the path of the runtime.
 pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
 
+/// An option that AddressSanitizer takes from the environment variable `ASAN_OPTIONS`: it does not insist on its library being
+/// loaded before all others, such as the runtime.
+pub const ASAN_LAST: &str = "verify_asan_link_order=0";
+
 /// The size in bytes of the memory that traced processes have mapped, shared and writable, to be seen to be there: also
 /// those whose parents were traced, and who have closed all descriptors. Nothing is in it.
 pub const PRESENCE_SIZE: usize = 4096;

@@ -35,6 +35,7 @@ mod process;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod refused;
 mod rules;
+mod sanitizers;
 mod scheduling;
 mod sections;
 mod select;
@@ -66,7 +67,7 @@ use crate::signals::Signals;
 use collect::{Collector, Ring, process_exists};
 use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
 use dioptra_tracelayout::arena::{BLOCK, DROP};
-use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+use dioptra_tracelayout::message::{ASAN_LAST, RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
 use overhead::Overhead;
 use prepare::Planner;
@@ -276,6 +277,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         (OsString::from("LD_PRELOAD"), preload),
         (OsString::from(SOCKET), OsString::from(&listener.name)),
         (OsString::from(RUNTIME), runtime.clone().into_os_string()),
+        (OsString::from("ASAN_OPTIONS"), sanitizer_options()),
     ];
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
@@ -378,6 +380,16 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         notes: state.notes(),
         warnings,
     })
+}
+
+/// The value of `ASAN_OPTIONS` for the command: ours, and that the sanitizer need not be loaded first.
+fn sanitizer_options() -> OsString {
+    let mut options = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(ASAN_LAST);
+    options
 }
 
 /// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.

@@ -6,6 +6,7 @@ use super::glance::Glance;
 use super::image::{FileBytes, map_program, read_needed, read_some, segments};
 use super::maps::MappedModule;
 use super::observed::{FunctionHook, has_hooks, hooked_code};
+use super::sanitizers;
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::special::seeks_generated_code;
 use crate::procfs;
@@ -215,6 +216,12 @@ impl Planner {
             Some("the tracer itself uses them")
         } else if seeks_generated_code(&identity.file_name()) {
             Some("its garbage collector finds generated code by return addresses")
+        } else if sanitizers::is_library(&identity.file_name()) {
+            Some("they belong to a sanitizer, which runs where no hook may")
+        } else if sanitizers::is_hidden(&elf) {
+            Some(
+                "a sanitizer is linked into it, and without symbols its functions look like others",
+            )
         } else {
             None
         };

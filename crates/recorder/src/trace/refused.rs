@@ -25,6 +25,8 @@ pub enum Refused {
     FramePointer,
     /// It belongs to the code that throws exceptions, which goes through frames while they are left.
     Unwinder,
+    /// It is a sanitizer's, which runs where no hook may.
+    Sanitizer,
     /// It has a name, but no unwind table says where its frame is.
     NoTable,
     /// There is no room near it.
@@ -46,6 +48,7 @@ impl Refused {
             Refused::ReturnAddress => "looks at its return address",
             Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",
+            Refused::Sanitizer => "belongs to a sanitizer",
             Refused::NoTable => "no unwind table describes it",
             Refused::Far => "no memory is free near it",
         }

@@ -1,6 +1,7 @@
 //! Functions that must be left alone, by their names.
 
 use super::refused::Refused;
+use super::sanitizers;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
@@ -56,11 +57,13 @@ pub fn is_special(name: &str) -> bool {
         || name.starts_with("__x86_indirect_thunk")
         || name.starts_with("_dl_tlsdesc")
         || name.starts_with("_dl_runtime_")
+        || sanitizers::is_name(name)
 }
 
 /// Why a function must be left alone, if its name says that it must.
 pub fn left_alone(name: &str) -> Option<Refused> {
     match name {
+        name if sanitizers::is_name(name) => Some(Refused::Sanitizer),
         name if is_special(name) => Some(Refused::Special),
         name if is_called_by_generated_code(name) => Some(Refused::Sought),
         _ => None,

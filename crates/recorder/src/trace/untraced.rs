@@ -1,8 +1,8 @@
 //! Why the runtime was not loaded into a program.
 
+use object::Endianness;
 use object::elf::{ELFCLASS32, ELFMAG, EM_X86_64, FileHeader64, PT_INTERP};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol};
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,6 @@ pub fn why(program: &OsStr) -> &'static str {
     let mut headers = elf.elf_program_headers().iter();
     if !headers.any(|header| header.p_type(endian) == PT_INTERP) {
         return "it is linked statically; link it dynamically";
-    }
-    let starts_asan = elf
-        .dynamic_symbols()
-        .any(|s| s.name_bytes() == Ok(b"__asan_init"));
-    if starts_asan {
-        return "AddressSanitizer wants to be loaded first; set ASAN_OPTIONS=verify_asan_link_order=0";
     }
     UNKNOWN
 }
