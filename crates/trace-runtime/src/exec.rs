@@ -1,10 +1,10 @@
 //! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
-use crate::sys;
+use crate::{confined, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use dioptra_tracelayout::message::{ASAN_LAST, RUNTIME, Reason, SOCKET};
+use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, Reason, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
@@ -50,7 +50,7 @@ pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
 /// Tells the recorder that modules were loaded or unloaded, and does what it says.
 pub fn reconnect() {
     let socket = SOCKET_TEXT.load(Ordering::Relaxed);
-    if socket.is_null() {
+    if socket.is_null() || confined::is_alone() {
         return;
     }
     // SAFETY: a string that was remembered.
@@ -140,8 +140,11 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             count += 1;
         }
         let preload_size = PRELOAD.len() + path.len() + theirs.len() + 3;
-        let text_size = preload_size + ASAN.len() + options.len() + ASAN_OPTION.len() + 3;
-        let pointers = (count + 5) * size_of::<*const c_char>();
+        let options_size = ASAN.len() + options.len() + ASAN_OPTION.len() + 3;
+        let mut digits = [0; 10];
+        let filters = sys::decimal(&mut digits, confined::known_filters());
+        let text_size = preload_size + options_size + FILTERS.len() + filters.len() + 2;
+        let pointers = (count + 6) * size_of::<*const c_char>();
         let size = pointers + text_size;
         let Ok(memory) = sys::map_private(size) else {
             return (environment, 0);
@@ -156,6 +159,7 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             let text = CStr::from_ptr(*environment.add(at));
             let ours = value(text, SOCKET).is_some()
                 || value(text, RUNTIME).is_some()
+                || value(text, FILTERS).is_some()
                 || value(text, PRELOAD).is_some() && !has_path
                 || value(text, ASAN).is_some() && !has_option;
             if !ours {
@@ -193,6 +197,9 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             write(text, parts);
             put(text.cast());
         }
+        let text = memory.add(pointers + preload_size + options_size);
+        write(text, [FILTERS.as_bytes(), b"=", filters, b"", b""]);
+        put(text.cast());
         (array, size)
     }
 }

@@ -29,6 +29,8 @@ extern crate std;
 
 pub mod arch;
 pub mod chunks;
+pub mod clones;
+pub mod confined;
 pub mod connect;
 pub mod cyg;
 pub mod debuggers;

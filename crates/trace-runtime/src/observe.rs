@@ -5,7 +5,7 @@ use crate::chunks::Writer;
 use crate::interrupted::{self, Other};
 use crate::shadow::{self, Block};
 use crate::slow::{begin_work, drop_entries};
-use crate::{exec, parked, session, sys, thread};
+use crate::{clones, confined, exec, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::Observed;
@@ -18,6 +18,12 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
+    let guest = [Observed::Clone, Observed::Prctl, Observed::Syscall];
+    if let Some(function) = guest.into_iter().find(|one| *one as u64 == frame.function) {
+        clones::observe(block, arena, function, frame.all_arguments());
+        confined::observe(block, arena, function, frame.all_arguments());
+        return;
+    }
     if block.busy == shadow::OWN_WORK {
         return;
     }

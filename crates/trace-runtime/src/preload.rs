@@ -2,9 +2,9 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, libc_calls, sys, thread};
+use crate::{arch, confined, libc_calls, sys, thread};
 use core::ffi::{c_char, c_int};
-use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
+use dioptra_tracelayout::message::{FILTERS, RUNTIME, Reason, SOCKET};
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -43,6 +43,16 @@ extern "C" fn start(
     let Some(name) = exec::value(socket, SOCKET) else {
         return;
     };
+    // SAFETY: as above.
+    let filters = unsafe { exec::find(environment, FILTERS) };
+    let filters = filters.and_then(|text| exec::value(text, FILTERS));
+    let filters = filters.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+    if confined::begins_confined(filters.unwrap_or(0)) {
+        sys::complain(&[
+            "dioptra: this program is not traced: it began under a system call filter (seccomp) that perhaps does not allow what the tracer does\n",
+        ]);
+        return;
+    }
     exec::remember(socket, runtime);
     libc_calls::ask_page_size();
     libc_calls::create_key();

@@ -143,3 +143,85 @@ fn a_sanitizer_without_symbols_is_left_alone() {
         "{told}"
     );
 }
+
+/// How programs are built whose calls are found in different ways.
+const WAYS: [&[&str]; 4] = [
+    &["-O1", "-g", "-pthread"],
+    &["-O1", "-g", "-pthread", "-pg", "-mfentry"],
+    &["-O1", "-g", "-pthread", "-pg"],
+    &["-O1", "-g", "-pthread", "-finstrument-functions"],
+];
+
+#[test]
+fn programs_forbid_themselves_system_calls() {
+    for flags in WAYS {
+        let program = or_skip!(built(Language::C, "trace-confined", "gcc", flags));
+        let program = program.to_str().unwrap();
+        for how in [
+            "none", "deny", "probe", "strict", "prctl", "seccomp", "tsync",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let recorded = record(&["--no-libcall", "-P", "."], &[program, how], folder.path());
+            let told = text(&recorded.stderr);
+            assert!(recorded.status.success(), "{flags:?} {how}: {told}");
+            let output = text(&recorded.stdout);
+            assert_eq!(output, format!("{how} 620\n"), "{flags:?} {how}: {told}");
+            let leaves = calls(folder.path())["leaf"];
+            let is_confined = ["strict", "prctl", "seccomp", "tsync"].contains(&how);
+            let is_told = told.contains(
+                "recorded up to where it forbade itself system calls (seccomp) that the tracer needs",
+            );
+            assert_eq!(is_told, is_confined, "{flags:?} {how}: {told}");
+            let before = match how {
+                // What the other thread called until its memory for records was full.
+                "tsync" => leaves >= 1000,
+                _ if is_confined => leaves == 1000,
+                _ => leaves == 203_000,
+            };
+            assert!(before, "{flags:?} {how}: {leaves}, {told}");
+        }
+    }
+}
+
+#[test]
+fn programs_that_begin_under_a_filter_are_traced_if_it_is_known_to_be_harmless() {
+    let program = or_skip!(built(Language::C, "trace-confined", "gcc", WAYS[0]));
+    let program = program.to_str().unwrap();
+    for (how, leaves) in [("deny", 406_000), ("unseen", 203_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let words = [program, how, program];
+        let recorded = record(&["--no-libcall", "-P", "."], &words, folder.path());
+        let told = text(&recorded.stderr);
+        assert!(recorded.status.success(), "{how}: {told}");
+        let output = text(&recorded.stdout);
+        assert_eq!(output, format!("{how} 620\nnone 620\n"), "{how}: {told}");
+        let is_told = told.contains("it began under a system call filter (seccomp)");
+        assert_eq!(is_told, how == "unseen", "{told}");
+        assert_eq!(calls(folder.path())["leaf"], leaves, "{how}: {told}");
+    }
+}
+
+#[test]
+fn tasks_that_share_their_creators_memory_are_not_recorded() {
+    for flags in WAYS {
+        let program = or_skip!(built(Language::C, "trace-sharing", "gcc", flags));
+        let program = program.to_str().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let words = [program, "20"];
+        let recorded = record(&["--no-libcall", "-P", "."], &words, folder.path());
+        let told = text(&recorded.stderr);
+        assert!(recorded.status.success(), "{flags:?}: {told}");
+        assert_eq!(text(&recorded.stdout), "20\n", "{flags:?}: {told}");
+        let said = "recorded without a thread, from where that made a task that shares its thread-local memory";
+        assert!(told.contains(said), "{flags:?}: {told}");
+        // Other threads are.
+        let found = calls(folder.path());
+        assert_eq!(found["leaf"], 2000, "{flags:?}: {told}");
+        assert_eq!(
+            [found["apart"], found["round_of"]],
+            [2, 1],
+            "{flags:?}: {told}"
+        );
+        assert_eq!(found.get("branch"), None, "{flags:?}: {told}");
+    }
+}

@@ -4,7 +4,7 @@ use super::clock::TraceClock;
 use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::arena::{Arena, MAGIC, Processes, STATES_OFFSET};
 use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
 use dioptra_tracelayout::sampling;
@@ -114,6 +114,9 @@ impl ArenaMemory {
             seed: options.seed,
             uncounted_threads: 0.into(),
             marked: 0.into(),
+            confined: Processes::default(),
+            alone: Processes::default(),
+            sharing: Processes::default(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
         unsafe { base.cast::<Arena>().write(arena) };
