@@ -35,6 +35,7 @@ pub mod connect;
 pub mod cyg;
 pub mod debuggers;
 pub mod exec;
+pub mod frame_address;
 pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;

@@ -70,6 +70,44 @@ pub fn load(path: &CStr) -> bool {
     true
 }
 
+/// The address of a function of the unwinder that has the same name as one of ours; 0 if no unwinder is loaded.
+pub fn next_symbol(name: &CStr) -> usize {
+    // SAFETY: strings with an end; nothing is loaded that is not already.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        if !next.is_null() {
+            return next.expose_provenance();
+        }
+        // Loaded with a plugin, whose libraries others do not see.
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+        let unwinder = libc::dlmopen(libc::LM_ID_BASE, c"libgcc_s.so.1".as_ptr(), flags);
+        if unwinder.is_null() {
+            return 0;
+        }
+        libc::dlsym(unwinder, name.as_ptr()).expose_provenance()
+    }
+}
+
+/// Where the module lies that an address is in: its first address, and the first one behind it.
+pub fn module_of(address: usize) -> Option<(usize, usize)> {
+    // SAFETY: zero is a valid value; the dynamic linker fills it if it knows the address. A module's first page holds its
+    // headers, and stays.
+    unsafe {
+        let mut found: libc::Dl_info = core::mem::zeroed();
+        let place = ptr::with_exposed_provenance(address);
+        if address == 0 || libc::dladdr(place, &raw mut found) == 0 {
+            return None;
+        }
+        let base = found.dli_fbase.cast::<u8>();
+        let header = &*base.cast::<libc::Elf64_Ehdr>();
+        let segments = base.add(header.e_phoff as usize).cast::<libc::Elf64_Phdr>();
+        let segments = core::slice::from_raw_parts(segments, usize::from(header.e_phnum));
+        let loaded = segments.iter().filter(|s| s.p_type == libc::PT_LOAD);
+        let size = loaded.map(|s| s.p_vaddr + s.p_memsz).max()?;
+        Some((base.addr(), base.addr() + size as usize))
+    }
+}
+
 /// Waits for a connected socket's peer's descriptors along with a message; see `recvmsg(2)`.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, confined, libc_calls, sys, thread};
+use crate::{arch, confined, frame_address, libc_calls, sys, thread};
 use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{FILTERS, RUNTIME, Reason, SOCKET};
 
@@ -57,6 +57,7 @@ extern "C" fn start(
     libc_calls::ask_page_size();
     libc_calls::create_key();
     libc_calls::watch_forks();
+    frame_address::find_unwinder();
     let result = arch::prepare()
         .map_err(Failure::Processor)
         .and_then(|()| connect::connect(name, Reason::Start));

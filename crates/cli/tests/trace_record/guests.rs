@@ -3,7 +3,7 @@
 
 use super::plain::calls;
 use super::text;
-use dioptra_testprograms::{Language, Program, Skip, or_skip};
+use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -223,5 +223,36 @@ fn tasks_that_share_their_creators_memory_are_not_recorded() {
             "{flags:?}: {told}"
         );
         assert_eq!(found.get("branch"), None, "{flags:?}: {told}");
+    }
+}
+
+#[test]
+fn errors_pass_through_traced_functions_of_luajit() {
+    or_skip!(programs::need_tool("luajit"));
+    let script = programs::repository_root().join("tests/programs/trace-errors.lua");
+    let script = script.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for interpreted in [false, true] {
+        let words = ["luajit", if interpreted { "-joff" } else { "-jon" }, script];
+        let plain = run(&words, folder.path());
+        assert!(plain.status.success(), "{}", text(&plain.stderr));
+        for options in [
+            &["-P", ".", "-P", ".@lib"][..],
+            &["-l"],
+            &["--no-libcall", "-P", ".", "-P", ".@libluajit"],
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let recorded = record(options, &words, folder.path());
+            let told = text(&recorded.stderr);
+            assert!(recorded.status.success(), "{options:?}: {told}");
+            assert_eq!(
+                text(&recorded.stdout),
+                text(&plain.stdout),
+                "{options:?}: {told}"
+            );
+            // Errors in loops, and what compares, calls back and looks up.
+            let counted: u64 = calls(folder.path()).values().sum();
+            assert!(counted > 10_000, "{options:?}: {told}");
+        }
     }
 }
