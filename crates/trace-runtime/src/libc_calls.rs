@@ -5,6 +5,7 @@ use crate::shadow::Record;
 use crate::sys::Errno;
 use core::ffi::CStr;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Lets [`crate::thread::ending`] be called when this thread ends.
 pub fn watch_end(record: *mut Record) {
@@ -53,6 +54,52 @@ struct LinkMap {
     name: *const core::ffi::c_char,
 }
 
+/// glibc's `dlmopen`; 0 before it is known.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the C library is glibc, the only one that the runtime knows. Called before all else here.
+pub fn is_glibc() -> bool {
+    // SAFETY: strings with an end.
+    let (version, open) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"dlmopen".as_ptr()),
+        )
+    };
+    OPEN.store(open.expose_provenance(), Ordering::Relaxed);
+    !version.is_null() && !open.is_null()
+}
+
+/// The environment of the process. Other C libraries than glibc do not hand it over to constructors.
+pub fn environment() -> *const *const core::ffi::c_char {
+    unsafe extern "C" {
+        static environ: *const *const core::ffi::c_char;
+    }
+    // SAFETY: set before the first constructor is called.
+    unsafe { environ }
+}
+
+/// `dlmopen` for the program's own modules. Not linked with: other C libraries do not have it.
+///
+/// # Safety
+/// That of `dlopen`.
+unsafe fn open_module(path: &CStr, flags: core::ffi::c_int) -> *mut core::ffi::c_void {
+    type Open = unsafe extern "C" fn(
+        libc::Lmid_t,
+        *const core::ffi::c_char,
+        core::ffi::c_int,
+    ) -> *mut core::ffi::c_void;
+    let open = OPEN.load(Ordering::Relaxed);
+    if open == 0 {
+        return ptr::null_mut();
+    }
+    // SAFETY: glibc's function has this type; the rest is the caller's promise.
+    unsafe {
+        let open: Open = core::mem::transmute(ptr::with_exposed_provenance::<()>(open));
+        open(libc::LM_ID_BASE, path.as_ptr(), flags)
+    }
+}
+
 /// Loads a pool and returns whether that worked.
 pub fn load(path: &CStr) -> bool {
     // Not `dlopen`: sanitizers put their own in its place, and MemorySanitizer's reads what `l_addr` leads to, which is 0 for
@@ -60,8 +107,7 @@ pub fn load(path: &CStr) -> bool {
     // SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's description. Its name is
     // changed: debuggers would open the path, which in their processes is something else, a pipe perhaps.
     unsafe {
-        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
-        let handle = libc::dlmopen(libc::LM_ID_BASE, path.as_ptr(), flags);
+        let handle = open_module(path, libc::RTLD_NOW | libc::RTLD_LOCAL);
         if handle.is_null() {
             return false;
         }
@@ -80,7 +126,7 @@ pub fn next_symbol(name: &CStr) -> usize {
         }
         // Loaded with a plugin, whose libraries others do not see.
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-        let unwinder = libc::dlmopen(libc::LM_ID_BASE, c"libgcc_s.so.1".as_ptr(), flags);
+        let unwinder = open_module(c"libgcc_s.so.1", flags);
         if unwinder.is_null() {
             return 0;
         }

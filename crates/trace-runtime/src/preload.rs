@@ -3,7 +3,6 @@
 use crate::connect::{self, Failure};
 use crate::exec;
 use crate::{arch, confined, frame_address, libc_calls, sys, thread};
-use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{FILTERS, RUNTIME, Reason, SOCKET};
 
 #[panic_handler]
@@ -18,19 +17,17 @@ extern "C" fn rust_eh_personality() {}
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+static CONSTRUCTOR: extern "C" fn() = start;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = thread::process_ending;
 
 /// Called when the shared object is loaded, before the program's `main`.
-extern "C" fn start(
-    _count: c_int,
-    _arguments: *const *const c_char,
-    environment: *const *const c_char,
-) {
-    // SAFETY: the dynamic linker hands over the process's environment.
+extern "C" fn start() {
+    let is_glibc = libc_calls::is_glibc();
+    let environment = libc_calls::environment();
+    // SAFETY: the process's environment.
     let (socket, runtime) = unsafe {
         (
             exec::find(environment, SOCKET),
@@ -43,6 +40,12 @@ extern "C" fn start(
     let Some(name) = exec::value(socket, SOCKET) else {
         return;
     };
+    if !is_glibc {
+        sys::complain(&[
+            "dioptra: this program is not traced: its C library is not glibc (musl?)\n",
+        ]);
+        return;
+    }
     // SAFETY: as above.
     let filters = unsafe { exec::find(environment, FILTERS) };
     let filters = filters.and_then(|text| exec::value(text, FILTERS));

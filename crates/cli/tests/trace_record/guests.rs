@@ -256,3 +256,83 @@ fn errors_pass_through_traced_functions_of_luajit() {
         }
     }
 }
+
+#[test]
+fn programs_of_other_kinds_run_untraced_and_that_is_said() {
+    for (compiler, flags, said) in [
+        ("gcc", &["-O1", "-static"][..], "it is linked statically"),
+        ("gcc", &["-O1", "-static-pie"], "it is linked statically"),
+        ("musl-gcc", &["-O1"], "its C library is musl"),
+    ] {
+        let program = or_skip!(built(Language::C, "trace-sanitized", compiler, flags));
+        let program = program.to_str().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let recorded = record(&[], &[program], folder.path());
+        let told = text(&recorded.stderr);
+        assert!(recorded.status.success(), "{compiler} {flags:?}: {told}");
+        assert_eq!(text(&recorded.stdout), "684\n", "{told}");
+        assert!(told.contains(said), "{compiler} {flags:?}: {told}");
+        // The same for what a traced program executes; it has itself been recorded.
+        let words = ["sh", "-c", "\"$0\"; true", program];
+        let recorded = record(&[], &words, folder.path());
+        let told = text(&recorded.stderr);
+        assert!(recorded.status.success(), "{compiler} {flags:?}: {told}");
+        assert_eq!(text(&recorded.stdout), "684\n", "{told}");
+        if compiler == "musl-gcc" {
+            let said = "this program is not traced: its C library is not glibc (musl?)";
+            assert!(told.contains(said), "{told}");
+        }
+    }
+}
+
+#[test]
+fn profilers_and_system_call_tracers_may_be_inside_and_outside() {
+    let program = or_skip!(super::five(&["-pg", "-mfentry"]));
+    let program = program.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let dioptra = env!("CARGO_BIN_EXE_dioptra");
+    let trace = [dioptra, "trace", "record", "--no-sched", "--no-libcall"];
+    let trace = [&trace[..], &["-P", "^[abc]$"]].concat();
+    let perf = [
+        "perf",
+        "record",
+        "-q",
+        "-g",
+        "-e",
+        "cpu-clock",
+        "-o",
+        "perf.data",
+    ];
+    let own = [dioptra, "record", "-g", "-e", "cpu-clock", "-o", "own.data"];
+    let strace = ["strace", "-f", "-o", "/dev/null"];
+    let has_sampling = programs::need_sampling();
+    for (tool, other, samples) in [
+        ("perf", &perf[..], true),
+        ("strace", &strace, false),
+        ("true", &own, true),
+    ] {
+        if samples && let Err(skip) = &has_sampling {
+            skip.print();
+            continue;
+        }
+        if let Err(skip) = programs::need_tool(tool) {
+            skip.print();
+            continue;
+        }
+        for words in [
+            [other, &trace, &[program]].concat(),
+            [&trace, other, &[program]].concat(),
+        ] {
+            let ran = run(&words, folder.path());
+            let told = text(&ran.stderr);
+            if told.contains("Operation not permitted") {
+                programs::skip("a process may not be traced here");
+                continue;
+            }
+            assert!(ran.status.success(), "{words:?}: {told}");
+            let found = calls(folder.path());
+            let counts = ["a", "b", "c"].map(|name| found.get(name).copied());
+            assert_eq!(counts, [Some(5); 3], "{words:?}: {told}");
+        }
+    }
+}

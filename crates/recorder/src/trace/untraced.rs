@@ -39,8 +39,12 @@ pub fn why(program: &OsStr) -> &'static str {
         return "it is for another processor; build it for x86-64";
     }
     let mut headers = elf.elf_program_headers().iter();
-    if !headers.any(|header| header.p_type(endian) == PT_INTERP) {
+    let Some(linker) = headers.find(|header| header.p_type(endian) == PT_INTERP) else {
         return "it is linked statically; link it dynamically";
+    };
+    let linker = linker.data(endian, elf.data()).unwrap_or_default();
+    if memchr::memmem::find(linker, b"ld-musl").is_some() {
+        return "its C library is musl; build it for glibc";
     }
     UNKNOWN
 }
