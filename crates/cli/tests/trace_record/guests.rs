@@ -4,6 +4,7 @@
 use super::plain::calls;
 use super::text;
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -40,6 +41,30 @@ fn built(language: Language, name: &str, compiler: &str, flags: &[&str]) -> Resu
         .build()
 }
 
+/// For programs that a compiler links with a library of its own.
+fn need_library(compiler: &str, file: &str) -> Result<(), Skip> {
+    programs::need_tool(compiler)?;
+    let asked = Command::new(compiler)
+        .arg(format!("-print-file-name={file}"))
+        .output();
+    let found = asked.map(|asked| text(&asked.stdout)).unwrap_or_default();
+    match Path::new(found.trim()).is_absolute() {
+        true => Ok(()),
+        false => Err(Skip::new(format!("{compiler} has no {file}"))),
+    }
+}
+
+/// For programs with sanitizers.
+fn need_sanitizers(compiler: &str) -> Result<(), Skip> {
+    need_library(
+        compiler,
+        match compiler {
+            "clang" => "libclang_rt.asan-x86_64.a",
+            _ => "libasan.so",
+        },
+    )
+}
+
 #[test]
 fn sanitizers_work_in_traced_programs() {
     for (compiler, flags) in [
@@ -61,6 +86,7 @@ fn sanitizers_work_in_traced_programs() {
         ("clang", &["-fsanitize=memory"]),
         ("clang", &["-fsanitize=leak"]),
     ] {
+        or_skip!(need_sanitizers(compiler));
         let all = [&["-O1", "-g"], flags].concat();
         let program = or_skip!(built(Language::C, "trace-sanitized", compiler, &all));
         let program = program.to_str().unwrap();
@@ -102,6 +128,7 @@ fn sanitizers_work_in_traced_programs() {
 
 #[test]
 fn a_sanitizer_that_insists_on_being_first_is_told_not_to() {
+    or_skip!(need_sanitizers("gcc"));
     let program = or_skip!(built(
         Language::C,
         "trace-sanitized",
@@ -132,6 +159,7 @@ fn a_sanitizer_that_insists_on_being_first_is_told_not_to() {
 
 #[test]
 fn a_sanitizer_without_symbols_is_left_alone() {
+    or_skip!(need_sanitizers("clang"));
     let flags = ["-O1", "-s", "-fsanitize=address"];
     let program = or_skip!(built(Language::C, "trace-sanitized", "clang", &flags));
     let folder = tempfile::tempdir().unwrap();
@@ -333,6 +361,52 @@ fn profilers_and_system_call_tracers_may_be_inside_and_outside() {
             let found = calls(folder.path());
             let counts = ["a", "b", "c"].map(|name| found.get(name).copied());
             assert_eq!(counts, [Some(5); 3], "{words:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
+    or_skip!(need_library("clang", "libunwind.so"));
+    let unwinders: [&[&str]; 2] = [
+        &["-unwindlib=libunwind", "-rtlib=compiler-rt"],
+        &[
+            "-nostdlib++",
+            "-unwindlib=none",
+            "-rtlib=compiler-rt",
+            "-Wl,--push-state,-Bstatic,-lstdc++,-lunwind,--pop-state",
+            "-lm",
+            "-ldl",
+        ],
+    ];
+    for unwinder in unwinders {
+        for flags in [
+            &["-O2", "-g", "-pthread"][..],
+            &["-O2", "-g", "-pthread", "-fpatchable-function-entry=5"],
+            &["-O2", "-g", "-pthread", "-pg", "-mfentry"],
+            &["-O2", "-g", "-pthread", "-pg"],
+            &["-O2", "-g", "-pthread", "-finstrument-functions"],
+        ] {
+            let all = [flags, unwinder].concat();
+            let program = or_skip!(built(Language::Cpp, "trace-hard", "clang++", &all));
+            let folder = tempfile::tempdir().unwrap();
+            let words = [program.to_str().unwrap(), "exceptions", "20"];
+            let recorded = record(&["-P", "."], &words, folder.path());
+            let told = text(&recorded.stderr);
+            assert!(recorded.status.success(), "{unwinder:?} {flags:?}: {told}");
+            // What the program itself says of its calls.
+            let log = text(&recorded.stdout);
+            let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
+            for name in log.lines().filter_map(|line| line.strip_prefix('+')) {
+                *expected.entry(name).or_default() += 1;
+            }
+            assert!(expected.values().sum::<u64>() > 100, "{log}");
+            let counted = calls(folder.path());
+            for (name, count) in expected {
+                let is_it = |full: &&String| full.split(['(', '<']).next() == Some(name);
+                let found: u64 = counted.keys().filter(is_it).map(|name| counted[name]).sum();
+                assert_eq!(found, count, "{name}, {unwinder:?} {flags:?}: {told}");
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use super::observed::{FunctionHook, has_hooks, hooked_code};
 use super::sanitizers;
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::special::seeks_generated_code;
+use super::unwinding::finds_frames_by_stack_pointer;
 use crate::procfs;
 use dioptra_filters::Sampling;
 use dioptra_symbols::demangle;
@@ -37,6 +38,8 @@ pub struct Prepared {
     pub(super) chosen: Vec<(SiteVariant, u32)>,
     /// Of those that are sampled with what they call: which call nothing.
     pub(super) leaves: HashSet<u64>,
+    /// Whether it is or contains LLVM's unwinder.
+    pub finds_frames_by_stack_pointer: bool,
 }
 
 /// A module's file, while it is the same.
@@ -191,6 +194,7 @@ impl Planner {
             hooks: Vec::new(),
             chosen: Vec::new(),
             leaves: HashSet::new(),
+            finds_frames_by_stack_pointer: false,
         };
         // A glance reads only parts of files, which may be large and of no interest.
         let Ok(glance) = Glance::new(file) else {
@@ -253,6 +257,8 @@ impl Planner {
         let Ok(data) = data else {
             return Ok(None);
         };
+        let finds_frames_by_stack_pointer =
+            finds_frames_by_stack_pointer(&identity.file_name(), &elf, &data);
         let hooks = match has_hooks {
             true => hooks(&data),
             false => Vec::new(),
@@ -264,6 +270,7 @@ impl Planner {
                     ..ModuleCode::default()
                 },
                 hooks,
+                finds_frames_by_stack_pointer,
                 ..nothing
             }));
         }
@@ -355,6 +362,7 @@ impl Planner {
             hooks,
             chosen,
             leaves,
+            finds_frames_by_stack_pointer,
         }))
     }
 }

@@ -11,7 +11,7 @@ use super::select::Gating;
 use super::shared::{Planned, Shared, State, monotonic};
 use crate::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
-use dioptra_tracelayout::message::{Hello, Reason};
+use dioptra_tracelayout::message::{Hello, Reason, RuntimeAddresses};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
@@ -43,13 +43,23 @@ impl PlannedModule {
     ) -> io::Result<Option<ModulePlan>> {
         let maps = Maps::read(pid)?;
         let hooks = hook_options(shared.state().planner.gating(), shared);
-        let again = plan(&self.prepared, &self.module, &maps, hello.addresses, &hooks);
+        let addresses = addresses(&shared.state(), pid, hello);
+        let again = plan(&self.prepared, &self.module, &maps, addresses, &hooks);
         let mut again = again.ok().flatten();
         if let (Some(debugger), Some(plan)) = (Debugger::of(pid), &mut again) {
             spare(&debugger, plan, &self.module, &self.prepared);
         }
         Ok(again)
     }
+}
+
+/// Where things of the runtime are, for pools of a process.
+fn addresses(state: &State, pid: u32, hello: &Hello) -> RuntimeAddresses {
+    let mut addresses = hello.addresses;
+    if state.without_personality.contains(&pid) {
+        addresses.personality = 0;
+    }
+    addresses
 }
 
 /// Leaves to a debugger what is its own; what is to be said of it.
@@ -68,6 +78,7 @@ fn spare(
 fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared) {
     state.connected += 1;
     state.planned.remove(&pid);
+    state.without_personality.remove(&pid);
     if !state.processes.insert(pid) {
         let first = shared.arena.header().next_stream.load(Ordering::Relaxed);
         state.executed.push((pid, first));
@@ -105,6 +116,9 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
         let parent = procfs::parents(pid).map_or(0, |parents| parents.parent);
         let inherited = state.planned.get(&parent).cloned().unwrap_or_default();
         state.planned.insert(pid, inherited);
+        if state.without_personality.contains(&parent) {
+            state.without_personality.insert(pid);
+        }
     }
     let debugger = Debugger::of(pid);
     let modules = maps.modules();
@@ -125,7 +139,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
     let hooks = hook_options(state.planner.gating(), shared);
     let at_least = &shared.arena.header().at_least;
     at_least.store(hooks.at_least.unwrap_or(0), Ordering::Relaxed);
-    let mut plans = Vec::new();
+    let mut new = Vec::new();
     for module in modules {
         if is_ours(&module.path, &shared.runtime) {
             continue;
@@ -164,10 +178,26 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
                 }));
             }
         }
-        let Some(prepared) = prepared else {
-            continue;
-        };
-        match plan(&prepared, &module, &maps, hello.addresses, &hooks) {
+        if let Some(prepared) = prepared {
+            new.push((module, prepared));
+        }
+    }
+    if new
+        .iter()
+        .any(|(_, prepared)| prepared.finds_frames_by_stack_pointer)
+    {
+        let is_first = state.without_personality.insert(pid);
+        if is_first && !is_start {
+            state.note(format!(
+                "process {pid} has loaded LLVM's unwinder after its functions were patched: an exception that this lets pass \
+                 through them ends the program; link it to the program, or preload it"
+            ));
+        }
+    }
+    let addresses = addresses(state, pid, hello);
+    let mut plans = Vec::new();
+    for (module, prepared) in new {
+        match plan(&prepared, &module, &maps, addresses, &hooks) {
             Ok(Some(mut plan)) => {
                 if let Some(debugger) = &debugger {
                     let notes = spare(debugger, &mut plan, &module, &prepared);

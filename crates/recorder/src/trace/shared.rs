@@ -43,6 +43,8 @@ pub struct State {
     pub executed: Vec<(u32, u32)>,
     /// What has been done in each process.
     pub planned: HashMap<u32, HashSet<Planned>>,
+    /// Processes whose pools have no personality routine, since they have LLVM's unwinder.
+    pub without_personality: HashSet<u32>,
     /// What is counted of sampled functions.
     pub counters: Counters,
     /// How many have connected at all.
@@ -61,6 +63,7 @@ impl State {
             processes: HashSet::new(),
             executed: Vec::new(),
             planned: HashMap::new(),
+            without_personality: HashSet::new(),
             counters: Counters::default(),
             connected: 0,
             failure: None,

@@ -66,8 +66,22 @@ pub fn left_alone(name: &str) -> Option<Refused> {
         name if sanitizers::is_name(name) => Some(Refused::Sanitizer),
         name if is_special(name) => Some(Refused::Special),
         name if is_called_by_generated_code(name) => Some(Refused::Sought),
+        name if is_of_llvms_unwinder(name) => Some(Refused::Unwinder),
         _ => None,
     }
+}
+
+/// Whether a function's name is one of LLVM's unwinder, as it is linked into programs.
+fn is_of_llvms_unwinder(name: &str) -> bool {
+    [
+        "_ZN9libunwind",
+        "_ZNK9libunwind",
+        "__libunwind_",
+        "__unw_",
+        "unw_",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
 }
 
 /// What both kinds of arguments have: most names of programs in C++ and Rust are looked at for it.
