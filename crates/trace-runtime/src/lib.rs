@@ -36,6 +36,7 @@ pub mod cyg;
 pub mod debuggers;
 pub mod exec;
 pub mod frame_address;
+pub mod guarded;
 pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;

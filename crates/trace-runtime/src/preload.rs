@@ -2,7 +2,7 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, confined, frame_address, libc_calls, sys, thread};
+use crate::{arch, confined, frame_address, guarded, libc_calls, sys, thread};
 use dioptra_tracelayout::message::{FILTERS, RUNTIME, Reason, SOCKET};
 
 #[panic_handler]
@@ -61,7 +61,8 @@ extern "C" fn start() {
     libc_calls::create_key();
     libc_calls::watch_forks();
     frame_address::find_unwinder();
-    let result = arch::prepare()
+    let result = guarded::check()
+        .and_then(|()| arch::prepare())
         .map_err(Failure::Processor)
         .and_then(|()| connect::connect(name, Reason::Start));
     if let Err(failure) = result {

@@ -1,6 +1,7 @@
 //! Programs that bring something of their own along that a tracer can be in the way of: sanitizers, system call filters, tasks
 //! that share memory, unwinders. They do what they do without it, and are traced, or it is said why not.
 
+use super::debuggers::attach;
 use super::plain::calls;
 use super::text;
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
@@ -408,5 +409,36 @@ fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
                 assert_eq!(found, count, "{name}, {unwinder:?} {flags:?}: {told}");
             }
         }
+    }
+}
+
+#[test]
+fn landing_pads_of_guarded_branches_stay_where_they_are() {
+    // It reads the code of the running program.
+    or_skip!(programs::need_tool("gdb"));
+    for flags in [
+        &["-O1", "-g"][..],
+        &["-O1", "-g", "-pg", "-mfentry"],
+        &["-O1", "-g", "-pg"],
+        &["-O1", "-g", "-fpatchable-function-entry=5"],
+    ] {
+        let all = [flags, &["-fcf-protection=full"]].concat();
+        let program = or_skip!(built(Language::C, "trace-waits", "gcc", &all));
+        let functions = ["inner", "middle", "outer", "main"];
+        let folder = tempfile::tempdir().unwrap();
+        let shown: Vec<String> = functions
+            .iter()
+            .map(|name| format!("-ex=x/2i {name}"))
+            .collect();
+        let shown: Vec<&str> = shown.iter().map(String::as_str).collect();
+        let Some(seen) = attach(&["-P", "."], &program, &shown, folder.path(), libc::SIGKILL)
+        else {
+            return;
+        };
+        let starts = seen.lines().filter(|line| line.contains(">:\tendbr64"));
+        assert_eq!(starts.count(), functions.len(), "{flags:?}: {seen}");
+        // What follows leads to the tracer.
+        let jumps = seen.lines().filter(|line| line.contains(">:\tjmp "));
+        assert!(jumps.count() > 1, "{flags:?}: {seen}");
     }
 }
