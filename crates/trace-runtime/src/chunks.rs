@@ -3,7 +3,7 @@
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
-use crate::{arch, interrupted, judged, parked, switch};
+use crate::{arch, confined, interrupted, judged, parked, switch};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use dioptra_tracelayout::arena::{Arena, DROP, MONOTONIC, TSC};
@@ -376,7 +376,7 @@ impl Writer {
 fn take(arena: &MappedArena) -> Option<usize> {
     let header = arena.header();
     loop {
-        if header.stop.load(Ordering::Relaxed) != 0 {
+        if stopped() {
             return None;
         }
         let freed = header.freed.load(Ordering::Acquire);
@@ -402,5 +402,6 @@ fn take(arena: &MappedArena) -> Option<usize> {
 
 /// Whether nothing is to be recorded any more.
 pub fn stopped() -> bool {
-    session::arena().is_none_or(|arena| arena.header().stop.load(Ordering::Relaxed) != 0)
+    confined::is_quiet()
+        || session::arena().is_none_or(|arena| arena.header().stop.load(Ordering::Relaxed) != 0)
 }

@@ -1,17 +1,21 @@
 //! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
-use crate::{linker, loadable, session, sys};
+use crate::{confined, linker, loadable, session, sys};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 use dioptra_tracelayout::execs::{self, EXECUTES, FAILED};
-use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
 
 /// The environment of the process, as it was when the runtime was loaded, is where these point into.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 static RUNTIME_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 const PRELOAD: &str = "LD_PRELOAD";
+
+/// Where AddressSanitizer finds what it may not insist on: that its library is loaded before all others.
+const ASAN: &str = "ASAN_OPTIONS";
+const ASAN_OPTION: &[u8] = ASAN_LAST.as_bytes();
 
 /// Looks for a variable in an environment; the whole `NAME=VALUE`.
 ///
@@ -47,7 +51,7 @@ pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
 /// Tells the recorder that modules were loaded or unloaded, and does what it says.
 pub fn reconnect() {
     let socket = SOCKET_TEXT.load(Ordering::Relaxed);
-    if socket.is_null() {
+    if socket.is_null() || confined::is_alone() {
         return;
     }
     // SAFETY: a string that was remembered.
@@ -188,12 +192,21 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
         let has_path = theirs
             .split(|&byte| byte == b':' || byte == b' ')
             .any(|word| word == path);
+        let options = find(environment, ASAN).and_then(|text| value(text, ASAN));
+        let options = options.unwrap_or_default();
+        let has_option = options
+            .windows(ASAN_OPTION.len())
+            .any(|window| window == ASAN_OPTION);
         let mut count = 0;
         while !environment.is_null() && !(*environment.add(count)).is_null() {
             count += 1;
         }
-        let text_size = PRELOAD.len() + path.len() + theirs.len() + 3;
-        let pointers = (count + 4) * size_of::<*const c_char>();
+        let preload_size = PRELOAD.len() + path.len() + theirs.len() + 3;
+        let options_size = ASAN.len() + options.len() + ASAN_OPTION.len() + 3;
+        let mut digits = [0; 10];
+        let filters = sys::decimal(&mut digits, confined::known_filters());
+        let text_size = preload_size + options_size + FILTERS.len() + filters.len() + 2;
+        let pointers = (count + 6) * size_of::<*const c_char>();
         let size = pointers + text_size;
         let Ok(memory) = sys::map_private(size) else {
             return (environment, 0);
@@ -208,24 +221,47 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
             let text = CStr::from_ptr(*environment.add(at));
             let ours = value(text, SOCKET).is_some()
                 || value(text, RUNTIME).is_some()
-                || value(text, PRELOAD).is_some() && !has_path;
+                || value(text, FILTERS).is_some()
+                || value(text, PRELOAD).is_some() && !has_path
+                || value(text, ASAN).is_some() && !has_option;
             if !ours {
                 put(text.as_ptr());
             }
         }
         put(socket);
         put(runtime);
-        if !has_path {
-            let text = memory.add(pointers);
-            let separator: &[u8] = if theirs.is_empty() { b"" } else { b":" };
+        // The memory is zero: each text is followed by its end.
+        let write = |text: *mut u8, parts: [&[u8]; 5]| {
             let mut at = 0;
-            for part in [PRELOAD.as_bytes(), b"=", path, separator, theirs] {
+            for part in parts {
                 text.add(at)
                     .copy_from_nonoverlapping(part.as_ptr(), part.len());
                 at += part.len();
             }
+        };
+        let separator =
+            |theirs: &[u8]| -> &'static [u8] { if theirs.is_empty() { b"" } else { b":" } };
+        if !has_path {
+            let text = memory.add(pointers);
+            let parts = [PRELOAD.as_bytes(), b"=", path, separator(theirs), theirs];
+            write(text, parts);
             put(text.cast());
         }
+        if !has_option {
+            let text = memory.add(pointers + preload_size);
+            let parts = [
+                ASAN.as_bytes(),
+                b"=",
+                options,
+                separator(options),
+                ASAN_OPTION,
+            ];
+            write(text, parts);
+            put(text.cast());
+        }
+        let text = memory.add(pointers + preload_size + options_size);
+        write(text, [FILTERS.as_bytes(), b"=", filters, b"", b""]);
+        put(text.cast());
         (array, size)
     }
 }

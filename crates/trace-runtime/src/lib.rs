@@ -29,10 +29,14 @@ extern crate std;
 
 pub mod arch;
 pub mod chunks;
+pub mod clones;
+pub mod confined;
 pub mod connect;
 pub mod cyg;
 pub mod debuggers;
 pub mod exec;
+pub mod frame_address;
+pub mod guarded;
 pub mod interrupted;
 pub mod judged;
 pub mod libc_calls;

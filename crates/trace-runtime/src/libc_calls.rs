@@ -5,6 +5,7 @@ use crate::shadow::Record;
 use crate::sys::Errno;
 use core::ffi::CStr;
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Lets [`crate::thread::ending`] be called when this thread ends.
 pub fn watch_end(record: *mut Record) {
@@ -53,18 +54,104 @@ struct LinkMap {
     name: *const core::ffi::c_char,
 }
 
+/// glibc's `dlmopen`; 0 before it is known.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether the C library is glibc, the only one that the runtime knows. Called before all else here.
+pub fn is_glibc() -> bool {
+    // SAFETY: strings with an end.
+    let (version, open) = unsafe {
+        (
+            libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr()),
+            libc::dlsym(libc::RTLD_DEFAULT, c"dlmopen".as_ptr()),
+        )
+    };
+    OPEN.store(open.expose_provenance(), Ordering::Relaxed);
+    !version.is_null() && !open.is_null()
+}
+
+/// The environment of the process. Other C libraries than glibc do not hand it over to constructors.
+pub fn environment() -> *const *const core::ffi::c_char {
+    unsafe extern "C" {
+        static environ: *const *const core::ffi::c_char;
+    }
+    // SAFETY: set before the first constructor is called.
+    unsafe { environ }
+}
+
+/// `dlmopen` for the program's own modules. Not linked with: other C libraries do not have it.
+///
+/// # Safety
+/// That of `dlopen`.
+unsafe fn open_module(path: &CStr, flags: core::ffi::c_int) -> *mut core::ffi::c_void {
+    type Open = unsafe extern "C" fn(
+        libc::Lmid_t,
+        *const core::ffi::c_char,
+        core::ffi::c_int,
+    ) -> *mut core::ffi::c_void;
+    let open = OPEN.load(Ordering::Relaxed);
+    if open == 0 {
+        return ptr::null_mut();
+    }
+    // SAFETY: glibc's function has this type; the rest is the caller's promise.
+    unsafe {
+        let open: Open = core::mem::transmute(ptr::with_exposed_provenance::<()>(open));
+        open(libc::LM_ID_BASE, path.as_ptr(), flags)
+    }
+}
+
 /// Loads a pool and returns whether that worked.
 pub fn load(path: &CStr) -> bool {
+    // Not `dlopen`: sanitizers put their own in its place, and MemorySanitizer's reads what `l_addr` leads to, which is 0 for
+    // a pool.
     // SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's description. Its name is
     // changed: debuggers would open the path, which in their processes is something else, a pipe perhaps.
     unsafe {
-        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+        let handle = open_module(path, libc::RTLD_NOW | libc::RTLD_LOCAL);
         if handle.is_null() {
             return false;
         }
         (*handle.cast::<LinkMap>()).name = c"".as_ptr();
     }
     true
+}
+
+/// The address of a function of the unwinder that has the same name as one of ours; 0 if no unwinder is loaded.
+pub fn next_symbol(name: &CStr) -> usize {
+    // SAFETY: strings with an end; nothing is loaded that is not already.
+    unsafe {
+        let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
+        if !next.is_null() {
+            return next.expose_provenance();
+        }
+        // Loaded with a plugin, whose libraries others do not see.
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+        let unwinder = open_module(c"libgcc_s.so.1", flags);
+        if unwinder.is_null() {
+            return 0;
+        }
+        libc::dlsym(unwinder, name.as_ptr()).expose_provenance()
+    }
+}
+
+/// Where the module lies that an address is in: its first address, and the first one behind it.
+pub fn module_of(address: usize) -> Option<(usize, usize)> {
+    // SAFETY: zero is a valid value; the dynamic linker fills it if it knows the address. A module's first page holds its
+    // headers, and stays.
+    unsafe {
+        let mut found: libc::Dl_info = core::mem::zeroed();
+        let place = ptr::with_exposed_provenance(address);
+        if address == 0 || libc::dladdr(place, &raw mut found) == 0 {
+            return None;
+        }
+        let base = found.dli_fbase.cast::<u8>();
+        let header = &*base.cast::<libc::Elf64_Ehdr>();
+        let segments = base.add(header.e_phoff as usize).cast::<libc::Elf64_Phdr>();
+        let segments = core::slice::from_raw_parts(segments, usize::from(header.e_phnum));
+        let loaded = segments.iter().filter(|s| s.p_type == libc::PT_LOAD);
+        let size = loaded.map(|s| s.p_vaddr + s.p_memsz).max()?;
+        Some((base.addr(), base.addr() + size as usize))
+    }
 }
 
 /// Receives bytes, and the descriptors that came with them, without waiting; see `recvmsg(2)`.

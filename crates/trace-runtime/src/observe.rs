@@ -6,7 +6,7 @@ use crate::interrupted::{self, Other};
 use crate::shadow::{self, Block, Entry};
 use crate::slow::{begin_work, drop_told};
 use crate::switch::{self, Entering, Leaving};
-use crate::{exec, linker, parked, session, sys, thread};
+use crate::{clones, confined, exec, linker, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::Observed;
@@ -19,6 +19,12 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
+    let guest = [Observed::Clone, Observed::Prctl, Observed::Syscall];
+    if let Some(function) = guest.into_iter().find(|one| *one as u64 == frame.function) {
+        clones::observe(block, arena, function, frame.all_arguments());
+        confined::observe(block, arena, function, frame.all_arguments());
+        return;
+    }
     if block.busy == shadow::OWN_WORK {
         return;
     }

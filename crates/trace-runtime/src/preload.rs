@@ -3,9 +3,8 @@
 use crate::connect::{self, Failure};
 use crate::exec;
 use crate::sys::{self, Errno};
-use crate::{arch, libc_calls, thread};
-use core::ffi::{c_char, c_int};
-use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
+use crate::{arch, confined, frame_address, guarded, libc_calls, thread};
+use dioptra_tracelayout::message::{FILTERS, RUNTIME, Reason, SOCKET};
 
 /// Ends the program. Nothing calls this: the build fails if something could.
 #[panic_handler]
@@ -21,24 +20,17 @@ extern "C" fn rust_eh_personality() {}
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = start;
+static CONSTRUCTOR: extern "C" fn() = start;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static DESTRUCTOR: extern "C" fn() = thread::process_ending;
 
 /// Called when the shared object is loaded, before the program's `main`.
-extern "C" fn start(
-    _count: c_int,
-    _arguments: *const *const c_char,
-    environment: *const *const c_char,
-) {
-    // Other C libraries than glibc do not hand over the environment. They are met in programs that an untraced program has
-    // started: see `loadable`.
-    if arch::register_atfork() == 0 {
-        return;
-    }
-    // SAFETY: the dynamic linker hands over the process's environment.
+extern "C" fn start() {
+    let is_glibc = libc_calls::is_glibc();
+    let environment = libc_calls::environment();
+    // SAFETY: the process's environment.
     let (socket, runtime) = unsafe {
         (
             exec::find(environment, SOCKET),
@@ -51,11 +43,29 @@ extern "C" fn start(
     let Some(name) = exec::value(socket, SOCKET) else {
         return;
     };
+    if !is_glibc {
+        sys::complain(&[
+            "dioptra: this program is not traced: its C library is not glibc (musl?)\n",
+        ]);
+        return;
+    }
+    // SAFETY: as above.
+    let filters = unsafe { exec::find(environment, FILTERS) };
+    let filters = filters.and_then(|text| exec::value(text, FILTERS));
+    let filters = filters.and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+    if confined::begins_confined(filters.unwrap_or(0)) {
+        sys::complain(&[
+            "dioptra: this program is not traced: it began under a system call filter (seccomp) that perhaps does not allow what the tracer does\n",
+        ]);
+        return;
+    }
     exec::remember(socket, runtime);
     libc_calls::ask_page_size();
     libc_calls::create_key();
     libc_calls::watch_forks();
-    let result = arch::prepare()
+    frame_address::find_unwinder();
+    let result = guarded::check()
+        .and_then(|()| arch::prepare())
         .map_err(Failure::Processor)
         .and_then(|()| connect::connect(name, Reason::Start));
     if let Err(failure) = result {

@@ -1,7 +1,7 @@
 //! The system calls that are needed, without `errno`.
 
-use crate::arch::syscall;
 use crate::shadow::PAGE;
+use crate::{arch, confined};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -21,6 +21,18 @@ pub fn page_size() -> usize {
 /// An error number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
+
+/// A system call; none in a quiet process ([`confined`]), whose hooks do without what it would have done.
+///
+/// # Safety
+/// That of the call.
+unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
+    if confined::is_quiet() {
+        return -(libc::ENOSYS as isize);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { arch::syscall(number, arguments) }
+}
 
 fn check(result: isize) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno(i32::try_from(-result).unwrap_or(libc::EINVAL)))
@@ -125,16 +137,16 @@ pub unsafe fn protect(start: usize, size: usize, protection: i32) -> Result<(), 
     .map(|_| ())
 }
 
-/// This process's id.
+/// This process's id; 0 in a quiet one.
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+    unsafe { check(syscall(libc::SYS_getpid, [0; 6])).unwrap_or(0) as u32 }
 }
 
-/// This thread's id.
+/// This thread's id; 0 in a quiet process.
 pub fn tid() -> u32 {
     // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+    unsafe { check(syscall(libc::SYS_gettid, [0; 6])).unwrap_or(0) as u32 }
 }
 
 /// Whether a thread of this process exists.
@@ -164,24 +176,29 @@ pub fn state(pid: u32) -> Option<u8> {
     }
     // The name, in parentheses, has 15 bytes at most (threads of the kernel: 64); the state follows.
     let mut text = [0_u8; 128];
+    let path = core::ffi::CStr::from_bytes_until_nul(&path).unwrap_or_default();
+    let read = read_file(path, &mut text);
+    let text = text.get(..read).unwrap_or_default();
+    let behind = text.iter().rposition(|&byte| byte == b')');
+    text.get(behind? + 2).copied()
+}
+
+/// Reads the beginning of a file, as far as there is room: how many bytes, 0 if it can't be read.
+pub fn read_file(path: &core::ffi::CStr, text: &mut [u8]) -> usize {
     // SAFETY: both buffers outlive the calls, and the descriptor is ours.
-    let read = unsafe {
+    unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let place = path.as_ptr().expose_provenance();
         let at = libc::AT_FDCWD as isize as usize;
         let file = syscall(libc::SYS_openat, [at, place, flags as usize, 0, 0, 0]);
-        if file < 0 {
-            return None;
-        }
-        let file = file as usize;
+        let Ok(file) = usize::try_from(file) else {
+            return 0;
+        };
         let buffer = text.as_mut_ptr().expose_provenance();
         let read = syscall(libc::SYS_read, [file, buffer, text.len(), 0, 0, 0]);
         syscall(libc::SYS_close, [file, 0, 0, 0, 0, 0]);
-        read
-    };
-    let text = text.get(..read.max(0) as usize).unwrap_or_default();
-    let behind = text.iter().rposition(|&byte| byte == b')');
-    text.get(behind? + 2).copied()
+        usize::try_from(read).unwrap_or(0)
+    }
 }
 
 /// The number in decimal digits.
@@ -322,23 +339,54 @@ pub fn monotonic() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
+/// How many threads have blocked signals for the runtime's work, in which they make system calls.
+static WORKING: AtomicU32 = AtomicU32::new(0);
+
+/// Waits, while signals are blocked here, until no other thread does the runtime's work; not for long.
+pub fn wait_for_others() {
+    // Longer than one waits for a free chunk.
+    const TRIES: u32 = 300;
+    for _ in 0..TRIES {
+        if WORKING.load(Ordering::SeqCst) <= 1 {
+            return;
+        }
+        let millisecond = [0_i64, 1_000_000];
+        let place = millisecond.as_ptr().expose_provenance();
+        // SAFETY: the time outlives the call.
+        unsafe { arch::syscall(libc::SYS_nanosleep, [place, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// In a forked child, while signals are blocked: other threads do not exist.
+pub fn forget_others() {
+    WORKING.store(1, Ordering::SeqCst);
+}
+
 /// Blocks all signals while it lives.
 #[derive(Debug)]
 pub struct BlockedSignals {
-    before: u64,
+    /// What was blocked before; `None` if nothing was changed.
+    before: Option<u64>,
 }
 
 impl BlockedSignals {
     /// From now on.
     pub fn new() -> BlockedSignals {
+        WORKING.fetch_add(1, Ordering::SeqCst);
+        if confined::is_quiet() {
+            WORKING.fetch_sub(1, Ordering::SeqCst);
+            return BlockedSignals { before: None };
+        }
         let mut before = 0;
         set_mask(&u64::MAX, &mut before);
-        BlockedSignals { before }
+        BlockedSignals {
+            before: Some(before),
+        }
     }
 
     /// The signals that were blocked before.
     pub fn before(&self) -> u64 {
-        self.before
+        self.before.unwrap_or(0)
     }
 }
 
@@ -350,14 +398,17 @@ impl Default for BlockedSignals {
 
 impl Drop for BlockedSignals {
     fn drop(&mut self) {
-        set_mask(&self.before, &mut 0);
+        if let Some(before) = self.before {
+            set_mask(&before, &mut 0);
+            WORKING.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }
 
 fn set_mask(mask: &u64, before: &mut u64) {
     // SAFETY: both sets outlive the call; the kernel's sets have 64 bits.
     unsafe {
-        syscall(
+        arch::syscall(
             libc::SYS_rt_sigprocmask,
             [
                 libc::SIG_SETMASK as usize,
@@ -453,7 +504,7 @@ pub fn complain(parts: &[&str]) {
     for part in parts {
         // SAFETY: the text outlives the call.
         unsafe {
-            syscall(
+            arch::syscall(
                 libc::SYS_write,
                 [2, part.as_ptr().expose_provenance(), part.len(), 0, 0, 0],
             )
@@ -467,7 +518,7 @@ pub fn abort() -> ! {
         // SAFETY: the signal is the point.
         unsafe {
             let default = [0_u64; 4];
-            syscall(
+            arch::syscall(
                 libc::SYS_rt_sigaction,
                 [
                     libc::SIGABRT as usize,
@@ -478,7 +529,7 @@ pub fn abort() -> ! {
                     0,
                 ],
             );
-            syscall(
+            arch::syscall(
                 libc::SYS_tgkill,
                 [
                     pid() as usize,
@@ -489,7 +540,7 @@ pub fn abort() -> ! {
                     0,
                 ],
             );
-            syscall(libc::SYS_exit_group, [134, 0, 0, 0, 0, 0]);
+            arch::syscall(libc::SYS_exit_group, [134, 0, 0, 0, 0, 0]);
         }
     }
 }

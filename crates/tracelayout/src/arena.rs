@@ -44,6 +44,31 @@ pub const TSC: u32 = 0;
 /// [`Arena::clock`]: `CLOCK_MONOTONIC`, in nanoseconds.
 pub const MONOTONIC: u32 = 1;
 
+/// How many processes something has happened to, and to which one first.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// How many times.
+    pub count: AtomicU32,
+    /// The process to which it happened first.
+    pub first: AtomicU32,
+}
+
+impl Processes {
+    /// It happens to a process.
+    pub fn happens(&self, pid: u32) {
+        if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.first.store(pid, Ordering::Relaxed);
+        }
+    }
+
+    /// To which process it happened first, and to how many others; `None` if to none.
+    pub fn get(&self) -> Option<(u32, u32)> {
+        let others = self.count.load(Ordering::Relaxed).checked_sub(1)?;
+        Some((self.first.load(Ordering::Relaxed), others))
+    }
+}
+
 /// The header.
 #[repr(C)]
 #[derive(Debug)]
@@ -112,6 +137,12 @@ pub struct Arena {
     pub marked: AtomicU64,
     /// How often a process that had loaded or unloaded modules gave up waiting for the recorder's answer.
     pub unanswered: AtomicU32,
+    /// Processes that record nothing any more since they have forbidden themselves system calls.
+    pub confined: Processes,
+    /// Processes that have forbidden themselves system calls with which they would tell of modules that they load.
+    pub alone: Processes,
+    /// Processes with a thread that records nothing any more since another task shares its thread-local memory.
+    pub sharing: Processes,
 }
 
 impl Arena {

@@ -18,6 +18,14 @@ pub const SOCKET: &str = "DIOPTRA_TRACE_SOCKET";
 /// The environment variable that holds the path of the runtime.
 pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
 
+/// An option that AddressSanitizer takes from the environment variable `ASAN_OPTIONS`: it does not insist on its library being
+/// loaded before all others, such as the runtime.
+pub const ASAN_LAST: &str = "verify_asan_link_order=0";
+
+/// The environment variable that holds how many system call filters (seccomp) a traced program may run under: those of the
+/// recorder, and others that are known to allow what the runtime does.
+pub const FILTERS: &str = "DIOPTRA_TRACE_FILTERS";
+
 /// The size in bytes of the memory that traced processes have mapped, shared and writable, to be seen to be there: also
 /// those whose parents were traced, and who have closed all descriptors. Nothing is in it.
 pub const PRESENCE_SIZE: usize = 4096;
@@ -111,6 +119,12 @@ pub enum Observed {
     ModulesChange = 3,
     /// `longjmp` and its kin: calls below the target are left.
     Jump = 4,
+    /// `clone`: another task begins, perhaps with the same thread-local memory.
+    Clone = 5,
+    /// `prctl`: the process perhaps forbids itself system calls.
+    Prctl = 6,
+    /// `syscall`: perhaps one of the two.
+    Syscall = 7,
 }
 
 /// Why a process connects.

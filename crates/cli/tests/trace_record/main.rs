@@ -4,6 +4,7 @@
 
 mod chains;
 mod debuggers;
+mod guests;
 mod imports;
 mod orphans;
 mod places;

@@ -4,7 +4,7 @@ use super::clock::TraceClock;
 use super::select::Gating;
 use crate::procfs;
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::arena::{Arena, MAGIC, STATES_OFFSET};
+use dioptra_tracelayout::arena::{Arena, MAGIC, Processes, STATES_OFFSET};
 use dioptra_tracelayout::execs::{self, NOTICES, Notice};
 use dioptra_tracelayout::message::PRESENCE_SIZE;
 use dioptra_tracelayout::message::thread::OUTSIDE;
@@ -126,6 +126,9 @@ impl ArenaMemory {
             executed_unseen: 0.into(),
             marked: 0.into(),
             unanswered: 0.into(),
+            confined: Processes::default(),
+            alone: Processes::default(),
+            sharing: Processes::default(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
         unsafe { base.cast::<Arena>().write(arena) };

@@ -39,6 +39,7 @@ mod process;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod refused;
 mod rules;
+mod sanitizers;
 mod scheduling;
 mod sections;
 mod select;
@@ -71,8 +72,8 @@ use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
 use collect::{Collector, Ring, process_exists};
 use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
-use dioptra_tracelayout::arena::{BLOCK, DROP};
-use dioptra_tracelayout::message::{RUNTIME, SOCKET};
+use dioptra_tracelayout::arena::{Arena, BLOCK, DROP, Processes};
+use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
 use overhead::Overhead;
 use prepare::Planner;
@@ -280,6 +281,8 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         (OsString::from("LD_PRELOAD"), preload),
         (OsString::from(SOCKET), OsString::from(&listener.name)),
         (OsString::from(RUNTIME), runtime.clone().into_os_string()),
+        (OsString::from("ASAN_OPTIONS"), sanitizer_options()),
+        (OsString::from(FILTERS), own_filters().to_string().into()),
     ];
     let program = spec.command.first().cloned().unwrap_or_default();
     if untraced::is_disturbed(&program) {
@@ -338,6 +341,8 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         .into_iter()
         .flatten()
         .for_each(|note| state.note(note));
+    let limits = limits(shared.arena.header());
+    limits.into_iter().for_each(|limit| state.note(limit));
     if state.connected == 0 {
         state.note(format!(
             "{} was not traced: the runtime was not loaded into it: {}",
@@ -357,7 +362,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
         state.note(
-            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, one every ten thousand calls or so; leave out functions with -U"
+            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, if it made its filter known to the kernel by code of its own, which the tracer can't see; leave out functions with -U"
                 .to_owned(),
         );
     }
@@ -407,6 +412,54 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         notes: state.notes(),
         warnings,
     })
+}
+
+/// The value of `ASAN_OPTIONS` for the command: ours, and that the sanitizer need not be loaded first.
+fn sanitizer_options() -> OsString {
+    let mut options = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push(ASAN_LAST);
+    options
+}
+
+/// The number of system call filters (seccomp) under which this process runs, and each program that it executes.
+fn own_filters() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let number = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().parse().ok()
+    };
+    // Kernels before 5.9 do not count them.
+    let mode: u32 = number("Seccomp:").unwrap_or(0);
+    number("Seccomp_filters:").unwrap_or(u32::from(mode == 2))
+}
+
+/// What is said of processes that have made it impossible to record all of them.
+fn limits(arena: &Arena) -> Vec<String> {
+    let said = [
+        (
+            &arena.confined,
+            "recorded up to where it forbade itself system calls (seccomp) that the tracer needs",
+        ),
+        (
+            &arena.alone,
+            "recorded without the modules that it loaded after it forbade itself system calls (seccomp)",
+        ),
+        (
+            &arena.sharing,
+            "recorded without a thread, from where that made a task that shares its thread-local memory (clone with CLONE_VM, without CLONE_SETTLS), and without that task",
+        ),
+    ];
+    let say = |(processes, what): (&Processes, &str)| {
+        let others = match processes.get()? {
+            (_, 0) => String::new(),
+            (_, others) => format!("; so it is of {others} more"),
+        };
+        Some(format!("process {} is {what}{others}", processes.get()?.0))
+    };
+    said.into_iter().filter_map(say).collect()
 }
 
 /// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.

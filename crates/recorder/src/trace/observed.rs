@@ -34,18 +34,35 @@ pub fn has_hooks<'d>(file: &impl Object<'d>) -> bool {
 }
 
 /// Their names, and what happens there.
-pub const OBSERVED: [(&str, HookWork); 6] = [
+pub const OBSERVED: [(&str, HookWork); 9] = [
     ("swapcontext", HookWork::Observe(Observed::SwapContext)),
     ("setcontext", HookWork::Observe(Observed::SetContext)),
     // `_longjmp` and `siglongjmp` are other names of it.
     ("longjmp", HookWork::Observe(Observed::Jump)),
     ("__longjmp_chk", HookWork::Observe(Observed::Jump)),
     ("execve", HookWork::Execve),
+    ("clone", HookWork::Observe(Observed::Clone)),
+    ("prctl", HookWork::Observe(Observed::Prctl)),
+    ("syscall", HookWork::Observe(Observed::Syscall)),
     (
         "_dl_debug_state",
         HookWork::Observe(Observed::ModulesChange),
     ),
 ];
+
+/// Which values of its first argument a function is observed for; empty: all. Others cost no more than a comparison.
+pub fn observed_for(function: Observed) -> &'static [u16] {
+    const SYSCALLS: [u16; 3] = [
+        libc::SYS_clone as u16,
+        libc::SYS_prctl as u16,
+        libc::SYS_seccomp as u16,
+    ];
+    match function {
+        Observed::Prctl => &[libc::PR_SET_SECCOMP as u16],
+        Observed::Syscall => &SYSCALLS,
+        _ => &[],
+    }
+}
 
 /// How much of a function is looked at that has `size` bytes: some padding, too.
 pub fn looked_at(size: u64) -> u64 {

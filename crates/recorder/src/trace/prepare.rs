@@ -6,8 +6,10 @@ use super::glance::Glance;
 use super::image::{FileBytes, map_program, read_needed, read_some, segments};
 use super::maps::MappedModule;
 use super::observed::{FunctionHook, has_hooks, hooked_code};
+use super::sanitizers;
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use super::special::seeks_generated_code;
+use super::unwinding::finds_frames_by_stack_pointer;
 use super::written::{self, is_relocated};
 use crate::procfs;
 use dioptra_filters::Sampling;
@@ -37,6 +39,8 @@ pub struct Prepared {
     pub(super) chosen: Vec<(SiteVariant, u32)>,
     /// Of those that are sampled with what they call: which call nothing.
     pub(super) leaves: HashSet<u64>,
+    /// Whether it is or contains LLVM's unwinder.
+    pub finds_frames_by_stack_pointer: bool,
 }
 
 /// A module's file, while it is the same.
@@ -191,6 +195,7 @@ impl Planner {
             hooks: Vec::new(),
             chosen: Vec::new(),
             leaves: HashSet::new(),
+            finds_frames_by_stack_pointer: false,
         };
         // A glance reads only parts of files, which may be large and of no interest.
         let Ok(glance) = Glance::new(file) else {
@@ -216,6 +221,12 @@ impl Planner {
             Some("the tracer itself uses them")
         } else if seeks_generated_code(&identity.file_name()) {
             Some("its garbage collector finds generated code by return addresses")
+        } else if sanitizers::is_library(&identity.file_name()) {
+            Some("they belong to a sanitizer, which runs where no hook may")
+        } else if sanitizers::is_hidden(&elf) {
+            Some(
+                "a sanitizer is linked into it, and without symbols its functions look like others",
+            )
         } else {
             None
         };
@@ -256,6 +267,8 @@ impl Planner {
                 return Ok(None);
             }
         };
+        let finds_frames_by_stack_pointer =
+            finds_frames_by_stack_pointer(&identity.file_name(), &elf, &data);
         let hooks = match has_hooks {
             true => hooks(&data),
             false => Vec::new(),
@@ -267,6 +280,7 @@ impl Planner {
                     ..ModuleCode::default()
                 },
                 hooks,
+                finds_frames_by_stack_pointer,
                 ..nothing
             }));
         }
@@ -365,6 +379,7 @@ impl Planner {
             hooks,
             chosen,
             leaves,
+            finds_frames_by_stack_pointer,
         }))
     }
 }

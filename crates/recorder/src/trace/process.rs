@@ -12,7 +12,7 @@ use super::select::Gating;
 use super::shared::{Shared, State, monotonic};
 use crate::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
-use dioptra_tracelayout::message::{FunctionId, Hello, Reason};
+use dioptra_tracelayout::message::{FunctionId, Hello, Reason, RuntimeAddresses};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
@@ -49,7 +49,8 @@ impl PlannedModule {
     ) -> io::Result<Option<ModulePlan>> {
         let maps = Maps::read(pid)?;
         let hooks = hook_options(shared.state().planner.gating(), shared);
-        let again = plan(&self.prepared, &self.module, &maps, hello.addresses, &hooks);
+        let addresses = addresses(&shared.state(), pid, hello);
+        let again = plan(&self.prepared, &self.module, &maps, addresses, &hooks);
         let mut again = again.ok().flatten();
         if let (Some(debugger), Some(plan)) = (Debugger::of(pid), &mut again) {
             spare(&debugger, plan, &self.module, &self.prepared);
@@ -72,6 +73,15 @@ impl PlannedModule {
     }
 }
 
+/// Where things of the runtime are, for pools of a process.
+fn addresses(state: &State, pid: u32, hello: &Hello) -> RuntimeAddresses {
+    let mut addresses = hello.addresses;
+    if state.without_personality.contains(&pid) {
+        addresses.personality = 0;
+    }
+    addresses
+}
+
 /// Leaves to a debugger what is its own; what is to be said of it.
 fn spare(
     debugger: &Debugger,
@@ -88,6 +98,7 @@ fn spare(
 fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared) {
     state.connected += 1;
     state.planned.remove(&pid);
+    state.without_personality.remove(&pid);
     if !state.processes.insert(pid) {
         let first = shared.arena.header().next_stream.load(Ordering::Relaxed);
         state.executed.push((pid, first));
@@ -135,6 +146,9 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
         let parents = state.planned.get(&parent);
         let inherited = parents.map(|modules| modules.in_child(&maps));
         state.planned.insert(pid, inherited.unwrap_or_default());
+        if state.without_personality.contains(&parent) {
+            state.without_personality.insert(pid);
+        }
     }
     let debugger = Debugger::of(pid);
     let modules = maps.modules();
@@ -149,10 +163,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
     let hooks = hook_options(state.planner.gating(), shared);
     let at_least = &shared.arena.header().at_least;
     at_least.store(hooks.at_least.unwrap_or(0), Ordering::Relaxed);
-    let mut plans = Plans {
-        forgotten,
-        modules: Vec::new(),
-    };
+    let mut new = Vec::new();
     for module in modules {
         if is_ours(&module.path, &shared.runtime) {
             continue;
@@ -191,13 +202,32 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
                 }));
             }
         }
-        let Some(prepared) = prepared else {
-            continue;
-        };
+        if let Some(prepared) = prepared {
+            new.push((module, prepared));
+        }
+    }
+    if new
+        .iter()
+        .any(|(_, prepared)| prepared.finds_frames_by_stack_pointer)
+    {
+        let is_first = state.without_personality.insert(pid);
+        if is_first && !is_start {
+            state.note(format!(
+                "process {pid} has loaded LLVM's unwinder after its functions were patched: an exception that this lets pass \
+                 through them ends the program; link it to the program, or preload it"
+            ));
+        }
+    }
+    let addresses = addresses(state, pid, hello);
+    let mut plans = Plans {
+        forgotten,
+        modules: Vec::new(),
+    };
+    for (module, prepared) in new {
         let loaded = state.planned.entry(pid).or_default();
         let made = match loaded.returned(&prepared, &module) {
             Some(plan) => Ok(Some(plan)),
-            None => plan(&prepared, &module, &maps, hello.addresses, &hooks),
+            None => plan(&prepared, &module, &maps, addresses, &hooks),
         };
         match made {
             Ok(Some(mut plan)) => {

@@ -25,6 +25,8 @@ pub enum Refused {
     FramePointer,
     /// It belongs to the code that throws exceptions, which goes through frames while they are left.
     Unwinder,
+    /// It is a sanitizer's, which runs where no hook may.
+    Sanitizer,
     /// It has a name, but no unwind table says where its frame is.
     NoTable,
     /// It lies in memory that the program may write to while it runs.
@@ -52,6 +54,7 @@ impl Refused {
             Refused::ReturnAddress => "looks at its return address",
             Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",
+            Refused::Sanitizer => "belongs to a sanitizer",
             Refused::NoTable => "no unwind table describes it",
             Refused::Written => "it lies in memory that is writable and executable",
             Refused::Relocated => "its module has text relocations",

@@ -44,6 +44,8 @@ pub struct State {
     pub planned: HashMap<u32, LoadedModules>,
     /// Executed programs that are perhaps not traced.
     pub execs: Execs,
+    /// Processes whose pools have no personality routine, since they have LLVM's unwinder.
+    pub without_personality: HashSet<u32>,
     /// What is counted of sampled functions.
     pub counters: Counters,
     /// How many have connected at all.
@@ -63,6 +65,7 @@ impl State {
             executed: Vec::new(),
             planned: HashMap::new(),
             execs: Execs::default(),
+            without_personality: HashSet::new(),
             counters: Counters::default(),
             connected: 0,
             failure: None,

@@ -1,6 +1,7 @@
 //! Functions that must be left alone, by their names.
 
 use super::refused::Refused;
+use super::sanitizers;
 use memchr::memmem::Finder;
 use std::sync::LazyLock;
 
@@ -56,15 +57,31 @@ pub fn is_special(name: &str) -> bool {
         || name.starts_with("__x86_indirect_thunk")
         || name.starts_with("_dl_tlsdesc")
         || name.starts_with("_dl_runtime_")
+        || sanitizers::is_name(name)
 }
 
 /// Why a function must be left alone, if its name says that it must.
 pub fn left_alone(name: &str) -> Option<Refused> {
     match name {
+        name if sanitizers::is_name(name) => Some(Refused::Sanitizer),
         name if is_special(name) => Some(Refused::Special),
         name if is_called_by_generated_code(name) => Some(Refused::Sought),
+        name if is_of_llvms_unwinder(name) => Some(Refused::Unwinder),
         _ => None,
     }
+}
+
+/// Whether a function's name is one of LLVM's unwinder, as it is linked into programs.
+fn is_of_llvms_unwinder(name: &str) -> bool {
+    [
+        "_ZN9libunwind",
+        "_ZNK9libunwind",
+        "__libunwind_",
+        "__unw_",
+        "unw_",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
 }
 
 /// What both kinds of arguments have: most names of programs in C++ and Rust are looked at for it.

@@ -3,7 +3,7 @@
 use super::glance::Glance;
 use object::elf::{ELFCLASS32, ELFMAG, EM_AARCH64, EM_X86_64, FileHeader64, Machine, PT_INTERP};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, ReadRef};
+use object::{Endianness, Object, ReadRef};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
@@ -91,12 +91,7 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
     if is_musl {
         return Some(MUSL);
     }
-    let starts_asan = elf
-        .dynamic_symbols()
-        .any(|s| s.name_bytes() == Ok(b"__asan_init"));
-    starts_asan.then_some(
-        "AddressSanitizer wants to be loaded first; set ASAN_OPTIONS=verify_asan_link_order=0",
-    )
+    None
 }
 
 /// Whether a program's file has capabilities (`capabilities(7)`).

@@ -6,6 +6,8 @@ use dioptra_tracelayout::message::thread::{
     RECORD_NEXT, RECORD_TOP, SPAN_END, SPAN_NEXT, SPAN_START,
 };
 
+use object::{Object, ObjectSymbol};
+
 const ADDR: u8 = 0x03;
 const DEREF: u8 = 0x06;
 const DUP: u8 = 0x12;
@@ -35,6 +37,36 @@ pub struct UnwindTables {
     pub frames: Vec<u8>,
     /// For `.eh_frame_hdr`, with a search table.
     pub header: Vec<u8>,
+}
+
+/// How the common entry of thunks' frames begins: the version, pointers relative to their place, code in bytes, data in -8, the
+/// column of the return address; and the personality routine, if it is not 0 ([`finds_frames_by_stack_pointer`]).
+pub fn thunks_entry(return_address: u8, personality: u64) -> Vec<u8> {
+    if personality == 0 {
+        return vec![1, b'z', b'R', 0, 1, 0x78, return_address, 1, 0x1b];
+    }
+    let mut entry = vec![1, b'z', b'P', b'R', 0, 1, 0x78, return_address, 10, 0];
+    entry.extend(personality.to_le_bytes());
+    entry.push(0x1b);
+    entry
+}
+
+/// Whether a module is or contains LLVM's unwinder. It finds the frame that handles an exception again by the stack pointer,
+/// which a thunk's frame has in common with its caller's, and ends the program if that has a personality routine: thunks must not.
+///
+/// `data` is the module's file if that is to be read; else the names of libraries tell.
+pub fn finds_frames_by_stack_pointer<'d>(
+    file_name: &str,
+    file: &impl Object<'d>,
+    data: &[u8],
+) -> bool {
+    let has_step = || {
+        let is_step = |name: &str| matches!(name, "unw_step" | "__unw_step");
+        file.dynamic_symbols()
+            .any(|symbol| !symbol.is_undefined() && symbol.name().is_ok_and(is_step))
+    };
+    file_name.starts_with("libunwind.so") && has_step()
+        || memchr::memmem::find(data, b"libunwind: %s - %s").is_some()
 }
 
 /// A DWARF expression under construction, with jumps to places that come later or came before.

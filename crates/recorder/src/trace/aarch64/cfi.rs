@@ -8,7 +8,7 @@
 use super::encode::FILL;
 use super::hot::Hook;
 use super::thunk::THUNK_SIZE;
-use super::unwinding::{Frames, UnwindTables, Wanted, caller};
+use super::unwinding::{Frames, UnwindTables, Wanted, caller, thunks_entry};
 use dioptra_tracelayout::message::RuntimeAddresses;
 
 const ADVANCE: u8 = 0x40;
@@ -53,11 +53,10 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
         None,
         &[1, b'z', b'R', 0, 1, 0x78, RA, 1, 0x1b, DEF_CFA, SP, 0],
     );
-    let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, RA, 10, 0];
-    thunk.extend(layout.runtime.personality.to_le_bytes());
+    let mut thunk = thunks_entry(RA, layout.runtime.personality);
     // A return address of 0 is the end of all frames.
     let expression = caller(&layout.runtime, Wanted::ReturnAddress, None, &[LIT0]);
-    thunk.extend([0x1b, DEF_CFA, SP, 1, VAL_EXPRESSION, RA]);
+    thunk.extend([DEF_CFA, SP, 1, VAL_EXPRESSION, RA]);
     thunk.extend([
         expression.len() as u8 & 0x7f | 0x80,
         (expression.len() >> 7) as u8,

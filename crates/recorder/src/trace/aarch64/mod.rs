@@ -5,7 +5,7 @@
 #![cfg_attr(not(target_arch = "aarch64"), allow(dead_code))]
 
 #[cfg(target_arch = "aarch64")]
-use super::{candidates, image, maps, observed, pool_file, sections, special, wanted};
+use super::{candidates, image, maps, observed, pool_file, sanitizers, sections, special, wanted};
 use super::{hooks, refused, unwinding};
 
 pub mod cfi;

@@ -5,9 +5,10 @@ use super::encode::{FILL, bytes};
 use super::hooks::{HookKind, HookOptions};
 use super::hot::{HOT_SIZE, Parameters, hot_code};
 use super::maps::page_size;
+use super::observed::observed_for;
 use super::pool_file::pool_file;
 use super::sections;
-use super::thunk::{GATE_SIZE, THUNK_SIZE, gate, observer, replacement, slot, thunk};
+use super::thunk::{GATE_SIZE, THUNK_SIZE, asks, gate, observer, replacement, slot, thunk};
 use super::wanted::{Body, Pool, Wanted, Work};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread;
@@ -135,6 +136,9 @@ pub fn pool(
                     _ => HookKind::CountCall,
                 };
                 gate(place, counted, first, body, &runtime)
+            }
+            (Work::Observe(function), Some(body), Some(_)) => {
+                asks(place, observed_for(function), first, body)
             }
             (Work::Judge(..), Some(body), Some(_)) if options.hides => {
                 gate(place, HookKind::JudgeTree, first, body, &runtime)

@@ -10,6 +10,7 @@ use super::flow::{Flow, flow};
 use super::image::Image;
 use super::imports::through_registers;
 use super::refused::Refused;
+use super::sanitizers;
 use super::special::{is_special, left_alone};
 use dioptra_tracelayout::message::Method;
 use object::{Object, ObjectSymbol, SymbolFlags};
@@ -58,10 +59,12 @@ fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
             matches!(symbol.flags(), SymbolFlags::Elf { st_other, .. } if st_other.0 & OTHER_CALLS != 0)
         })
         .map(|symbol| (symbol.address(), Refused::Special));
+    let local = sanitizers::local_functions(image).into_iter();
     image
         .named()
         .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
         .chain(other_calls)
+        .chain(local.map(|address| (address, Refused::Sanitizer)))
         .collect()
 }
 

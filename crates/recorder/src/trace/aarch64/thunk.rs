@@ -127,6 +127,30 @@ pub fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<[u32
     Some(words)
 }
 
+/// The code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with `body`; `None` if
+/// all values are wanted, or something is too far away.
+///
+/// ```text
+///     cmp w0, VALUE; b.ne 2 further; b thunk      for each of them
+///     b BODY
+/// ```
+pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u32>> {
+    /// `cmp w0, 0`, with the value from the tenth bit on.
+    const COMPARE: u32 = 0x7100_001f;
+    /// `b.ne` over one instruction.
+    const UNLESS: u32 = 0x5400_0000 | 2 << 5 | 1;
+    if values.is_empty() {
+        return None;
+    }
+    let mut words = Vec::new();
+    for value in values {
+        words.extend([COMPARE | u32::from(*value) << 10, UNLESS]);
+        words.push(b(at + 4 * words.len() as u64, thunk)?);
+    }
+    words.push(b(at + 4 * words.len() as u64, body)?);
+    Some(words)
+}
+
 /// A thunk that goes to `target`, wherever that is.
 pub fn replacement(target: u64) -> [u32; 8] {
     let mut words = [FILL; 8];

@@ -14,7 +14,7 @@
 //! the thunk before the function is called, it is taken from there.
 
 use super::hot::RETURN;
-use super::unwinding::{Frames, UnwindTables, Wanted, caller};
+use super::unwinding::{Frames, UnwindTables, Wanted, caller, thunks_entry};
 use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::ENTRY_FRAME;
 
@@ -81,9 +81,8 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b, DEF_CFA, RSP, 8, OFFSET_RA, 1,
         ],
     );
-    let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, 16, 10, 0];
-    thunk.extend(layout.runtime.personality.to_le_bytes());
-    thunk.extend([0x1b, DEF_CFA, RSP, 1]);
+    let mut thunk = thunks_entry(16, layout.runtime.personality);
+    thunk.extend([DEF_CFA, RSP, 1]);
     for (register, wanted) in [(RA, Wanted::ReturnAddress), (RBP, Wanted::FramePointer)] {
         // No thread knows it: the exit hook has put both back.
         let otherwise: &[u8] = match wanted {

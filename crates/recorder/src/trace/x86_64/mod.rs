@@ -1,8 +1,8 @@
 //! Code for x86-64: hooks, thunks, displaced prologues, and the files they come in.
 
 use super::{
-    candidates, hooks, image, maps, observed, pool_file, refused, sections, shared, special,
-    unwinding, wanted,
+    candidates, hooks, image, maps, observed, pool_file, refused, sanitizers, sections, shared,
+    special, unwinding, wanted,
 };
 
 pub mod cfi;

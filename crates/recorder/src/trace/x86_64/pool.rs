@@ -8,11 +8,12 @@ use super::count::{self, MAX_ASIDE, MAX_WAY, Places, Stub, Ways};
 use super::hooks::{HookKind, HookOptions};
 use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
 use super::maps::page_size;
+use super::observed::observed_for;
 use super::pool_file::pool_file;
 use super::sections;
 use super::thunk::{
-    GATE_SIZE, HOOK_RETURN, SHORT_GATE_SIZE, THUNK_SIZE, distance, far_jump, gate, judge_numbers,
-    observer, slot, thunk,
+    GATE_SIZE, HOOK_RETURN, SHORT_GATE_SIZE, THUNK_SIZE, asks, distance, far_jump, gate,
+    judge_numbers, observer, slot, thunk,
 };
 use super::wanted::{Body, Pool, Wanted, Work};
 use dioptra_filters::SampleKind;
@@ -184,6 +185,10 @@ pub fn pool(
             (Work::Trace(_, kind), Some(body)) if options.hides => {
                 let place = before.unwrap_or(end);
                 gate(place, kind, at, body, &runtime).map(|gate| (place, gate))
+            }
+            (Work::Observe(function), Some(body)) => {
+                let values = observed_for(function);
+                asks(end, values, at, body).map(|asks| (end, asks))
             }
             (_, Some(body)) => {
                 let size = stub(end, body).map_or(0, |stub| stub.way.len() as u64);

@@ -10,6 +10,7 @@ use super::framed::looks_at_return_address;
 use super::image::Image;
 use super::imports::import_calls;
 use super::refused::Refused;
+use super::sanitizers;
 use super::special::{is_special, left_alone};
 use super::stubs::{ENDBR, called};
 use super::work::{Share, share_out};
@@ -29,10 +30,7 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
     let image = Image::linked(data)?;
     let described = described(&image);
     let scanner = Scanner {
-        special: image
-            .named()
-            .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
-            .collect(),
+        special: special(&image),
         patchable: image.listed("__patchable_function_entries"),
         nop_sites: image.listed("__mcount_loc").into_iter().collect(),
         cyg: image
@@ -45,6 +43,16 @@ pub fn scan(data: &[u8], options: ScanOptions) -> Result<ModuleCode, object::Err
         options,
     };
     Ok(scanner.functions())
+}
+
+/// Functions that must be left alone, and why.
+fn special(image: &Image<'_>) -> HashMap<u64, Refused> {
+    let local = sanitizers::local_functions(image).into_iter();
+    image
+        .named()
+        .filter_map(|(address, _, name)| Some((address, left_alone(name)?)))
+        .chain(local.map(|address| (address, Refused::Sanitizer)))
+        .collect()
 }
 
 struct Scanner<'s, 'a> {

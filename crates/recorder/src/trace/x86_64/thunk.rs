@@ -172,6 +172,28 @@ pub fn observer(
     Some(bytes)
 }
 
+/// The code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with `body`; `None` if
+/// all values are wanted, or something is too far away.
+///
+/// ```text
+///     cmp edi, VALUE; je thunk      for each of them
+///     jmp BODY
+/// ```
+pub fn asks(at: u64, values: &[u16], thunk: u64, body: u64) -> Option<Vec<u8>> {
+    if values.is_empty() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    for value in values {
+        bytes.extend([0x81, 0xff]);
+        bytes.extend(u32::from(*value).to_le_bytes());
+        bytes.extend([0x0f, 0x84]);
+        bytes.extend(distance(at + bytes.len() as u64 + 4, thunk)?);
+    }
+    bytes.extend(jump(at + bytes.len() as u64, body)?);
+    Some(bytes)
+}
+
 /// A thunk that goes to `target`, wherever that is.
 pub fn far_jump(target: u64) -> [u8; THUNK_SIZE as usize] {
     let mut bytes = [0xcc; THUNK_SIZE as usize];

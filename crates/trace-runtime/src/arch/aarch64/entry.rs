@@ -61,6 +61,11 @@ impl HookFrame {
     pub fn arguments(&self) -> [u64; 2] {
         [self.saved[0], self.saved[1]]
     }
+
+    /// The first four arguments.
+    pub fn all_arguments(&self) -> [u64; 4] {
+        [0, 1, 2, 3].map(|at| self.saved[at])
+    }
 }
 
 /// The size of a frame, and behind it those of the vector registers.

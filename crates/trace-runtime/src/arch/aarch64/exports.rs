@@ -1,6 +1,7 @@
 //! What functions of compilers' making call.
 
 use crate::cyg;
+use crate::frame_address::frame_address;
 use core::arch::{asm, naked_asm};
 
 /// Called by functions compiled with `-finstrument-functions`. What they call has its slot right below their frames.
@@ -21,6 +22,13 @@ extern "C" fn __cyg_profile_func_exit() {
         "b {}",
         sym cyg::exit
     )
+}
+
+/// Called by personality routines.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn _Unwind_GetCFA() {
+    naked_asm!("mov x1, x30", "b {}", sym frame_address)
 }
 
 /// Called by functions compiled with `-pg`: their entries are patched, this does nothing.

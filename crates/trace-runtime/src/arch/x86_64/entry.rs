@@ -6,7 +6,7 @@
 
 use super::thunk::BODY_OPERAND;
 use crate::shadow::Caller;
-use crate::{observe, session, shadow, slow};
+use crate::{confined, observe, session, shadow, slow};
 use core::arch::{asm, global_asm, x86_64};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -77,8 +77,14 @@ impl ExitFrame {
 impl ObserveFrame {
     /// The first two arguments.
     pub fn arguments(&self) -> [u64; 2] {
-        // As they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, ...
-        [self.saved[5], self.saved[6]]
+        let [first, second, ..] = self.all_arguments();
+        [first, second]
+    }
+
+    /// The first four arguments.
+    pub fn all_arguments(&self) -> [u64; 4] {
+        // As they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, rcx, r11, rdx, rax.
+        [5, 6, 9, 7].map(|at| self.saved[at])
     }
 }
 
@@ -190,7 +196,10 @@ global_asm!(
     "test rax, rax",
     "jz 3f",
     "cmp dword ptr [rax + {stop}], 0",
+    "jne 4f",
+    "cmp dword ptr [rip + {quiet}], 0",
     "je 3f",
+    "4:",
     "mov r11, [rsp + 24]",
     "movsxd rax, dword ptr [r11 + {body_operand}]",
     "lea rax, [rax + r11 + {body_operand} + 4]",
@@ -263,6 +272,7 @@ global_asm!(
     ".cfi_endproc",
     ".size dioptra_observe, . - dioptra_observe",
     arena = sym session::ARENA,
+    quiet = sym confined::QUIET,
     stop = const core::mem::offset_of!(Arena, stop),
     body_operand = const BODY_OPERAND,
     dummy = sym shadow::DUMMY,

@@ -1,6 +1,7 @@
 //! What functions of compilers' making call.
 
 use crate::cyg;
+use crate::frame_address::frame_address;
 use core::arch::{asm, naked_asm};
 
 /// Called by functions compiled with `-finstrument-functions`.
@@ -28,6 +29,13 @@ extern "C" fn __cyg_profile_func_exit() {
 #[unsafe(naked)]
 extern "C" fn __fentry__() {
     naked_asm!("ret")
+}
+
+/// Called by personality routines.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+extern "C" fn _Unwind_GetCFA() {
+    naked_asm!("mov rsi, [rsp]", "jmp {}", sym frame_address)
 }
 
 /// Called by functions compiled with `-pg` that are not patched.

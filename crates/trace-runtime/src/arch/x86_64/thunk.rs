@@ -1,7 +1,7 @@
 //! What the runtime reads of thunks and of frames that their hooks have built.
 
 use super::entry::{EnterFrame, ExitFrame, ObserveFrame};
-use crate::{slow, sys};
+use crate::{confined, slow, sys};
 use core::ptr;
 
 /// How many words of an unwinder's context may hold the frame's address: the registers, and it.
@@ -48,7 +48,8 @@ pub fn is_thunk(peek: impl Fn(u64) -> Option<u64>) -> bool {
 
 /// Whether a call's place on the stack still looks like one's.
 pub fn is_there(slot: u64) -> bool {
-    sys::peek(sys::pid(), slot).is_some_and(slow::is_thunk)
+    // Where that can't be asked any more it is assumed: what calls return to must not be lost.
+    confined::is_quiet() || sys::peek(sys::pid(), slot).is_some_and(slow::is_thunk)
 }
 
 /// Whether an address is within the C library's `swapcontext` that calls `setcontext`: here it does not.

@@ -1,0 +1,56 @@
+//! Tasks that share their creator's thread-local memory: `clone` with `CLONE_VM` and without `CLONE_SETTLS`.
+//!
+//! Both run at once, and hooks of both would write to one record. Neither is recorded, from before there are two.
+
+use crate::confined;
+use crate::session::MappedArena;
+use crate::shadow::{self, Block};
+use crate::sys;
+use dioptra_tracelayout::message::Observed;
+
+/// Whether the flags of a `clone` make a task that runs beside its creator with the same thread-local memory.
+fn shares_block(flags: u64) -> bool {
+    let is_set = |flag: i32| flags & flag as u64 != 0;
+    // The creator of a `vfork` waits.
+    is_set(libc::CLONE_VM) && !is_set(libc::CLONE_SETTLS) && !is_set(libc::CLONE_VFORK)
+}
+
+/// A function was called that may make a task, and will do its work when this returns.
+pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, arguments: [u64; 4]) {
+    let flags = match function {
+        // `clone(function, stack, flags, …)`.
+        Observed::Clone => arguments[2],
+        Observed::Syscall if arguments[0] as i64 == libc::SYS_clone => arguments[1],
+        _ => return,
+    };
+    if !shares_block(flags) || block.busy == shadow::OWN_WORK || confined::is_quiet() {
+        return;
+    }
+    arena.header().sharing.happens(sys::pid());
+    if block.busy == 0 {
+        // For good: when the other task ends is not known.
+        block.busy = shadow::OWN_WORK;
+    } else {
+        // A handler has interrupted a hook, which will say that it is done.
+        confined::be_quiet(block, arena);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tasks_that_run_beside_their_creators_share_their_memory() {
+        let shares = |flags: i32| shares_block(flags as u64);
+        assert!(shares(libc::CLONE_VM | libc::SIGCHLD));
+        assert!(shares(
+            libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_UNTRACED
+        ));
+        assert!(!shares(libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD));
+        assert!(!shares(
+            libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SETTLS
+        ));
+        assert!(!shares(libc::CLONE_NEWNS | libc::SIGCHLD));
+    }
+}
