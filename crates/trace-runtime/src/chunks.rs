@@ -18,10 +18,33 @@ const PATIENCE_MS: u64 = 100;
 const LOOK_EVERY: u64 = 4096;
 
 /// The clock of the records, shifted.
+#[inline]
 pub fn now(arena: &MappedArena) -> u64 {
-    match arena.header().clock {
-        MONOTONIC => sys::monotonic(),
-        _ => arch::clock() >> arena.header().shift,
+    match Stamps::of(arena) {
+        Some(stamps) => stamps.now(),
+        None => sys::monotonic(),
+    }
+}
+
+/// How times of records are read where that takes a few instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct Stamps {
+    shift: u32,
+}
+
+impl Stamps {
+    /// Those of a recording; `None` if the kernel has to be asked for the time.
+    #[inline(always)]
+    pub fn of(arena: &MappedArena) -> Option<Stamps> {
+        let header = arena.header();
+        let shift = header.shift;
+        (header.clock != MONOTONIC).then_some(Stamps { shift })
+    }
+
+    /// The time, as [`now`] tells it.
+    #[inline(always)]
+    pub fn now(self) -> u64 {
+        arch::clock() >> self.shift
     }
 }
 

@@ -3,10 +3,11 @@
 use crate::arch;
 use crate::cyg;
 use crate::debuggers;
-use crate::libc_calls::{self, receive};
+use crate::libc_calls;
 use crate::linker;
 use crate::session;
 use crate::shadow::{self, THREADS};
+use crate::socket::{Socket, close};
 use crate::sys::{self, Errno};
 use crate::unwind;
 use core::ffi::CStr;
@@ -37,100 +38,6 @@ impl From<Errno> for Failure {
     }
 }
 
-/// A connection; closed when dropped.
-struct Socket(i32);
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        close(self.0);
-    }
-}
-
-fn close(fd: i32) {
-    // SAFETY: a descriptor of ours.
-    unsafe { arch::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
-}
-
-impl Socket {
-    /// To the abstract address `name`.
-    fn connect(name: &[u8]) -> Result<Socket, Errno> {
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
-        // SAFETY: numbers only.
-        let fd = unsafe {
-            arch::syscall(
-                libc::SYS_socket,
-                [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0],
-            )
-        };
-        if fd < 0 {
-            return Err(Errno(-fd as i32));
-        }
-        let socket = Socket(fd as i32);
-        let mut address = [0_u8; 110];
-        address[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
-        let Some(place) = address.get_mut(3..3 + name.len()) else {
-            return Err(Errno(libc::ENAMETOOLONG));
-        };
-        place.copy_from_slice(name);
-        // SAFETY: the address outlives the call.
-        let result = unsafe {
-            arch::syscall(
-                libc::SYS_connect,
-                [
-                    socket.0 as usize,
-                    address.as_ptr().expose_provenance(),
-                    3 + name.len(),
-                    0,
-                    0,
-                    0,
-                ],
-            )
-        };
-        if result < 0 {
-            return Err(Errno(-result as i32));
-        }
-        Ok(socket)
-    }
-
-    fn send<T: Copy>(&self, message: &T) -> Result<(), Errno> {
-        // SAFETY: messages are integers without padding; MSG_NOSIGNAL, since the program may not expect SIGPIPE.
-        let sent = unsafe {
-            arch::syscall(
-                libc::SYS_sendto,
-                [
-                    self.0 as usize,
-                    ptr::from_ref(message).expose_provenance(),
-                    mem::size_of::<T>(),
-                    libc::MSG_NOSIGNAL as usize,
-                    0,
-                    0,
-                ],
-            )
-        };
-        if sent == mem::size_of::<T>() as isize {
-            Ok(())
-        } else {
-            Err(Errno(if sent < 0 { -sent as i32 } else { libc::EPIPE }))
-        }
-    }
-
-    /// A message, and the descriptors that came with its first byte.
-    fn receive<T: Copy>(&self) -> Result<(T, [i32; 2]), Errno> {
-        let mut message = mem::MaybeUninit::<T>::zeroed();
-        // SAFETY: zeroed memory of the message's size.
-        let bytes = unsafe {
-            slice::from_raw_parts_mut(message.as_mut_ptr().cast::<u8>(), mem::size_of::<T>())
-        };
-        let mut descriptors = [-1; 2];
-        let mut used = receive(self.0, bytes, &mut descriptors)?;
-        while let Some(rest) = bytes.get_mut(used..).filter(|rest| !rest.is_empty()) {
-            used += receive(self.0, rest, &mut [-1; 2])?;
-        }
-        // SAFETY: messages are integers, for which all bytes are valid.
-        Ok((unsafe { message.assume_init() }, descriptors))
-    }
-}
-
 /// Whether the recorder's socket, whose name ends with the number of its network namespace, is in another one than we.
 pub fn is_elsewhere(name: &[u8]) -> bool {
     let digits = name.rsplit(|byte| *byte == b'-').next();
@@ -146,18 +53,26 @@ pub fn is_elsewhere(name: &[u8]) -> bool {
 pub fn connect(name: &[u8], reason: Reason) -> Result<(), Failure> {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
+    // No handler may run code that is just being patched, nor interrupt a system call.
+    let signals = sys::BlockedSignals::new();
     let before = core::mem::replace(&mut block.busy, shadow::OWN_WORK);
-    let result = talk(name, reason);
+    let result = talk(name, reason, &signals);
     match result {
         Ok(()) => linker::told(),
         Err(_) => linker::miss(),
     }
     block.busy = before;
+    if let (Err(Failure::Recorder(Errno(libc::ETIMEDOUT))), Some(arena)) =
+        (result, session::arena())
+    {
+        let unanswered = &arena.header().unanswered;
+        unanswered.fetch_add(1, Ordering::Relaxed);
+    }
     result
 }
 
-fn talk(name: &[u8], reason: Reason) -> Result<(), Failure> {
-    let socket = Socket::connect(name)?;
+fn talk(name: &[u8], reason: Reason, signals: &sys::BlockedSignals) -> Result<(), Failure> {
+    let mut socket = Socket::connect(name, signals)?;
     let addresses = RuntimeAddresses {
         thread_block: arch::block_offset(),
         threads: THREADS.as_ptr().expose_provenance() as u64,
@@ -222,9 +137,12 @@ fn learn(step: &Step, functions: i32) -> (Applied, i32) {
     match sys::map_file(functions, size, false) {
         // SAFETY: the recorder has written that many; the bytes are integers.
         Ok(list) => unsafe {
-            cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
+            let learned = cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
             sys::unmap(list, size);
-            (Applied::Done, 0)
+            match learned {
+                Ok(()) => (Applied::Done, 0),
+                Err(errno) => (Applied::NoMemory, errno.0),
+            }
         },
         Err(errno) => (Applied::NoPatch, errno.0),
     }
@@ -242,10 +160,13 @@ const PATH_SIZE: usize = 80;
 /// It names this process: a debugger opens it too while the pool is loaded, and in its own process the descriptor is
 /// something else, perhaps a pipe that it would read from forever.
 fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
-    let mut used = 0;
+    // The last byte stays 0. What does not fit is left out, and then the path leads nowhere.
+    let mut rest = path.iter_mut().take(PATH_SIZE - 1);
     let mut put = |word: &[u8]| {
-        path[used..used + word.len()].copy_from_slice(word);
-        used += word.len();
+        // In this order nothing of the rest is passed over when the word ends.
+        for (from, to) in word.iter().zip(rest.by_ref()) {
+            *to = *from;
+        }
     };
     let mut digits = [0; 10];
     put(b"/proc/");

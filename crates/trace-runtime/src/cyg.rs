@@ -14,6 +14,7 @@
 //! one does. The innermost call there hides what it calls, if anything is hidden.
 
 mod call;
+mod plain;
 mod table;
 
 use crate::arch;
@@ -23,7 +24,7 @@ use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
 use crate::slow::{begin_work, change_gate, drop_entries};
-use crate::{judged, sys, thread};
+use crate::{judged, socket, sys, thread};
 use call::Call;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -33,8 +34,8 @@ use dioptra_tracelayout::message::thread::{
     ENTRY_SILENT, ENTRY_UNWOUND, NO_SLOT, OUTSIDE, kind, operand,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE, UnwindCause};
-use table::find;
 pub use table::learn;
+use table::{Place, find_place};
 
 /// What becomes of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -113,21 +114,33 @@ fn is_quiet(block: &Block, stack: u64) -> bool {
 pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    if !is_quiet(block, stack) {
-        begin(block, function, caller, stack, site);
+    if is_quiet(block, stack) {
+        return;
+    }
+    // Functions that are not known were loaded later, or are not wanted.
+    let Some(place) = find_place(function) else {
+        return;
+    };
+    match place.kind() {
+        0 => begin_plain(block, place, caller, stack, site),
+        kind if hidden_below(&block.gate, kind) == OUTSIDE => {}
+        _ => begin(block, place, caller, stack, site),
     }
 }
 
 #[inline(never)]
-fn begin(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
-    // Functions that are not known were loaded later, or are not wanted.
-    let Some(known) = find(function) else {
+fn begin_plain(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
+    if !plain::begin(block, place, caller, stack, site) {
+        begin(block, place, caller, stack, site);
+    }
+}
+
+#[inline(never)]
+fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
+    let Some(known) = place.load() else {
         return;
     };
-    if hidden_below(&block.gate, u64::from(known.kind)) == OUTSIDE {
-        return;
-    }
-    let call = Call::new(function, caller, stack, site, 0);
+    let call = Call::new(known.address, caller, stack, site, 0);
     if block.busy != 0 {
         enter_meanwhile(block, &known, &call);
         return;
@@ -145,7 +158,11 @@ fn begin(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64) {
 #[cold]
 fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
     let _signals = sys::BlockedSignals::new();
-    let Some(arena) = session::arena().filter(|_| !stopped() && block.busy != OWN_WORK) else {
+    if block.busy == OWN_WORK {
+        socket::count_missed();
+        return;
+    }
+    let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
     if interrupted::other(block, call.stack) == Other::Left {
@@ -326,7 +343,8 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
     let entries = writer.entries();
     let entries = entries.get(outside..).unwrap_or_default();
     let stale = call.stale(entries);
-    let around = entries.len().checked_sub(stale + 1).map(|at| entries[at]);
+    let around = entries.len().checked_sub(stale + 1);
+    let around = around.and_then(|at| entries.get(at)).copied();
     drop_entries(&mut writer, stale, UnwindCause::Jump);
     let kind = u64::from(function.kind);
     let is_hidden = hidden_below(&block.gate, kind) != 0;
@@ -398,20 +416,34 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64, frame:
     // Outside of filters no call is open.
     let is_left_out =
         block.gate.hidden == OUTSIDE || block.gate.quieter != function && is_quiet(block, stack);
-    if !is_left_out {
-        end(block, function, caller, stack, site, frame);
+    if is_left_out {
+        return;
+    }
+    let Some(place) = find_place(function) else {
+        return;
+    };
+    match place.kind() {
+        0 => end_plain(block, place, caller, stack, site, frame),
+        _ => end(block, place, caller, stack, site, frame),
     }
 }
 
 #[inline(never)]
-fn end(block: &mut Block, function: u64, caller: u64, stack: u64, site: u64, frame: u64) {
-    let Some(known) = find(function) else {
+fn end_plain(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64, frame: u64) {
+    if !plain::end(block, place, caller, stack, site) {
+        end(block, place, caller, stack, site, frame);
+    }
+}
+
+#[inline(never)]
+fn end(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64, frame: u64) {
+    let Some(known) = place.load() else {
         return;
     };
     if shadow::is_dummy(block.record) {
         return;
     }
-    let call = Call::new(function, caller, stack, site, frame);
+    let call = Call::new(known.address, caller, stack, site, frame);
     if block.busy != 0 {
         exit_meanwhile(block, &known, &call);
         return;

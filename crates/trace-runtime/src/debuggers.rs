@@ -1,12 +1,10 @@
 //! Tells debuggers of pools, by the interface that is meant for code made at run time (gdb's manual, "JIT Interface"): they
 //! have no file, and a debugger reads their unwind tables from memory.
 
+use crate::shadow::PAGE;
+use crate::sys;
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering};
-
-/// How many pools can be told of; more are loaded, but debuggers do not see through them.
-const MOST: usize = 256;
 
 /// A code file in memory.
 #[repr(C)]
@@ -43,17 +41,33 @@ static DESCRIPTOR: Shared<Descriptor> = Shared(UnsafeCell::new(Descriptor {
     first: ptr::null_mut(),
 }));
 
-static ENTRIES: Shared<[CodeEntry; MOST]> = Shared(UnsafeCell::new(
-    [const {
-        CodeEntry {
-            next: ptr::null_mut(),
-            previous: ptr::null_mut(),
-            address: 0,
-            size: 0,
-        }
-    }; MOST],
-));
-static USED: AtomicUsize = AtomicUsize::new(0);
+/// Entries that were mapped and are not used yet.
+struct Spare {
+    next: *mut CodeEntry,
+    left: usize,
+}
+
+static SPARE: Shared<Spare> = Shared(UnsafeCell::new(Spare {
+    next: ptr::null_mut(),
+    left: 0,
+}));
+
+/// Returns memory for another entry, if there is some.
+///
+/// # Safety
+/// One thread at a time asks.
+unsafe fn entry() -> Option<*mut CodeEntry> {
+    // SAFETY: the caller's promise.
+    let spare = unsafe { &mut *SPARE.0.get() };
+    if spare.left == 0 {
+        spare.next = sys::map_private(PAGE).ok()?.cast();
+        spare.left = PAGE / size_of::<CodeEntry>();
+    }
+    let entry = spare.next;
+    spare.next = entry.wrapping_add(1);
+    spare.left -= 1;
+    Some(entry)
+}
 
 /// Debuggers stop here when something has changed.
 #[cfg_attr(feature = "preload", unsafe(export_name = "__jit_debug_register_code"))]
@@ -63,16 +77,14 @@ extern "C" fn changed() {
     unsafe { core::arch::asm!("", options(nostack, nomem, preserves_flags)) };
 }
 
-/// A pool lies at `address`.
+/// Tells of a pool at `address`. Without memory debuggers do not see through it.
 pub fn tell(address: u64, size: u64) {
-    let number = USED.fetch_add(1, Ordering::Relaxed);
-    if number >= MOST {
-        return;
-    }
     let descriptor = DESCRIPTOR.0.get();
-    // SAFETY: below the number of entries, and this one is ours; the list is changed by one thread at a time.
+    // SAFETY: the list is changed by one thread at a time; entries are never unmapped.
     unsafe {
-        let entry = ENTRIES.0.get().cast::<CodeEntry>().add(number);
+        let Some(entry) = entry() else {
+            return;
+        };
         let first = (*descriptor).first;
         entry.write(CodeEntry {
             next: first,
@@ -88,4 +100,25 @@ pub fn tell(address: u64, size: u64) {
         (*descriptor).action = REGISTER;
     }
     changed();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_pools_are_told_of() {
+        for number in 1..=1000 {
+            tell(number * PAGE as u64, 64);
+        }
+        // SAFETY: no other test tells of pools.
+        unsafe {
+            let mut entry = (*DESCRIPTOR.0.get()).first;
+            for number in (1..=1000).rev() {
+                assert_eq!((*entry).address, number * PAGE as u64);
+                entry = (*entry).next;
+            }
+            assert!(entry.is_null());
+        }
+    }
 }

@@ -43,6 +43,7 @@ pub mod sampling;
 pub mod session;
 pub mod shadow;
 pub mod slow;
+pub mod socket;
 pub mod sys;
 #[cfg(test)]
 mod testing;

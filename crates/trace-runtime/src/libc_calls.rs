@@ -67,10 +67,10 @@ pub fn load(path: &CStr) -> bool {
     true
 }
 
-/// Waits for a connected socket's peer's descriptors along with a message; see `recvmsg(2)`.
+/// Receives bytes, and the descriptors that came with them, without waiting; see `recvmsg(2)`.
 ///
 /// # Errors
-/// `recvmsg`'s, or `EPIPE` at the end.
+/// `recvmsg`'s (`EAGAIN` if there is nothing yet), or `EPIPE` at the end.
 pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Result<usize, Errno> {
     #[repr(C, align(8))]
     struct Control([u8; 64]);
@@ -93,7 +93,7 @@ pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Re
             [
                 socket as usize,
                 (&raw mut message).expose_provenance(),
-                libc::MSG_CMSG_CLOEXEC as usize,
+                (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as usize,
                 0,
                 0,
                 0,
@@ -107,7 +107,9 @@ pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Re
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         if !header.is_null() && (*header).cmsg_type == libc::SCM_RIGHTS {
-            let bytes = (*header).cmsg_len - libc::CMSG_LEN(0) as usize;
+            let bytes = (*header)
+                .cmsg_len
+                .saturating_sub(libc::CMSG_LEN(0) as usize);
             let data = libc::CMSG_DATA(header).cast::<i32>();
             for (at, place) in descriptors.iter_mut().enumerate().take(bytes / 4) {
                 *place = data.add(at).read_unaligned();

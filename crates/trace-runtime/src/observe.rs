@@ -42,7 +42,6 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     }
     if frame.function == Observed::ModulesChange as u64 {
         if !arena_stopped(&arena) {
-            let _signals = sys::BlockedSignals::new();
             exec::reconnect();
         }
         return;

@@ -2,7 +2,8 @@
 
 use crate::connect::{self, Failure};
 use crate::exec;
-use crate::{arch, libc_calls, sys, thread};
+use crate::sys::{self, Errno};
+use crate::{arch, libc_calls, thread};
 use core::ffi::{c_char, c_int};
 use dioptra_tracelayout::message::{RUNTIME, Reason, SOCKET};
 
@@ -56,6 +57,9 @@ extern "C" fn start(
         let what = match failure {
             Failure::Recorder(_) if connect::is_elsewhere(name) => {
                 "it runs in a network namespace of its own, from which the recorder cannot be reached"
+            }
+            Failure::Recorder(Errno(libc::ETIMEDOUT)) => {
+                "its recorder does not answer, perhaps since it is stopped"
             }
             // Another program's recorder may be long gone: what it started goes on untraced.
             Failure::Recorder(_) | Failure::Refused => return,

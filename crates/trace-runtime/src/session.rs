@@ -92,8 +92,8 @@ impl MappedArena {
     pub fn chunk(&self, index: usize) -> *mut u8 {
         let header = self.header();
         let count = header.chunk_count as usize;
-        // Indices come from the list of states, which is as long. Another one must not lead out of the arena.
-        let index = if index < count { index } else { 0 };
+        // There is always a chunk; a program that overwrites the header must not end here.
+        let index = index.checked_rem(count).unwrap_or(0);
         let offset = Arena::chunks_offset(count) + index * header.chunk_size as usize;
         self.base.wrapping_add(offset)
     }

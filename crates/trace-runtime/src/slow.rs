@@ -6,7 +6,7 @@ use crate::interrupted::{self, Other};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, Record};
-use crate::{judged, parked, sys, thread};
+use crate::{judged, parked, socket, sys, thread};
 use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -20,6 +20,7 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     let block = unsafe { &mut *arch::block() };
     let slot = frame.slot();
     if block.busy == shadow::OWN_WORK {
+        socket::count_missed();
         return bypass(frame);
     }
     let _signals = sys::BlockedSignals::new();

@@ -147,11 +147,12 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 pub fn process_exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none.
     let killed = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
-    killed != -(libc::ESRCH as isize) && !is_zombie(pid)
+    // It may have ended, and nobody has asked how.
+    killed != -(libc::ESRCH as isize) && !matches!(state(pid), Some(b'Z' | b'X'))
 }
 
-/// Whether a process has ended and nobody has asked how, as far as can be known.
-fn is_zombie(pid: u32) -> bool {
+/// The letter with which the kernel tells what a process does, as far as can be known.
+pub fn state(pid: u32) -> Option<u8> {
     let mut path = [0_u8; 24];
     let mut digits = [0; 10];
     for (place, byte) in path.iter_mut().zip(
@@ -170,7 +171,7 @@ fn is_zombie(pid: u32) -> bool {
         let at = libc::AT_FDCWD as isize as usize;
         let file = syscall(libc::SYS_openat, [at, place, flags as usize, 0, 0, 0]);
         if file < 0 {
-            return false;
+            return None;
         }
         let file = file as usize;
         let buffer = text.as_mut_ptr().expose_provenance();
@@ -180,8 +181,7 @@ fn is_zombie(pid: u32) -> bool {
     };
     let text = text.get(..read.max(0) as usize).unwrap_or_default();
     let behind = text.iter().rposition(|&byte| byte == b')');
-    let state = behind.and_then(|at| text.get(at + 2));
-    matches!(state, Some(b'Z' | b'X'))
+    text.get(behind? + 2).copied()
 }
 
 /// The number in decimal digits.
@@ -257,6 +257,31 @@ pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
     };
 }
 
+/// Waits until a descriptor is ready for some events, if there is one; up to some nanoseconds, or until a signal arrives that
+/// is not in `mask`: meanwhile that is the thread's, if there is one.
+pub fn poll(descriptor: Option<(i32, i16)>, nanoseconds: u64, mask: Option<u64>) {
+    let (fd, events) = descriptor.unwrap_or((-1, 0));
+    let mut polled = libc::pollfd {
+        fd,
+        events,
+        revents: 0,
+    };
+    let mut timeout = [nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000];
+    let place = mask
+        .as_ref()
+        .map_or(0, |mask| ptr::from_ref(mask).expose_provenance());
+    let arguments = [
+        (&raw mut polled).expose_provenance(),
+        1,
+        (&raw mut timeout).expose_provenance(),
+        place,
+        8,
+        0,
+    ];
+    // SAFETY: all of it outlives the call; the kernel's sets have 64 bits.
+    unsafe { syscall(libc::SYS_ppoll, arguments) };
+}
+
 /// Wakes one who waits for a word.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the kernel only looks up who waits there.
@@ -300,6 +325,11 @@ impl BlockedSignals {
         let mut before = 0;
         set_mask(&u64::MAX, &mut before);
         BlockedSignals { before }
+    }
+
+    /// The signals that were blocked before.
+    pub fn before(&self) -> u64 {
+        self.before
     }
 }
 

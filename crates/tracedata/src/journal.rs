@@ -96,7 +96,15 @@ pub enum JournalEntry {
         time: u64,
         /// A sentence.
         text: String,
+        /// Whether calls are missing from the trace for it: all readers say so.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_loss: bool,
     },
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What became of a thread.

@@ -143,6 +143,7 @@ pub struct Trace {
     modules: BTreeMap<u32, Module>,
     mappings: Vec<Mapping>,
     notes: Vec<String>,
+    untraced: Vec<String>,
     sampled: Vec<SampledFunctions>,
     counted: BTreeMap<(u32, u32), (u64, u64)>,
     functions: Vec<FunctionEntry>,
@@ -175,6 +176,7 @@ impl Trace {
             modules: BTreeMap::new(),
             mappings: Vec::new(),
             notes: Vec::new(),
+            untraced: Vec::new(),
             sampled: Vec::new(),
             counted: BTreeMap::new(),
             functions: Vec::new(),
@@ -235,6 +237,11 @@ impl Trace {
     /// What the recorder wants readers to know.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Those of the notes that say why calls are missing.
+    pub fn untraced(&self) -> &[String] {
+        &self.untraced
     }
 
     /// Functions of which only chosen executions were recorded.
@@ -448,7 +455,12 @@ impl Trace {
                     process.end = Some((time, status));
                 }
             }
-            JournalEntry::Note { text, .. } => self.notes.push(text),
+            JournalEntry::Note { text, is_loss, .. } => {
+                if is_loss {
+                    self.untraced.push(text.clone());
+                }
+                self.notes.push(text);
+            }
         }
     }
 

@@ -308,6 +308,7 @@ mod tests {
             let note = JournalEntry::Note {
                 time: 5,
                 text: "a\nb".into(),
+                is_loss: false,
             };
             writer.journal(&note).unwrap();
             writer

@@ -102,6 +102,8 @@ pub struct Arena {
     pub uncounted_threads: AtomicU32,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,
+    /// How often a process that had loaded or unloaded modules gave up waiting for the recorder's answer.
+    pub unanswered: AtomicU32,
 }
 
 impl Arena {
@@ -211,6 +213,7 @@ mod tests {
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
             marked: AtomicU64::new(0),
+            unanswered: AtomicU32::new(0),
         };
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));

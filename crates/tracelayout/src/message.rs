@@ -179,6 +179,8 @@ pub enum Applied {
     Misplaced = 3,
     /// The code could not be made writable.
     NoPatch = 4,
+    /// There was no memory for what is to be known of functions.
+    NoMemory = 5,
 }
 
 /// What a step is.
@@ -189,7 +191,7 @@ pub enum StepKind {
     Done = 0,
     /// Load the pool of the first descriptor, apply the patches of the second.
     Module = 1,
-    /// Learn the [`FunctionId`]s of the second descriptor; `patches` is their number.
+    /// Learn the [`FunctionId`]s of the second descriptor, and forget those whose id is 0; `patches` is their number.
     Functions = 2,
 }
 
@@ -199,7 +201,7 @@ pub enum StepKind {
 pub struct FunctionId {
     /// Its address.
     pub address: u64,
-    /// Its id; 0: its calls are not wanted.
+    /// Its id; 0: its calls are not wanted, or its module was unloaded.
     pub id: u32,
     /// What its hook does: [`thread::kind`].
     pub kind: u32,

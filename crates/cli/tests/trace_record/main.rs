@@ -11,6 +11,7 @@ mod plain;
 mod real;
 mod sampling;
 mod scheduling;
+mod stopped;
 
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
 use std::collections::BTreeMap;

@@ -120,10 +120,11 @@ impl Maps {
             0x6000_0000,
         ];
         let page = page_size();
+        let is_near = |at: u64| {
+            at >= LOWEST && at + size < HIGHEST && end.max(at + size) - start.min(at) < REACH
+        };
         let is_free = |at: u64| {
-            at >= LOWEST
-                && at + size < HIGHEST
-                && end.max(at + size) - start.min(at) < REACH
+            is_near(at)
                 && !self
                     .areas
                     .iter()
@@ -137,6 +138,32 @@ impl Maps {
             .chain(above)
             .map(|at| at & !(page - 1))
             .find(|&at| is_free(at))
+            .or_else(|| {
+                // All of these are taken where many modules were loaded: any gap will do, the nearest first.
+                let mut gaps = self.gaps_for(size + 2 * page);
+                gaps.retain(|gap| is_near(gap + page));
+                let nearest = gaps.into_iter().min_by_key(|gap| gap.abs_diff(start));
+                nearest.map(|gap| gap + page)
+            })
+    }
+
+    /// Returns the highest place of so many bytes in each gap between the areas.
+    fn gaps_for(&self, size: u64) -> Vec<u64> {
+        let mut areas: Vec<(u64, u64)> = self
+            .areas
+            .iter()
+            .map(|area| (area.start, area.end))
+            .collect();
+        areas.sort_unstable();
+        let mut behind = 0;
+        let mut gaps = Vec::new();
+        for (start, end) in areas {
+            if let Some(gap) = start.checked_sub(size).filter(|gap| *gap >= behind) {
+                gaps.push(gap);
+            }
+            behind = behind.max(end);
+        }
+        gaps
     }
 
     /// Marks a place as taken.

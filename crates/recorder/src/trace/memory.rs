@@ -114,6 +114,7 @@ impl ArenaMemory {
             seed: options.seed,
             uncounted_threads: 0.into(),
             marked: 0.into(),
+            unanswered: 0.into(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
         unsafe { base.cast::<Arena>().write(arena) };

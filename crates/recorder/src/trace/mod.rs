@@ -23,6 +23,7 @@ mod hooks;
 mod host;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod image;
+mod loaded;
 mod maps;
 mod memory;
 mod observed;
@@ -342,6 +343,12 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         );
     }
     let header = shared.arena.header();
+    let unanswered = header.unanswered.load(Ordering::Relaxed);
+    if unanswered > 0 {
+        state.note_loss(format!(
+            "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
+        ));
+    }
     let ending = Ending {
         clock: clock.pair(),
         status: status.map(|status| i32::from(status.exit_code())),
@@ -371,6 +378,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         state.journal(&JournalEntry::Note {
             time: monotonic(),
             text: text.clone(),
+            is_loss: false,
         });
     }
     Ok(TraceOutcome {

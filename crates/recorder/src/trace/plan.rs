@@ -3,6 +3,7 @@
 use super::arch::{ImportSite, JUMP, PoolError, Prologue, patch as site_patch, pool, upper_bound};
 use super::candidates::{Candidate, CandidateBody};
 use super::hooks::{HookKind, HookOptions};
+use super::loaded::LoadedPool;
 use super::maps::{MappedModule, Maps};
 use super::observed::HookWork;
 use super::prepare::Prepared;
@@ -24,6 +25,8 @@ pub struct ModulePlan {
     pub patches: Vec<Patch>,
     /// Functions that call the runtime themselves.
     pub functions: Vec<FunctionId>,
+    /// The pool, if the process has loaded it for the module before.
+    pub loaded: Option<LoadedPool>,
 }
 
 /// Why a module can't be traced.
@@ -163,6 +166,7 @@ pub fn plan(
         pool_size: 0,
         patches: Vec::new(),
         functions: Vec::new(),
+        loaded: None,
     };
     if !wanted.is_empty() {
         let (start, end) = module.range();

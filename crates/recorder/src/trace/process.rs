@@ -4,14 +4,15 @@ use super::clock::TraceClock;
 use super::counters::how;
 use super::debugged::Debugger;
 use super::hooks::HookOptions;
+use super::loaded::{LoadedPool, Planned, Traced};
 use super::maps::{MappedModule, Maps};
 use super::plan::{ModulePlan, plan};
 use super::prepare::{Prepared, SampledFunction};
 use super::select::Gating;
-use super::shared::{Planned, Shared, State, monotonic};
+use super::shared::{Shared, State, monotonic};
 use crate::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
-use dioptra_tracelayout::message::{Hello, Reason};
+use dioptra_tracelayout::message::{FunctionId, Hello, Reason};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
@@ -31,6 +32,11 @@ pub struct PlannedModule {
 }
 
 impl PlannedModule {
+    /// Where the module begins, and its file.
+    pub fn key(&self) -> Planned {
+        (self.module.range().0, self.module.file.clone())
+    }
+
     /// A plan for the process as it is now: other threads may have taken a place near the module before it did.
     ///
     /// # Errors
@@ -49,6 +55,20 @@ impl PlannedModule {
             spare(&debugger, plan, &self.module, &self.prepared);
         }
         Ok(again)
+    }
+
+    /// Notes that all of it was done; `pool` is what was loaded for it.
+    pub fn note_done(self, pid: u32, pool: Option<LoadedPool>, shared: &Shared) {
+        let traced = Traced {
+            prepared: self.prepared,
+            start: self.module.range().0,
+            pool,
+            patches: self.plan.patches,
+            functions: self.plan.functions,
+        };
+        let mut state = shared.state();
+        let loaded = state.planned.entry(pid).or_default();
+        loaded.traced(&self.module, traced);
     }
 }
 
@@ -87,11 +107,20 @@ fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared
     });
 }
 
-/// What is to be done in a process that has said hello, or that has loaded other modules: in those that were not there before.
+/// What is to be done in a process.
+#[derive(Default)]
+pub struct Plans {
+    /// Functions of modules that were unloaded, with ids of 0: the runtime has to forget them first.
+    pub forgotten: Vec<FunctionId>,
+    /// The modules that were not there before.
+    pub modules: Vec<PlannedModule>,
+}
+
+/// Returns what is to be done in a process that has said hello, or that has loaded or unloaded modules.
 ///
 /// # Errors
 /// If it is gone, or the trace can't be written.
-pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<PlannedModule>> {
+pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
     let mut maps = Maps::read(pid)?;
     let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let mut guard = shared.state();
@@ -103,35 +132,33 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
     } else if !state.planned.contains_key(&pid) {
         // A forked child has what its parent had.
         let parent = procfs::parents(pid).map_or(0, |parents| parents.parent);
-        let inherited = state.planned.get(&parent).cloned().unwrap_or_default();
-        state.planned.insert(pid, inherited);
+        let parents = state.planned.get(&parent);
+        let inherited = parents.map(|modules| modules.in_child(&maps));
+        state.planned.insert(pid, inherited.unwrap_or_default());
     }
     let debugger = Debugger::of(pid);
     let modules = maps.modules();
-    let planned = state.planned.entry(pid).or_default();
     let present: HashSet<Planned> = modules
         .iter()
         .map(|module| (module.range().0, module.file.clone()))
         .collect();
-    let gone: Vec<u64> = planned
-        .iter()
-        .filter(|known| !present.contains(known))
-        .map(|(start, _)| *start)
-        .collect();
-    planned.retain(|known| present.contains(known));
+    let (gone, forgotten) = state.planned.entry(pid).or_default().keep(&present);
     for start in gone {
         state.journal(&JournalEntry::Unmapping { time, pid, start });
     }
     let hooks = hook_options(state.planner.gating(), shared);
     let at_least = &shared.arena.header().at_least;
     at_least.store(hooks.at_least.unwrap_or(0), Ordering::Relaxed);
-    let mut plans = Vec::new();
+    let mut plans = Plans {
+        forgotten,
+        modules: Vec::new(),
+    };
     for module in modules {
         if is_ours(&module.path, &shared.runtime) {
             continue;
         }
         let key = (module.range().0, module.file.clone());
-        if !state.planned.entry(pid).or_default().insert(key) {
+        if !state.planned.entry(pid).or_default().add(key) {
             continue;
         }
         let is_program = module.path == program;
@@ -167,21 +194,26 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Vec<Planned
         let Some(prepared) = prepared else {
             continue;
         };
-        match plan(&prepared, &module, &maps, hello.addresses, &hooks) {
+        let loaded = state.planned.entry(pid).or_default();
+        let made = match loaded.returned(&prepared, &module) {
+            Some(plan) => Ok(Some(plan)),
+            None => plan(&prepared, &module, &maps, hello.addresses, &hooks),
+        };
+        match made {
             Ok(Some(mut plan)) => {
                 if let Some(debugger) = &debugger {
                     let notes = spare(debugger, &mut plan, &module, &prepared);
                     notes.into_iter().for_each(|note| state.note(note));
                 }
                 maps.take(plan.pool_address, plan.pool_size);
-                plans.push(PlannedModule {
+                plans.modules.push(PlannedModule {
                     module,
                     prepared,
                     plan,
                 });
             }
             Ok(None) => {}
-            Err(error) => state.note(format!(
+            Err(error) => state.note_loss(format!(
                 "process {pid}: {} is not traced: {error}",
                 module.path.display()
             )),

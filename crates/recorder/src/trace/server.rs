@@ -1,11 +1,14 @@
 //! Answers traced processes.
 
+use super::loaded::LoadedPool;
 use super::patching;
-use super::process::{self, PlannedModule};
+use super::process::{self, PlannedModule, Plans};
 use super::shared::Shared;
 use super::wire::{bytes_of_slice, memory_file, peer, receive, send};
 use dioptra_tracelayout::VERSION;
-use dioptra_tracelayout::message::{Applied, Hello, Next, Reason, Step, StepKind, Welcome};
+use dioptra_tracelayout::message::{
+    Applied, FunctionId, Hello, Next, Reason, Step, StepKind, Welcome,
+};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -51,7 +54,7 @@ impl Listener {
             let shared = Arc::clone(shared);
             std::thread::spawn(move || {
                 if let Err(error) = answer(&stream, &shared) {
-                    shared.state().note(format!(
+                    shared.state().note_loss(format!(
                         "a process that was to be traced broke off: {error}"
                     ));
                 }
@@ -106,9 +109,16 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     }
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
     let _: Next = receive(stream)?;
-    for planned in process::plans(pid, &hello, shared)? {
-        carry_out(stream, pid, &hello, planned, shared)?;
+    let plans = process::plans(pid, &hello, shared)?;
+    let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
+    let result = carry_out_all(stream, pid, &hello, plans, shared);
+    if result.is_err()
+        && let Some(loaded) = shared.state().planned.get_mut(&pid)
+    {
+        // It may connect again.
+        loaded.retract(&keys);
     }
+    result?;
     let done = Step {
         kind: StepKind::Done as u32,
         patches: 0,
@@ -116,6 +126,23 @@ fn answer(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
         pool_size: 0,
     };
     send(stream, &done, &[])
+}
+
+/// Lets the process do all that is planned.
+fn carry_out_all(
+    stream: &UnixStream,
+    pid: u32,
+    hello: &Hello,
+    plans: Plans,
+    shared: &Shared,
+) -> io::Result<()> {
+    if !plans.forgotten.is_empty() {
+        learn(stream, &plans.forgotten)?;
+    }
+    for planned in plans.modules {
+        carry_out(stream, pid, hello, planned, shared)?;
+    }
+    Ok(())
 }
 
 /// Lets the process do what is planned for a module.
@@ -128,6 +155,8 @@ fn carry_out(
 ) -> io::Result<()> {
     /// How often a place near the module is looked for: other threads may take it before the process does.
     const TRIES: u32 = 4;
+    let mut loaded = planned.plan.loaded;
+    let mut is_done = true;
     for attempt in 1.. {
         if planned.plan.patches.is_empty() {
             break;
@@ -154,33 +183,51 @@ fn carry_out(
             let (patches, module) = (&planned.plan.patches, &planned.module);
             next = patching::patch(stream, pid, hello, patches, module, shared)?;
         }
-        applied(&next, pid, &planned.module.path, shared);
+        if planned.plan.pool_size > 0 {
+            loaded = Some(LoadedPool {
+                address: planned.plan.pool_address,
+                inode: pool.metadata()?.ino(),
+            });
+        }
+        is_done &= applied(&next, pid, &planned.module.path, shared);
         break;
     }
     if !planned.plan.functions.is_empty() {
-        let functions = memory_file(bytes_of_slice(&planned.plan.functions))?;
-        let step = Step {
-            kind: StepKind::Functions as u32,
-            patches: planned.plan.functions.len() as u32,
-            pool_address: 0,
-            pool_size: 0,
-        };
-        let descriptor = functions.as_raw_fd();
-        send(stream, &step, &[descriptor, descriptor])?;
-        applied(&receive(stream)?, pid, &planned.module.path, shared);
+        let next = learn(stream, &planned.plan.functions)?;
+        is_done &= applied(&next, pid, &planned.module.path, shared);
+    }
+    if is_done {
+        planned.note_done(pid, loaded, shared);
     }
     Ok(())
 }
 
-/// Says so if a step went wrong.
-fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
+/// Lets the process learn functions.
+fn learn(stream: &UnixStream, functions: &[FunctionId]) -> io::Result<Next> {
+    let list = memory_file(bytes_of_slice(functions))?;
+    let step = Step {
+        kind: StepKind::Functions as u32,
+        patches: functions.len() as u32,
+        pool_address: 0,
+        pool_size: 0,
+    };
+    let descriptor = list.as_raw_fd();
+    send(stream, &step, &[descriptor, descriptor])?;
+    receive(stream)
+}
+
+/// Returns whether a step went well, and says so if not.
+fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) -> bool {
     if next.applied == Applied::Done as u32 {
-        return;
+        return true;
     }
     let why = match next.applied {
         n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
         n if n == Applied::Misplaced as u32 => {
             "the tracer's code was not loaded where it has to be"
+        }
+        n if n == Applied::NoMemory as u32 => {
+            "there is no memory for what the tracer has to know of its functions"
         }
         _ if is_forbidden(next.error) => {
             "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids"
@@ -191,10 +238,11 @@ fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) {
         0 => String::new(),
         errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
     };
-    shared.state().note(format!(
+    shared.state().note_loss(format!(
         "process {pid}: {} is not traced: {why}{error}",
         path.display()
     ));
+    false
 }
 
 /// Whether an error of `mprotect` says that a policy forbids code to be written to.

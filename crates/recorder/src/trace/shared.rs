@@ -2,6 +2,7 @@
 
 use super::clock::TraceClock;
 use super::counters::Counters;
+use super::loaded::LoadedModules;
 use super::memory::ArenaMemory;
 use super::prepare::Planner;
 use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
@@ -26,9 +27,6 @@ pub struct Shared {
     pub state: Mutex<State>,
 }
 
-/// A module in a process: where it begins, and its file.
-pub type Planned = (u64, (String, u64));
-
 /// What changes.
 #[derive(Debug)]
 pub struct State {
@@ -41,8 +39,8 @@ pub struct State {
     /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
     /// chunks of earlier ones any more.
     pub executed: Vec<(u32, u32)>,
-    /// What has been done in each process.
-    pub planned: HashMap<u32, HashSet<Planned>>,
+    /// The modules of each process, and what has been done there.
+    pub planned: HashMap<u32, LoadedModules>,
     /// What is counted of sampled functions.
     pub counters: Counters,
     /// How many have connected at all.
@@ -77,10 +75,20 @@ impl State {
 
     /// Tells something once.
     pub fn note(&mut self, text: String) {
+        self.tell(text, false);
+    }
+
+    /// Tells once why calls are missing.
+    pub fn note_loss(&mut self, text: String) {
+        self.tell(text, true);
+    }
+
+    fn tell(&mut self, text: String, is_loss: bool) {
         if self.told.insert(text.clone()) {
             self.journal(&JournalEntry::Note {
                 time: monotonic(),
                 text,
+                is_loss,
             });
         }
     }

@@ -6,7 +6,7 @@ use core::ptr;
 use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, operand};
 
 /// How far up the stack a return address is looked for, in words from the hook's slot: most functions have smaller frames.
-const SEARCHED: u64 = 128;
+pub const SEARCHED: u64 = 128;
 /// How far up the stack it is looked for where what was found turns out to be none, in words.
 const LARGEST_FRAME: u64 = 64 * SEARCHED;
 /// How far from a function's beginning its hook may be called; further away it is a copy of it, inlined into another.
@@ -16,7 +16,7 @@ const NEAR: u64 = 4096;
 /// How many bits of an entry's frame pointer tell of its site; the others, how far its slot is above the hook's.
 const SITE_BITS: u32 = 48;
 /// From the place of a return address to the slot of its call: never that of a call through a thunk.
-const BELOW: u64 = 2;
+pub const BELOW: u64 = 2;
 
 /// A hook's call, as it tells of itself.
 #[derive(Clone, Copy)]
@@ -65,6 +65,20 @@ impl Call {
             },
             is_known: place.is_some(),
             frame,
+        }
+    }
+
+    /// A call whose slot is known.
+    #[inline(always)]
+    pub fn at(site: u64, stack: u64, slot: u64, caller: u64) -> Call {
+        Call {
+            function: 0,
+            caller,
+            stack,
+            site,
+            slot,
+            is_known: true,
+            frame: 0,
         }
     }
 
@@ -119,6 +133,19 @@ impl Call {
         !is_there && !lies_above(entry.return_address, place, outer)
     }
 
+    /// Whether the call of an entry further up has certainly not ended: its return address is in its place, or nothing is known
+    /// of that. `stack` is the hook's slot.
+    #[inline(always)]
+    pub fn is_open(entry: &Entry, stack: u64) -> bool {
+        let is_near = entry.slot.wrapping_sub(stack) < NEAR;
+        if entry.flags & ENTRY_NO_RETURN == 0 || entry.return_address == 0 || !is_near {
+            return true;
+        }
+        let word = ptr::with_exposed_provenance::<u64>((entry.slot + BELOW) as usize);
+        // SAFETY: near above the stack pointer, and it was a place on a stack.
+        unsafe { word.read_volatile() == entry.return_address }
+    }
+
     /// How many of the entries have ended without saying so.
     pub fn stale(&self, entries: &[Entry]) -> usize {
         let cut = sys::Cut::at(self.slot);
@@ -127,7 +154,8 @@ impl Call {
             let is_left = entry.slot < self.slot && cut.leaves(entry.slot);
             let is_near = entry.slot.wrapping_sub(self.slot) < NEAR;
             let around = entries.len().checked_sub(count + 2);
-            let outer = around.map_or(u64::MAX, |at| entries[at].slot);
+            let outer = around.and_then(|at| entries.get(at));
+            let outer = outer.map_or(u64::MAX, |entry| entry.slot);
             if is_left || is_near && !self.is_in(entry, outer) {
                 stale = count + 1;
             } else if !is_near {

@@ -339,6 +339,13 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
         let text = format!("{more} more damaged places; `dioptra trace info` lists them");
         facts.add(Severity::Loss, "more_damage", text, more);
     }
+    for text in trace.untraced().iter().take(MOST) {
+        facts.add(Severity::Loss, "untraced", text.clone(), text.clone());
+    }
+    if let Some(more @ 1..) = trace.untraced().len().checked_sub(MOST) {
+        let text = format!("{more} more things were not traced; `dioptra trace info` lists them");
+        facts.add(Severity::Loss, "more_untraced", text, more);
+    }
     if !trace.clock().is_measured() && trace.info().clock.source != "monotonic" {
         facts.add(
             Severity::Fallback,
