@@ -3,8 +3,9 @@
 //   again   N rounds, each loads and unloads the libraries one after another
 //   asked   as again, but first it prints its id and waits until its input ends or has a byte, and so it does at its end, where
 //           it prints the word `on` first
+//   forked  as again, then it forks: the parent does so once more, the child does so with the libraries in the opposite order
 //   mixed   N steps, each loads a library that is not loaded or unloads one that is, in an order that looks random
-// Prints how often it called `plugged`, and by how many KiB its address space grew from a tenth of the way to the end.
+// Prints how often it (and the child) called `plugged`, and by how many KiB its address space grew from a tenth of the way to the end.
 // Built with -DPLUGIN it is a library; `plugged` calls `inner` once. Built with -DTIMER it is a library that interrupts the process
 // from its constructor on, every 100 microseconds of real time; system calls are not restarted.
 #include <stdio.h>
@@ -28,6 +29,7 @@ __attribute__((noinline)) static int inner(int n) { return sink += n; }
 int plugged(int n) { return inner(n) + 1; }
 #else
 #include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #define MOST 256
 static void *loaded[MOST];
@@ -90,6 +92,19 @@ int main(int count, char **arguments) {
             if (strcmp(arguments[1], "open"))
                 unload(which);
         }
+    }
+    if (!strcmp(arguments[1], "forked")) {
+        pid_t child = fork();
+        for (long step = 0; step < rounds * many; step++) {
+            int which = child ? step % many : many - 1 - step % many;
+            load(which, libraries[which]);
+            unload(which);
+        }
+        if (!child)
+            _exit(0);
+        int status = 1;
+        waitpid(child, &status, 0);
+        calls += status ? 0 : rounds * many;
     }
     if (is_asked) {
         puts("on");

@@ -13,13 +13,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::pmu_test::machine::Script;
 use crate::pmu_test::{Boot, CANNOT, KERNEL, Unavailable, cross};
+use crate::tools::{Tool, command};
 use crate::{root, tools};
 
 /// The tools that it takes, as `tools` has them.
-const TOOLS: &[(&str, &[&str])] = &[
-    ("qemu-system-aarch64", &["qemu-system-arm"]),
-    ("aarch64-linux-gnu-g++", &["g++-aarch64-linux-gnu"]),
-    ("tar", &["tar"]),
+const TOOLS: &[Tool] = &[
+    command("qemu-system-aarch64", &["qemu-system-arm"]),
+    command("aarch64-linux-gnu-g++", &["g++-aarch64-linux-gnu"]),
+    command("tar", &["tar"]),
 ];
 
 /// The libraries that the programs need.
@@ -111,11 +112,12 @@ fn check(arguments: &Arguments) -> Result<bool> {
     let built = folder.join("programs");
     fs::create_dir_all(&built).with_context(|| built.display().to_string())?;
     tools::provide_these(TOOLS, !arguments.no_install);
-    for (tool, packages) in TOOLS {
-        if dioptra_testprograms::tool(tool).is_none() {
+    for tool in TOOLS {
+        if !tool.is_there() {
             return Err(Unavailable::because(format!(
-                "{tool} is missing: apt-get install {}",
-                packages[0]
+                "{} is missing: apt-get install {}",
+                tool.found_as,
+                tool.first_package()
             )));
         }
     }

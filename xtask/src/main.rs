@@ -1,7 +1,9 @@
-//! The chores of the project: `cargo xtask arm-test`, `cargo xtask test`, `cargo xtask bench`, `cargo xtask fuzz`, `cargo xtask soak`, `cargo xtask pmu-test`.
+//! The chores of the project: `cargo xtask test`, `fresh`, `bench`, `fuzz`, `soak`, `arm-test` and `pmu-test`.
 
 mod arm_test;
 mod bench;
+mod cargo_test;
+mod fresh;
 mod fuzz;
 mod pmu_test;
 mod soak;
@@ -11,6 +13,7 @@ mod tools;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
 /// The project's chores.
@@ -29,6 +32,8 @@ enum Chore {
         #[arg(long)]
         no_install: bool,
     },
+    /// Type the README's commands on a machine that has nothing but Debian and Rust
+    Fresh(fresh::Arguments),
     /// Measure dioptra beside its peers, in one run
     Bench {
         #[command(subcommand)]
@@ -53,6 +58,7 @@ enum Chore {
 fn main() -> ExitCode {
     let result = match Arguments::parse().chore {
         Chore::Test { no_install } => test::run(!no_install),
+        Chore::Fresh(arguments) => fresh::run(&arguments),
         Chore::Bench { bench } => bench::run(&bench).map(|()| ExitCode::SUCCESS),
         Chore::Fuzz { target, seconds } => {
             fuzz::run(target.as_deref(), seconds).map(|()| ExitCode::SUCCESS)
@@ -70,4 +76,13 @@ fn main() -> ExitCode {
 /// The repository's root, where cargo's commands run.
 fn root() -> PathBuf {
     dioptra_testprograms::repository_root()
+}
+
+/// The folder for downloads, which outlive the target folder.
+fn cache() -> Result<PathBuf> {
+    let home = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+        .context("neither HOME nor XDG_CACHE_HOME says where downloads are kept")?;
+    Ok(home.join("dioptra"))
 }

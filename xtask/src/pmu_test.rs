@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::tools::{Tool, command};
 use crate::{root, tools};
 use checks::{Guest, Results};
 use machine::{Machine, Script};
@@ -34,11 +35,11 @@ const SUITE: &str = "trixie";
 const LIMIT: Duration = Duration::from_secs(900);
 
 /// The tools that it takes, as `tools` has them.
-const TOOLS: &[(&str, &[&str])] = &[
-    ("qemu-system-aarch64", &["qemu-system-arm"]),
-    ("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
-    ("aarch64-linux-gnu-objdump", &["binutils-aarch64-linux-gnu"]),
-    ("tar", &["tar"]),
+const TOOLS: &[Tool] = &[
+    command("qemu-system-aarch64", &["qemu-system-arm"]),
+    command("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
+    command("aarch64-linux-gnu-objdump", &["binutils-aarch64-linux-gnu"]),
+    command("tar", &["tar"]),
 ];
 
 /// What to run, and with what.
@@ -104,11 +105,12 @@ fn check(arguments: &Arguments) -> Result<bool> {
     std::fs::create_dir_all(&built).with_context(|| built.display().to_string())?;
 
     tools::provide_these(TOOLS, !arguments.no_install);
-    for (tool, packages) in TOOLS {
-        if dioptra_testprograms::tool(tool).is_none() {
+    for tool in TOOLS {
+        if !tool.is_there() {
             return Err(Unavailable::because(format!(
-                "{tool} is missing: apt-get install {}",
-                packages[0]
+                "{} is missing: apt-get install {}",
+                tool.found_as,
+                tool.first_package()
             )));
         }
     }
@@ -236,13 +238,9 @@ fn kernel(archive: &debian::Archive, package: &str, refresh: bool) -> Result<Pat
 
 /// Downloads outlive the target folder.
 fn cache() -> Result<PathBuf> {
-    let home = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-        .ok_or_else(|| {
-            Unavailable::because("neither HOME nor XDG_CACHE_HOME says where downloads are kept")
-        })?;
-    let folder = home.join("dioptra/pmu");
+    let folder = crate::cache()
+        .map_err(|error| Unavailable::because(error.to_string()))?
+        .join("pmu");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     Ok(folder)
 }

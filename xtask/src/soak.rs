@@ -16,6 +16,9 @@ pub struct Arguments {
     /// For how many seconds a traced program compares its calls' times with its own
     #[arg(long, default_value_t = 200)]
     seconds: u64,
+    /// How many stacks a traced program exchanges by itself at most
+    #[arg(long, default_value_t = 200_000)]
+    fibers: u64,
     /// The first seed; without it, the clock's
     #[arg(long)]
     seed: Option<u64>,
@@ -31,11 +34,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("--- seed {seed}");
     let status = Command::new("cargo")
         .args(["test", "-p", "dioptra-recorder", "--test", "trace_random"])
-        .args(["--test", "trace_clock", "--no-fail-fast"])
+        .args(["--test", "trace_clock", "--test", "trace_fibers"])
+        .arg("--no-fail-fast")
         .args(["--", "--nocapture", "--test-threads=1"])
         .env("DIOPTRA_SOAK_SECONDS", arguments.seconds.to_string())
         .env("DIOPTRA_SOAK_TREES", arguments.trees.to_string())
         .env("DIOPTRA_SOAK_KILLS", arguments.kills.to_string())
+        .env("DIOPTRA_SOAK_FIBERS", arguments.fibers.to_string())
         .env("DIOPTRA_SOAK_SEED", seed.to_string())
         .env(
             "DIOPTRA_SOAK_ONLY",

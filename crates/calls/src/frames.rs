@@ -1,12 +1,12 @@
 //! Open calls of a stream, by call stack.
 
-use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 
 /// What someone who reads a stream keeps of its open calls: of the current call stack, and of the others.
 #[derive(Debug)]
 pub struct Frames<F> {
     current: Vec<F>,
-    elsewhere: FxHashMap<u32, Vec<F>>,
+    elsewhere: BTreeMap<u32, Vec<F>>,
     stack: u32,
 }
 
@@ -14,7 +14,7 @@ impl<F> Default for Frames<F> {
     fn default() -> Self {
         Frames {
             current: Vec::new(),
-            elsewhere: FxHashMap::default(),
+            elsewhere: BTreeMap::new(),
             stack: 0,
         }
     }
@@ -70,6 +70,6 @@ impl<F> Frames<F> {
         if !self.current.is_empty() {
             return Some(self.stack);
         }
-        self.elsewhere.keys().min().copied()
+        self.elsewhere.keys().next().copied()
     }
 }

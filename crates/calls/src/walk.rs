@@ -4,6 +4,7 @@ use dioptra_tracedata::{ClockCursor, Stream, Trace};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::{Decoder, Record};
+use rustc_hash::FxHashMap;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -148,7 +149,7 @@ pub struct Walk<'t> {
     /// Calls that are open, the outermost first.
     open: Vec<Open>,
     /// The open calls of the other stacks, by number.
-    elsewhere: Vec<(u32, Vec<Open>)>,
+    elsewhere: FxHashMap<u32, Vec<Open>>,
     stack: u32,
     unwinding: Option<Unwinding>,
     /// Calls that are open when the unwinding is done.
@@ -172,7 +173,7 @@ impl<'t> Walk<'t> {
             last: 0,
             sequence: None,
             open: Vec::new(),
-            elsewhere: Vec::new(),
+            elsewhere: FxHashMap::default(),
             stack: 0,
             unwinding: None,
             reopened: Vec::new(),
@@ -297,13 +298,11 @@ impl<'t> Walk<'t> {
 
     /// Goes on with the calls that are open on another stack.
     fn switch(&mut self, stack: u32) {
-        let left = std::mem::take(&mut self.open);
-        if let Some(place) = self.elsewhere.iter().position(|(s, _)| *s == stack) {
-            self.open = self.elsewhere.swap_remove(place).1;
-        }
+        let next = self.elsewhere.remove(&stack).unwrap_or_default();
+        let left = std::mem::replace(&mut self.open, next);
         // Of a stack without open calls there is nothing to know.
         if !left.is_empty() {
-            self.elsewhere.push((self.stack, left));
+            self.elsewhere.insert(self.stack, left);
         }
         self.stack = stack;
     }

@@ -83,8 +83,7 @@ fn text_ends_with_a_verdict() {
 fn nobody_is_told_what_is_forbidden() {
     let mut nobody = or_skip!(programs::as_nobody(env!("CARGO_BIN_EXE_dioptra")));
     if programs::paranoid() != Some(2) {
-        programs::skip("kernel.perf_event_paranoid is not 2");
-        return;
+        return programs::skip(programs::Limit::OtherParanoid);
     }
     let output = match nobody
         .args(["doctor", "--format", "json"])

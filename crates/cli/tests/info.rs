@@ -1,8 +1,9 @@
 //! `dioptra info`: what it prints of real recordings, and what it says about files that are none.
 
+use dioptra_testprograms::{Skip, need_shared_data, or_skip};
 use serde_json::Value;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn info(arguments: &[&str]) -> Output {
@@ -15,21 +16,13 @@ fn info(arguments: &[&str]) -> Output {
 }
 
 /// A recording that does not come with the repository.
-fn shared(name: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
-    let path = folder.join(name);
-    if !path.exists() {
-        println!("skipped: no {}", path.display());
-        return None;
-    }
-    Some(path)
+fn shared(name: &str) -> Result<PathBuf, Skip> {
+    need_shared_data(&format!("perfdata/{name}"))
 }
 
 #[test]
 fn json_counts_every_type_of_record() {
-    let Some(path) = shared("perf.data.throttle-3.8") else {
-        return;
-    };
+    let path = or_skip!(shared("perf.data.throttle-3.8"));
     let output = info(&["--format", "json", "-i", path.to_str().expect("a path")]);
     assert!(output.status.success());
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -49,9 +42,7 @@ fn json_counts_every_type_of_record() {
 
 #[test]
 fn standard_input_is_read() {
-    let Some(path) = shared("perf.data.piped.target-3.8") else {
-        return;
-    };
+    let path = or_skip!(shared("perf.data.piped.target-3.8"));
     let file = std::fs::File::open(path).expect("the recording");
     let output = Command::new(env!("CARGO_BIN_EXE_dioptra"))
         .args(["info", "-i", "-"])
@@ -69,9 +60,7 @@ fn standard_input_is_read() {
 
 #[test]
 fn a_cut_file_is_salvaged_and_says_so() {
-    let Some(path) = shared("perf.data.throttle-3.8") else {
-        return;
-    };
+    let path = or_skip!(shared("perf.data.throttle-3.8"));
     let bytes = std::fs::read(path).expect("the recording");
     let mut cut = tempfile::NamedTempFile::new().expect("a file");
     cut.write_all(&bytes[..500_001]).expect("a part");

@@ -204,9 +204,7 @@ fn assert_branches_equal(file: &Path, samples: &[Value]) {
 #[test]
 fn shared_files() {
     or_skip!(programs::need_tool("perf"));
-    let Some(folder) = programs::shared_data("perfdata") else {
-        return programs::skip("the shared recordings are not there");
-    };
+    let folder = or_skip!(programs::need_shared_data("perfdata"));
     let mut samples = 0;
     for entry in std::fs::read_dir(folder).expect("the folder") {
         let file = entry.expect("an entry").path();
@@ -312,9 +310,7 @@ fn assert_comms_equal(file: &Path) {
 
 #[test]
 fn text_has_every_record() {
-    let Some(folder) = programs::shared_data("perfdata") else {
-        return programs::skip("the shared recordings are not there");
-    };
+    let folder = or_skip!(programs::need_shared_data("perfdata"));
     let file = folder.join("perf.data.callgraph_and_branch-3.8");
     let text = dump(&[], &file);
     let json = dump(&["--format", "json"], &file);
@@ -343,9 +339,7 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn a_reader_may_leave() {
-    let Some(folder) = programs::shared_data("perfdata") else {
-        return programs::skip("the shared recordings are not there");
-    };
+    let folder = or_skip!(programs::need_shared_data("perfdata"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_dioptra"))
         .args(["dump", "-i"])
         .arg(folder.join("with-callchain.perf.data"))

@@ -182,10 +182,7 @@ fn what_is_there_of_a_cut_file_is_shown() {
 #[test]
 fn names_from_files_of_another_machine_are_doubted() {
     let name = "perfdata/perf.data.piped.header_features_aligned-6.12";
-    let Some(file) = programs::shared_data(name) else {
-        println!("skipped: no {name}");
-        return;
-    };
+    let file = or_skip!(programs::need_shared_data(name));
     let json: serde_json::Value =
         serde_json::from_str(&shown(&["--format", "json"], &file)).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");

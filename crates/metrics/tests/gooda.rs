@@ -12,7 +12,7 @@ use dioptra_metrics::{
     Bound, Cell, ColumnKind, Count, Environment, Evaluator, MetricSet, Mode, NeededEvent,
     RecordedEvent,
 };
-use dioptra_testprograms::{Skip, or_skip};
+use dioptra_testprograms::{Skip, need_shared_data, or_skip};
 
 /// (row, column): the report has 21057 where its own printed inputs give 21056.
 const OFF_BY_ONE: &[(&str, &str)] = &[("Global sample breakdown", "instruction_starvation")];
@@ -20,17 +20,9 @@ const OFF_BY_ONE: &[(&str, &str)] = &[("Global sample breakdown", "instruction_s
 const WRONGLY_CODED: &str = "port_saturation";
 
 fn folder() -> Result<PathBuf, Skip> {
-    let folder = match std::env::var_os("DIOPTRA_GOODA_DIR") {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/gooda"),
-    };
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(Skip::new(format!(
-            "no Gooda report at {}",
-            folder.display()
-        )))
+    match std::env::var_os("DIOPTRA_GOODA_DIR") {
+        Some(folder) => Ok(PathBuf::from(folder)),
+        None => need_shared_data("gooda"),
     }
 }
 

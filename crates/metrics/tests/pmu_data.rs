@@ -1,25 +1,17 @@
 //! Every formula that Intel and Arm publish in the shared examples parses, prints to text that reads back, and has a
 //! value on synthetic counts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dioptra_metrics::{
     Cell, Count, CpuId, Environment, EventName, MetricSet, Mode, PmuData, RecordedEvent, Unit, expr,
 };
-use dioptra_testprograms::{Skip, or_skip};
+use dioptra_testprograms::{Skip, need_shared_data, or_skip};
 
 fn folder() -> Result<PathBuf, Skip> {
-    let folder = match std::env::var_os("DIOPTRA_PMU_DATA") {
-        Some(folder) => PathBuf::from(folder),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/pmu"),
-    };
-    if folder.is_dir() {
-        Ok(folder)
-    } else {
-        Err(Skip::new(format!(
-            "no makers' metrics at {}",
-            folder.display()
-        )))
+    match std::env::var_os("DIOPTRA_PMU_DATA") {
+        Some(folder) => Ok(PathBuf::from(folder)),
+        None => need_shared_data("pmu"),
     }
 }
 

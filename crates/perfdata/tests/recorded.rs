@@ -3,6 +3,7 @@
 mod support;
 
 use dioptra_perfdata::{Format, PerfData, file_type};
+use dioptra_testprograms::{Limit, skip};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::compare::{CLOCK, compare, compare_order, folder, variant, variant_with};
@@ -128,7 +129,11 @@ fn pipe(path: &Path, options: &[&str]) -> Option<()> {
         .status()
         .expect("perf runs");
     if !status.success() {
-        println!("skipped: perf record -o - {options:?} does not work here");
+        if support::is_about_tracepoints(options) && Limit::NoTracepoints.holds() {
+            skip(Limit::NoTracepoints);
+        } else {
+            skip(format!("perf record -o - {options:?} does not work here"));
+        }
     }
     status.success().then_some(())
 }
@@ -183,8 +188,7 @@ fn serial_injected_build_ids() {
     }
     let output = support::perf(&["inject", "-b", "-i", text(&path), "-o", text(&injected)]);
     if !output.status.success() {
-        println!("skipped: perf inject does not work here");
-        return;
+        return skip("perf inject does not work here");
     }
     compare(&injected, "perf inject -b");
 }
@@ -199,8 +203,7 @@ fn serial_counts_of_perf_stat() {
     let arguments = ["stat", "record", "-e", "task-clock,page-faults", "-I", "50"];
     let output = support::perf(&[&arguments[..], &["-o", text(&path), "--"], BUSY].concat());
     if !output.status.success() {
-        println!("skipped: perf stat record does not work here");
-        return;
+        return skip("perf stat record does not work here");
     }
     let recording = PerfData::open(&path).expect("a recording");
     assert!(recording.features().stat);

@@ -5,6 +5,7 @@ mod support;
 
 use dioptra_perfdata::{Format, PerfData};
 use dioptra_perfevents::record::RecordType;
+use dioptra_testprograms::{Limit, skip};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,7 @@ fn subcommand(before: &[&str], command: &[&str]) {
     let output = perf(&[before, &["-o", text(&path), "--"], command].concat());
     if !output.status.success() || !path.exists() {
         let why = String::from_utf8_lossy(&output.stderr);
-        println!("skipped: perf {before:?} does not work here: {why}");
-        return;
+        return skip(format!("perf {before:?} does not work here: {why}"));
     }
     compare(&path, &before.join(" "));
 }
@@ -133,6 +133,9 @@ fn serial_memory_accesses() {
 
 #[test]
 fn serial_branches() {
+    if Limit::NoBranchRecords.holds() {
+        return skip(Limit::NoBranchRecords);
+    }
     subcommand(&["record", "-b"], BUSY);
 }
 
@@ -225,8 +228,7 @@ fn serial_injected_pipe() {
         .status()
         .expect("a shell runs");
     if !status.success() {
-        println!("skipped: perf inject of a pipe does not work here");
-        return;
+        return skip("perf inject of a pipe does not work here");
     }
     let recording = PerfData::open(&path).expect("a recording");
     assert_ne!(recording.format(), Format::Directory);
@@ -316,8 +318,7 @@ fn serial_killed_recorder() {
     let start = Instant::now();
     while written() < 48 * 1024 && start.elapsed() < Duration::from_secs(10) {
         if recorder.0.try_wait().expect("a state").is_some() {
-            println!("skipped: perf record does not work here");
-            return;
+            return skip("perf record does not work here");
         }
         std::thread::sleep(Duration::from_millis(20));
     }

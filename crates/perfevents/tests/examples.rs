@@ -13,13 +13,15 @@ fn output_of(example: &str) -> Option<String> {
         .join("examples")
         .join(example);
     if !program.exists() {
-        println!("skipped: {example} was not built; run all targets, as `cargo xtask test` does");
+        dioptra_testprograms::skip(format!(
+            "{example} was not built; run all targets, as `cargo xtask test` does"
+        ));
         return None;
     }
     let output = Command::new(&program).output().expect("the example starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() && errors.contains("perf_event_open") {
-        println!("skipped: {errors}");
+        dioptra_testprograms::skip(errors.into_owned());
         return None;
     }
     assert!(output.status.success(), "{example}: {errors}");

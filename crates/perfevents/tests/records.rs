@@ -2,6 +2,7 @@
 
 use dioptra_perfevents::record::{MappedFile, RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType};
+use dioptra_testprograms::{need_shared_data, need_tool, or_skip};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -275,15 +276,9 @@ fn a_recorded_file_reads_as_perf_read_it() {
 
 #[test]
 fn files_of_other_machines_read_as_perf_reads_them() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
-    let Ok(entries) = std::fs::read_dir(&directory) else {
-        println!("skipped: no recordings at {}", directory.display());
-        return;
-    };
-    if Command::new("perf").arg("--version").output().is_err() {
-        println!("skipped: perf is not installed");
-        return;
-    }
+    let directory = or_skip!(need_shared_data("perfdata"));
+    or_skip!(need_tool("perf"));
+    let entries = std::fs::read_dir(directory).expect("the folder");
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     files.sort();
     let mut total = 0;

@@ -4,7 +4,7 @@ use dioptra_perfdata::PerfData;
 use dioptra_profile::{
     Dimension, HierarchyOptions, LoadOptions, LoadPlan, Names, Part, Profile, hierarchy,
 };
-use dioptra_testprograms::{self as programs, or_skip, shared_data, skip};
+use dioptra_testprograms::{self as programs, need_shared_data, or_skip};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -92,10 +92,7 @@ fn ours(path: &Path) -> Option<Vec<Table>> {
 #[test]
 fn names_at_the_time_of_the_sample_are_perfs() {
     or_skip!(programs::need_tool("perf"));
-    let Some(folder) = shared_data("perfdata") else {
-        skip("../shared/data/perfdata is not there");
-        return;
-    };
+    let folder = or_skip!(need_shared_data("perfdata"));
     // Files in which we mean to differ: a sample of a thread that has given back its number (0) is its process's, not
     // the idle thread's; kernel addresses of a recording that hides its kernel's place are the kernel's.
     let others = [

@@ -6,7 +6,7 @@ use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{Attr, SampleType};
 use dioptra_profile::memory::{DataSource, Latency};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile, Selection};
-use dioptra_testprograms::{self as programs, or_skip, shared_data, skip};
+use dioptra_testprograms::{self as programs, need_shared_data, or_skip};
 use std::collections::BTreeMap;
 use std::process::Command;
 use support::{ID, text, two, word};
@@ -15,10 +15,7 @@ use support::{ID, text, two, word};
 #[test]
 fn latencies_and_sources_are_perfs() {
     or_skip!(programs::need_tool("perf"));
-    let Some(path) = shared_data("perfdata/perf.data.weight_struct") else {
-        skip("../shared/data/perfdata is not there");
-        return;
-    };
+    let path = or_skip!(need_shared_data("perfdata/perf.data.weight_struct"));
     let plan = LoadPlan {
         memory: true,
         ..LoadPlan::default()

@@ -9,7 +9,7 @@ use dioptra_profile::{
     hierarchy,
 };
 use dioptra_symbols::SymbolOptions;
-use dioptra_testprograms::{shared_data, skip};
+use dioptra_testprograms::{need_shared_data, or_skip};
 use std::num::NonZeroU32;
 use support::{ID, Records, SECOND, event, full, reading};
 
@@ -214,10 +214,7 @@ fn errors_are_those_of_poisson() {
 /// Each recording of the collection, in every order of a few levels: sums below a row are the row's, exactly.
 #[test]
 fn sums_below_a_row_are_the_row_s_in_every_recording() {
-    let Some(folder) = shared_data("perfdata") else {
-        skip("../shared/data/perfdata is not there");
-        return;
-    };
+    let folder = or_skip!(need_shared_data("perfdata"));
     let all = [
         Dimension::Program,
         Dimension::Process,

@@ -203,8 +203,7 @@ mod tests {
             .arg("/proc/self/exe")
             .output()
         else {
-            eprintln!("SKIP: readelf is not installed");
-            return;
+            return dioptra_testprograms::skip("readelf is not installed");
         };
         // readelf showed its own.
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -212,8 +211,7 @@ mod tests {
             .lines()
             .find_map(|line| line.trim().strip_prefix("Build ID: "))
         else {
-            eprintln!("SKIP: readelf itself has no build id");
-            return;
+            return dioptra_testprograms::skip("readelf itself has no build id");
         };
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         // A spawned child has executed its program.

@@ -107,9 +107,21 @@ fn thirty_libraries_change_their_places() {
         let folder = tempfile::tempdir().unwrap();
         let libraries = or_skip!(libraries(folder.path(), flags, 30));
         let ([calls, growth], recorded, notes) =
-            record(&folder, &program, ["mixed", "1500"], &libraries);
+            record(&folder, &program, ["mixed", "600"], &libraries);
         assert_eq!(recorded, [calls; 2], "{flags:?}: {notes:?}");
         assert!(growth < GROWTH, "{flags:?}: {growth} KiB");
+    }
+}
+
+#[test]
+fn a_forked_child_reloads_what_its_parent_had() {
+    let _turn = alone();
+    let program = or_skip!(program(&[]));
+    for flags in KINDS {
+        let folder = tempfile::tempdir().unwrap();
+        let libraries = or_skip!(libraries(folder.path(), flags, 4));
+        let ([calls, _], recorded, notes) = record(&folder, &program, ["forked", "10"], &libraries);
+        assert_eq!((calls, recorded), (120, [120; 2]), "{flags:?}: {notes:?}");
     }
 }
 

@@ -151,7 +151,7 @@ fn python(program: &str, input: &str) -> Option<String> {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut child) = child else {
-        println!("skipped: python3 is not installed");
+        dioptra_testprograms::skip("python3 is not installed");
         return None;
     };
     child

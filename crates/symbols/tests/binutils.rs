@@ -160,13 +160,16 @@ fn linkage_tables_are_named_as_objdump_names_them() {
         assert!(checked >= 4, "{file}: objdump names only {checked} entries");
     }
     for library in ["libc.so.6", "libm.so.6", "libstdc++.so.6"] {
-        let path = Path::new("/usr/lib/x86_64-linux-gnu").join(library);
-        if path.exists() {
-            check_plt("objdump", &path);
-        }
-        let path = Path::new("/usr/aarch64-linux-gnu/lib").join(library);
-        if path.exists() {
-            check_plt("aarch64-linux-gnu-objdump", &path);
+        for (folder, objdump) in [
+            ("/usr/lib/x86_64-linux-gnu", "objdump"),
+            ("/usr/aarch64-linux-gnu/lib", "aarch64-linux-gnu-objdump"),
+        ] {
+            let path = Path::new(folder).join(library);
+            if path.exists() {
+                check_plt(objdump, &path);
+            } else {
+                dioptra_testprograms::skip(format!("{} is not there", path.display()));
+            }
         }
     }
 }

@@ -13,7 +13,7 @@ use dioptra_symbols::{
     InstructionText, ModuleCode, ModuleKind, ModuleRequest, SourceMap, SymbolOptions, Symbolizer,
     Syntax,
 };
-use dioptra_testprograms::{Language, Program, or_skip, tool};
+use dioptra_testprograms::{Language, Program, need_tool, or_skip, skip};
 use support::output_of;
 
 fn request(path: &Path) -> ModuleRequest<'_> {
@@ -300,19 +300,29 @@ fn check_shape(function: &FunctionCode, flow: &ControlFlow) {
     assert_eq!((next, address), (function.len(), function.addresses().end));
 }
 
+/// A file that the system brings; `None`, and said, where it lies elsewhere or is missing.
+#[track_caller]
+fn there(path: &str) -> Option<&Path> {
+    let path = Path::new(path);
+    if path.exists() {
+        return Some(path);
+    }
+    skip(format!("{} is not there", path.display()));
+    None
+}
+
 #[test]
 fn system_files_as_objdump() {
     for path in ["/bin/ls", "/lib/x86_64-linux-gnu/libc.so.6"] {
-        if Path::new(path).exists() {
-            compare(Path::new(path), "objdump");
+        if let Some(path) = there(path) {
+            compare(path, "objdump");
         }
     }
 }
 
 #[test]
 fn an_interpreter_as_objdump() {
-    let python = Path::new("/usr/bin/python3");
-    if let Ok(path) = python.canonicalize()
+    if let Some(path) = there("/usr/bin/python3").and_then(|path| path.canonicalize().ok())
         && let Some(compared) = compare(&path, "objdump")
     {
         assert!(compared.tables > 20, "{}", compared.tables);
@@ -322,9 +332,7 @@ fn an_interpreter_as_objdump() {
 
 #[test]
 fn built_by_clang_and_lld_as_objdump() {
-    if tool("ld.lld").is_none() {
-        return eprintln!("skipped: no ld.lld");
-    }
+    or_skip!(need_tool("ld.lld"));
     let program = Program::new(Language::Cpp, "exceptions")
         .compiler("clang++")
         .flags(["-O2", "-fuse-ld=lld"]);
@@ -356,9 +364,8 @@ fn other_machines_as_objdump() {
     let flags = ["-m32", "-O2", "-static", "-fno-pie", "-no-pie"];
     let i386 = or_skip!(freestanding("gcc", "switches-32", &flags).build());
     compare(&i386, "objdump");
-    if tool("ld.lld").is_none() || tool("llvm-objdump").is_none() {
-        return eprintln!("skipped: no ld.lld or llvm-objdump");
-    }
+    or_skip!(need_tool("ld.lld"));
+    or_skip!(need_tool("llvm-objdump"));
     let aarch64 = or_skip!(for_aarch64("-O2").build());
     compare(&aarch64, "llvm-objdump");
 }
@@ -491,10 +498,9 @@ fn cases_of_switches_are_found() {
     check_switches(&or_skip!(
         freestanding("gcc", "switches-32", &flags).build()
     ));
-    if tool("ld.lld").is_some() {
-        for level in ["-O1", "-O2", "-O3", "-Os"] {
-            check_switches(&or_skip!(for_aarch64(level).build()));
-        }
+    or_skip!(need_tool("ld.lld"));
+    for level in ["-O1", "-O2", "-O3", "-Os"] {
+        check_switches(&or_skip!(for_aarch64(level).build()));
     }
 }
 
@@ -709,10 +715,9 @@ fn check_loops(flow: &ControlFlow) -> (usize, usize) {
 fn loops_are_what_their_definition_says() {
     let (mut functions, mut loops, mut irreducible) = (0, 0, 0);
     for path in ["/lib/x86_64-linux-gnu/libc.so.6", "/usr/bin/python3"] {
-        let path = Path::new(path);
-        if !path.exists() {
+        let Some(path) = there(path) else {
             continue;
-        }
+        };
         let symbols = symbolizer().load(&request(path));
         let code = symbolizer().code(&request(path));
         for function in symbols.functions().filter(|function| function.size < 6000) {
@@ -803,10 +808,8 @@ fn lines_as_addr2line() {
                 return;
             };
             // binutils 2.40 takes some lines of a header for lines of the source file, beyond its end.
-            let second = match tool("llvm-addr2line") {
-                Some(_) => addr2line("llvm-addr2line", &path, &addresses).unwrap(),
-                None => truth.clone(),
-            };
+            or_skip!(need_tool("llvm-addr2line"));
+            let second = addr2line("llvm-addr2line", &path, &addresses).unwrap();
             let place = |index, credit| match map.line(index, credit) {
                 Some((file, line)) => tidy(&format!("{file}:{line}")),
                 None => "??:?".into(),

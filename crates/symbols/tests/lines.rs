@@ -636,9 +636,8 @@ fn assemble(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<Path
 
 #[test]
 fn what_debug_files_share_is_found() {
-    if !cfg!(target_arch = "x86_64") {
-        eprintln!("skipped: the program is written for x86-64");
-        return;
+    if dioptra_testprograms::Limit::NotX86.holds() {
+        return dioptra_testprograms::skip(dioptra_testprograms::Limit::NotX86);
     }
     let dir = tempfile::tempdir().unwrap();
     let shared_flags = ["-shared", "-nostdlib", "-Wl,--build-id"];
@@ -700,8 +699,7 @@ fn the_c_library_with_its_debug_package() {
         ModuleLines::default()
     };
     if lines.is_empty() {
-        eprintln!("skipped: no C library with debug information");
-        return;
+        return dioptra_testprograms::skip("no C library with debug information");
     }
     compare(library, &SymbolOptions::default(), library);
 }

@@ -157,8 +157,7 @@ fn python_and_its_libraries() {
 fn the_kernel() {
     let symbols = load(ModuleKind::Kernel, Path::new("[kernel.kallsyms]"));
     if symbols.is_empty() {
-        eprintln!("skipped: {:?}", symbols.notes());
-        return;
+        return dioptra_testprograms::skip(format!("{:?}", symbols.notes()));
     }
     let Some(recording) = Recording::of(&[
         "sh",
@@ -187,8 +186,7 @@ fn the_kernel() {
         return;
     };
     if perf.is_empty() {
-        eprintln!("skipped: perf names no kernel address");
-        return;
+        return dioptra_testprograms::skip("perf names no kernel address");
     }
     for address in asked {
         let function = symbols.function(address).unwrap();

@@ -247,7 +247,7 @@ fn stacks_are_perfs() {
             return;
         };
         if all < 10 {
-            eprintln!("skipped: perf took {all} samples");
+            dioptra_testprograms::skip(format!("perf took {all} samples"));
             continue;
         }
         assert!(same * 10 >= all * 9, "{name}: {same} of {all}");
@@ -388,7 +388,7 @@ fn same_as_perf(dir: &Path, command: &[&str], part: usize) -> Option<Ours> {
     let file = record(dir, 16384, command)?;
     let (same, all, ours) = compare(&file)?;
     if all < 10 {
-        eprintln!("skipped: perf took {all} samples");
+        dioptra_testprograms::skip(format!("perf took {all} samples"));
         return None;
     }
     assert!(same * 100 >= all * part, "{command:?}: {same} of {all}");
@@ -481,8 +481,7 @@ fn a_small_copy_says_so() {
     let ours = our_stacks(&file, SymbolOptions::default());
     eprintln!("{:?}", ours.ends);
     if ours.stacks.len() < 10 {
-        eprintln!("skipped: perf took {} samples", ours.stacks.len());
-        return;
+        return dioptra_testprograms::skip(format!("perf took {} samples", ours.stacks.len()));
     }
     assert!(ours.ends.contains_key(&StackEnd::DumpExhausted));
 }

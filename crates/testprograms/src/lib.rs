@@ -14,17 +14,19 @@
 //! }
 //! ```
 //!
-//! With `DIOPTRA_NO_SKIP=1` in the environment a skip is a failure: for machines that have everything.
+//! With `DIOPTRA_NO_SKIP=1` in the environment a skip is a failure, except for a [`Limit`] that the machine has.
 
 mod build;
+mod limit;
 mod machine;
 mod perf;
 mod skip;
 
 pub use build::{KERNEL_LINKED, Language, Program, c, cpp, kernel, rust, shared_library};
+pub use limit::Limit;
 pub use machine::{
-    as_nobody, is_root, need_root, need_sampling, need_tool, paranoid, repository_root,
-    shared_data, tool,
+    as_nobody, is_root, need_root, need_sampling, need_shared_data, need_tool, paranoid,
+    repository_root, shared_data, tool,
 };
 pub use perf::{Recorded, perf_record};
-pub use skip::{Skip, skip};
+pub use skip::{NO_SKIP, SKIPS_FILE, Skip, skip, skips_are_forbidden};

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::limit::Limit;
 use crate::skip::Skip;
 
 /// The user and group `nobody` and `nogroup`.
@@ -23,6 +24,20 @@ pub fn repository_root() -> PathBuf {
 pub fn shared_data(name: &str) -> Option<PathBuf> {
     let path = repository_root().parent()?.join("shared/data").join(name);
     path.exists().then_some(path)
+}
+
+/// The path that [`shared_data`] finds, for tests that need it.
+///
+/// # Errors
+/// [`Skip`] if it is not there.
+pub fn need_shared_data(name: &str) -> Result<PathBuf, Skip> {
+    shared_data(name).ok_or_else(|| {
+        if Limit::NoSharedData.holds() {
+            Skip::for_limit(Limit::NoSharedData)
+        } else {
+            Skip::new(format!("../shared/data/{name} is not there"))
+        }
+    })
 }
 
 /// The path of an executable found on `PATH`.
@@ -89,7 +104,33 @@ pub fn paranoid() -> Option<i32> {
 /// # Errors
 /// [`Skip`] with the system's error if that is refused (seccomp, a paranoid level of 3, no perf events).
 pub fn need_sampling() -> Result<(), Skip> {
-    // struct perf_event_attr as of its first version; the fields left out of it here are zero.
+    const CPU_CLOCK: u64 = 0;
+    open_event(perf_type::SOFTWARE, CPU_CLOCK, None)
+        .map_err(|error| Skip::new(format!("perf_event_open is refused: {error}")))
+}
+
+/// Whether the kernel gives this user a hardware counter of cycles.
+pub fn has_cycle_counter() -> bool {
+    const CPU_CYCLES: u64 = 0;
+    open_event(perf_type::HARDWARE, CPU_CYCLES, None).is_ok()
+}
+
+/// Whether the kernel gives this user records of branches.
+pub fn has_branch_records() -> bool {
+    const CPU_CYCLES: u64 = 0;
+    const USER_AND_ANY: u64 = 1 | 1 << 3;
+    open_event(perf_type::HARDWARE, CPU_CYCLES, Some(USER_AND_ANY)).is_ok()
+}
+
+/// `perf_type_id`.
+mod perf_type {
+    pub const HARDWARE: u32 = 0;
+    pub const SOFTWARE: u32 = 1;
+}
+
+/// Opens an event of this thread in user space, with records of such branches, and closes it.
+fn open_event(kind: u32, config: u64, branches: Option<u64>) -> io::Result<()> {
+    // struct perf_event_attr as of its third version; the fields left out of it here are zero.
     #[repr(C)]
     struct Attr {
         kind: u32,
@@ -99,21 +140,22 @@ pub fn need_sampling() -> Result<(), Skip> {
         sample_type: u64,
         read_format: u64,
         flags: u64,
-        rest: [u64; 2],
+        rest: [u64; 3],
+        branch_sample_type: u64,
     }
-    const TYPE_SOFTWARE: u32 = 1;
-    const CPU_CLOCK: u64 = 0;
+    const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
     const EXCLUDE_KERNEL_AND_HV: u64 = 1 << 5 | 1 << 6;
     const FLAG_FD_CLOEXEC: libc::c_ulong = 8;
     let attr = Attr {
-        kind: TYPE_SOFTWARE,
+        kind,
         size: size_of::<Attr>() as u32,
-        config: CPU_CLOCK,
+        config,
         sample_period: 1_000_000,
-        sample_type: 0,
+        sample_type: branches.map_or(0, |_| SAMPLE_BRANCH_STACK),
         read_format: 0,
         flags: EXCLUDE_KERNEL_AND_HV,
-        rest: [0; 2],
+        rest: [0; 3],
+        branch_sample_type: branches.unwrap_or(0),
     };
     let (this_thread, any_cpu, no_group): (libc::pid_t, libc::c_int, libc::c_int) = (0, -1, -1);
     // SAFETY: `attr` holds as many bytes as its size field names and outlives the call; a descriptor that
@@ -129,10 +171,7 @@ pub fn need_sampling() -> Result<(), Skip> {
         )
     };
     if fd < 0 {
-        return Err(Skip::new(format!(
-            "perf_event_open is refused: {}",
-            io::Error::last_os_error()
-        )));
+        return Err(io::Error::last_os_error());
     }
     // SAFETY: the call above returned this descriptor (which fits an int), and nobody else knows it.
     unsafe { libc::close(fd as libc::c_int) };
@@ -154,11 +193,13 @@ pub fn as_nobody(program: impl AsRef<OsStr>) -> Result<Command, Skip> {
     let real = path
         .canonicalize()
         .map_err(|e| Skip::new(format!("{}: {e}", path.display())))?;
-    if let Some(closed) = real.ancestors().find(|p| !open_to_others(p)) {
-        return Err(Skip::new(format!(
-            "nobody may not enter {}",
-            closed.display()
-        )));
+    if let Some(closed) = closed_folder(&real) {
+        // A program built here lies below the repository, whose place the user chose.
+        return Err(if repository_root().starts_with(closed) {
+            Skip::for_limit(Limit::ClosedFolder)
+        } else {
+            Skip::new(format!("nobody may not enter {}", closed.display()))
+        });
     }
     let mut command = Command::new(path);
     // Changing from root to another user clears all capabilities; the standard library drops the groups.
@@ -169,6 +210,11 @@ pub fn as_nobody(program: impl AsRef<OsStr>) -> Result<Command, Skip> {
 fn is_executable(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+/// The folder on a path, or the path itself, that others may not enter.
+pub fn closed_folder(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|part| !open_to_others(part))
 }
 
 fn open_to_others(path: &Path) -> bool {

@@ -3,13 +3,12 @@
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Cursor, Entry, Record};
 use crate::sys;
-use crate::{arch, interrupted, judged, parked};
+use crate::{arch, interrupted, judged, parked, switch};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering, compiler_fence, fence};
 use dioptra_tracelayout::arena::{Arena, DROP, MONOTONIC, TSC};
 use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
-use dioptra_tracelayout::sampling::Judged;
 use dioptra_tracelayout::{Encoder, VERSION};
 
 /// How long a thread waits for a chunk before it looks whether the recorder lives.
@@ -98,19 +97,27 @@ impl Writer {
         unsafe { &mut *self.record }
     }
 
-    /// What is known of a function that is judged, by its number.
-    pub fn judged(&self, number: u32) -> *mut Judged {
-        shadow::judged(self.record, number)
-    }
-
     /// The open calls, the outermost first.
     pub fn entries(&mut self) -> &mut [Entry] {
-        let bottom = shadow::bottom(self.record);
-        let top = self.record().top;
+        let (bottom, top) = (self.record().floor, self.record().top);
         // SAFETY: the entries behind the bottom up to the top are initialised; both are in one mapping.
         unsafe {
             let count = top.offset_from(bottom).max(0) as usize;
             core::slice::from_raw_parts_mut(bottom.add(1), count)
+        }
+    }
+
+    /// Calls `visit` with the calls whose beginning is recorded and whose end is not, the innermost first.
+    pub fn each_open(&mut self, mut visit: impl FnMut(&mut Entry)) {
+        let record = self.record();
+        // SAFETY: this thread's record.
+        unsafe {
+            parked::each_unparked(record, |entry| {
+                if entry.is_open() {
+                    visit(entry);
+                }
+                true
+            });
         }
     }
 
@@ -176,7 +183,7 @@ impl Writer {
 
     /// How many of the entries are not those of handlers that have interrupted a hook.
     pub fn outside(&mut self) -> usize {
-        let bottom = shadow::bottom(self.record());
+        let bottom = self.record().floor;
         self.record().interrupted.outside(bottom)
     }
 
@@ -273,24 +280,27 @@ impl Writer {
         let shift = self.arena.header().shift as u8;
         // What is in chunks that were closed can't be taken back, and the same place may come again.
         judged::keep_open(self);
-        let entries = self.entries();
-        for entry in entries.iter_mut() {
+        let mut depth = 0;
+        self.each_open(|entry| {
+            depth += 1;
             if entry.flags & ENTRY_CHOSEN == 0 {
                 entry.flags |= ENTRY_POSITION;
             }
-        }
-        let open_entries = entries.iter().filter(|entry| entry.is_open());
-        let depth = open_entries.clone().count();
+        });
         let open = depth.min(MAX_OPEN).min(size / 16);
-        for (at, entry) in open_entries.skip(depth - open).enumerate() {
-            // SAFETY: at most a quarter of the chunk is listed.
-            unsafe {
-                memory
-                    .add(chunk::HEADER_SIZE + at * 4)
-                    .cast::<u32>()
-                    .write(entry.id().to_le());
+        let mut left = open;
+        self.each_open(|entry| {
+            if let Some(at) = left.checked_sub(1) {
+                left = at;
+                // SAFETY: at most a quarter of the chunk is listed.
+                unsafe {
+                    memory
+                        .add(chunk::HEADER_SIZE + at * 4)
+                        .cast::<u32>()
+                        .write(entry.id().to_le());
+                }
             }
-        }
+        });
         let lost = core::mem::take(&mut self.cursor().lost);
         let record = self.record();
         let header = ChunkHeader {
@@ -327,7 +337,7 @@ impl Writer {
         let stack = self.record().stack;
         // Where stacks are exchanged, a chunk on the first one says so as well: else a switch that happens to be its first
         // record would be taken for it.
-        if stack != 0 || parked::is_used() {
+        if stack != 0 || switch::is_used() {
             self.encode(&mut |to: &mut Encoder<'_>| to.stack(time, stack));
         }
     }

@@ -5,6 +5,7 @@ use crate::cyg;
 use crate::debuggers;
 use crate::libc_calls;
 use crate::linker;
+use crate::segments;
 use crate::session;
 use crate::shadow::{self, THREADS};
 use crate::socket::{Socket, close};
@@ -76,6 +77,7 @@ fn talk(name: &[u8], reason: Reason, signals: &sys::BlockedSignals) -> Result<()
     let addresses = RuntimeAddresses {
         thread_block: arch::block_offset(),
         threads: THREADS.as_ptr().expose_provenance() as u64,
+        spans: segments::SPANS.as_ptr().expose_provenance() as u64,
         personality: unwind::personality as *const () as u64,
         enter_slow: arch::enter_slow_address(),
         exit_slow: arch::exit_slow_address(),

@@ -24,7 +24,7 @@ use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
 use crate::slow::{begin_work, change_gate, drop_entries};
-use crate::{judged, socket, sys, thread};
+use crate::{judged, parked, socket, sys, thread};
 use call::Call;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -348,7 +348,9 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
     drop_entries(&mut writer, stale, UnwindCause::Jump);
     let kind = u64::from(function.kind);
     let is_hidden = hidden_below(&block.gate, kind) != 0;
-    let is_full = writer.record().top >= writer.record().limit;
+    let own = writer.record();
+    // SAFETY: this thread's record.
+    let is_full = own.top >= own.limit && unsafe { !parked::make_room(own) };
     let shares = around.is_some_and(|entry: Entry| entry.slot == call.slot);
     if is_full {
         if !is_hidden {
@@ -596,6 +598,7 @@ fn exit_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other
     unsafe {
         sampling::leave(writer.record(), &[entry]);
         let record = writer.record();
-        record.top = record.top.sub(1);
+        parked::remove(record, record.floor.add(1 + at));
+        parked::renew_if_wasteful(record);
     }
 }

@@ -14,6 +14,7 @@
 
 use crate::chunks::Writer;
 use crate::judged;
+use crate::parked;
 use crate::shadow::{self, Block, Cursor, Entry, Record};
 use crate::sys;
 use core::cell::UnsafeCell;
@@ -166,15 +167,20 @@ pub fn begin(block: &Block, record: &mut Record) -> bool {
 
 /// Gives the shadow stack back to the interrupted hook, if the handler's calls have all ended.
 pub fn end_if_done(record: &mut Record) {
-    if record.interrupted.is_active() && record.top <= record.interrupted.top.wrapping_add(1) {
+    let next = record.interrupted.top.wrapping_add(1);
+    // SAFETY: this thread's record.
+    if record.interrupted.is_active() && unsafe { parked::innermost(record) } <= next {
         end(record);
     }
 }
 
 fn end(record: &mut Record) {
     let top = record.interrupted.top;
-    // SAFETY: what `begin` has taken from there.
-    unsafe { top.add(1).write(record.interrupted.behind) };
+    // SAFETY: what `begin` has taken from there; this thread's record.
+    unsafe {
+        parked::hold(record, top.add(1));
+        top.add(1).write(record.interrupted.behind);
+    }
     record.top = top;
     record.interrupted.top = ptr::null_mut();
 }

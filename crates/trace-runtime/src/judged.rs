@@ -2,9 +2,10 @@
 //! that they called, as long as they are in the thread's chunk. Others are marked for readers.
 
 use crate::chunks::{Writer, now};
+use crate::parked;
 use crate::sampling;
 use crate::session::MappedArena;
-use crate::shadow::Entry;
+use crate::shadow::{self, Entry, Record};
 use crate::slow::record_unwound;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -39,9 +40,14 @@ enum Verdict {
 
 /// And the percentile.
 fn state(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
+    state_at(writer.record(), arena, slot)
+}
+
+/// The same, of a record.
+fn state_at(record: *mut Record, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
     let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
     let is_known = (sampling.tail as usize) < TAILS;
-    is_known.then(|| (writer.judged(sampling.tail), sampling.parameter))
+    is_known.then(|| (shadow::judged(record, sampling.tail), sampling.parameter))
 }
 
 fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
@@ -149,14 +155,17 @@ pub fn leave(
 /// What is open can't be taken back any more: its records are in another chunk, or others' follow.
 pub fn keep_open(writer: &mut Writer) {
     let arena = writer.arena();
-    for at in 0..writer.entries().len() {
-        let entry = writer.entries().get(at).copied();
-        if let Some(entry) = entry.filter(|entry| entry.flags & ENTRY_JUDGED != 0)
-            && let Some((state, _)) = state(writer, &arena, entry.flags >> 8)
-        {
-            // SAFETY: as above.
-            unsafe { (*state).place = 0 };
-        }
+    let record: *mut Record = writer.record();
+    // SAFETY: this thread's record, and its memory for what is judged.
+    unsafe {
+        parked::each_unparked(record, |entry| {
+            if entry.flags & ENTRY_JUDGED != 0
+                && let Some((state, _)) = state_at(record, &arena, entry.flags >> 8)
+            {
+                (*state).place = 0;
+            }
+            true
+        });
     }
 }
 

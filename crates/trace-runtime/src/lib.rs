@@ -40,10 +40,12 @@ pub mod linker;
 pub mod observe;
 pub mod parked;
 pub mod sampling;
+pub mod segments;
 pub mod session;
 pub mod shadow;
 pub mod slow;
 pub mod socket;
+pub mod switch;
 pub mod sys;
 #[cfg(test)]
 mod testing;

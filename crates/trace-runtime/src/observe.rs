@@ -3,8 +3,9 @@
 use crate::arch::{self, ObserveFrame};
 use crate::chunks::Writer;
 use crate::interrupted::{self, Other};
-use crate::shadow::{self, Block};
-use crate::slow::{begin_work, drop_entries};
+use crate::shadow::{self, Block, Entry};
+use crate::slow::{begin_work, drop_told};
+use crate::switch::{self, Entering, Leaving};
 use crate::{exec, linker, parked, session, sys, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
@@ -49,21 +50,27 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     let _signals = sys::BlockedSignals::new();
     let slot = frame.slot();
     let [first, second] = frame.arguments();
-    let (key, context) = if frame.function == Observed::SwapContext as u64 {
-        (slot + 8, second)
+    let (leaving, context) = if frame.function == Observed::SwapContext as u64 {
+        let (key, context) = (slot + 8, first);
+        (Some(Leaving { key, context }), second)
     } else {
-        (0, first)
+        (None, first)
     };
     block.busy = slot;
     if let Some(record) = thread::record(block, arena) {
         // SAFETY: the function's own argument; what is not a context crashes there as well as here.
-        let (target, is_new) = unsafe {
-            let target = arch::resumed_with(context);
-            (target, is_in_own_stack(context, target))
+        let entering = unsafe {
+            let key = arch::resumed_with(context);
+            let stack = own_stack(context, key);
+            Entering {
+                key,
+                context,
+                stack,
+            }
         };
         // SAFETY: this thread's record; busy keeps hooks away.
         let mut writer = unsafe { Writer::new(record, arena) };
-        parked::switch(&mut writer, key, target, is_new);
+        switch::switch(&mut writer, leaving, entering);
     }
     block.busy = 0;
 }
@@ -77,15 +84,21 @@ fn jump(block: &mut Block, arena: session::MappedArena, target: u64) {
         // SAFETY: this thread's record; signals are blocked.
         let mut writer = unsafe { begin_work(block, record, arena, target, other) };
         let outside = writer.outside();
-        let entries = writer.entries();
         let cut = sys::Cut::at(target);
-        let left = entries
-            .iter()
-            .skip(outside)
-            .rev()
-            .take_while(|entry| cut.leaves(entry.slot))
-            .count();
-        drop_entries(&mut writer, left, UnwindCause::Jump);
+        // SAFETY: this thread's record, and entries of its shadow stack.
+        unsafe {
+            let outside = (*record).floor.add(outside);
+            let mut left = 0;
+            parked::each_unparked(record, |entry| {
+                let entry: *mut Entry = entry;
+                let is_left = entry > outside && cut.leaves((*entry).slot);
+                if is_left {
+                    left = (*record).top.offset_from(entry).unsigned_abs() + 1;
+                }
+                is_left
+            });
+            drop_told(&mut writer, left, UnwindCause::Jump);
+        }
         interrupted::end_if_done(writer.record());
     }
     if other != Other::Interrupted {
@@ -97,14 +110,14 @@ fn arena_stopped(arena: &session::MappedArena) -> bool {
     arena.header().stop.load(Ordering::Relaxed) != 0
 }
 
-/// Whether a context was made for a stack of its own (`makecontext`), and the stack pointer is in it.
+/// Where the memory begins of the stack that a context was made for (`makecontext`), if the stack pointer is in it.
 ///
 /// # Safety
 /// It is a context.
-unsafe fn is_in_own_stack(context: u64, target: u64) -> bool {
+unsafe fn own_stack(context: u64, target: u64) -> Option<u64> {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.
     let stack = unsafe { (*context).uc_stack };
     let start = stack.ss_sp.addr() as u64;
-    start != 0 && target.wrapping_sub(start) <= stack.ss_size as u64
+    (start != 0 && target.wrapping_sub(start) <= stack.ss_size as u64).then_some(start)
 }

@@ -1,316 +1,814 @@
-//! Calls that are open on stacks that their thread does not use now: coroutines.
+//! Calls that were left and may still return.
 //!
-//! Where a program exchanges stacks with `swapcontext` and its kin, the shadow stack is exchanged along with them
-//! ([`switch`]), and the trace says so. What others do (a library's own assembler code) is only noticed when a stack does
-//! not fit any more; then calls are recorded as left, but their return addresses are kept ([`bury`], [`exhume`]), since
-//! the stack may come back and the program must go on.
+//! Where a program exchanges stacks by itself (fibers of its own assembler code, copied stacks, jumps between stacks),
+//! nobody tells the runtime. It notices that a stack does not fit the shadow stack any more, and records the calls in question
+//! as left. But the program may come back to them, and their return addresses are its property. So their entries stay where
+//! they are, *parked*, below a *barrier* above which the thread goes on:
+//!
+//! ```text
+//! floor | open | open | parked | hole | parked | barrier | open     <- top
+//!                  ^------------------------------ spare
+//! ```
+//!
+//! A call that returns is found by its frame pointer, which leads to its entry ([`find`]); its entry becomes a *hole*. Holes
+//! below a barrier are given up at once, others when the thread goes on in another segment ([`renew`]): then open calls
+//! are copied there (*aliases*), and what is parked stays behind.
+//!
+//! A program may also leave calls for good without telling anybody (exceptions of languages of its own). Their entries look
+//! like others' that may return. [`sweep`] tells them apart: the place of a call's return address on the stack holds
+//! something else by then, or a later call's. Copied stacks look the same, so such entries are given up only beyond a number ([`KEPT`]),
+//! and never in a process in which one of them has returned after all.
 
 use crate::arch;
-use crate::chunks::{Writer, now};
-use crate::judged;
-use crate::session;
-use crate::shadow::{self, Caller, Entry, Gate};
+use crate::segments::{self, Segment, State, claim};
+use crate::shadow::{Caller, Entry, Record};
 use crate::sys;
-use core::cell::UnsafeCell;
-use core::hint;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use dioptra_tracelayout::message::thread::{self as layout, ENTRY_NO_RETURN, ENTRY_UNWOUND};
-
-/// A stack that was left.
-#[repr(C)]
-struct Parked {
-    next: *mut Parked,
-    /// How many bytes it takes.
-    size: usize,
-    /// The stack pointer with which it will be resumed; 0: the memory is free.
-    key: u64,
-    stack: u32,
-    count: usize,
-    gate: Gate,
-    /// The shadow stack on which the entries were.
-    home: *mut Entry,
-}
-
-/// How many calls are kept that may come back: sets of [`WAYS`].
-const SETS: usize = 1 << 14;
-const WAYS: usize = 4;
-
-/// How much of the stack around here the runtime uses, at most, below and above.
-const OWN_STACK: u64 = 16384;
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Grave {
-    slot: u64,
-    caller: Caller,
-}
-
-struct Lists {
-    parked: *mut Parked,
-    graves: *mut Grave,
-}
-
-struct Locked {
-    taken: AtomicBool,
-    lists: UnsafeCell<Lists>,
-}
-
-// SAFETY: the lists are used by who holds the lock only.
-unsafe impl Sync for Locked {}
-
-static LISTS: Locked = Locked {
-    taken: AtomicBool::new(false),
-    lists: UnsafeCell::new(Lists {
-        parked: ptr::null_mut(),
-        graves: ptr::null_mut(),
-    }),
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use dioptra_tracelayout::message::thread::{
+    BARRIER_SLOT, ENTRY_NO_RETURN, ENTRY_SILENT, ENTRY_TAIL, ENTRY_UNWOUND,
 };
 
-/// The number of the next stack in this process.
-static NEXT_STACK: AtomicU32 = AtomicU32::new(1);
+/// The flags of a parked entry, and those that are asked.
+const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;
+const KINDS: u32 = PARKED | ENTRY_NO_RETURN;
+/// A flag of a parked entry: a jump that the runtime was told of has left it.
+const JUMPED: u32 = 1 << 8;
+/// A flag of a parked entry: its place on the stack holds something else.
+const GONE: u32 = 1 << 9;
+/// A flag of a parked entry: the call is open, and its alias, to which the spare word leads, stands for it.
+const ALIASED: u32 = 1 << 10;
 
-/// Whether this process has exchanged stacks.
-pub fn is_used() -> bool {
-    NEXT_STACK.load(Ordering::Relaxed) > 1
+/// The number of entries from which on [`renew`] is considered.
+const RENEW_AT: usize = 2048;
+/// The largest segment.
+const LARGEST: usize = 1 << 20;
+/// The most live entries of a retired segment that are examined one by one.
+const EXAMINED: usize = 8;
+/// The number of parked entries that are looked at before all are, and how many of them have to be gone for that.
+const SAMPLED: usize = 32;
+const WORTH: usize = 8;
+/// How many entries that are gone a process keeps: of those that a jump has left, and of others.
+const KEPT: [u32; 2] = [1 << 16, 1 << 22];
+static KEPT_NOW: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
+/// Whether a call has returned that was taken for gone: this process copies stacks.
+static COPIES: AtomicBool = AtomicBool::new(false);
+
+/// A call that returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is open on this thread's shadow stack.
+    Open(*mut Entry),
+    /// It is open in a segment that is suspended, and which this thread has to go on with first.
+    Suspended(*mut Segment, *mut Entry),
+    /// Its end has been recorded before; this is what it returns to.
+    Left(Caller),
 }
 
-/// For a few instructions, while signals are blocked.
-fn locked<T>(work: impl FnOnce(&mut Lists) -> T) -> T {
-    // A child that was forked while another thread held the lock would wait forever: it takes it after a while.
-    let mut patience = 1_u32 << 24;
-    while LISTS.taken.swap(true, Ordering::Acquire) && patience > 0 {
-        hint::spin_loop();
-        patience -= 1;
-    }
-    // SAFETY: the lock is ours.
-    let result = work(unsafe { &mut *LISTS.lists.get() });
-    LISTS.taken.store(false, Ordering::Release);
-    result
+fn is_barrier(entry: &Entry) -> bool {
+    entry.slot == BARRIER_SLOT
 }
 
-/// The thread leaves its stack, to be resumed with the stack pointer `key` (0: never), for the one that is resumed with
-/// `target`, or for a new one.
-pub fn switch(writer: &mut Writer, key: u64, target: u64, is_new: bool) {
-    let found = locked(|lists| find(lists, target));
-    if found.is_null() && !is_new {
-        // A jump within this stack, as by longjmp: what it leaves is noticed later.
-        return;
-    }
-    let stack = writer.record().stack;
-    judged::keep_open(writer);
-    let entries = writer.entries();
-    // SAFETY: the block of this thread.
-    let gate = unsafe { &mut (*arch::block()).gate };
-    if key != 0 {
-        let parked = locked(|lists| park(lists, key, stack, entries, *gate));
-        if !parked {
-            // No memory: the return addresses at least are kept as far as possible.
-            bury(entries);
-        }
-    }
-    let record = writer.record();
-    let bottom = shadow::bottom(record);
-    if found.is_null() {
-        record.top = bottom;
-        record.stack = NEXT_STACK.fetch_add(1, Ordering::Relaxed);
-        if let Some(arena) = session::arena() {
-            *gate = Gate::at_start(arena.header());
-        }
-    } else {
-        // SAFETY: `find` has taken it off the list; its entries follow it. They were a shadow stack's, so they fit.
-        unsafe {
-            let count = (*found).count;
-            let entries = found.add(1).cast::<Entry>();
-            bottom.add(1).copy_from_nonoverlapping(entries, count);
-            if (*found).home != bottom {
-                let moved = core::slice::from_raw_parts_mut(bottom.add(1), count);
-                follow(moved, (*found).home.add(1).addr());
-            }
-            record.top = bottom.add(count);
-            record.stack = (*found).stack;
-            *gate = (*found).gate;
-            locked(|lists| {
-                (*found).key = 0;
-                (*found).next = lists.parked;
-                lists.parked = found;
-            });
-        }
-    }
-    let stack = record.stack;
-    if let Some(arena) = session::arena() {
-        let time = now(&arena);
-        writer.write(1, |to| to.stack(time, stack));
+fn is_hole(entry: &Entry) -> bool {
+    entry.slot == 0
+}
+
+fn is_parked(entry: &Entry) -> bool {
+    entry.flags & KINDS == PARKED && !is_hole(entry) && !is_barrier(entry)
+}
+
+/// Whether a walk over entries passes one over: it is none of an open call.
+pub fn is_passed_over(entry: &Entry) -> bool {
+    is_parked(entry) || is_hole(entry) || is_barrier(entry)
+}
+
+fn hole() -> Entry {
+    Entry {
+        slot: 0,
+        flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
+        ..Entry::BOTTOM
     }
 }
 
-/// Entries were on another thread's shadow stack, from `home` on, and the stack with their calls is at rest: frame pointers
-/// that lead to where they were are led to where they are.
-fn follow(entries: &mut [Entry], home: usize) {
-    let start = entries.as_ptr().addr();
-    let moved = start.wrapping_sub(home) as u64;
-    for (at, entry) in entries.iter_mut().enumerate() {
-        if index(home, entry.frame).is_some_and(|index| index < at) {
-            entry.frame = entry.frame.wrapping_add(moved);
-        }
-        let now = (&raw const *entry).addr() as u64;
-        lead(entry.slot, now.wrapping_sub(moved), now);
+fn barrier(outer: *mut Entry) -> Entry {
+    Entry {
+        slot: BARRIER_SLOT,
+        flags: ENTRY_UNWOUND | ENTRY_NO_RETURN | ENTRY_SILENT,
+        spare: outer.expose_provenance() as u64,
+        ..Entry::BOTTOM
     }
 }
 
-/// Takes a stack off the list.
-fn find(lists: &mut Lists, key: u64) -> *mut Parked {
-    take(lists, |parked| parked.key == key)
+/// Returns the entry that is below an entry, parked ones and barriers left out.
+///
+/// # Safety
+/// It is an entry of a shadow stack, above the floor.
+unsafe fn outer(entry: *mut Entry) -> *mut Entry {
+    let below = entry.wrapping_sub(1);
+    // SAFETY: the caller's promise: at least the floor is below.
+    unsafe { unless_barrier(below) }
 }
 
-fn take(lists: &mut Lists, is_it: impl Fn(&Parked) -> bool) -> *mut Parked {
-    let mut link: *mut *mut Parked = &raw mut lists.parked;
-    // SAFETY: the list holds mapped memory only.
+/// # Safety
+/// It is an entry of a shadow stack, or the floor.
+unsafe fn unless_barrier(entry: *mut Entry) -> *mut Entry {
+    // SAFETY: the caller's promise.
+    let entry_now = unsafe { &*entry };
+    match is_barrier(entry_now) {
+        true => ptr::with_exposed_provenance_mut(entry_now.spare as usize),
+        false => entry,
+    }
+}
+
+/// Returns the innermost entry that is not parked; the floor if there is none.
+///
+/// # Safety
+/// The record is this thread's, or the dummy.
+pub unsafe fn innermost(record: *const Record) -> *mut Entry {
+    // SAFETY: the caller's promise.
+    unsafe { unless_barrier((*record).top) }
+}
+
+/// Calls `visit` with the entries that are not parked, the innermost first, until it returns false. Groups of parked
+/// entries cost nothing.
+///
+/// # Safety
+/// The record is this thread's, or the dummy.
+pub unsafe fn each_unparked(record: *const Record, mut visit: impl FnMut(&mut Entry) -> bool) {
+    // SAFETY: the caller's promise.
     unsafe {
-        while !(*link).is_null() {
-            let parked = *link;
-            if is_it(&*parked) {
-                *link = (*parked).next;
-                return parked;
+        let mut entry = innermost(record);
+        while entry > (*record).floor {
+            if !is_passed_over(&*entry) && !visit(&mut *entry) {
+                return;
             }
-            link = &raw mut (*parked).next;
+            entry = outer(entry);
         }
     }
-    ptr::null_mut()
 }
 
-fn park(lists: &mut Lists, key: u64, stack: u32, entries: &[Entry], gate: Gate) -> bool {
-    let size = size_of::<Parked>() + size_of_val(entries);
-    let mut parked = take(lists, |parked| parked.key == 0 && parked.size >= size);
-    if parked.is_null() {
-        let size = size.next_power_of_two().max(shadow::PAGE);
-        let Ok(memory) = sys::map_private(size) else {
+/// Whether an entry is between a record's floor and its top.
+///
+/// # Safety
+/// The record is this thread's, or the dummy.
+unsafe fn is_within(record: *const Record, entry: *const Entry) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { entry > (*record).floor.cast_const() && entry <= (*record).top.cast_const() }
+}
+
+/// Returns the entry of which another one is the alias, if it is one.
+///
+/// # Safety
+/// It is an entry of a shadow stack.
+unsafe fn original(alias: *mut Entry) -> Option<*mut Entry> {
+    // SAFETY: the caller's promise; what is found is an entry, too.
+    unsafe {
+        if (*alias).flags & ENTRY_NO_RETURN != 0 {
+            return None;
+        }
+        let (_, entry) = segments::find((*alias).frame)?;
+        let is_original = is_parked(&*entry)
+            && (*entry).flags & ALIASED != 0
+            && (*entry).spare == alias.addr() as u64;
+        is_original.then_some(entry)
+    }
+}
+
+/// Returns what an open call returns to. Nobody asks again: the entry that it was first is a hole now.
+///
+/// # Safety
+/// It is an open entry of this thread's shadow stack.
+pub unsafe fn caller(entry: *mut Entry) -> Caller {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match original(entry) {
+            Some(original) => {
+                let caller = (*original).caller();
+                claim(original, (*original).slot);
+                caller
+            }
+            None => (*entry).caller(),
+        }
+    }
+}
+
+/// Parks an entry, or makes it a hole if its call can't return. Returns whether it has to stay where it is.
+///
+/// # Safety
+/// It is an entry of this thread's shadow stack, or of a thread that does not exist in this process.
+unsafe fn park(entry: *mut Entry, told: bool) -> bool {
+    let jumped = if told { JUMPED } else { 0 };
+    // SAFETY: the caller's promise.
+    unsafe {
+        if is_hole(&*entry) || is_barrier(&*entry) {
+            return false;
+        }
+        if is_parked(&*entry) {
+            return true;
+        }
+        let original = original(entry);
+        // An exception's frames are gone for good; functions that say themselves when they end return without us.
+        let is_dead = (*entry).flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) != 0;
+        if let Some(original) = original {
+            match is_dead {
+                true => drop(claim(original, (*original).slot)),
+                false => (*original).flags = (*original).flags & !ALIASED | jumped,
+            }
+        }
+        if is_dead || original.is_some() {
+            entry.write(hole());
+            return false;
+        }
+        (*entry).flags = PARKED | (*entry).flags & ENTRY_TAIL | jumped;
+        true
+    }
+}
+
+/// The calls of the entries from `from` up to the top are left. `told`: by a jump that the runtime knows of.
+///
+/// # Safety
+/// The record is this thread's, or of a thread that does not exist in this process; the entry is above its floor.
+pub unsafe fn leave(record: *mut Record, from: *mut Entry, told: bool) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if !(*record).interrupted.is_active() {
+            reopen(record);
+        }
+        let mut stays = false;
+        let mut entry = innermost(record);
+        if entry != (*record).top && (*record).top >= from {
+            // A new barrier takes the place of this one, so that barriers need no more room than one entry.
+            (*record).top = (*record).top.sub(1);
+            stays = true;
+        }
+        while entry >= from {
+            stays |= park(entry, told);
+            let below = outer(entry);
+            // A group has parked entries, or it would have been given up.
+            stays |= below != entry.sub(1);
+            entry = below;
+        }
+        if !stays {
+            (*record).top = from.sub(1);
+            return;
+        }
+        let barrier = barrier(outer(from));
+        (*record).top = (*record).top.add(1);
+        (*record).top.write(barrier);
+        trim(record);
+    }
+}
+
+/// An open call has ended, and nothing above its entry is open.
+///
+/// # Safety
+/// The record is this thread's, and the entry is on its shadow stack.
+pub unsafe fn remove(record: *mut Record, entry: *mut Entry) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if entry == (*record).top {
+            (*record).top = entry.sub(1);
+            return trim(record);
+        }
+        entry.write(hole());
+        if is_barrier(&*(*record).top) {
+            (*(*record).top).spare = outer(entry).expose_provenance() as u64;
+        }
+        trim(record);
+    }
+}
+
+/// Gives up holes below the top's barrier, and the barrier if nothing is parked there any more.
+///
+/// # Safety
+/// The record is this thread's, or of a thread that does not exist in this process.
+unsafe fn trim(record: *mut Record) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        while is_barrier(&*(*record).top) {
+            let top = (*record).top;
+            let outer = unless_barrier(top);
+            let below = top.sub(1);
+            if below == outer {
+                (*record).top = outer;
+            } else if is_hole(&*below) || is_barrier(&*below) {
+                below.write(*top);
+                (*record).top = below;
+            } else {
+                return;
+            }
+        }
+    }
+}
+
+/// Handlers that have interrupted a hook have ended, and have left parked entries above the entry that the hook is about
+/// to write: keeps hooks from overwriting them. Returns whether there are any. The top is the innermost entry then.
+///
+/// # Safety
+/// The record is this thread's; `next` is the entry that the hook is about to write.
+pub unsafe fn hold(record: *mut Record, next: *mut Entry) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let top = (*record).top;
+        if top <= next || unless_barrier(top) != next {
+            return false;
+        }
+        (*record).held = top.sub(1);
+        (*record).top = next.sub(1);
+        (*record).limit = next.sub(1);
+        true
+    }
+}
+
+/// Goes on above what is held, once the interrupted hook has done its work.
+///
+/// # Safety
+/// The record is this thread's, and no hook is interrupted.
+pub unsafe fn reopen(record: *mut Record) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let held = (*record).held;
+        if held.is_null() {
+            return;
+        }
+        let outer = innermost(record);
+        let mut entry = (*record).top.add(1);
+        while entry <= held {
+            if !is_parked(&*entry) {
+                entry.write(hole());
+            }
+            entry = entry.add(1);
+        }
+        (*record).held = ptr::null_mut();
+        (*record).limit = segments::limit((*record).segment);
+        (*record).top = held.add(1);
+        held.add(1).write(barrier(outer));
+        trim(record);
+    }
+}
+
+/// Finds the call that returns: `token` is where its frame pointer leads, on processors where that is its entry; `frame` is the frame
+/// pointer otherwise.
+///
+/// # Safety
+/// The record is this thread's, or the dummy.
+pub unsafe fn find(
+    record: *mut Record,
+    token: Option<u64>,
+    frame: u64,
+    slot: u64,
+) -> Option<Found> {
+    let named = token.and_then(segments::find);
+    // SAFETY: the caller's promise; what is found is an entry.
+    unsafe {
+        if let Some((segment, entry)) = named
+            && (*entry).slot == slot
+            && let Some(found) = look(record, segment, entry)
+        {
+            return Some(found);
+        }
+        // The frame pointer is not what it was, or not ours. Callers with the same frame first.
+        let is_it = |entry: &Entry, of_frame: bool| {
+            entry.slot == slot
+                && entry.flags & ENTRY_NO_RETURN == 0
+                && (entry.frame == frame || !of_frame)
+        };
+        for (of_frame, parked) in [(true, false), (true, true), (false, false), (false, true)] {
+            let mut entry = (*record).top;
+            while entry > (*record).floor {
+                if is_it(&*entry, of_frame) && is_parked(&*entry) == parked {
+                    return look(record, (*record).segment, entry);
+                }
+                entry = entry.sub(1);
+            }
+        }
+        for of_frame in [true, false] {
+            let mut found = None;
+            segments::all(|segment| {
+                found = each(segment, |entry| is_it(&*entry, of_frame))
+                    .and_then(|entry| look(record, segment, entry));
+                found.is_some()
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        // A stack that was moved to another place.
+        let (segment, entry) = named?;
+        look(record, segment, entry)
+    }
+}
+
+/// Returns the innermost entry of a segment that `is_it`.
+///
+/// # Safety
+/// It is a segment.
+unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Option<*mut Entry> {
+    // SAFETY: the caller's promise; entries up to the top are initialised. Another thread's may change meanwhile.
+    unsafe {
+        let mut entry = match (*segment).state() {
+            State::Free => return None,
+            State::Active => {
+                let owner = (*segment).owner.load(Ordering::Acquire);
+                let owner = owner.as_ref()?;
+                if owner.segment != segment {
+                    return None;
+                }
+                owner.top.max(owner.held)
+            }
+            State::Parked | State::Retired => (*segment).top,
+        };
+        while entry > segments::floor(segment) {
+            if is_it(entry) {
+                return Some(entry);
+            }
+            entry = entry.sub(1);
+        }
+    }
+    None
+}
+
+/// Returns what an entry says of the call that returns, if it is still there.
+///
+/// # Safety
+/// The record is this thread's, or the dummy; the entry is of the segment.
+unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) -> Option<Found> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (slot, caller) = ((*entry).slot, (*entry).caller());
+        if is_parked(&*entry) {
+            let alias: *mut Entry = match (*entry).flags & ALIASED {
+                0 => ptr::null_mut(),
+                _ => ptr::with_exposed_provenance_mut((*entry).spare as usize),
+            };
+            if !alias.is_null() && is_within(record, alias) && (*alias).slot == slot {
+                return Some(Found::Open(alias));
+            }
+            if !claim(entry, slot) {
+                return None;
+            }
+            returned((*entry).flags);
+            // Read again: its thread may have copied it meanwhile.
+            if (*entry).flags & ALIASED != 0 {
+                let alias = ptr::with_exposed_provenance_mut((*entry).spare as usize);
+                claim(alias, slot);
+            }
+            if is_within(record, entry) {
+                trim(record);
+            }
+            return Some(Found::Left(caller));
+        }
+        if is_hole(&*entry) || is_barrier(&*entry) {
+            return None;
+        }
+        if is_within(record, entry) {
+            return Some(Found::Open(entry));
+        }
+        match (*segment).state() {
+            State::Parked if entry <= (*segment).top => Some(Found::Suspended(segment, entry)),
+            // Another thread has begun the call, and does not know yet that it has lost it.
+            State::Active => {
+                let owner = (*segment).owner.load(Ordering::Acquire).as_ref()?;
+                let is_there = owner.segment == segment && entry <= owner.top;
+                (is_there && claim(entry, slot)).then_some(Found::Left(caller))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Takes a call's entry from a segment that another thread has taken over meanwhile.
+///
+/// # Safety
+/// It is an entry.
+pub unsafe fn snatch(entry: *mut Entry) -> Option<Caller> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let (slot, caller) = ((*entry).slot, (*entry).caller());
+        claim(entry, slot).then_some(caller)
+    }
+}
+
+/// A parked call with these flags has returned.
+fn returned(flags: u32) {
+    if flags & GONE != 0 {
+        COPIES.store(true, Ordering::Relaxed);
+        class(flags).fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn class(flags: u32) -> &'static AtomicU32 {
+    match flags & JUMPED {
+        0 => &KEPT_NOW[1],
+        _ => &KEPT_NOW[0],
+    }
+}
+
+fn most(flags: u32) -> u32 {
+    match flags & JUMPED {
+        0 => KEPT[1],
+        _ => KEPT[0],
+    }
+}
+
+/// A parked entry's place on the stack holds something else: gives the entry up if enough of its kind are kept.
+///
+/// # Safety
+/// It is a parked entry.
+unsafe fn gone(entry: *mut Entry) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let flags = (*entry).flags;
+        if flags & GONE != 0 {
+            return;
+        }
+        if !COPIES.load(Ordering::Relaxed) && class(flags).load(Ordering::Relaxed) >= most(flags) {
+            claim(entry, (*entry).slot);
+            return;
+        }
+        (*entry).flags |= GONE;
+        class(flags).fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A set of slots, in memory of its own.
+struct Slots {
+    words: *mut u64,
+    count: usize,
+}
+
+impl Slots {
+    /// An empty set with room for a number of slots; `None` if there is no memory.
+    fn new(room: usize) -> Option<Slots> {
+        let count = (room * 2).next_power_of_two().max(512);
+        let words = sys::map_private(count * size_of::<u64>()).ok()?.cast();
+        Some(Slots { words, count })
+    }
+
+    /// Returns the place of a slot, or the free one where it would be.
+    fn place(&self, slot: u64) -> *mut u64 {
+        let hash = (slot >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        let mut at = hash as usize & (self.count - 1);
+        loop {
+            let place = self.words.wrapping_add(at);
+            // SAFETY: below the count; at most half of the words are used.
+            let word = unsafe { *place };
+            if word == 0 || word == slot {
+                return place;
+            }
+            at = (at + 1) & (self.count - 1);
+        }
+    }
+
+    /// Adds a slot, and returns whether it was not there before.
+    fn insert(&mut self, slot: u64) -> bool {
+        let place = self.place(slot);
+        // SAFETY: a place in the table.
+        unsafe { core::mem::replace(&mut *place, slot) == 0 }
+    }
+
+    fn contains(&self, slot: u64) -> bool {
+        // SAFETY: a place in the table.
+        unsafe { *self.place(slot) == slot }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // SAFETY: mapped with that size, and nobody else knows of it.
+        unsafe { sys::unmap(self.words.cast(), self.count * size_of::<u64>()) };
+    }
+}
+
+/// Whether enough parked entries seem to be gone by what their places hold: to look at each takes system calls.
+///
+/// # Safety
+/// The record is this thread's.
+unsafe fn is_worth_a_look(record: *mut Record) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let used = (*record).top.offset_from((*record).floor).unsigned_abs();
+        let step = (used / SAMPLED).max(1);
+        let gone = (1..=used).step_by(step).filter(|&at| {
+            let entry = *(*record).floor.add(at);
+            is_parked(&entry) && !arch::is_there(entry.slot)
+        });
+        gone.count() >= WORTH
+    }
+}
+
+/// Looks which parked entries are gone. Returns the slots of all entries.
+///
+/// # Safety
+/// The record is this thread's.
+unsafe fn sweep(record: *mut Record) -> Option<Slots> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let used = (*record).top.offset_from((*record).floor).unsigned_abs();
+        let mut slots = Slots::new(used)?;
+        let is_looked_at = is_worth_a_look(record);
+        let mut entry = (*record).top;
+        // A function that ended in a jump to another has the slot of that one's entry, which is above its own.
+        let mut shared = 0;
+        while entry > (*record).floor {
+            let now = *entry;
+            if !is_hole(&now) && now.flags & ENTRY_NO_RETURN == 0 {
+                let is_newest = slots.insert(now.slot) || now.slot == shared;
+                let is_kept = !is_parked(&now)
+                    || now.flags & ALIASED != 0
+                    || is_newest && (!is_looked_at || arch::is_there(now.slot));
+                if !is_kept {
+                    gone(entry);
+                }
+                shared = match is_kept && now.flags & ENTRY_TAIL != 0 {
+                    true => now.slot,
+                    false => 0,
+                };
+            }
+            entry = entry.sub(1);
+        }
+        trim(record);
+        Some(slots)
+    }
+}
+
+/// Whether no call of a parked or retired segment returns any more, as far as is seen with little work.
+///
+/// # Safety
+/// It is a segment.
+pub unsafe fn is_dead(segment: *mut Segment) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { is_dead_beside(segment, None) }
+}
+
+/// The same; `newer` are slots of later calls.
+///
+/// # Safety
+/// It is a segment.
+unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
+    // SAFETY: the caller's promise; only its own thread changes what is not parked.
+    unsafe {
+        let state = (*segment).state();
+        if state == State::Parked && (*segment).key != 0 {
+            // A coroutine that nobody can go on with: its stack is not there any more.
+            return sys::peek(sys::pid(), (*segment).key).is_none();
+        }
+        let mut live = 0;
+        let mut entry = (*segment).top;
+        while entry > segments::floor(segment) {
+            let now = *entry;
+            let returns = !is_hole(&now) && now.flags & ENTRY_NO_RETURN == 0;
+            if returns {
+                live += 1;
+                if live > EXAMINED {
+                    return false;
+                }
+                let is_over = newer.is_some_and(|slots| slots.contains(now.slot));
+                if now.flags & ALIASED == 0 && (is_over || !arch::is_there(now.slot)) {
+                    if is_parked(&now) {
+                        gone(entry);
+                    } else {
+                        // Nobody has been told that it was left.
+                        claim(entry, now.slot);
+                    }
+                    live -= usize::from(is_hole(&*entry));
+                }
+            }
+            entry = entry.sub(1);
+        }
+        live == 0
+    }
+}
+
+/// Goes on in another segment if this one is mostly holes. Then entries are elsewhere.
+///
+/// # Safety
+/// The record is this thread's and no dummy.
+pub unsafe fn renew_if_wasteful(record: *mut Record) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let used = |record: *mut Record| (*record).top.offset_from((*record).floor).unsigned_abs();
+        let before = used(record);
+        if before < (*record).renew_at || (*record).interrupted.is_active() {
+            return;
+        }
+        let mut newer = None;
+        if 2 * holes(record) < before {
+            newer = sweep(record);
+        }
+        let wasted = holes(record);
+        let now = used(record);
+        if now >= RENEW_AT && 2 * wasted >= now {
+            renew(record, segments::SMALL, newer.as_ref());
+        }
+        (*record).renew_at = (2 * used(record)).max(RENEW_AT);
+    }
+}
+
+/// # Safety
+/// The record is this thread's.
+unsafe fn holes(record: *mut Record) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let count = (*record).top.offset_from((*record).floor).unsigned_abs();
+        let entries = core::slice::from_raw_parts((*record).floor.add(1), count);
+        let is_unused = |entry: &&Entry| is_hole(entry) || is_barrier(entry);
+        entries.iter().filter(is_unused).count()
+    }
+}
+
+/// Makes room for more calls. Returns whether there is any now.
+///
+/// # Safety
+/// The record is this thread's and no dummy.
+pub unsafe fn make_room(record: *mut Record) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if (*record).interrupted.is_active() {
+            return false;
+        }
+        reopen(record);
+        if (*record).top < (*record).limit {
+            return true;
+        }
+        let capacity = (*record).limit.offset_from((*record).floor).unsigned_abs();
+        let newer = sweep(record);
+        let wanted = match 2 * holes(record) >= capacity {
+            true => capacity,
+            false => (capacity * 4).min(LARGEST),
+        };
+        renew(record, wanted, newer.as_ref()) && (*record).top < (*record).limit
+    }
+}
+
+/// Goes on in another segment, to which the open calls are copied. Returns whether that worked.
+///
+/// # Safety
+/// The record is this thread's and no dummy, and no hook is interrupted.
+unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let floor = (*record).floor;
+        let count = (*record).top.offset_from(floor).unsigned_abs();
+        let entries = core::slice::from_raw_parts(floor.add(1), count);
+        let stays = is_passed_over;
+        // Unwinders look for what exceptions are about to leave by its place, below the top.
+        let is_unwinding = |entry: &Entry| {
+            !stays(entry) && entry.flags & (ENTRY_UNWOUND | ENTRY_SILENT) == ENTRY_UNWOUND
+        };
+        if entries.iter().any(is_unwinding) {
+            return false;
+        }
+        let open = entries.iter().filter(|entry| !stays(entry)).count();
+        let capacity = capacity.max(4 * open).min(LARGEST.max(2 * open));
+        let taken = segments::take(capacity, |segment| is_dead_beside(segment, newer));
+        let Some(segment) = taken else {
             return false;
         };
-        parked = memory.cast();
-        // SAFETY: new memory of that size.
-        unsafe { (*parked).size = size };
-    }
-    // SAFETY: off the list, and large enough.
-    unsafe {
-        (*parked).key = key;
-        (*parked).stack = stack;
-        (*parked).count = entries.len();
-        (*parked).gate = gate;
-        (*parked).home = entries.as_ptr().cast_mut().wrapping_sub(1);
-        parked
-            .add(1)
-            .cast::<Entry>()
-            .copy_from_nonoverlapping(entries.as_ptr(), entries.len());
-        (*parked).next = lists.parked;
-    }
-    lists.parked = parked;
-    true
-}
-
-/// Whether a call's place on the stack still looks like one's.
-fn alive(slot: u64) -> bool {
-    arch::is_there(slot)
-}
-
-/// Whether a call may still return through its thunk.
-pub fn will_return(entry: &Entry) -> bool {
-    entry.flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) == 0 && arch::will_return(entry.slot)
-}
-
-/// Keeps what calls that seem to be gone return to, outermost first, if their places on the stack still look like calls'.
-///
-/// Their entries will be others': frame pointers that lead there are led to what is kept, here (in the entries, which are
-/// left so) and where functions have saved them.
-pub fn bury(left: &mut [Entry]) {
-    let start = left.as_ptr().addr();
-    for at in 0..left.len() {
-        let entry = left[at];
-        let caller = Caller {
-            frame: match index(start, entry.frame).filter(|&index| index < at) {
-                Some(index) => left[index].frame,
-                None => entry.frame,
-            },
-            ..entry.caller()
-        };
-        // What another call ended in a jump to has its place, and returns to where that one would.
-        let before = at.checked_sub(1).map(|before| left[before]);
-        let record = match before.filter(|before| before.slot == entry.slot) {
-            Some(before) => Some(before.frame),
-            None if alive(entry.slot) => keep(entry.slot, caller),
-            None => None,
-        };
-        if let Some(record) = record {
-            lead(entry.slot, (&raw const left[at]).addr() as u64, record);
+        let mut to = segments::floor(segment);
+        for at in 1..=count {
+            let entry = floor.add(at);
+            if stays(&*entry) {
+                continue;
+            }
+            to = to.add(1);
+            let first = match original(entry) {
+                Some(original) => Some(original),
+                None if (*entry).flags & ENTRY_NO_RETURN != 0 => None,
+                None => Some(entry),
+            };
+            let slot = (*entry).slot;
+            to.write(*entry);
+            if let Some(first) = first {
+                (*to).frame = first.expose_provenance() as u64;
+                (*first).spare = to.expose_provenance() as u64;
+                if first == entry {
+                    (*entry).flags = PARKED | ALIASED | (*entry).flags & ENTRY_TAIL;
+                }
+                core::sync::atomic::fence(Ordering::SeqCst);
+                if (*first).slot != slot {
+                    // It has returned elsewhere meanwhile.
+                    claim(to, slot);
+                }
+            }
+            if first != Some(entry) {
+                entry.write(hole());
+            }
         }
-        let record = record.unwrap_or(caller.frame);
-        left[at].frame = record;
+        let old = (*record).segment;
+        (*segment).owner.store(record, Ordering::Relaxed);
+        (*segment).stack = (*old).stack;
+        (*segment).stack_start = (*old).stack_start;
+        (*old).top = (*record).top;
+        (*record).segment = segment;
+        (*record).floor = segments::floor(segment);
+        (*record).top = to;
+        (*record).limit = segments::limit(segment);
+        (*old).set_state(State::Retired);
+        true
     }
 }
 
-/// Which of the entries from `start` on a frame pointer leads to.
-fn index(start: usize, frame: u64) -> Option<usize> {
-    let distance = frame.checked_sub(start as u64)?;
-    let size = layout::ENTRY_SIZE as u64;
-    distance
-        .is_multiple_of(size)
-        .then_some((distance / size) as usize)
-}
-
-/// Where a function of a call at `slot` has saved its frame pointer, if it is one with a frame, it leads to an entry at
-/// `from`: from now on it leads to `to`. The hook of its exit does not ask.
-fn lead(slot: u64, from: u64, to: u64) {
-    // The runtime's own frames lie around here, and hold addresses of entries.
-    let here = (&raw const slot).addr() as u64;
-    let is_own = slot.wrapping_sub(here.wrapping_sub(OWN_STACK)) < 2 * OWN_STACK;
-    let place = slot.wrapping_sub(8);
-    if is_own || !place.is_multiple_of(8) || sys::peek(sys::pid(), place) != Some(from) {
-        return;
-    }
-    let place = ptr::with_exposed_provenance_mut(place as usize);
-    // SAFETY: it was there just now. That it still holds what the hook of the entry put into the frame pointer is asked
-    // again while it is changed: another thread may run on that stack by now.
-    let place = unsafe { AtomicU64::from_ptr(place) };
-    let _ = place.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
-}
-
-/// The address of what is kept, which is a frame record.
-fn keep(slot: u64, caller: Caller) -> Option<u64> {
-    let (place, evicted) = locked(|lists| {
-        let set = set(lists, slot)?;
-        let place = set
-            .iter()
-            .position(|other| other.slot == slot)
-            .or_else(|| set.iter().position(|other| other.slot == 0))
-            .or_else(|| set.iter().position(|other| !alive(other.slot)))
-            .unwrap_or(0);
-        let place = set.get_mut(place)?;
-        let evicted = core::mem::replace(place, Grave { slot, caller });
-        Some(((&raw const place.caller).addr() as u64, evicted))
-    })?;
-    if evicted.slot != 0 && evicted.slot != slot {
-        lead(evicted.slot, place, evicted.caller.frame);
-    }
-    Some(place)
-}
-
-/// What a call that came back returns to.
-pub fn exhume(slot: u64) -> Option<Caller> {
-    locked(|lists| {
-        let grave = set(lists, slot)?
-            .iter_mut()
-            .find(|grave| grave.slot == slot)?;
-        grave.slot = 0;
-        Some(grave.caller)
-    })
-}
-
-fn set(lists: &mut Lists, slot: u64) -> Option<&mut [Grave]> {
-    if lists.graves.is_null() {
-        let size = SETS * WAYS * size_of::<Grave>();
-        lists.graves = sys::map_private(size).ok()?.cast();
-    }
-    let number = (slot >> 3) as usize % SETS;
-    // SAFETY: one of the table's sets; zeroes are free graves.
-    Some(unsafe { core::slice::from_raw_parts_mut(lists.graves.add(number * WAYS), WAYS) })
-}
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,12 @@
 //! A thread's memory: its cursor, its record and its shadow stack.
 //!
 //! One mapping for each thread: what it knows of open executions, a page with the cursor, both of which a forked
-//! child finds zeroed, then the record, then the shadow stack's entries. Generated code reads and writes the fields whose offsets
-//! [`dioptra_tracelayout::message::thread`] names; frames of thunks are unwound by walking the entries of all records.
+//! child finds zeroed, then the record, then a segment for its shadow stack ([`crate::segments`]). Generated code reads and writes
+//! the fields whose offsets [`dioptra_tracelayout::message::thread`] names; unwinders find the entry of a thunk's frame by
+//! the frame pointer, or by a walk over the entries of all records.
 
 use crate::interrupted::Interrupted;
+use crate::segments::{Segment, Span};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use dioptra_tracelayout::arena::{Arena, LARGEST_PAGE};
 use dioptra_tracelayout::message::thread as layout;
@@ -110,6 +112,8 @@ pub struct Record {
     pub limit: *mut Entry,
     /// The next record of the list.
     pub next: *mut Record,
+    /// The shadow stack's floor: the entry below all others.
+    pub floor: *mut Entry,
     /// Not 0: the thread has ended, and the record can be used again.
     pub ended: u64,
     /// Its stream.
@@ -135,6 +139,15 @@ pub struct Record {
     pub block: AtomicPtr<Block>,
     /// What handlers do that interrupt a hook.
     pub interrupted: Interrupted,
+    /// The segment that the shadow stack is in.
+    pub segment: *mut Segment,
+    /// The last parked entry above an entry that an interrupted hook is about to write; null: there is none. Meanwhile the
+    /// limit keeps hooks from overwriting it.
+    pub held: *mut Entry,
+    /// The number of entries from which on it is asked whether another segment would hold fewer.
+    pub renew_at: usize,
+    /// The memory of the thread's own segment.
+    pub span: Span,
 }
 
 /// What a call's end gives back to its caller.
@@ -166,7 +179,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Below all others.
+    /// A floor.
     pub const BOTTOM: Entry = Entry {
         frame: 0,
         return_address: 0,
@@ -202,8 +215,8 @@ pub const FRONT: usize = sampling::FRONT;
 /// From a thread's mapping to its record: forked children find the pages between them zeroed, with nothing else on them.
 pub const TO_RECORD: usize = (FRONT + PAGE).next_multiple_of(LARGEST_PAGE);
 
-/// How much of the mapping the cursor and the record take.
-pub const HEAD: usize = PAGE + layout::RECORD_BOTTOM as usize;
+/// The number of bytes that a record takes.
+pub const RECORD_SIZE: usize = 320;
 
 const _: () = {
     use core::mem::offset_of;
@@ -229,7 +242,10 @@ const _: () = {
     assert!(offset_of!(Entry, flags) as i64 == layout::ENTRY_FLAGS);
     assert!(offset_of!(Entry, spare) as i64 == layout::ENTRY_SPARE);
     assert!(size_of::<Entry>() as i64 == layout::ENTRY_SIZE);
-    assert!(size_of::<Record>() <= HEAD - PAGE);
+    assert!(offset_of!(Record, floor) as i64 == layout::RECORD_FLOOR);
+    assert!(
+        size_of::<Record>() <= RECORD_SIZE && RECORD_SIZE.is_multiple_of(align_of::<Segment>())
+    );
     assert!(FRONT.is_multiple_of(PAGE));
 };
 
@@ -262,6 +278,7 @@ pub static DUMMY: Dummy = Dummy {
         top: (&raw const DUMMY.bottom).cast_mut(),
         limit: (&raw const DUMMY.bottom).cast_mut(),
         next: core::ptr::null_mut(),
+        floor: (&raw const DUMMY.bottom).cast_mut(),
         ended: 0,
         stream: 0,
         sequence: 0,
@@ -274,6 +291,10 @@ pub static DUMMY: Dummy = Dummy {
         area: 0,
         block: AtomicPtr::new(core::ptr::null_mut()),
         interrupted: Interrupted::NOT,
+        segment: core::ptr::null_mut(),
+        held: core::ptr::null_mut(),
+        renew_at: 0,
+        span: Span::NONE,
     },
     bottom: Entry::BOTTOM,
 };
@@ -323,9 +344,9 @@ pub fn open(record: *mut Record, slot: u32) -> *mut u32 {
         .cast()
 }
 
-/// The entry below all others.
-pub fn bottom(record: *mut Record) -> *mut Entry {
-    record.wrapping_byte_add(HEAD - PAGE).cast()
+/// The place of a thread's own segment, behind its record.
+pub fn own_segment(record: *mut Record) -> *mut Segment {
+    record.wrapping_byte_add(RECORD_SIZE).cast()
 }
 
 /// What threads point to before their first traced call, and after their end.

@@ -3,13 +3,14 @@
 use crate::arch::{self, EnterFrame, ExitFrame};
 use crate::chunks::{Writer, now, stopped};
 use crate::interrupted::{self, Other};
+use crate::parked::{self, Found};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, Gate, Record};
-use crate::{judged, parked, socket, sys, thread};
+use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
+use crate::{judged, socket, switch, sys, thread};
 use core::ops::Range;
-use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
+use core::{ptr, slice};
 use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
@@ -109,12 +110,15 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
     // SAFETY: this thread's record; signals are blocked.
     let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
     let tail = drop_stale(&mut writer, slot, frame.return_address);
+    // SAFETY: this thread's record.
+    unsafe { parked::renew_if_wasteful(record) };
     let kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
         return Way::Body;
     }
     let record = writer.record();
-    if record.top >= record.limit {
+    // SAFETY: this thread's record.
+    if record.top >= record.limit && unsafe { !parked::make_room(record) } {
         arena
             .header()
             .missed_no_memory
@@ -299,34 +303,63 @@ fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
     tail
 }
 
-/// Drops the innermost entries and says so.
+/// Leaves the innermost calls, which do not fit the stack any more, and says so. They may still return.
 pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
-    if count == 0 {
-        return;
-    }
+    drop_left(writer, count, cause, false);
+}
+
+/// Leaves the innermost calls, as the program has said.
+pub fn drop_told(writer: &mut Writer, count: usize, cause: UnwindCause) {
+    drop_left(writer, count, cause, true);
+}
+
+fn drop_left(writer: &mut Writer, count: usize, cause: UnwindCause, told: bool) {
     let entries = writer.entries();
     let from = entries.len().saturating_sub(count);
-    let left = entries.get_mut(from..).unwrap_or_default();
-    parked::bury(left);
-    // SAFETY: the block of this thread.
-    unsafe { (*arch::block()).gate.leave(left) };
-    let left: *const [Entry] = left;
-    record_left(writer, from..from + count, cause);
-    let record = writer.record();
-    // SAFETY: this thread's record; the entries lie behind it.
-    unsafe { sampling::leave(record, &*left) };
-    // SAFETY: there were that many.
-    record.top = unsafe { record.top.sub(count) };
+    let Some(left) = entries.get_mut(from..).filter(|left| !left.is_empty()) else {
+        return;
+    };
+    let outermost: *mut Entry = left.as_mut_ptr();
+    let record: *mut Record = writer.record();
+    // SAFETY: this thread's record and block, and its innermost entries.
+    unsafe {
+        let gate = &mut (*arch::block()).gate;
+        parked::each_unparked(record, |entry| {
+            let is_left = ptr::from_mut(entry) >= outermost;
+            if is_left {
+                gate.leave(slice::from_ref(entry));
+            }
+            is_left
+        });
+        record_left(writer, from..from + count, cause);
+        parked::each_unparked(record, |entry| {
+            let is_left = ptr::from_mut(entry) >= outermost;
+            if is_left {
+                sampling::leave(record, slice::from_ref(entry));
+            }
+            is_left
+        });
+        parked::leave(record, outermost, told);
+    }
 }
 
 /// Says that these calls, the innermost ones that are open, have ended without returning. Those that are judged at their
 /// ends are.
 pub fn record_left(writer: &mut Writer, left: Range<usize>, cause: UnwindCause) {
-    let entries = writer.entries().get(left.clone()).unwrap_or_default();
     let (mut open, mut judged) = (0, 0);
-    for entry in entries.iter().filter(|entry| entry.is_open()) {
-        open += 1;
-        judged += usize::from(entry.flags & layout::ENTRY_JUDGED != 0);
+    let record: *mut Record = writer.record();
+    // SAFETY: this thread's record, and entries of its shadow stack.
+    unsafe {
+        let from = (*record).floor.add(left.start);
+        let to = (*record).floor.add(left.end);
+        parked::each_unparked(record, |entry| {
+            let place: *mut Entry = entry;
+            if entry.is_open() && from < place && place <= to {
+                open += 1;
+                judged += usize::from(entry.flags & layout::ENTRY_JUDGED != 0);
+            }
+            place > from
+        });
     }
     let Some(arena) = session::arena() else {
         return;
@@ -380,41 +413,71 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
 /// Goes back to the caller, if it is known.
 fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<()> {
     let slot = frame.slot();
-    let arena = session::arena()?;
-    if shadow::is_dummy(block.record) {
-        return None;
-    }
-    let record = thread::record(block, arena)?;
-    // SAFETY: this thread's record; signals are blocked.
-    let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
-    let entries = writer.entries();
-    let Some(at) = entries.iter().rposition(|entry| entry.slot == slot) else {
-        // It was recorded as left before.
-        frame.give_back(parked::exhume(slot)?);
+    let (token, frame_pointer) = (frame.token(), frame.frame_pointer());
+    let record = session::arena()
+        .filter(|_| !shadow::is_dummy(block.record))
+        .and_then(|arena| Some((thread::record(block, arena)?, arena)));
+    let Some((record, arena)) = record else {
+        // Another thread has begun the call: this one has not called anything yet.
+        // SAFETY: the record is the dummy.
+        let found = unsafe { parked::find(block.record, token, frame_pointer, slot)? };
+        frame.give_back(taken(found)?);
         return Some(());
     };
-    let entry = *entries.get(at)?;
-    let above = entries.len() - at - 1;
-    drop_entries(&mut writer, above, UnwindCause::Jump);
-    block.gate.leave(&[entry]);
-    if entry.flags & layout::ENTRY_MUTE != 0 {
-        // Nothing was recorded.
+    // SAFETY: this thread's record; signals are blocked.
+    let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
+    // SAFETY: as above.
+    let entry = match unsafe { parked::find(record, token, frame_pointer, slot)? } {
+        Found::Open(entry) => entry,
+        Found::Suspended(segment, entry)
+            if other != Other::Interrupted
+                // SAFETY: a segment that was found.
+                && unsafe { switch::adopt(&mut writer, segment) } =>
+        {
+            entry
+        }
+        found => {
+            frame.give_back(taken(found)?);
+            return Some(());
+        }
+    };
+    // SAFETY: this thread's record, and an entry of its shadow stack.
+    let now_open = unsafe {
+        if parked::innermost(record) != entry {
+            let above = (*record).top.offset_from(entry).unsigned_abs();
+            drop_entries(&mut writer, above, UnwindCause::Jump);
+        }
+        *entry
+    };
+    block.gate.leave(&[now_open]);
+    if !now_open.is_open() {
+        // Nothing was recorded, or the end was.
     } else if stopped() {
         writer.close();
-    } else if !judged::end(&mut writer, &arena, &entry) {
+    } else if !judged::end(&mut writer, &arena, &now_open) {
         if !writer.has_room() {
             writer.next_chunk();
         }
         let time = now(&arena);
         writer.write(1, |to| to.exit(time));
     }
-    // SAFETY: this thread's record.
-    unsafe { sampling::leave(writer.record(), &[entry]) };
-    // Before the entry is given up: debuggers find it there until then.
-    frame.give_back(entry.caller());
-    compiler_fence(Ordering::SeqCst);
-    let record = writer.record();
-    // SAFETY: the entry that was found.
-    record.top = unsafe { record.top.sub(1) };
+    // SAFETY: this thread's record, and its entry.
+    unsafe {
+        sampling::leave(writer.record(), &[now_open]);
+        // Before the entry is given up: debuggers find it there until then.
+        frame.give_back(parked::caller(entry));
+        compiler_fence(Ordering::SeqCst);
+        parked::remove(record, entry);
+        parked::renew_if_wasteful(record);
+    }
     Some(())
+}
+
+/// Returns what a call returns to whose end is not recorded here.
+fn taken(found: Found) -> Option<Caller> {
+    match found {
+        Found::Left(caller) => Some(caller),
+        // SAFETY: an entry that was found.
+        Found::Open(entry) | Found::Suspended(_, entry) => unsafe { parked::snatch(entry) },
+    }
 }

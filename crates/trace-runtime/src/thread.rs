@@ -1,13 +1,13 @@
 //! The beginning and the end of a thread, and of a forked child.
 
 use crate::chunks::Writer;
+use crate::segments;
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, FRONT, Gate, HEAD, PAGE, Record, THREADS, TO_RECORD};
+use crate::shadow::{self, Block, FRONT, Gate, PAGE, RECORD_SIZE, Record, THREADS, TO_RECORD};
 use crate::slow::record_left;
 use crate::{arch, interrupted, libc_calls, parked, sampling, sys};
 
 use core::sync::atomic::Ordering;
-use dioptra_tracelayout::message::thread::ENTRY_SIZE;
 use dioptra_tracelayout::record::UnwindCause;
 
 /// How many open calls a shadow stack holds, as far as memory can be had: no 8 MiB stack has as many.
@@ -45,9 +45,9 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         (*record).destructors = 0;
         (*record).pid = sys::pid();
         (*record).tid = sys::tid();
-        (*record).top = shadow::bottom(record);
         (*record).block.store(block, Ordering::Relaxed);
         (*record).interrupted.clear();
+        leave_all(record);
         let cursor = &mut *shadow::cursor(record);
         (cursor.next, cursor.end, cursor.chunk, cursor.lost) = (0, 0, 0, 0);
         cursor.area = 0;
@@ -96,7 +96,7 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
 
 fn create() -> Option<*mut Record> {
     let (memory, size, depth) = DEPTHS.iter().find_map(|&depth| {
-        let size = TO_RECORD - PAGE + HEAD + (depth + 2) * ENTRY_SIZE as usize;
+        let size = TO_RECORD + RECORD_SIZE + segments::size(depth);
         Some((sys::map_private(size).ok()?, size, depth))
     })?;
     // A child of a kernel older than 4.14 would go on in its parent's chunk.
@@ -106,12 +106,15 @@ fn create() -> Option<*mut Record> {
         return None;
     }
     let record = memory.wrapping_add(TO_RECORD).cast::<Record>();
-    let bottom = shadow::bottom(record);
-    // SAFETY: new memory, large enough for the head and `depth` + 2 entries.
+    let segment = shadow::own_segment(record);
+    // SAFETY: new memory, large enough for the record and its segment.
     unsafe {
-        bottom.write(Entry::BOTTOM);
-        (*record).top = bottom;
-        (*record).limit = bottom.add(depth);
+        segments::add(&raw mut (*record).span, segment, depth);
+        (*segment).owner.store(record, Ordering::Relaxed);
+        (*record).segment = segment;
+        (*record).floor = segments::floor(segment);
+        (*record).top = segments::floor(segment);
+        (*record).limit = segments::limit(segment);
         (*record).size = size;
         // Before anybody takes it for a parent's thread's.
         (*shadow::cursor(record)).alive = 1;
@@ -162,7 +165,9 @@ fn forked(block: &Block, arena: MappedArena) {
         while !other.is_null() {
             let alive = shadow::alive(other);
             if other != record && alive.load(Ordering::Acquire) == 0 {
-                (*other).top = shadow::bottom(other);
+                // A call stack that it was on may be the next that this thread goes on with.
+                (*other).interrupted.clear();
+                leave_all(other);
                 (*other)
                     .block
                     .store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -213,21 +218,30 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
         }
         block.busy = 1;
         end(record, arena);
-        // Calls that are still open (of the C library, if that is traced) will return through us. Others will not, if the
-        // thread was left by an exit or cancelled; unwinders of a later thread would find them at the same places.
-        let mut writer = Writer::new(record, arena);
-        let entries = writer.entries();
-        if !entries.iter().any(parked::will_return) {
-            (*record).top = shadow::bottom(record);
-            block.record = shadow::dummy();
-            block.gate = Gate::default();
-            (*record)
-                .block
-                .store(core::ptr::null_mut(), Ordering::Relaxed);
-            core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
-                .store(1, Ordering::Release);
-        }
+        // Calls that are still open (of the C library, if that is traced) will return through us, perhaps in other threads.
+        leave_all(record);
+        block.record = shadow::dummy();
+        block.gate = Gate::default();
+        (*record)
+            .block
+            .store(core::ptr::null_mut(), Ordering::Relaxed);
+        core::sync::atomic::AtomicU64::from_ptr(&raw mut (*record).ended)
+            .store(1, Ordering::Release);
         block.busy = if busy == shadow::OWN_WORK { busy } else { 0 };
+    }
+}
+
+/// Leaves all calls that are still on a thread's shadow stack. The thread does not go on with them.
+///
+/// # Safety
+/// The record is this thread's and hooks are kept away, or that of a thread that does not exist in this process.
+unsafe fn leave_all(record: *mut Record) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        parked::reopen(record);
+        if (*record).top > (*record).floor {
+            parked::leave(record, (*record).floor.add(1), true);
+        }
     }
 }
 

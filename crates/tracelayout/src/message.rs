@@ -85,6 +85,8 @@ pub struct RuntimeAddresses {
     pub thread_block: i64,
     /// The head of the list of [thread records](thread).
     pub threads: u64,
+    /// The head of the list of [spans of shadow stack memory](thread::SPAN_NEXT).
+    pub spans: u64,
     /// A personality routine for the frames of thunks.
     pub personality: u64,
     /// Jumped to by a hook of an entry that can't go on by itself.
@@ -276,8 +278,15 @@ pub mod thread {
     pub const RECORD_LIMIT: i64 = 8;
     /// In the record: the next record in the list, or 0.
     pub const RECORD_NEXT: i64 = 16;
-    /// From the record: the shadow stack's entry below all others.
-    pub const RECORD_BOTTOM: i64 = 256;
+    /// In the record: the address of the shadow stack's floor, the entry below all others.
+    pub const RECORD_FLOOR: i64 = 24;
+
+    /// In a span of shadow stack memory: the address of the next span in the list, or 0.
+    pub const SPAN_NEXT: i64 = 0;
+    /// In a span: its first address. All of the span is mapped.
+    pub const SPAN_START: i64 = 8;
+    /// In a span: the first address behind it.
+    pub const SPAN_END: i64 = 16;
 
     /// In an entry: the caller's frame pointer. With the return address behind it this is a frame record, as functions
     /// with a frame pointer have one on the stack; while the function runs that the call is of, its frame pointer (at
@@ -346,8 +355,10 @@ pub mod thread {
         pub const JUDGED: u64 = 128;
     }
 
-    /// The slot of the entry below all others: larger than all addresses.
+    /// The slot of the floor of a shadow stack: larger than all addresses.
     pub const NO_SLOT: u64 = u64::MAX;
+    /// The slot of a barrier, the entry above a group of parked entries: larger than all addresses, also as a signed number.
+    pub const BARRIER_SLOT: u64 = i64::MAX as u64;
     /// The function id that a thunk's operand means: an id that fits 16 bits is shifted left by 16, a larger one is itself
     /// (ids larger than 65535 whose lower 16 bits are 0 are never given to functions).
     pub const fn function_id(operand: u32) -> u32 {

@@ -66,21 +66,39 @@ pub fn build(library: StandardLibrary, cache: &Path) -> Result<PathBuf> {
         .context("cargo build named no executable")
 }
 
-/// `cargo check` of dioptra for the guest; `None` where the toolchain, as it is, cannot do it.
+/// The outcome of [`check`].
+pub enum Checked {
+    /// dioptra compiles.
+    Passed,
+    /// dioptra does not compile.
+    Failed,
+    /// The toolchain has no standard library for the target.
+    NoStandardLibrary,
+    /// The cross compiler is not installed, which links the runtime that the recorder's build script builds.
+    NoLinker,
+}
+
+/// Runs `cargo check` of dioptra for the guest, with the toolchain as it is.
 ///
 /// # Errors
 /// If rustc or cargo do not run.
-pub fn check() -> Result<Option<bool>> {
-    // The linker is for the runtime, which the recorder's build script builds.
-    if !has_library(&own_sysroot()?) || tool("aarch64-linux-gnu-gcc").is_none() {
-        return Ok(None);
+pub fn check() -> Result<Checked> {
+    if !has_library(&own_sysroot()?) {
+        return Ok(Checked::NoStandardLibrary);
+    }
+    if tool("aarch64-linux-gnu-gcc").is_none() {
+        return Ok(Checked::NoLinker);
     }
     let status = cargo_for(None, "check")
         .args(["--package", "dioptra"])
         .current_dir(root())
         .status()
         .context("running cargo check")?;
-    Ok(Some(status.success()))
+    Ok(if status.success() {
+        Checked::Passed
+    } else {
+        Checked::Failed
+    })
 }
 
 /// Writes the executable without its symbols, which the guest does not need.

@@ -165,9 +165,12 @@ impl Table {
 
 /// The files of others that there are.
 fn shared_files() -> Vec<PathBuf> {
-    let Some(folder) = programs::shared_data("perfdata") else {
-        programs::skip("there is no shared/data/perfdata");
-        return Vec::new();
+    let folder = match programs::need_shared_data("perfdata") {
+        Ok(folder) => folder,
+        Err(skip) => {
+            skip.print();
+            return Vec::new();
+        }
     };
     let entries = std::fs::read_dir(folder).expect("a folder");
     let mut files: Vec<PathBuf> = entries

@@ -449,11 +449,8 @@ fn serial_perf_reads_the_fields_of_tracepoints() {
     or_skip!(programs::need_root());
     or_skip!(programs::need_sampling());
     let perf = or_skip!(programs::need_tool("perf"));
-    if !std::path::Path::new("/sys/kernel/tracing/events/sched/sched_process_exec").exists() {
-        programs::skip(
-            "this kernel has no sched:sched_process_exec, or its tracing file system is not mounted",
-        );
-        return;
+    if programs::Limit::NoTracepoints.holds() {
+        return programs::skip(programs::Limit::NoTracepoints);
     }
     let recording = Recording::new();
     let output = recording.record(["-e", "sched:sched_process_exec", "true"]);

@@ -296,8 +296,7 @@ fn serial_nobody_records_what_needs_no_rights() {
     or_skip!(programs::need_sampling());
     let mut nobody = or_skip!(programs::as_nobody(env!("CARGO_BIN_EXE_dioptra")));
     if programs::paranoid() != Some(2) {
-        programs::skip("kernel.perf_event_paranoid is not 2");
-        return;
+        return programs::skip(programs::Limit::OtherParanoid);
     }
     // Nobody may write nowhere else.
     let output = nobody
@@ -330,10 +329,7 @@ fn serial_nobody_records_what_needs_no_rights() {
 
 #[test]
 fn makers_files_are_listed_and_asked_for() {
-    let Some(folder) = programs::shared_data("pmu") else {
-        programs::skip("../shared/data/pmu is not there");
-        return;
-    };
+    let folder = or_skip!(programs::need_shared_data("pmu"));
     let folder = folder.to_str().unwrap();
     let by_option = dioptra(&["list", "cpus", "--pmu-data", folder, "--format", "csv"]);
     let by_variable = Command::new(env!("CARGO_BIN_EXE_dioptra"))

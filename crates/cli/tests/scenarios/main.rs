@@ -270,10 +270,8 @@ fn the_whole_machine_under_load() {
 /// Takes CPU 1 away and brings it back: only where that was asked for, for all that runs there is disturbed.
 #[test]
 fn a_cpu_that_goes_and_comes_back() {
-    let wanted = std::env::var_os("PERFEVENTS_TEST_HOTPLUG").is_some_and(|value| value == "1");
-    if !wanted {
-        programs::skip("PERFEVENTS_TEST_HOTPLUG=1 is not set");
-        return;
+    if programs::Limit::HotplugNotAsked.holds() {
+        return programs::skip(programs::Limit::HotplugNotAsked);
     }
     or_skip!(programs::need_root());
     let switch = "/sys/devices/system/cpu/cpu1/online";

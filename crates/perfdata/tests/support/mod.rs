@@ -6,6 +6,7 @@ pub mod compare;
 use dioptra_perfdata::{PerfData, is_file_type, record_name};
 use dioptra_perfevents::SampleType;
 use dioptra_perfevents::record::RecordType;
+use dioptra_testprograms::{Limit, need_shared_data, need_tool, skip};
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::collections::BTreeMap;
@@ -17,12 +18,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Recordings of many perfs and machines, which do not come with the repository; empty where they are missing.
+#[track_caller]
 pub fn shared_recordings() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: no recordings in {}", folder.display());
-        return Vec::new();
+    let folder = match need_shared_data("perfdata") {
+        Ok(folder) => folder,
+        Err(lacking) => {
+            lacking.print();
+            return Vec::new();
+        }
     };
+    let entries = std::fs::read_dir(folder).expect("the folder");
     let mut found: Vec<_> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| name(path).contains("data"))
@@ -38,17 +43,15 @@ pub fn name(path: &Path) -> String {
 }
 
 /// Whether perf can be run.
+#[track_caller]
 pub fn has_perf() -> bool {
-    let found = Command::new("perf")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success());
-    if !found {
-        println!("skipped: no perf on this machine");
+    match need_tool("perf") {
+        Ok(_) => true,
+        Err(lacking) => {
+            lacking.print();
+            false
+        }
     }
-    found
 }
 
 /// Runs perf.
@@ -66,6 +69,7 @@ pub fn text(path: &Path) -> &str {
 }
 
 /// Records `command` with perf into `path`; `None`, and why, where that does not work on this machine.
+#[track_caller]
 pub fn record(path: &Path, options: &[&str], command: &[&str]) -> Option<()> {
     let mut arguments = vec!["record", "-o", text(path)];
     arguments.extend(options);
@@ -74,10 +78,19 @@ pub fn record(path: &Path, options: &[&str], command: &[&str]) -> Option<()> {
     let output = perf(&arguments);
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
-        println!("skipped: perf {arguments:?} does not work here: {why}");
+        if is_about_tracepoints(options) && Limit::NoTracepoints.holds() {
+            skip(Limit::NoTracepoints);
+        } else {
+            skip(format!("perf {arguments:?} does not work here: {why}"));
+        }
         return None;
     }
     Some(())
+}
+
+/// Whether perf is asked for an event that only the tracing file system knows.
+pub fn is_about_tracepoints(options: &[&str]) -> bool {
+    options.iter().any(|option| option.contains("sched:"))
 }
 
 /// A short command that uses the CPU, maps files and starts processes.

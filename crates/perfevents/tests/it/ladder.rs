@@ -8,6 +8,7 @@ use dioptra_perfevents::{
     AttachError, AttrFlags, EventSpec, Fallbacks, Features, PerThreadAttachmentStrategy, Session,
     SessionSpec, SignalAttachmentStrategy, Target, TimerAttachmentStrategy, names::software,
 };
+use dioptra_testprograms::{Limit, skip};
 use std::time::{Duration, Instant};
 
 fn faults() -> EventSpec {
@@ -79,7 +80,7 @@ fn the_ladder_attaches_per_thread_where_descriptors_run_out() {
         skip!("limits are lowered in a process of its own only");
     }
     if dioptra_perfevents::CpuSet::online().len() < 2 {
-        skip!("with one CPU both need the same");
+        return skip(Limit::OneCpu);
     }
     let workers: Vec<Worker> = (0..30)
         .map(|_| {

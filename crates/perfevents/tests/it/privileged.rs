@@ -6,6 +6,7 @@ use dioptra_perfevents::{
     AttachError, CpuSet, Event, EventSpec, Inherit, Place, Refusal, Session, SessionSpec, Start,
     Target, parse_events,
 };
+use dioptra_testprograms::{Limit, skip};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -26,10 +27,10 @@ macro_rules! attach {
 
 #[test]
 fn a_tracepoint_by_name_samples_every_occurrence() {
-    let mut groups = match parse_events("sched:sched_process_exec") {
-        Ok(groups) => groups,
-        Err(error) => skip!("{error}"),
-    };
+    if Limit::NoTracepoints.holds() {
+        return skip(Limit::NoTracepoints);
+    }
+    let mut groups = parse_events("sched:sched_process_exec").expect("a tracepoint");
     groups[0].events[0].set_default_frequency(4000);
     assert_eq!(groups[0].events[0].attr.sample_period, 1);
     let mut held = Held::new("true");
@@ -51,9 +52,10 @@ fn a_tracepoint_by_name_samples_every_occurrence() {
 
 #[test]
 fn a_tracepoint_s_filter_leaves_out_the_rest() {
-    let Ok(mut groups) = parse_events("sched:sched_process_exec") else {
-        skip!("no tracepoints here");
-    };
+    if Limit::NoTracepoints.holds() {
+        return skip(Limit::NoTracepoints);
+    }
+    let mut groups = parse_events("sched:sched_process_exec").expect("a tracepoint");
     let event = &mut groups[0].events[0];
     event.set_default_period(1);
     event.filter = Some("pid == 0".to_owned());
@@ -239,8 +241,8 @@ fn a_cgroup_s_threads_are_watched_and_no_others() {
 /// 2.5: a CPU goes and comes back: threads' events resume, CPU-wide ones are opened again.
 #[test]
 fn cpus_that_come_back_are_watched_again() {
-    if std::env::var_os("PERFEVENTS_TEST_HOTPLUG").is_none() {
-        skip!("takes a CPU offline; set PERFEVENTS_TEST_HOTPLUG=1");
+    if Limit::HotplugNotAsked.holds() {
+        return skip(Limit::HotplugNotAsked);
     }
     let control = "/sys/devices/system/cpu/cpu1/online";
     if !CpuSet::online().contains(1) || std::fs::write(control, "1").is_err() {

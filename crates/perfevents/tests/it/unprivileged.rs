@@ -6,6 +6,7 @@ use dioptra_perfevents::{
     AttachError, Capabilities, EventSpec, Fallbacks, Refusal, Session, SessionSpec, SideBand,
     Target, limits, names::software, parse_events,
 };
+use dioptra_testprograms::{Limit, skip};
 use std::time::Duration;
 
 /// Whether the kernel keeps users out of its own part; the tests below are about that.
@@ -20,7 +21,7 @@ fn b3_the_kernels_part_is_left_out_aloud() {
         return;
     }
     if !paranoid() {
-        skip!("this user may watch the kernel");
+        return skip(Limit::OtherParanoid);
     }
     let worker = Worker::spinning();
     let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_period(500_000));
@@ -53,7 +54,7 @@ fn cpu_wide_is_refused_with_a_remedy() {
         return;
     }
     if !paranoid() {
-        skip!("this user may watch the kernel");
+        return skip(Limit::OtherParanoid);
     }
     let spec = SessionSpec::new()
         .event(EventSpec::cpu_clock().with_period(1_000_000))

@@ -3,15 +3,14 @@
 use dioptra_perfdata::PerfData;
 use dioptra_profile::branches::{BranchFacts, Counted};
 use dioptra_profile::{FrameId, LoadPlan, Profile};
-use dioptra_testprograms::{self as programs, Skip, or_skip, shared_data};
+use dioptra_testprograms::{self as programs, Skip, need_shared_data, or_skip};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn recording(name: &str) -> Result<PathBuf, Skip> {
     programs::need_tool("perf")?;
-    let name = format!("perfdata/{name}");
-    shared_data(&name).ok_or_else(|| Skip::new(format!("../shared/data/{name} is not there")))
+    need_shared_data(&format!("perfdata/{name}"))
 }
 
 fn load(path: &Path) -> Profile {

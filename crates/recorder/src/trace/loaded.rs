@@ -60,8 +60,10 @@ impl LoadedModules {
     /// Those of a forked child, whose parent has these now: it may have loaded and unloaded others since the fork.
     pub fn in_child(&self, maps: &Maps) -> LoadedModules {
         let is_there = |traced: &Arc<Traced>| traced.has_pool(maps);
-        // What the runtime knows of functions can't be seen from here, but can be told twice.
-        let is_same = |traced: &Arc<Traced>| is_there(traced) && traced.functions.is_empty();
+        // What the runtime knows of functions can't be seen from here, but it can be told twice. Where a pool is, it knows them.
+        let is_same = |traced: &Arc<Traced>| {
+            is_there(traced) && (traced.pool.is_some() || traced.functions.is_empty())
+        };
         LoadedModules {
             present: self
                 .present

@@ -27,6 +27,8 @@ pub enum Refused {
     Unwinder,
     /// It has a name, but no unwind table says where its frame is.
     NoTable,
+    /// It moves the stack pointer to a stack that was copied away, or calls what does: such calls return twice.
+    CopiesStacks,
     /// There is no room near it.
     Far,
 }
@@ -47,6 +49,7 @@ impl Refused {
             Refused::FramePointer => "uses the frame pointer in a way of its own",
             Refused::Unwinder => "belongs to the code that throws exceptions",
             Refused::NoTable => "no unwind table describes it",
+            Refused::CopiesStacks => "exchanges stacks by copying them, and returns twice",
             Refused::Far => "no memory is free near it",
         }
     }

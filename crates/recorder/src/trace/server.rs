@@ -179,15 +179,15 @@ fn carry_out(
             planned.plan = again;
             continue;
         }
-        if next.applied == Applied::Done as u32 {
-            let (patches, module) = (&planned.plan.patches, &planned.module);
-            next = patching::patch(stream, pid, hello, patches, module, shared)?;
-        }
         if planned.plan.pool_size > 0 {
             loaded = Some(LoadedPool {
                 address: planned.plan.pool_address,
                 inode: pool.metadata()?.ino(),
             });
+        }
+        if next.applied == Applied::Done as u32 {
+            let (patches, module) = (&planned.plan.patches, &planned.module);
+            next = patching::patch(stream, pid, hello, patches, module, shared)?;
         }
         is_done &= applied(&next, pid, &planned.module.path, shared);
         break;

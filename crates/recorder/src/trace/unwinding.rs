@@ -1,8 +1,9 @@
 //! Unwind tables under construction, and the expression that finds return addresses in shadow stacks.
 
+use dioptra_tracelayout::message::RuntimeAddresses;
 use dioptra_tracelayout::message::thread::{
-    ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_BOTTOM,
-    RECORD_NEXT, RECORD_TOP,
+    ENTRY_FLAGS, ENTRY_FRAME, ENTRY_RETURN, ENTRY_SIZE, ENTRY_SLOT, ENTRY_TAIL, RECORD_FLOOR,
+    RECORD_NEXT, RECORD_TOP, SPAN_END, SPAN_NEXT, SPAN_START,
 };
 
 const ADDR: u8 = 0x03;
@@ -21,9 +22,8 @@ const PLUS: u8 = 0x22;
 const PLUS_UCONST: u8 = 0x23;
 const BRA: u8 = 0x28;
 const EQ: u8 = 0x29;
-const GE: u8 = 0x2a;
 const GT: u8 = 0x2b;
-const LT: u8 = 0x2d;
+const LE: u8 = 0x2c;
 const SKIP: u8 = 0x2f;
 const LIT0: u8 = 0x30;
 const CONST1U: u8 = 0x08;
@@ -82,11 +82,11 @@ pub enum Wanted {
     FramePointer,
 }
 
-/// From the thunk's CFA, which is 9 above the slot, to its return address, or the caller's frame pointer. `otherwise` makes it of
-/// the slot if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where that leads to
-/// entries.
+/// Finds a thunk's return address, or the caller's frame pointer, from the thunk's CFA, which is 9 above the slot. `otherwise`
+/// makes it of the slot if no thread knows the call. `frame_pointer` is the operation that reads the frame pointer, where
+/// that leads to entries.
 pub fn caller(
-    threads: u64,
+    runtime: &RuntimeAddresses,
     wanted: Wanted,
     frame_pointer: Option<u8>,
     otherwise: &[u8],
@@ -95,8 +95,11 @@ pub fn caller(
     // libgcc's `pick` does not reach the lowest element: the slot is there twice.
     e.op(&[LIT0 + 9, MINUS, DUP]);
     // slot slot
-    let guessed = frame_pointer.map(|register| guess(&mut e, threads, register));
-    let found = [search(&mut e, threads), walk(&mut e, threads)];
+    let guessed = frame_pointer.map(|register| guess(&mut e, runtime.spans, register));
+    let found = [
+        search(&mut e, runtime.threads),
+        walk(&mut e, runtime.threads),
+    ];
     e.op(otherwise);
     let not_found = e.forward(SKIP);
     for found in guessed.into_iter().chain(found) {
@@ -111,34 +114,33 @@ pub fn caller(
     e.bytes
 }
 
-/// Begins a loop over the threads' records: where to go back to with the next record on top, and what is left to land where
-/// there is none.
-fn each_thread(e: &mut Expression, threads: u64) -> (usize, usize) {
-    e.op(&[ADDR]).op(&threads.to_le_bytes()).op(&[DEREF]);
-    // slot slot thread
-    let thread = e.bytes.len();
+/// Begins a loop over a list, whose head is at an address. Returns where to go back to with the next item on top, and the
+/// jump to land where there is none.
+fn each(e: &mut Expression, head: u64) -> (usize, usize) {
+    e.op(&[ADDR]).op(&head.to_le_bytes()).op(&[DEREF]);
+    // slot slot item
+    let item = e.bytes.len();
     e.op(&[DUP]);
-    let is_thread = e.forward(BRA);
+    let is_item = e.forward(BRA);
     e.op(&[DROP]);
     let end = e.forward(SKIP);
-    e.land(is_thread);
-    (thread, end)
+    e.land(is_item);
+    (item, end)
 }
 
-/// Looks where the frame pointer leads, as a rule: to the entry, if it leads to a shadow stack at all. Jumps with it on top
-/// of the stack if it is the wanted one. Goes on with the stack as it was.
-fn guess(e: &mut Expression, threads: u64, frame_pointer: u8) -> usize {
-    let (thread, end) = each_thread(e, threads);
-    e.op(&[DUP, frame_pointer, 0, LT]);
-    e.op(&[OVER])
-        .load(RECORD_TOP)
-        .op(&[frame_pointer, 0, GE, AND]);
+/// Looks where the frame pointer leads, as a rule: to the entry, if it leads to shadow stack memory at all. Jumps with it on
+/// top of the stack if it is the wanted one. Goes on with the stack as it was.
+fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
+    let (span, end) = each(e, spans);
+    e.op(&[DUP]).load(SPAN_START);
+    e.op(&[frame_pointer, 0, LE, OVER]).load(SPAN_END);
+    e.op(&[frame_pointer, 0, GT, AND]);
     let is_inside = e.forward(BRA);
     let next = e.bytes.len();
-    e.load(RECORD_NEXT);
-    e.back(SKIP, thread);
+    e.load(SPAN_NEXT);
+    e.back(SKIP, span);
     e.land(is_inside);
-    // slot slot thread
+    // slot slot span
     e.op(&[frame_pointer, ENTRY_SLOT as u8, DEREF, PICK, 2, EQ]);
     let is_here = e.forward(BRA);
     e.back(SKIP, next);
@@ -160,11 +162,8 @@ fn guess(e: &mut Expression, threads: u64, frame_pointer: u8) -> usize {
 /// Searches each shadow stack for the outermost entry whose slot is not above the wanted one, by halves; jumps with the
 /// entry on top of the stack if that is it. Goes on with the stack as it was.
 fn search(e: &mut Expression, threads: u64) -> usize {
-    let (thread, end) = each_thread(e, threads);
-    e.op(&[DUP, PLUS_UCONST]).op(&[
-        RECORD_BOTTOM as u8 & 0x7f | 0x80,
-        (RECORD_BOTTOM >> 7) as u8,
-    ]);
+    let (thread, end) = each(e, threads);
+    e.op(&[DUP]).load(RECORD_FLOOR);
     e.op(&[OVER]).load(RECORD_TOP);
     // slot slot thread low high: the slot of low is above, that of high is not, or there is no entry.
     e.op(&[OVER, OVER, EQ]);
@@ -202,7 +201,7 @@ fn search(e: &mut Expression, threads: u64) -> usize {
 /// Looks at all entries of all threads; jumps with the entry on top of the stack if it is found. Goes on with the stack as
 /// it was.
 fn walk(e: &mut Expression, threads: u64) -> usize {
-    let (thread, end) = each_thread(e, threads);
+    let (thread, end) = each(e, threads);
     e.op(&[DUP]).load(RECORD_TOP);
     // slot slot thread entry
     let entry = e.bytes.len();

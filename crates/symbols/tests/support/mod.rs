@@ -5,27 +5,31 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dioptra_testprograms::skip;
+
 /// Runs a command and gives its standard output, or tells why it can't and gives nothing.
+#[track_caller]
 pub fn output_of(command: &mut Command) -> Option<String> {
     match command.output() {
         Ok(output) if output.status.success() => {
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         }
         Ok(output) => {
-            eprintln!(
-                "skipped: {command:?}: {}",
+            skip(format!(
+                "{command:?}: {}",
                 String::from_utf8_lossy(&output.stderr)
-            );
+            ));
             None
         }
         Err(error) => {
-            eprintln!("skipped: {command:?}: {error}");
+            skip(format!("{command:?}: {error}"));
             None
         }
     }
 }
 
 /// Compiles a C program; nothing when there is no compiler.
+#[track_caller]
 pub fn compile(dir: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let (input, output) = (dir.join(format!("{name}.c")), dir.join(name));
     std::fs::write(&input, source).unwrap();
@@ -56,6 +60,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 
 impl Recording {
     /// Records a command with perf; nothing when perf can't.
+    #[track_caller]
     pub fn of(command: &[&str]) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("perf.data");
@@ -113,7 +118,7 @@ impl Recording {
             }
         }
         if this.sample.is_empty() {
-            eprintln!("skipped: perf took no sample of {command:?}");
+            skip(format!("perf took no sample of {command:?}"));
             return None;
         }
         Some(this)

@@ -56,7 +56,7 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
     let mut thunk = vec![1, b'z', b'P', b'R', 0, 1, 0x78, RA, 10, 0];
     thunk.extend(layout.runtime.personality.to_le_bytes());
     // A return address of 0 is the end of all frames.
-    let expression = caller(layout.runtime.threads, Wanted::ReturnAddress, None, &[LIT0]);
+    let expression = caller(&layout.runtime, Wanted::ReturnAddress, None, &[LIT0]);
     thunk.extend([0x1b, DEF_CFA, SP, 1, VAL_EXPRESSION, RA]);
     thunk.extend([
         expression.len() as u8 & 0x7f | 0x80,

@@ -393,6 +393,12 @@ fn exit_hook(parameters: &Parameters, kind: HookKind) -> Option<Made> {
         cmp(DELTA, X17),
     ]);
     code.jump_if(Condition::Ne, give_up);
+    // Where stacks are copied, several suspended calls have the same slot: the frame pointer tells some of them apart.
+    code.put(&[
+        ldr(DELTA, TOP, ENTRY_FRAME as u32),
+        cmp(DELTA, FRAME_POINTER),
+    ]);
+    code.jump_if(Condition::Ne, give_up);
     // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
     code.put(&[ldr(X17, X16, BLOCK_BUSY as u32)]);
     code.jump_if_not_zero(X17, give_up);

@@ -90,7 +90,7 @@ pub fn tables(layout: &Layout<'_>) -> UnwindTables {
             Wanted::ReturnAddress => &[DEREF],
             Wanted::FramePointer => &[BREG_RBP, 0],
         };
-        let expression = caller(layout.runtime.threads, wanted, Some(BREG_RBP), otherwise);
+        let expression = caller(&layout.runtime, wanted, Some(BREG_RBP), otherwise);
         thunk.extend([VAL_EXPRESSION, register]);
         thunk.extend([
             expression.len() as u8 & 0x7f | 0x80,

@@ -31,9 +31,16 @@ pub struct Flow {
     frame_pointer: HashSet<u64>,
     /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
     unwinding: HashSet<u64>,
+    /// Functions that move the stack pointer by a distance that is computed, and their callers.
+    copying: HashSet<u64>,
 }
 
 impl Flow {
+    /// Whether a function goes on with a stack that was copied away, as greenlets do, or calls one that does.
+    pub fn copies_stacks(&self, start: u64) -> bool {
+        self.copying.contains(&start)
+    }
+
     /// Whether something may go on at one of these addresses.
     pub fn enters(&self, addresses: Range<u64>) -> bool {
         self.targets.any(addresses)
@@ -66,6 +73,7 @@ pub struct LazyFlow<'s, 'a> {
     described: &'s [Described],
     flow: OnceLock<Flow>,
     has_unwinders: OnceLock<bool>,
+    may_copy: OnceLock<bool>,
 }
 
 impl<'s, 'a> LazyFlow<'s, 'a> {
@@ -76,12 +84,24 @@ impl<'s, 'a> LazyFlow<'s, 'a> {
             described,
             flow: OnceLock::new(),
             has_unwinders: OnceLock::new(),
+            may_copy: OnceLock::new(),
         }
     }
 
     /// It.
     pub fn get(&self) -> &Flow {
         self.flow.get_or_init(|| find(self.image, self.described))
+    }
+
+    /// Whether a function exchanges stacks by copying them. All code is decoded only if some bytes of it look so.
+    pub fn copies_stacks(&self, start: u64) -> bool {
+        let may_copy = self.may_copy.get_or_init(|| {
+            self.described.iter().any(|function| {
+                let bytes = self.image.bytes(function.start, function.size);
+                bytes.is_some_and(may_move_stack)
+            })
+        });
+        *may_copy && self.get().copies_stacks(start)
     }
 
     /// Whether functions are there that [`Flow::is_unwinding`] may know more of.
@@ -127,6 +147,7 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
         found.frame.extend(part.frame);
         found.passes.extend(part.passes);
         found.unwinding.extend(part.unwinding);
+        found.moves.extend(part.moves);
         found.parts.extend(part.parts);
         found.backs.extend(part.backs);
     }
@@ -135,6 +156,7 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
             found.loops.insert(start);
         }
     }
+    let copying = with_callers(image, described, found.moves);
     pass_on(&mut found.frame_pointer, found.passes);
     found.frame_pointer.extend(found.frame);
     Flow {
@@ -143,7 +165,53 @@ fn find(image: &Image<'_>, described: &[Described]) -> Flow {
         looks: found.looks,
         frame_pointer: found.frame_pointer,
         unwinding: found.unwinding,
+        copying,
     }
+}
+
+/// Adds to some functions those that call them or end with a jump to them.
+fn with_callers(
+    image: &Image<'_>,
+    described: &[Described],
+    functions: HashSet<u64>,
+) -> HashSet<u64> {
+    if functions.is_empty() {
+        return functions;
+    }
+    let calls = |function: &&Described| {
+        let bytes = image.bytes(function.start, function.size);
+        let mut decoder = Decoder::with_ip(
+            64,
+            bytes.unwrap_or_default(),
+            function.start,
+            DecoderOptions::NONE,
+        );
+        decoder.iter().any(|instruction| {
+            is_near_branch(&instruction) && functions.contains(&instruction.near_branch_target())
+        })
+    };
+    let callers = described.iter().filter(calls).map(|caller| caller.start);
+    callers.chain(functions.iter().copied()).collect()
+}
+
+/// Whether an instruction adds a register to the stack pointer. Compilers make room with subtractions, and give it back with
+/// numbers or saved values; who adds a distance goes on with another stack.
+fn moves_stack(instruction: &Instruction) -> bool {
+    matches!(instruction.code(), Code::Add_rm64_r64 | Code::Add_r64_rm64)
+        && instruction.op0_register() == Register::RSP
+        && instruction.op1_kind() == OpKind::Register
+}
+
+/// Whether some bytes of code may be such an instruction.
+fn may_move_stack(code: &[u8]) -> bool {
+    memchr::memchr2_iter(0x01, 0x03, code).any(|at| {
+        let before = at.checked_sub(1).and_then(|at| code.get(at));
+        match (before, code.get(at), code.get(at + 1)) {
+            (Some(0x48 | 0x4c), Some(0x01), Some(operand)) => operand & 0xc7 == 0xc4,
+            (Some(0x48 | 0x49), Some(0x03), Some(operand)) => operand & 0xf8 == 0xe0,
+            _ => false,
+        }
+    })
 }
 
 /// Adds the functions that leave the frame pointer to one of these as their caller left it: what that finds there and gives
@@ -190,6 +258,8 @@ struct Found {
     /// What is called and jumped to while the frame pointer is as the caller left it, and by which functions.
     passes: Vec<(u64, u64)>,
     unwinding: HashSet<u64>,
+    /// Functions that add a register to the stack pointer.
+    moves: HashSet<u64>,
     /// Functions and the parts of functions that they branch to.
     parts: HashSet<(u64, u64)>,
     /// Parts of functions and the functions to whose start they branch.
@@ -234,6 +304,9 @@ impl Finder<'_, '_> {
             }
             if function.entry && looks_at_saved(&instruction, &before, slot) {
                 self.found.frame.insert(function.start);
+            }
+            if moves_stack(&instruction) {
+                self.found.moves.insert(function.start);
             }
             if is_near_branch(&instruction) {
                 let target = instruction.near_branch_target();

@@ -496,6 +496,10 @@ pub(super) fn exit_begins(
         a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
         a.jae(give_up)?;
     }
+    // The frame pointer leads to the call's entry again, as it did when the function began. The slot alone would not tell: where
+    // stacks are copied, several suspended calls have the same one.
+    a.cmp(rbp, rax)?;
+    a.jne(give_up)?;
     a.lea(rdx, qword_ptr(rsp + 32))?;
     a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
     a.jne(give_up)?;

@@ -104,6 +104,10 @@ impl Scanner<'_, '_> {
                 }
                 continue;
             }
+            if self.flow.copies_stacks(function.start) {
+                refusals.push((function.start, Refused::CopiesStacks));
+                continue;
+            }
             match self.candidate(function, next) {
                 Some(Ok(candidate)) => candidates.push(candidate),
                 Some(Err(refused)) => refusals.push((function.start, refused)),

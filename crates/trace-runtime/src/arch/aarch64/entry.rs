@@ -47,6 +47,11 @@ impl HookFrame {
         self.frame_pointer
     }
 
+    /// The address of the call's entry: no register keeps it here.
+    pub fn token(&self) -> Option<u64> {
+        None
+    }
+
     /// The hook returns with what is the caller's: the frame pointer is, always.
     pub fn give_back(&mut self, caller: Caller) {
         self.return_address = caller.return_address;
@@ -79,6 +84,19 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.
     unsafe { (*context).uc_mcontext.sp }
+}
+
+/// The words of a context's signal set.
+///
+/// # Safety
+/// It is a context (`ucontext_t`), and nobody else uses it meanwhile.
+pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
+    let context = ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context as usize);
+    // SAFETY: the caller's promise; a signal set is an array of words.
+    unsafe {
+        let set = &raw mut (*context).uc_sigmask;
+        core::slice::from_raw_parts_mut(set.cast(), size_of::<libc::sigset_t>() / 8)
+    }
 }
 
 /// What the C library changes pointers with that it keeps, found out by a jump buffer of our own.

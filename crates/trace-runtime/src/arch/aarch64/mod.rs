@@ -11,9 +11,8 @@ pub use exports::refer_to_panic_mark;
 pub use entry::{
     EnterFrame, ExitFrame, ObserveFrame, add, block, block_offset, clock, enter_slow_address,
     exit_slow_address, jumps_to, linker_debug, observe_address, prepare, register_atfork,
-    resumed_with, syscall,
+    resumed_with, signal_set, syscall,
 };
 pub use thunk::{
     UNWINDER_WORDS, body, hook, is_there, is_thunk, is_within_swap, jumped_from, publish,
-    will_return,
 };

@@ -47,14 +47,6 @@ pub fn is_there(_slot: u64) -> bool {
     true
 }
 
-/// Whether a call will return, if nothing is known against it: its frame lies above ours.
-pub fn will_return(slot: u64) -> bool {
-    let stack: u64;
-    // SAFETY: reads a register.
-    unsafe { asm!("mov {}, sp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
-    slot > stack
-}
-
 /// Whether an address is within the C library's `swapcontext` that calls `setcontext`.
 pub fn is_within_swap(address: u64) -> bool {
     unsafe extern "C" {

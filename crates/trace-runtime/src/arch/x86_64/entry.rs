@@ -57,6 +57,16 @@ impl EnterFrame {
 }
 
 impl ExitFrame {
+    /// The frame pointer.
+    pub fn frame_pointer(&self) -> u64 {
+        self.saved[0]
+    }
+
+    /// The address of the call's entry: hooks of entries let the frame pointer lead there, and functions restore it.
+    pub fn token(&self) -> Option<u64> {
+        Some(self.saved[0])
+    }
+
     /// The hook returns with what is the caller's.
     pub fn give_back(&mut self, caller: Caller) {
         self.saved[0] = caller.frame;
@@ -80,6 +90,19 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.
     unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as u64 }
+}
+
+/// The words of a context's signal set.
+///
+/// # Safety
+/// It is a context (`ucontext_t`), and nobody else uses it meanwhile.
+pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
+    let context = ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context as usize);
+    // SAFETY: the caller's promise; a signal set is an array of words.
+    unsafe {
+        let set = &raw mut (*context).uc_sigmask;
+        core::slice::from_raw_parts_mut(set.cast(), size_of::<libc::sigset_t>() / 8)
+    }
 }
 
 /// The stack pointer with which a jump buffer (`jmp_buf`) will be resumed.

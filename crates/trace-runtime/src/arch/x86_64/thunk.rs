@@ -51,11 +51,6 @@ pub fn is_there(slot: u64) -> bool {
     sys::peek(sys::pid(), slot).is_some_and(slow::is_thunk)
 }
 
-/// Whether a call will return, if nothing is known against it.
-pub fn will_return(slot: u64) -> bool {
-    is_there(slot)
-}
-
 /// Whether an address is within the C library's `swapcontext` that calls `setcontext`: here it does not.
 pub fn is_within_swap(_address: u64) -> bool {
     false

@@ -1,0 +1,165 @@
+//! Programs that exchange stacks by themselves, traced in all ways: they come to the results that they come to untraced.
+//!
+//! `cargo xtask soak` runs them with ten times as many fibers (`DIOPTRA_SOAK_FIBERS`).
+
+mod traces;
+
+use dioptra_recorder::trace::Everything;
+use dioptra_testprograms::{Language, Program, Skip, or_skip, skip};
+use std::path::PathBuf;
+use std::process::Command;
+use traces::{METHODS, alone, everything, trace};
+
+/// The largest number of fibers.
+fn most() -> u32 {
+    let wanted = std::env::var("DIOPTRA_SOAK_FIBERS").ok();
+    wanted.and_then(|n| n.parse().ok()).unwrap_or(20_000)
+}
+
+fn fibers(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
+    Program::new(Language::C, "trace-fibers")
+        .compiler(compiler)
+        .no_flags()
+        .flags(["-g", "-O1", "-pthread"])
+        .flags(flags.iter().copied())
+        .build()
+}
+
+/// What the program says: how many fibers are right, and its memory in KiB.
+fn said(output: &str) -> (&str, f64) {
+    let (right, memory) = output.trim_end().split_once('\n').expect("two lines");
+    let memory = memory.strip_prefix("memory ").expect("the second line");
+    (right, memory.parse().unwrap())
+}
+
+/// Traces a case, built and patched in some ways: `allowed` is how much more memory each fiber may take than untraced, in KiB.
+fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], allowed: f64) {
+    let _turn = alone();
+    for (method, flags, plain) in METHODS {
+        if !methods.contains(&method) {
+            continue;
+        }
+        let compiler = if method == "xray" { "clang" } else { "gcc" };
+        let program = or_skip!(fibers(compiler, flags));
+        let number = count.to_string();
+        let command = [&[program.to_str().unwrap(), case, &number], rest].concat();
+        let untraced = Command::new(command[0]).args(&command[1..]).output();
+        let untraced = untraced.unwrap();
+        assert!(untraced.status.success(), "{case}: {untraced:?}");
+        let untraced = String::from_utf8(untraced.stdout).unwrap();
+
+        let folder = tempfile::tempdir().unwrap();
+        let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
+        let what = format!("{case} {count} {rest:?} {method}");
+        let status = outcome.status.map(|status| status.exit_code());
+        assert_eq!(status, Some(0), "{what}: {output}");
+        assert_eq!(said(&output).0, said(&untraced).0, "{what}");
+        assert_eq!(outcome.ending.missed_no_memory, 0, "{what}");
+        assert!(outcome.ending.chunks > 0, "{what}: nothing was recorded");
+        let more = said(&output).1 - said(&untraced).1;
+        let bound = 24_576.0 + allowed * f64::from(count);
+        assert!(more < bound, "{what}: {more} KiB more, not {bound}");
+    }
+}
+
+const ALL: &[&str] = &["patchable", "fentry", "mcount", "plain", "cygprof", "xray"];
+/// Return addresses are replaced, and are not: other methods differ at functions' beginnings only.
+const MANY: &[&str] = &["plain", "cygprof"];
+
+#[test]
+fn stacks_exchanged_by_hand() {
+    for spacing in ["16", "64", "128", "136"] {
+        for count in [4, 100] {
+            runs_as_untraced(ALL, "own", count, &[spacing], 0.0);
+            runs_as_untraced(ALL, "own", count, &[spacing, "down"], 0.0);
+        }
+    }
+}
+
+#[test]
+fn many_stacks_exchanged_by_hand() {
+    runs_as_untraced(MANY, "own", most(), &["16"], 1.0);
+    runs_as_untraced(MANY, "own", most(), &["16", "down"], 1.0);
+}
+
+#[test]
+fn copied_stacks() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "copied", count, &[], 0.0);
+    }
+    runs_as_untraced(MANY, "copied", most(), &[], 1.0);
+}
+
+#[test]
+fn stacks_that_threads_hand_on() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "pool", count, &["16"], 0.0);
+    }
+    runs_as_untraced(MANY, "pool", most(), &["16"], 1.0);
+}
+
+#[test]
+fn contexts_of_the_c_library() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "contexts", count, &["16"], 8.0);
+        runs_as_untraced(ALL, "links", count, &[], 0.0);
+    }
+    runs_as_untraced(MANY, "contexts", most(), &["16"], 8.0);
+    runs_as_untraced(ALL, "deep", 4, &[], 4096.0);
+}
+
+#[test]
+fn stacks_made_by_a_handler() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "altstacks", count, &["64"], 0.0);
+    }
+    runs_as_untraced(MANY, "altstacks", most(), &["16"], 4.0);
+}
+
+/// What is kept of calls that are left for good does not grow with their number.
+#[test]
+fn calls_that_are_left_for_good() {
+    runs_as_untraced(ALL, "jumps", 100, &[], 0.0);
+    runs_as_untraced(ALL, "own_jumps", 100, &[], 0.0);
+    // More than are kept of those that a jump leaves of which the tracer is told.
+    runs_as_untraced(MANY, "jumps", 10 * most(), &[], 0.0);
+    runs_as_untraced(MANY, "own_jumps", most(), &[], 1.0);
+}
+
+/// Greenlets copy stacks, and gevent's run in a loop of the event library's.
+#[test]
+fn greenlets_of_python() {
+    const SCRIPT: &str = "
+import gevent
+total = 0
+def work(number):
+    global total
+    for _ in range(5):
+        gevent.sleep(0)
+        total += number
+gevent.joinall([gevent.spawn(work, number) for number in range(300)])
+print(total)
+";
+    let has_gevent = |python: &&str| {
+        let imports = Command::new(python).args(["-c", "import gevent"]).output();
+        imports.is_ok_and(|output| output.status.success())
+    };
+    let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(has_gevent) else {
+        return skip("no python3 has gevent (Debian: python3-gevent)");
+    };
+    let _turn = alone();
+    for libraries in [false, true] {
+        let choice = Everything {
+            plain: true,
+            plain_libraries: libraries,
+            library_calls: false,
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let command = [python, "-c", SCRIPT];
+        let (outcome, output) = trace(folder.path(), &command, choice, |_| {});
+        let status = outcome.status.map(|status| status.exit_code());
+        assert_eq!(status, Some(0), "libraries: {libraries}");
+        assert_eq!(output.trim(), (5 * 299 * 300 / 2).to_string());
+        assert!(outcome.ending.chunks > 0, "nothing was recorded");
+    }
+}

@@ -1,0 +1,370 @@
+//! Programs with many call stacks, made up: each return gives back what the call was made with.
+
+use super::*;
+use crate::segments::{self, State};
+use crate::shadow::{self, RECORD_SIZE, TO_RECORD};
+use core::sync::atomic::AtomicU64;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+/// Segments are the process's: one test at a time.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// How far apart the made-up call stacks lie.
+const APART: u64 = 0x1_0000;
+
+/// A thread, as far as parking goes.
+struct Thread {
+    record: *mut Record,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+/// An open call: its entry's address, its place, and what it was made with.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    token: u64,
+    slot: u64,
+    caller: Caller,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Thread {
+    fn new(capacity: usize) -> Thread {
+        let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Thread {
+            _turn: Some(turn),
+            ..Thread::another(capacity)
+        }
+    }
+
+    /// One more in the same test.
+    fn another(capacity: usize) -> Thread {
+        let size = TO_RECORD + RECORD_SIZE + segments::size(capacity);
+        let record: *mut Record = sys::map_private(size)
+            .unwrap()
+            .wrapping_add(TO_RECORD)
+            .cast();
+        let segment = shadow::own_segment(record);
+        // SAFETY: new memory, large enough, which stays mapped.
+        unsafe {
+            segments::add(&raw mut (*record).span, segment, capacity);
+            (*segment).owner.store(record, Ordering::Relaxed);
+            (*record).segment = segment;
+            (*record).floor = segments::floor(segment);
+            (*record).top = segments::floor(segment);
+            (*record).limit = segments::limit(segment);
+        }
+        Thread {
+            record,
+            _turn: None,
+        }
+    }
+
+    /// What a hook of an entry does, and the slow path.
+    fn call(&self, slot: u64) -> Call {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let caller = Caller {
+            frame: number,
+            return_address: number << 20,
+        };
+        // SAFETY: this thread's record.
+        unsafe {
+            let mut stale = core::ptr::null_mut();
+            each_unparked(self.record, |entry| {
+                let is_stale = entry.slot <= slot;
+                if is_stale {
+                    stale = entry;
+                }
+                is_stale
+            });
+            if !stale.is_null() {
+                leave(self.record, stale, false);
+            }
+            renew_if_wasteful(self.record);
+            if (*self.record).top >= (*self.record).limit {
+                assert!(make_room(self.record));
+            }
+            let top = (*self.record).top.add(1);
+            top.write(Entry {
+                frame: caller.frame,
+                return_address: caller.return_address,
+                slot,
+                function: 1,
+                flags: 0,
+                spare: 0,
+            });
+            (*self.record).top = top;
+            Call {
+                token: top.addr() as u64,
+                slot,
+                caller,
+            }
+        }
+    }
+
+    /// What the slow path of a hook of an exit does. Whether the call was open until now.
+    fn end(&self, call: Call, with_token: bool) -> bool {
+        // SAFETY: this thread's record.
+        unsafe {
+            let token = with_token.then_some(call.token);
+            let found = find(self.record, token, call.caller.frame, call.slot);
+            match found.unwrap_or_else(|| panic!("{call:?} is lost")) {
+                Found::Left(found) => {
+                    assert_eq!(found, call.caller);
+                    false
+                }
+                Found::Open(entry) => {
+                    if innermost(self.record) != entry {
+                        leave(self.record, entry.add(1), false);
+                    }
+                    assert_eq!(caller(entry), call.caller);
+                    remove(self.record, entry);
+                    renew_if_wasteful(self.record);
+                    true
+                }
+                Found::Suspended(..) => panic!("nothing was suspended"),
+            }
+        }
+    }
+
+    /// A jump that the runtime is told of leaves what is below a place.
+    fn jump(&self, target: u64) {
+        // SAFETY: this thread's record.
+        unsafe {
+            let mut from = core::ptr::null_mut();
+            each_unparked(self.record, |entry| {
+                let is_left = entry.slot < target;
+                if is_left {
+                    from = entry;
+                }
+                is_left
+            });
+            if !from.is_null() {
+                leave(self.record, from, true);
+            }
+            renew_if_wasteful(self.record);
+        }
+    }
+
+    /// How many entries are between the floor and the top.
+    fn used(&self) -> usize {
+        // SAFETY: this thread's record.
+        unsafe {
+            (*self.record)
+                .top
+                .offset_from((*self.record).floor)
+                .unsigned_abs()
+        }
+    }
+}
+
+/// Numbers that look random.
+fn random(state: &mut u64, below: u64) -> u64 {
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 33) % below
+}
+
+#[test]
+fn nothing_stays_of_calls_that_nest() {
+    let thread = Thread::new(64);
+    let outer: Vec<Call> = (0..50)
+        .map(|depth| thread.call(APART - 16 * depth))
+        .collect();
+    for call in outer.into_iter().rev() {
+        assert!(thread.end(call, true));
+    }
+    assert_eq!(thread.used(), 0);
+}
+
+#[test]
+fn calls_on_many_stacks_return_in_any_order() {
+    for (stacks, with_token, seed) in [(3, true, 1), (3, false, 2), (50, true, 3), (2000, true, 4)]
+    {
+        let thread = Thread::new(1 << 12);
+        let mut state = seed;
+        let mut open: Vec<Vec<Call>> = std::vec![Vec::new(); stacks];
+        let mut stack = 0;
+        for _ in 0..200_000 {
+            if random(&mut state, 4) == 0 {
+                stack = random(&mut state, stacks as u64) as usize;
+            }
+            let depth = open[stack].len() as u64;
+            if random(&mut state, 8) * 3 > depth {
+                let slot = APART * (stack as u64 + 1) - 16 * depth;
+                open[stack].push(thread.call(slot));
+            } else if let Some(call) = open[stack].pop() {
+                thread.end(call, with_token);
+            }
+        }
+        for call in open.into_iter().flat_map(|calls| calls.into_iter().rev()) {
+            thread.end(call, with_token);
+        }
+        assert_eq!(thread.used(), 0, "{stacks} stacks");
+    }
+}
+
+/// On a copied stack several suspended calls have the same place: their entries tell them apart.
+#[test]
+fn calls_with_the_same_place_are_told_apart() {
+    let thread = Thread::new(1 << 12);
+    let mut waiting = std::collections::VecDeque::new();
+    for round in 0..50_000_u64 {
+        waiting.push_back(thread.call(APART - 16 * (round % 3)));
+        if waiting.len() > 500 {
+            thread.end(waiting.pop_front().unwrap(), true);
+        }
+    }
+    while let Some(call) = waiting.pop_front() {
+        thread.end(call, true);
+    }
+    assert_eq!(thread.used(), 0);
+}
+
+/// Stacks that take turns leave holes everywhere: the memory in use follows the calls that may return.
+#[test]
+fn memory_follows_what_may_return() {
+    let thread = Thread::new(1 << 16);
+    let mut waiting = std::collections::VecDeque::new();
+    let mut most = 0;
+    for round in 0..1_000_000_u64 {
+        let stack = round % 100;
+        if waiting.len() >= 100 {
+            thread.end(waiting.pop_front().unwrap(), true);
+        }
+        waiting.push_back(thread.call(APART * (stack + 1)));
+        most = most.max(thread.used());
+    }
+    assert!(most < 3 * RENEW_AT, "{most} entries");
+    let mut taken = 0;
+    segments::all(|segment| {
+        // SAFETY: a segment.
+        taken += usize::from(unsafe { (*segment).state() } != State::Free);
+        false
+    });
+    assert!(taken < 100, "{taken} segments");
+}
+
+/// A jump leaves calls for good, again and again.
+#[test]
+fn calls_that_never_return_do_not_pile_up() {
+    let thread = Thread::new(1 << 16);
+    let around = thread.call(2 * APART);
+    let mut most = 0;
+    for _ in 0..300_000 {
+        thread.call(APART);
+        thread.call(APART - 16);
+        thread.jump(2 * APART);
+        most = most.max(thread.used());
+    }
+    // As many as are kept, and what has come since.
+    assert!(most < 2 * KEPT[0] as usize, "{most} entries");
+    assert!(thread.end(around, true), "the open call is still known");
+}
+
+/// A call that one thread has begun returns in another.
+#[test]
+fn calls_return_in_other_threads() {
+    let (first, second) = (Thread::new(1 << 12), Thread::another(1 << 12));
+    let around = first.call(9 * APART);
+    let open = first.call(8 * APART);
+    let parked = first.call(APART);
+    let newer = first.call(2 * APART);
+    assert!(!second.end(parked, true), "it was left");
+    assert!(!second.end(newer, true), "it is open elsewhere");
+    assert!(!second.end(open, true), "it is open elsewhere");
+    // What has returned elsewhere is in nobody's way.
+    let next = first.call(3 * APART);
+    assert!(first.end(next, true));
+    assert!(first.end(around, true));
+}
+
+/// Handlers that interrupt a hook may exchange stacks, too: what they leave parked is not overwritten.
+#[test]
+fn what_is_parked_above_an_interrupted_hook_stays() {
+    let thread = Thread::new(1 << 12);
+    let around = thread.call(9 * APART);
+    // SAFETY: this thread's record.
+    unsafe {
+        let record = thread.record;
+        // The hook is about to write this entry.
+        let next = (*record).top.add(1);
+        next.write(Entry {
+            slot: 7 * APART,
+            ..hole()
+        });
+        (*record).top = next;
+        let handlers = thread.call(APART);
+        leave(
+            record,
+            ptr::with_exposed_provenance_mut(handlers.token as usize),
+            false,
+        );
+        assert!(hold(record, next));
+        assert_eq!((*record).top.add(1), next);
+        // The hook goes on.
+        next.write(Entry {
+            frame: 5,
+            return_address: 6,
+            slot: 7 * APART,
+            function: 1,
+            flags: 0,
+            spare: 0,
+        });
+        (*record).top = next;
+        assert!((*record).top >= (*record).limit, "the next hook gives up");
+        assert!(make_room(record));
+        let later = thread.call(6 * APART);
+        assert_ne!(later.token, handlers.token);
+        assert!(thread.end(later, true));
+        assert!(!thread.end(handlers, true));
+        let interrupted = Call {
+            token: next.addr() as u64,
+            slot: 7 * APART,
+            caller: Caller {
+                frame: 5,
+                return_address: 6,
+            },
+        };
+        assert!(thread.end(interrupted, true));
+        assert!(thread.end(around, true));
+    }
+    assert_eq!(thread.used(), 0);
+}
+
+/// What each thread of a process does at once: calls return in any thread, and none is lost or given twice.
+#[test]
+fn threads_hand_calls_on_at_once() {
+    let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sender, receiver) = std::sync::mpsc::channel::<Call>();
+    let receiver = std::sync::Arc::new(Mutex::new(receiver));
+    let workers: Vec<_> = (0..4_u64)
+        .map(|number| {
+            let (sender, receiver) = (sender.clone(), receiver.clone());
+            std::thread::spawn(move || {
+                let thread = Thread::another(1 << 12);
+                let mut state = number;
+                for round in 0..20_000_u64 {
+                    let stack = (number * 20_000 + round) % 5_000 + 1;
+                    sender.send(thread.call(APART * stack)).unwrap();
+                    if random(&mut state, 3) > 0 {
+                        let call = receiver.lock().unwrap().try_recv();
+                        if let Ok(call) = call {
+                            thread.end(call, true);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    drop(sender);
+    let last = Thread::another(1 << 12);
+    for call in receiver.lock().unwrap().iter() {
+        last.end(call, true);
+    }
+}

@@ -1,0 +1,374 @@
+//! The memory of shadow stacks: spans that are mapped once and never unmapped, cut into segments.
+//!
+//! A thread pushes entries into one segment at a time. While a traced function runs, its frame pointer leads to the call's
+//! entry (on processors where hooks do that), so an entry stays where it is until its call has returned: a segment whose calls may still return is left
+//! alone, and the thread goes on in another one. A segment whose calls have all returned is used again.
+//!
+//! ```text
+//! span of a thread:   | what it knows of executions | cursor page | record | segment                          |
+//! span of segments:   | span | segment | segment | segment | …                                               |
+//! segment:            | header | floor | entry | entry | … | room for two more                                 |
+//! ```
+//!
+//! Everything here is lock-free: a thread takes a segment by exchanging its state. So neither a forked child nor a
+//! thread that loses its CPU can leave anything behind that others wait for.
+
+use crate::shadow::{Entry, Gate, PAGE, Record};
+use crate::sys;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use dioptra_tracelayout::message::thread::{ENTRY_SIZE, SPAN_END, SPAN_NEXT, SPAN_START};
+
+/// A part of memory that holds segments of one size.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Span {
+    next: *mut Span,
+    /// The first segment's address.
+    start: u64,
+    /// The first address behind the last segment.
+    end: u64,
+    /// The size of each segment in bytes.
+    stride: u64,
+}
+
+impl Span {
+    /// The span of no memory.
+    pub const NONE: Span = Span {
+        next: ptr::null_mut(),
+        start: 0,
+        end: 0,
+        stride: 1,
+    };
+}
+
+/// A part of a shadow stack: this header, the floor, and the entries.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Segment {
+    state: AtomicU32,
+    /// The number of entries that may be pushed above the floor, once it has been used.
+    capacity: u32,
+    /// The record of the thread that uses it, while it is active.
+    pub owner: AtomicPtr<Record>,
+    /// The innermost entry, unless the segment is active: then the record has it.
+    pub top: *mut Entry,
+    /// The stack pointer with which the call stack of a parked segment will be resumed; 0 if that is unknown.
+    pub key: u64,
+    /// Where the memory of the call stack begins, if the program has said so; else 0.
+    pub stack_start: u64,
+    /// The number of the call stack.
+    pub stack: u32,
+    /// The gate of a parked segment.
+    pub gate: Gate,
+}
+
+/// The states of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nobody uses it, and no call returns through its entries.
+    Free = 0,
+    /// A thread pushes its entries there.
+    Active = 1,
+    /// The call stack whose entries it holds is suspended, and may be resumed.
+    Parked = 2,
+    /// The thread that used it has gone on in another segment; some of its calls may still return.
+    Retired = 3,
+}
+
+/// From a segment's address to its floor.
+pub const HEADER: usize = 128;
+/// The number of entries behind the capacity: a barrier, and an entry that an interrupted hook is about to write.
+const SPARE: usize = 2;
+/// The capacity of segments of coroutines, and of those that take the place of a segment with little use.
+pub const SMALL: usize = 4096;
+/// The most segments that a search for a used one looks at.
+const SEARCHED: usize = 8;
+/// The most segments in a span.
+const MOST: usize = 4096;
+
+const _: () = {
+    use core::mem::offset_of;
+    assert!(size_of::<Segment>() <= HEADER);
+    assert!(size_of::<Span>() <= PAGE);
+    assert!(offset_of!(Span, next) as i64 == SPAN_NEXT);
+    assert!(offset_of!(Span, start) as i64 == SPAN_START);
+    assert!(offset_of!(Span, end) as i64 == SPAN_END);
+};
+
+/// The list of all spans. It only ever grows.
+pub static SPANS: AtomicPtr<Span> = AtomicPtr::new(ptr::null_mut());
+
+/// The number of spans of small segments: the next one is larger.
+static SMALL_SPANS: AtomicU32 = AtomicU32::new(0);
+/// Where the next search begins: it goes on where the last one ended.
+static CURSOR: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns the size in bytes of a segment with room for so many entries.
+pub const fn size(capacity: usize) -> usize {
+    HEADER + (1 + capacity + SPARE) * ENTRY_SIZE as usize
+}
+
+impl Segment {
+    /// The state.
+    pub fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Free,
+            1 => State::Active,
+            2 => State::Parked,
+            _ => State::Retired,
+        }
+    }
+
+    /// Changes the state for all to see.
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// Changes the state if it is `from`, and returns whether it was.
+    pub fn exchange(&self, from: State, to: State) -> bool {
+        self.state
+            .compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+/// Returns the floor of a segment.
+pub fn floor(segment: *mut Segment) -> *mut Entry {
+    segment.wrapping_byte_add(HEADER).cast()
+}
+
+/// Returns the last entry of a segment that another one may follow.
+///
+/// # Safety
+/// It is a segment.
+pub unsafe fn limit(segment: *mut Segment) -> *mut Entry {
+    // SAFETY: the caller's promise; the capacity never changes.
+    floor(segment).wrapping_add(unsafe { (*segment).capacity } as usize)
+}
+
+/// Returns the segment, and the entry of it at an address, if it is one's.
+pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
+    let mut span = SPANS.load(Ordering::Acquire);
+    while !span.is_null() {
+        // SAFETY: spans are never unmapped, and do not change once they are in the list.
+        let (start, end, stride, next) =
+            unsafe { ((*span).start, (*span).end, (*span).stride, (*span).next) };
+        if (start..end).contains(&address) {
+            let number = (address - start).checked_div(stride)?;
+            let segment = (start + number * stride) as usize;
+            let segment = ptr::with_exposed_provenance_mut::<Segment>(segment);
+            let distance = address.checked_sub(floor(segment).addr() as u64)?;
+            let is_entry = distance > 0 && distance.is_multiple_of(ENTRY_SIZE as u64);
+            let entry = ptr::with_exposed_provenance_mut(address as usize);
+            return is_entry.then_some((segment, entry));
+        }
+        span = next;
+    }
+    None
+}
+
+/// Calls `look` with up to `most` segments, from the number `from` on and around, until it returns true. Returns the number
+/// of the segment that follows.
+fn visit(from: usize, most: usize, mut look: impl FnMut(*mut Segment, usize) -> bool) -> usize {
+    let mut total = 0;
+    spans(|span| {
+        total += span.segments();
+        false
+    });
+    if total == 0 {
+        return 0;
+    }
+    let mut number = from as u64 % total;
+    for _ in 0..(most as u64).min(total) {
+        let is_done = at(number).is_some_and(|(segment, capacity)| look(segment, capacity));
+        number = (number + 1) % total;
+        if is_done {
+            break;
+        }
+    }
+    number as usize
+}
+
+/// Calls `look` with every segment until it returns true.
+pub fn all(mut look: impl FnMut(*mut Segment) -> bool) {
+    spans(|span| (0..span.segments()).any(|number| look(span.segment(number))));
+}
+
+/// Calls `look` with every span, the newest first, until it returns true.
+fn spans(mut look: impl FnMut(&Span) -> bool) {
+    let mut span = SPANS.load(Ordering::Acquire);
+    while !span.is_null() {
+        // SAFETY: spans are never unmapped, and do not change once they are in the list.
+        unsafe {
+            if look(&*span) {
+                return;
+            }
+            span = (*span).next;
+        }
+    }
+}
+
+/// Returns the segment with a number, and its capacity.
+fn at(number: u64) -> Option<(*mut Segment, usize)> {
+    let mut left = number;
+    let mut found = None;
+    spans(|span| {
+        let here = span.segments();
+        if left < here {
+            found = Some((span.segment(left), span.capacity()));
+            return true;
+        }
+        left -= here;
+        false
+    });
+    found
+}
+
+impl Span {
+    /// The number of its segments.
+    fn segments(&self) -> u64 {
+        (self.end - self.start)
+            .checked_div(self.stride)
+            .unwrap_or(0)
+    }
+
+    /// The segment with a number below that.
+    fn segment(&self, number: u64) -> *mut Segment {
+        ptr::with_exposed_provenance_mut((self.start + number * self.stride) as usize)
+    }
+
+    /// The number of entries that may be pushed in each segment.
+    fn capacity(&self) -> usize {
+        (self.stride as usize).saturating_sub(HEADER) / ENTRY_SIZE as usize - 1 - SPARE
+    }
+
+    /// Makes the span known.
+    ///
+    /// # Safety
+    /// It is never unmapped, and nobody knows it yet. From `start` to `end` there is zeroed memory that is never unmapped.
+    unsafe fn publish(place: *mut Span, start: u64, end: u64, stride: u64) {
+        let mut next = SPANS.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the caller's promise.
+            unsafe {
+                place.write(Span {
+                    next,
+                    start,
+                    end,
+                    stride,
+                });
+            }
+            match SPANS.compare_exchange_weak(next, place, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(other) => next = other,
+            }
+        }
+    }
+}
+
+impl Segment {
+    /// Makes it active and empty.
+    ///
+    /// # Safety
+    /// It has room for that many entries, and nobody else uses it.
+    unsafe fn begin(segment: *mut Segment, capacity: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            (*segment).capacity = capacity as u32;
+            (*segment).top = floor(segment);
+            (*segment).key = 0;
+            (*segment).stack_start = 0;
+            (*segment).stack = 0;
+            floor(segment).write(Entry::BOTTOM);
+            (*segment).set_state(State::Active);
+        }
+    }
+}
+
+/// Makes new, zeroed memory a thread's own segment.
+///
+/// # Safety
+/// The memory has [`size`] bytes for the capacity and is never unmapped; so is the span's place, of which nobody knows yet.
+pub unsafe fn add(span: *mut Span, segment: *mut Segment, capacity: usize) {
+    let start = segment.expose_provenance() as u64;
+    let stride = size(capacity) as u64;
+    // SAFETY: the caller's promise.
+    unsafe {
+        Segment::begin(segment, capacity);
+        Span::publish(span, start, start + stride, stride);
+    }
+}
+
+/// Takes a segment with room for so many entries: one that is free, else one that is parked or retired and of which
+/// `is_dead` says that none of its calls returns any more, else a new one. It is active, and empty. `None` if there is
+/// no memory.
+pub fn take(
+    capacity: usize,
+    mut is_dead: impl FnMut(*mut Segment) -> bool,
+) -> Option<*mut Segment> {
+    let mut taken = None;
+    let next = visit(CURSOR.load(Ordering::Relaxed), SEARCHED, |segment, room| {
+        // SAFETY: segments stay mapped.
+        let state = unsafe { (*segment).state() };
+        let is_unused = match state {
+            State::Free => true,
+            State::Active => false,
+            State::Parked | State::Retired => is_dead(segment),
+        };
+        // SAFETY: as above.
+        let is_taken =
+            room >= capacity && is_unused && unsafe { (*segment).exchange(state, State::Active) };
+        if is_taken {
+            taken = Some((segment, room));
+        }
+        is_taken
+    });
+    CURSOR.store(next, Ordering::Relaxed);
+    let (segment, room) = taken.or_else(|| create(capacity))?;
+    // SAFETY: ours since its state was exchanged.
+    unsafe { Segment::begin(segment, room) };
+    Some(segment)
+}
+
+/// Maps a span, and returns its first segment and the capacity. Untouched segments are free: zeroes say so.
+fn create(capacity: usize) -> Option<(*mut Segment, usize)> {
+    let stride = size(capacity.max(SMALL)).next_multiple_of(PAGE);
+    let wanted = if capacity <= SMALL {
+        // The list of spans stays short.
+        MOST.min(64 << SMALL_SPANS.fetch_add(1, Ordering::Relaxed).min(6))
+    } else {
+        1
+    };
+    // Fewer where memory is limited.
+    let (memory, number) = [wanted, 64, 1].into_iter().find_map(|number| {
+        let number = number.min(wanted);
+        let memory = sys::map_private(PAGE + number * stride).ok()?;
+        Some((memory, number))
+    })?;
+    let start = memory.wrapping_add(PAGE);
+    let from = start.expose_provenance() as u64;
+    let segment: *mut Segment = start.cast();
+    // SAFETY: new memory of that size, of which nobody knows.
+    unsafe {
+        (*segment).set_state(State::Active);
+        let end = from + (number * stride) as u64;
+        Span::publish(memory.cast(), from, end, stride as u64);
+    }
+    let capacity = (stride - HEADER) / ENTRY_SIZE as usize - 1 - SPARE;
+    Some((segment, capacity))
+}
+
+/// Takes an entry whose call returns now, wherever that is: from now on it is a hole. Returns whether it was still there.
+///
+/// # Safety
+/// It is an entry of a segment.
+pub unsafe fn claim(entry: *mut Entry, slot: u64) -> bool {
+    // SAFETY: the caller's promise: mapped, aligned; other threads use the word in this way, too.
+    let word = unsafe { AtomicU64::from_ptr(&raw mut (*entry).slot) };
+    slot != 0
+        && word
+            .compare_exchange(slot, 0, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+}

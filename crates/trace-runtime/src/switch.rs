@@ -1,0 +1,194 @@
+//! Stacks that a program exchanges with `swapcontext` and `setcontext`: each has a segment of its own.
+//!
+//! The runtime is told of these, so the shadow stack is exchanged along with the call stack, and the trace says so. Which
+//! segment a suspended stack belongs to is noted in the program's context itself: glibc's signal sets have 1024 bits, of
+//! which the kernel knows 64, and nobody reads or writes the others. So it takes no table that would have to be locked or searched, whatever the number of
+//! stacks.
+//!
+//! A thread may also come back to a suspended stack without a word, as when a coroutine's function returns to `uc_link`.
+//! That is noticed when a call of the stack returns ([`adopt`]).
+
+use crate::arch;
+use crate::chunks::{Writer, now};
+use crate::judged;
+use crate::parked;
+use crate::segments::{self, Segment, State};
+use crate::session;
+use crate::shadow::Gate;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+/// The words of a context's signal set that are ours: this number, then the segment's address.
+const MARK: u64 = u64::from_le_bytes(*b"dioptra\x01");
+const MARK_AT: usize = 12;
+const SEGMENT_AT: usize = 13;
+
+/// The number of the next stack in this process.
+static NEXT_STACK: AtomicU32 = AtomicU32::new(1);
+
+/// The number of stacks whose last segment is remembered, by where their memory begins.
+const REMEMBERED: usize = 1 << 16;
+/// The segments of stacks in memory that the program has named: who begins a new stack there has ended the old one. One that is
+/// forgotten is found when memory is looked for.
+static LAST: [AtomicPtr<Segment>; REMEMBERED] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; REMEMBERED];
+
+/// Whether this process has exchanged stacks.
+pub fn is_used() -> bool {
+    NEXT_STACK.load(Ordering::Relaxed) > 1
+}
+
+/// A stack that a thread leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaving {
+    /// The stack pointer with which it will be resumed.
+    pub key: u64,
+    /// The context (`ucontext_t`) in which it is saved.
+    pub context: u64,
+}
+
+/// A stack that a thread goes on with.
+#[derive(Clone, Copy, Debug)]
+pub struct Entering {
+    /// The stack pointer.
+    pub key: u64,
+    /// The context.
+    pub context: u64,
+    /// Where the stack's memory begins, if the context was made for a stack of its own.
+    pub stack: Option<u64>,
+}
+
+/// The thread leaves its stack, with the context in which that is saved, if it is, and goes on with another.
+pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering) {
+    let found = suspended(entering);
+    if found.is_none() && entering.stack.is_none() {
+        // A jump within this stack, as by longjmp: what it leaves is noticed later.
+        return;
+    }
+    let (segment, is_new) = match found {
+        Some(segment) => (segment, false),
+        None => match begin(entering.stack.unwrap_or(0)) {
+            Some(segment) => (segment, true),
+            None => {
+                // Calls of both stacks are in one segment from now on, as if nobody had told.
+                let missed = &writer.arena().header().missed_no_memory;
+                missed.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        },
+    };
+    leave(writer, leaving);
+    enter(writer, segment, is_new);
+}
+
+/// Goes on with a suspended stack, to which a call belongs that returns now. Returns whether nobody else has done so.
+///
+/// # Safety
+/// It is a segment.
+pub unsafe fn adopt(writer: &mut Writer, segment: *mut Segment) -> bool {
+    // SAFETY: the caller's promise.
+    if unsafe { !(*segment).exchange(State::Parked, State::Active) } {
+        return false;
+    }
+    leave(writer, None);
+    enter(writer, segment, false);
+    true
+}
+
+/// Takes the suspended segment that a context names.
+fn suspended(entering: Entering) -> Option<*mut Segment> {
+    // SAFETY: a context: the program is about to use it.
+    let words = unsafe { arch::signal_set(entering.context) };
+    let [mark, address] = [MARK_AT, SEGMENT_AT].map(|at| words.get(at).copied().unwrap_or(0));
+    if mark != MARK {
+        return None;
+    }
+    let floor = address.checked_add(segments::HEADER as u64)?;
+    // Whatever the word is, a segment is found only where there is one.
+    let (segment, _) =
+        segments::find(floor + dioptra_tracelayout::message::thread::ENTRY_SIZE as u64)?;
+    if segment.addr() as u64 != address {
+        return None;
+    }
+    // SAFETY: a segment; its key is written while it is not parked only.
+    unsafe {
+        let is_it = (*segment).state() == State::Parked && (*segment).key == entering.key;
+        (is_it && (*segment).exchange(State::Parked, State::Active)).then_some(segment)
+    }
+}
+
+/// Takes a segment for a new stack in memory that begins at `stack`.
+fn begin(stack: u64) -> Option<*mut Segment> {
+    let last = LAST.get((stack >> 4) as usize % REMEMBERED)?;
+    let before = last.load(Ordering::Acquire);
+    // SAFETY: segments stay mapped, and dead ones are nobody's once their state is exchanged.
+    unsafe {
+        let is_over = !before.is_null()
+            && (*before).stack_start == stack
+            && (*before).exchange(State::Parked, State::Retired);
+        if is_over {
+            // Its calls were on the memory that the new stack gets.
+            (*before).top = segments::floor(before);
+            (*before).set_state(State::Free);
+        }
+        let segment = match is_over && (*before).exchange(State::Free, State::Active) {
+            true => before,
+            false => segments::take(segments::SMALL, |segment| parked::is_dead(segment))?,
+        };
+        (*segment).stack_start = stack;
+        last.store(segment, Ordering::Release);
+        Some(segment)
+    }
+}
+
+/// Suspends the stack that the thread is on.
+fn leave(writer: &mut Writer, leaving: Option<Leaving>) {
+    judged::keep_open(writer);
+    let record = writer.record();
+    let segment = record.segment;
+    // SAFETY: this thread's segment, and its block; the context is the one that the program is about to write.
+    unsafe {
+        parked::reopen(record);
+        (*segment).top = record.top;
+        (*segment).stack = record.stack;
+        (*segment).gate = (*arch::block()).gate;
+        (*segment).key = leaving.map_or(0, |leaving| leaving.key);
+        (*segment).owner.store(ptr::null_mut(), Ordering::Relaxed);
+        if let Some(leaving) = leaving {
+            let words = arch::signal_set(leaving.context);
+            for (at, word) in [(MARK_AT, MARK), (SEGMENT_AT, segment.addr() as u64)] {
+                if let Some(place) = words.get_mut(at) {
+                    *place = word;
+                }
+            }
+        }
+        (*segment).set_state(State::Parked);
+    }
+}
+
+/// Goes on with a segment that is active, and nobody else's.
+fn enter(writer: &mut Writer, segment: *mut Segment, is_new: bool) {
+    let arena = writer.arena();
+    let record = writer.record();
+    // SAFETY: the segment is this thread's from now on; the block is its own.
+    unsafe {
+        let gate = &mut (*arch::block()).gate;
+        if is_new {
+            (*segment).stack = NEXT_STACK.fetch_add(1, Ordering::Relaxed);
+            *gate = Gate::at_start(arena.header());
+        } else {
+            *gate = (*segment).gate;
+        }
+        (*segment).owner.store(record, Ordering::Release);
+        record.segment = segment;
+        record.floor = segments::floor(segment);
+        record.top = (*segment).top;
+        record.limit = segments::limit(segment);
+        record.stack = (*segment).stack;
+    }
+    let stack = record.stack;
+    if session::arena().is_some() {
+        let time = now(&arena);
+        writer.write(1, |to| to.stack(time, stack));
+    }
+}
