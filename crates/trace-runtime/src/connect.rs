@@ -246,7 +246,9 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
                 near
             })
             .count();
-        let (now, later) = patches.split_at(together);
+        let Some((now, later)) = patches.split_at_checked(together) else {
+            return Ok(());
+        };
         let size = (end - start) as usize;
         let writable = i32::from(first.protection) | libc::PROT_WRITE;
         // SAFETY: the caller's promise; the protection is put back.
@@ -277,24 +279,40 @@ unsafe fn write(address: u64, bytes: &[u8]) {
     let word = first.wrapping_sub(within).cast::<u64>();
     // SAFETY: the caller's promise; a word does not reach into another page.
     unsafe {
-        let before = word.read_volatile();
-        let mut now = before.to_ne_bytes();
-        match now
-            .get_mut(within..)
-            .and_then(|now| now.get_mut(..bytes.len()))
-        {
-            Some(place) => {
-                place.copy_from_slice(bytes);
-                AtomicU64::from_ptr(word).store(u64::from_ne_bytes(now), Ordering::Release);
-            }
-            None => first.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()),
+        if within + bytes.len() > size_of::<u64>() {
+            first.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            return;
         }
+        let mut now = word.read_volatile().to_ne_bytes();
+        for (place, byte) in now.iter_mut().skip(within).zip(bytes) {
+            *place = *byte;
+        }
+        AtomicU64::from_ptr(word).store(u64::from_ne_bytes(now), Ordering::Release);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_written_where_they_belong() {
+        for at in 0..8 {
+            for size in [1, 4, 5, 8, 16] {
+                let mut memory = [0x1111_1111_1111_1111_u64; 5];
+                let patch: std::vec::Vec<u8> = (1..=size).collect();
+                let start = memory.as_mut_ptr().cast::<u8>().wrapping_add(8 + at);
+                // SAFETY: inside of the memory.
+                unsafe { write(start.expose_provenance() as u64, &patch) };
+                let bytes: std::vec::Vec<u8> =
+                    memory.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                let end = 8 + at + usize::from(size);
+                assert_eq!(bytes[8 + at..end], patch);
+                let others = bytes[..8 + at].iter().chain(&bytes[end..]);
+                assert!(others.copied().all(|byte| byte == 0x11), "{at} {size}");
+            }
+        }
+    }
 
     #[test]
     fn paths_of_pools_name_the_process_and_differ() {

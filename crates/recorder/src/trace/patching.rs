@@ -69,7 +69,7 @@ pub fn patch(
 /// Says how many functions of a module are left alone.
 fn note(shared: &Shared, pid: u32, module: &MappedModule, count: usize, why: &str) {
     if count > 0 {
-        shared.state().note(format!(
+        shared.state().note_loss(format!(
             "process {pid}: {count} functions of {} are not traced: {why}",
             module.path.display()
         ));

@@ -247,3 +247,131 @@ fn lies_above(return_address: u64, place: u64, outer: u64) -> bool {
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dioptra_tracelayout::message::thread::NO_SLOT;
+
+    /// Where the outer function is, where it calls its hook, and where it returns to.
+    const OUTER: u64 = 0x1_0000;
+    const OUTER_SITE: u64 = OUTER + 20;
+    const CALLER: u64 = 0x5_0000;
+    /// The same of a function that it calls.
+    const INNER: u64 = 0x2_0000;
+    const INNER_SITE: u64 = INNER + 20;
+    const INNER_CALLER: u64 = OUTER + 60;
+
+    /// Memory that is used as a stack: the outer function's return address is in word 40, that of the inner one in word 20.
+    struct Stack([u64; 1024]);
+
+    impl Stack {
+        fn new() -> Stack {
+            let mut words = [0; 1024];
+            (words[40], words[20]) = (CALLER, INNER_CALLER);
+            Stack(words)
+        }
+
+        fn address(&self, word: usize) -> u64 {
+            (&raw const self.0[word]).expose_provenance() as u64
+        }
+
+        /// The outer function's hook is called with this stack pointer.
+        fn outer(&self, word: usize) -> Call {
+            Call::new(OUTER, CALLER, self.address(word), OUTER_SITE, 0)
+        }
+
+        fn inner(&self) -> Call {
+            Call::new(INNER, INNER_CALLER, self.address(12), INNER_SITE, 0)
+        }
+    }
+
+    #[test]
+    fn a_calls_place_is_that_of_its_return_address() {
+        let stack = Stack::new();
+        let call = stack.outer(30);
+        assert!(call.is_known);
+        assert_eq!(call.slot, stack.address(40) - BELOW);
+        // It is not on the stack as far up as is searched.
+        let call = Call::new(OUTER, 77, stack.address(30), OUTER_SITE, 0);
+        assert!(!call.is_known);
+        assert_eq!(call.slot, stack.address(31));
+    }
+
+    #[test]
+    fn a_call_is_around_others_until_its_return_address_is_gone() {
+        let mut stack = Stack::new();
+        let entry = stack.outer(30).entry(1, 0, 0);
+        // Another call is around that one: the search ends there.
+        let around = Entry {
+            slot: stack.address(60),
+            ..Entry::BOTTOM
+        };
+        assert!(stack.inner().is_in(&entry, around.slot));
+        assert_eq!(stack.inner().stale(&[around, entry]), 0);
+        stack.0[40] = 0;
+        assert!(!stack.inner().is_in(&entry, around.slot));
+        assert_eq!(stack.inner().stale(&[around, entry]), 1);
+        // What lay there had been left by an earlier call: the return address lies further up.
+        stack.0[44] = CALLER;
+        assert!(stack.inner().is_in(&entry, around.slot));
+        assert_eq!(stack.inner().stale(&[around, entry]), 0);
+        // There it is a call's that is around that one.
+        let outer = stack.address(42);
+        assert!(!stack.inner().is_in(&entry, outer));
+    }
+
+    #[test]
+    fn calls_further_down_have_ended() {
+        let stack = Stack::new();
+        let outer = stack.outer(30).entry(1, 0, 0);
+        let inner = stack.inner().entry(2, 0, 0);
+        assert_eq!(stack.inner().stale(&[outer]), 0);
+        // The outer function calls another hook, where it had called the inner function.
+        let next = Call::new(INNER, CALLER, stack.address(30), OUTER_SITE + 40, 0);
+        assert_eq!(next.stale(&[outer, inner]), 1);
+        assert_eq!(next.stale(&[outer]), 0);
+    }
+
+    #[test]
+    fn inlined_functions_share_a_frame() {
+        let stack = Stack::new();
+        let entry = stack.outer(30).entry(1, 0, 0);
+        // A function that lies elsewhere, called from within the outer one.
+        let inlined = Call::new(INNER, CALLER, stack.address(30), OUTER_SITE + 8, 0);
+        assert!(inlined.is_in(&entry, NO_SLOT));
+        // The outer function once more, called from the same place: the first call has ended.
+        assert!(!stack.outer(30).is_in(&entry, NO_SLOT));
+        // Another function with a frame of its own in the same place.
+        let own = Call::new(INNER, CALLER, stack.address(30), INNER_SITE, 0);
+        assert!(!own.is_in(&entry, NO_SLOT));
+        // The same place, and another caller.
+        let other = Call::at(OUTER_SITE + 8, stack.address(30), entry.slot, CALLER + 1);
+        assert!(!other.is_in(&entry, NO_SLOT));
+    }
+
+    #[test]
+    fn an_end_is_that_of_its_call_wherever_the_stack_pointer_is() {
+        let mut stack = Stack::new();
+        let entry = stack.outer(30).entry(1, 0, 0);
+        assert!(stack.outer(30).is_of(&entry));
+        assert!(!stack.inner().is_of(&entry));
+        // The frame has grown, and an old return address lies in it.
+        stack.0[10] = CALLER;
+        let end = |frame| Call::new(OUTER, CALLER, stack.address(4), OUTER_SITE + 90, frame);
+        assert_eq!(end(0).slot, stack.address(10) - BELOW);
+        assert!(!end(0).is_of(&entry));
+        assert!(end(stack.address(39)).is_of(&entry));
+        // A frame pointer that leads to something else.
+        assert!(!end(stack.address(50)).is_of(&entry));
+    }
+
+    #[test]
+    fn what_hides_its_callees_is_around_them_until_it_returns() {
+        let mut stack = Stack::new();
+        let entry = stack.outer(30).entry(1, 0, 0);
+        assert!(Call::is_below(&entry, stack.address(12)));
+        stack.0[40] = 0;
+        assert!(!Call::is_below(&entry, stack.address(12)));
+    }
+}
