@@ -242,6 +242,9 @@ mod tests {
             seed: 0,
             uncounted_threads: AtomicU32::new(0),
             marked: AtomicU64::new(0),
+            confined: Processes::default(),
+            alone: Processes::default(),
+            sharing: Processes::default(),
         };
         assert!(arena.is_valid(Arena::size(65536, 3)));
         assert!(!arena.is_valid(Arena::size(65536, 3) - 1));
