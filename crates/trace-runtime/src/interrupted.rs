@@ -385,8 +385,8 @@ mod tests {
             .write(1, |to| to.entry(time, function));
         assert!(written);
         thread.push(call(function, HOOK - 64));
-        let missed = &thread.arena.header().missed_in_handlers;
-        missed.fetch_add(1, Ordering::Relaxed);
+        let calls = &thread.arena.header().handler_calls;
+        calls.fetch_add(1, Ordering::Relaxed);
     }
 
     fn leave_one(thread: &mut Thread) {

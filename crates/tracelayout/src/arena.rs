@@ -269,6 +269,9 @@ mod tests {
             executed_unseen: AtomicU64::new(0),
             marked: AtomicU64::new(0),
             unanswered: AtomicU32::new(0),
+            confined: Processes::default(),
+            alone: Processes::default(),
+            sharing: Processes::default(),
         };
         assert_eq!(arena.missed_in_handlers(), 0);
         arena.handler_calls.fetch_add(3, Ordering::Relaxed);

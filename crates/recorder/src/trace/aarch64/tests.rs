@@ -217,3 +217,25 @@ fn hooks_and_thunks_are_whole() {
     );
     assert_eq!(words[7], 7 << 16);
 }
+
+#[test]
+fn calls_are_told_apart_by_their_first_arguments() {
+    let objdump = or_skip!(programs::need_tool("aarch64-linux-gnu-objdump"));
+    let code = thunk::asks(0x1000, &[22, 277], 0x2000, 0x3000).unwrap();
+    let expected = [
+        "cmp w0, #0x16",
+        "b.ne 0x100c",
+        "b 0x2000",
+        "cmp w0, #0x115",
+        "b.ne 0x1018",
+        "b 0x2000",
+        "b 0x3000",
+    ];
+    let lines = disassemble(&objdump, &bytes(&code), 0x1000);
+    let without_remarks: Vec<&str> = lines
+        .iter()
+        .map(|line| line.split(" <").next().unwrap_or(line))
+        .collect();
+    assert_eq!(without_remarks, expected);
+    assert!(thunk::asks(0x1000, &[], 0x2000, 0x3000).is_none());
+}
