@@ -359,16 +359,22 @@ mod tests {
     #[test]
     fn the_runtime_comes_and_goes_among_what_is_preloaded() {
         remember(c"DIOPTRA_TRACE_SOCKET=s", c"DIOPTRA_TRACE_RUNTIME=/r.so");
-        let ours = ["DIOPTRA_TRACE_SOCKET=s", "DIOPTRA_TRACE_RUNTIME=/r.so"];
+        let ours = |preload| {
+            [
+                "A=1",
+                "DIOPTRA_TRACE_SOCKET=s",
+                "DIOPTRA_TRACE_RUNTIME=/r.so",
+                preload,
+                "ASAN_OPTIONS=verify_asan_link_order=0",
+                "DIOPTRA_TRACE_FILTERS=0",
+            ]
+        };
         let with = |variables: &[&str]| changed(with_ours, variables);
         let without = |variables: &[&str]| changed(without_ours, variables);
-        assert_eq!(
-            with(&["A=1"]),
-            ["A=1", ours[0], ours[1], "LD_PRELOAD=/r.so"]
-        );
+        assert_eq!(with(&["A=1"]), ours("LD_PRELOAD=/r.so"));
         assert_eq!(
             with(&["LD_PRELOAD=x.so", "A=1"]),
-            ["A=1", ours[0], ours[1], "LD_PRELOAD=/r.so:x.so"]
+            ours("LD_PRELOAD=/r.so:x.so")
         );
         assert_eq!(without(&["A=1"]), ["A=1"]);
         assert_eq!(

@@ -11,23 +11,25 @@
 //! ```
 //!
 //! A call that returns is found by its frame pointer, which leads to its entry ([`find`]); its entry becomes a *hole*. Holes
-//! below a barrier are given up at once, others when the thread goes on in another segment ([`renew`]): then open calls
+//! below a barrier are given up at once, others when the thread goes on in another segment ([`renew_if_wasteful`]): then open calls
 //! are copied there (*aliases*), and what is parked stays behind.
 //!
 //! A program may also leave calls for good without telling anybody (exceptions of languages of its own). Their entries look
-//! like others' that may return. [`sweep`] tells them apart: the place of a call's return address on the stack holds
-//! something else by then, or a later call's. Copied stacks look the same, so such entries are given up only beyond a number ([`KEPT`]),
+//! like others' that may return. The sweep ([`renew`]) tells them apart: the place of a call's return address on the stack holds
+//! something else by then, or a later call's. Copied stacks look the same, so such entries are given up only beyond a number,
 //! and never in a process in which one of them has returned after all.
 
-use crate::arch;
+mod renew;
+
 use crate::segments::{self, Segment, State, claim};
 use crate::shadow::{Caller, Entry, Record};
-use crate::sys;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::{
     BARRIER_SLOT, ENTRY_NO_RETURN, ENTRY_SILENT, ENTRY_TAIL, ENTRY_UNWOUND,
 };
+use renew::returned;
+pub use renew::{is_dead, make_room, renew_if_wasteful};
 
 /// The flags of a parked entry, and those that are asked.
 const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;
@@ -38,22 +40,6 @@ const JUMPED: u32 = 1 << 8;
 const GONE: u32 = 1 << 9;
 /// A flag of a parked entry: the call is open, and its alias, to which the spare word leads, stands for it.
 const ALIASED: u32 = 1 << 10;
-
-/// The number of entries from which on [`renew`] is considered.
-const RENEW_AT: usize = 2048;
-/// The largest segment.
-const LARGEST: usize = 1 << 20;
-/// The most live entries of a retired segment that are examined one by one.
-const EXAMINED: usize = 8;
-/// The number of parked entries that are looked at before all are, and how many of them have to be gone for that.
-const SAMPLED: usize = 32;
-const WORTH: usize = 8;
-/// How many entries that are gone a process keeps: of those that a jump has left, and of others.
-const KEPT: [u32; 2] = [1 << 16, 1 << 22];
-static KEPT_NOW: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
-
-/// Whether a call has returned that was taken for gone: this process copies stacks.
-static COPIES: AtomicBool = AtomicBool::new(false);
 
 /// A call that returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -487,326 +473,6 @@ pub unsafe fn snatch(entry: *mut Entry) -> Option<Caller> {
     unsafe {
         let (slot, caller) = ((*entry).slot, (*entry).caller());
         claim(entry, slot).then_some(caller)
-    }
-}
-
-/// A parked call with these flags has returned.
-fn returned(flags: u32) {
-    if flags & GONE != 0 {
-        COPIES.store(true, Ordering::Relaxed);
-        class(flags).fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn class(flags: u32) -> &'static AtomicU32 {
-    match flags & JUMPED {
-        0 => &KEPT_NOW[1],
-        _ => &KEPT_NOW[0],
-    }
-}
-
-fn most(flags: u32) -> u32 {
-    match flags & JUMPED {
-        0 => KEPT[1],
-        _ => KEPT[0],
-    }
-}
-
-/// A parked entry's place on the stack holds something else: gives the entry up if enough of its kind are kept.
-///
-/// # Safety
-/// It is a parked entry.
-unsafe fn gone(entry: *mut Entry) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let flags = (*entry).flags;
-        if flags & GONE != 0 {
-            return;
-        }
-        if !COPIES.load(Ordering::Relaxed) && class(flags).load(Ordering::Relaxed) >= most(flags) {
-            claim(entry, (*entry).slot);
-            return;
-        }
-        (*entry).flags |= GONE;
-        class(flags).fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// A set of slots, in memory of its own.
-struct Slots {
-    words: *mut u64,
-    count: usize,
-}
-
-impl Slots {
-    /// An empty set with room for a number of slots; `None` if there is no memory.
-    fn new(room: usize) -> Option<Slots> {
-        let count = (room * 2).next_power_of_two().max(512);
-        let words = sys::map_private(count * size_of::<u64>()).ok()?.cast();
-        Some(Slots { words, count })
-    }
-
-    /// Returns the place of a slot, or the free one where it would be.
-    fn place(&self, slot: u64) -> *mut u64 {
-        let hash = (slot >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        let mut at = hash as usize & (self.count - 1);
-        loop {
-            let place = self.words.wrapping_add(at);
-            // SAFETY: below the count; at most half of the words are used.
-            let word = unsafe { *place };
-            if word == 0 || word == slot {
-                return place;
-            }
-            at = (at + 1) & (self.count - 1);
-        }
-    }
-
-    /// Adds a slot, and returns whether it was not there before.
-    fn insert(&mut self, slot: u64) -> bool {
-        let place = self.place(slot);
-        // SAFETY: a place in the table.
-        unsafe { core::mem::replace(&mut *place, slot) == 0 }
-    }
-
-    fn contains(&self, slot: u64) -> bool {
-        // SAFETY: a place in the table.
-        unsafe { *self.place(slot) == slot }
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        // SAFETY: mapped with that size, and nobody else knows of it.
-        unsafe { sys::unmap(self.words.cast(), self.count * size_of::<u64>()) };
-    }
-}
-
-/// Whether enough parked entries seem to be gone by what their places hold: to look at each takes system calls.
-///
-/// # Safety
-/// The record is this thread's.
-unsafe fn is_worth_a_look(record: *mut Record) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let used = (*record).top.offset_from((*record).floor).unsigned_abs();
-        let step = (used / SAMPLED).max(1);
-        let gone = (1..=used).step_by(step).filter(|&at| {
-            let entry = *(*record).floor.add(at);
-            is_parked(&entry) && !arch::is_there(entry.slot)
-        });
-        gone.count() >= WORTH
-    }
-}
-
-/// Looks which parked entries are gone. Returns the slots of all entries.
-///
-/// # Safety
-/// The record is this thread's.
-unsafe fn sweep(record: *mut Record) -> Option<Slots> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let used = (*record).top.offset_from((*record).floor).unsigned_abs();
-        let mut slots = Slots::new(used)?;
-        let is_looked_at = is_worth_a_look(record);
-        let mut entry = (*record).top;
-        // A function that ended in a jump to another has the slot of that one's entry, which is above its own.
-        let mut shared = 0;
-        while entry > (*record).floor {
-            let now = *entry;
-            if !is_hole(&now) && now.flags & ENTRY_NO_RETURN == 0 {
-                let is_newest = slots.insert(now.slot) || now.slot == shared;
-                let is_kept = !is_parked(&now)
-                    || now.flags & ALIASED != 0
-                    || is_newest && (!is_looked_at || arch::is_there(now.slot));
-                if !is_kept {
-                    gone(entry);
-                }
-                shared = match is_kept && now.flags & ENTRY_TAIL != 0 {
-                    true => now.slot,
-                    false => 0,
-                };
-            }
-            entry = entry.sub(1);
-        }
-        trim(record);
-        Some(slots)
-    }
-}
-
-/// Whether no call of a parked or retired segment returns any more, as far as is seen with little work.
-///
-/// # Safety
-/// It is a segment.
-pub unsafe fn is_dead(segment: *mut Segment) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe { is_dead_beside(segment, None) }
-}
-
-/// The same; `newer` are slots of later calls.
-///
-/// # Safety
-/// It is a segment.
-unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
-    // SAFETY: the caller's promise; only its own thread changes what is not parked.
-    unsafe {
-        let state = (*segment).state();
-        if state == State::Parked && (*segment).key != 0 {
-            // A coroutine that nobody can go on with: its stack is not there any more.
-            return sys::peek(sys::pid(), (*segment).key).is_none();
-        }
-        let mut live = 0;
-        let mut entry = (*segment).top;
-        while entry > segments::floor(segment) {
-            let now = *entry;
-            let returns = !is_hole(&now) && now.flags & ENTRY_NO_RETURN == 0;
-            if returns {
-                live += 1;
-                if live > EXAMINED {
-                    return false;
-                }
-                let is_over = newer.is_some_and(|slots| slots.contains(now.slot));
-                if now.flags & ALIASED == 0 && (is_over || !arch::is_there(now.slot)) {
-                    if is_parked(&now) {
-                        gone(entry);
-                    } else {
-                        // Nobody has been told that it was left.
-                        claim(entry, now.slot);
-                    }
-                    live -= usize::from(is_hole(&*entry));
-                }
-            }
-            entry = entry.sub(1);
-        }
-        live == 0
-    }
-}
-
-/// Goes on in another segment if this one is mostly holes. Then entries are elsewhere.
-///
-/// # Safety
-/// The record is this thread's and no dummy.
-pub unsafe fn renew_if_wasteful(record: *mut Record) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let used = |record: *mut Record| (*record).top.offset_from((*record).floor).unsigned_abs();
-        let before = used(record);
-        if before < (*record).renew_at || (*record).interrupted.is_active() {
-            return;
-        }
-        let mut newer = None;
-        if 2 * holes(record) < before {
-            newer = sweep(record);
-        }
-        let wasted = holes(record);
-        let now = used(record);
-        if now >= RENEW_AT && 2 * wasted >= now {
-            renew(record, segments::SMALL, newer.as_ref());
-        }
-        (*record).renew_at = (2 * used(record)).max(RENEW_AT);
-    }
-}
-
-/// # Safety
-/// The record is this thread's.
-unsafe fn holes(record: *mut Record) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let count = (*record).top.offset_from((*record).floor).unsigned_abs();
-        let entries = core::slice::from_raw_parts((*record).floor.add(1), count);
-        let is_unused = |entry: &&Entry| is_hole(entry) || is_barrier(entry);
-        entries.iter().filter(is_unused).count()
-    }
-}
-
-/// Makes room for more calls. Returns whether there is any now.
-///
-/// # Safety
-/// The record is this thread's and no dummy.
-pub unsafe fn make_room(record: *mut Record) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        if (*record).interrupted.is_active() {
-            return false;
-        }
-        reopen(record);
-        if (*record).top < (*record).limit {
-            return true;
-        }
-        let capacity = (*record).limit.offset_from((*record).floor).unsigned_abs();
-        let newer = sweep(record);
-        let wanted = match 2 * holes(record) >= capacity {
-            true => capacity,
-            false => (capacity * 4).min(LARGEST),
-        };
-        renew(record, wanted, newer.as_ref()) && (*record).top < (*record).limit
-    }
-}
-
-/// Goes on in another segment, to which the open calls are copied. Returns whether that worked.
-///
-/// # Safety
-/// The record is this thread's and no dummy, and no hook is interrupted.
-unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let floor = (*record).floor;
-        let count = (*record).top.offset_from(floor).unsigned_abs();
-        let entries = core::slice::from_raw_parts(floor.add(1), count);
-        let stays = is_passed_over;
-        // Unwinders look for what exceptions are about to leave by its place, below the top.
-        let is_unwinding = |entry: &Entry| {
-            !stays(entry) && entry.flags & (ENTRY_UNWOUND | ENTRY_SILENT) == ENTRY_UNWOUND
-        };
-        if entries.iter().any(is_unwinding) {
-            return false;
-        }
-        let open = entries.iter().filter(|entry| !stays(entry)).count();
-        let capacity = capacity.max(4 * open).min(LARGEST.max(2 * open));
-        let taken = segments::take(capacity, |segment| is_dead_beside(segment, newer));
-        let Some(segment) = taken else {
-            return false;
-        };
-        let mut to = segments::floor(segment);
-        for at in 1..=count {
-            let entry = floor.add(at);
-            if stays(&*entry) {
-                continue;
-            }
-            to = to.add(1);
-            let first = match original(entry) {
-                Some(original) => Some(original),
-                None if (*entry).flags & ENTRY_NO_RETURN != 0 => None,
-                None => Some(entry),
-            };
-            let slot = (*entry).slot;
-            to.write(*entry);
-            if let Some(first) = first {
-                (*to).frame = first.expose_provenance() as u64;
-                (*first).spare = to.expose_provenance() as u64;
-                if first == entry {
-                    (*entry).flags = PARKED | ALIASED | (*entry).flags & ENTRY_TAIL;
-                }
-                core::sync::atomic::fence(Ordering::SeqCst);
-                if (*first).slot != slot {
-                    // It has returned elsewhere meanwhile.
-                    claim(to, slot);
-                }
-            }
-            if first != Some(entry) {
-                entry.write(hole());
-            }
-        }
-        let old = (*record).segment;
-        (*segment).owner.store(record, Ordering::Relaxed);
-        (*segment).stack = (*old).stack;
-        (*segment).stack_start = (*old).stack_start;
-        (*old).top = (*record).top;
-        (*record).segment = segment;
-        (*record).floor = segments::floor(segment);
-        (*record).top = to;
-        (*record).limit = segments::limit(segment);
-        (*old).set_state(State::Retired);
-        true
     }
 }
 

@@ -1,8 +1,10 @@
 //! Programs with many call stacks, made up: each return gives back what the call was made with.
 
+use super::renew::{KEPT, RENEW_AT};
 use super::*;
 use crate::segments::{self, State};
 use crate::shadow::{self, RECORD_SIZE, TO_RECORD};
+use crate::sys;
 use core::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
