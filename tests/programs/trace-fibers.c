@@ -1,7 +1,8 @@
 // Programs that exchange stacks by themselves: `trace-fibers CASE FIBERS [SPACING_KIB [down]]`.
 //
 // Each fiber calls functions three deep, gives way inside the innermost one, and adds up what it knows only from its own stack. The
-// program prints how many fibers came to the right sum, and how much memory it has used at most, in KiB.
+// program prints how many fibers came to the right sum, how much memory it has used at most, in KiB, and how much of a stack
+// of its own making, in bytes.
 #define _GNU_SOURCE
 #undef _FORTIFY_SOURCE
 #include <pthread.h>
@@ -131,6 +132,15 @@ UNTRACED static int result(void) {
     int right = 0;
     for (int i = 0; i < count; i++) right += all[i].done && all[i].sum == expected(i);
     printf("%d of %d fibers are right\n", right, count);
+    long deepest = 0;
+    for (int i = 0; i < count; i++) {
+        // Stacks begin as zeroes.
+        size_t untouched = 0;
+        while (all[i].stack && untouched < all[i].size && !all[i].stack[untouched]) untouched++;
+        long used = all[i].size - untouched;
+        if (used > deepest) deepest = used;
+    }
+    printf("stack %ld\n", deepest);
     return right == count ? 0 : 1;
 }
 

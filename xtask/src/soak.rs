@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: the random tests of tracing, at length and with other seeds, and its clocks, for minutes.
+//! `cargo xtask soak`: the random tests of tracing, at length and with other seeds, its clocks, for minutes, and programs that
+//! are hard to trace, again and again: many call stacks, libraries that come and go, threads at the start, sanitizers, LuaJIT.
 
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
@@ -19,6 +20,9 @@ pub struct Arguments {
     /// How many stacks a traced program exchanges by itself at most
     #[arg(long, default_value_t = 200_000)]
     fibers: u64,
+    /// How often libraries are reloaded, code is patched under busy threads, and programs with sanitizers and LuaJIT run
+    #[arg(long, default_value_t = 5)]
+    rounds: u32,
     /// The first seed; without it, the clock's
     #[arg(long)]
     seed: Option<u64>,
@@ -53,5 +57,27 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         status.success(),
         "a trace differs from what the program said: see above; seed {seed}"
     );
+    for round in 1..=arguments.rounds {
+        println!("--- round {round} of programs that are hard to trace");
+        for test in [
+            &[
+                "dioptra-recorder",
+                "--test",
+                "trace_reloads",
+                "--test",
+                "trace_patching",
+            ][..],
+            &["dioptra", "--test", "trace_record", "guests::"],
+        ] {
+            let status = Command::new("cargo")
+                .args(["test", "-p"])
+                .args(test)
+                .args(["--", "--test-threads=1"])
+                .current_dir(crate::root())
+                .status()
+                .context("cargo does not start")?;
+            ensure!(status.success(), "round {round} failed: see above");
+        }
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use dioptra_recorder::trace::Everything;
 use dioptra_testprograms::{Language, Program, Skip, or_skip, skip};
 use std::path::PathBuf;
 use std::process::Command;
-use traces::{METHODS, alone, everything, trace};
+use traces::{Event, METHODS, alone, everything, read, trace};
 
 /// The largest number of fibers.
 fn most() -> u32 {
@@ -25,12 +25,33 @@ fn fibers(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// What the program says: how many fibers are right, and its memory in KiB.
-fn said(output: &str) -> (&str, f64) {
-    let (right, memory) = output.trim_end().split_once('\n').expect("two lines");
-    let memory = memory.strip_prefix("memory ").expect("the second line");
-    (right, memory.parse().unwrap())
+/// The program's output.
+#[derive(Debug)]
+struct Said {
+    /// The line with the number of fibers that are right.
+    right: String,
+    /// The most memory that the program had, in KiB.
+    memory: f64,
+    /// The largest part of a stack of its own making that was written to, in bytes.
+    stack: f64,
 }
+
+impl Said {
+    fn parse(output: &str) -> Said {
+        let number = |name: &str| -> f64 {
+            let line = output.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("a line with the name").parse().unwrap()
+        };
+        Said {
+            right: output.lines().next().unwrap_or_default().to_owned(),
+            memory: number("memory "),
+            stack: number("stack "),
+        }
+    }
+}
+
+/// The most bytes of a program's stack that the tracer may take, as docs/uftrace.md says.
+const MOST_STACK: f64 = 4096.0;
 
 /// Traces a case, built and patched in some ways: `allowed` is how much more memory each fiber may take than untraced, in KiB.
 fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], allowed: f64) {
@@ -53,10 +74,13 @@ fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], all
         let what = format!("{case} {count} {rest:?} {method}");
         let status = outcome.status.map(|status| status.exit_code());
         assert_eq!(status, Some(0), "{what}: {output}");
-        assert_eq!(said(&output).0, said(&untraced).0, "{what}");
+        let (said, untraced) = (Said::parse(&output), Said::parse(&untraced));
+        assert_eq!(said.right, untraced.right, "{what}");
+        let stack = said.stack - untraced.stack;
+        assert!(stack < MOST_STACK, "{what}: {stack} bytes of a stack");
         assert_eq!(outcome.ending.missed_no_memory, 0, "{what}");
         assert!(outcome.ending.chunks > 0, "{what}: nothing was recorded");
-        let more = said(&output).1 - said(&untraced).1;
+        let more = said.memory - untraced.memory;
         let bound = 24_576.0 + allowed * f64::from(count);
         assert!(more < bound, "{what}: {more} KiB more, not {bound}");
     }
@@ -68,7 +92,7 @@ const MANY: &[&str] = &["plain", "cygprof"];
 
 #[test]
 fn stacks_exchanged_by_hand() {
-    for spacing in ["16", "64", "128", "136"] {
+    for spacing in ["8", "16", "64", "128", "136"] {
         for count in [4, 100] {
             runs_as_untraced(ALL, "own", count, &[spacing], 0.0);
             runs_as_untraced(ALL, "own", count, &[spacing, "down"], 0.0);
@@ -124,6 +148,33 @@ fn calls_that_are_left_for_good() {
     // More than are kept of those that a jump leaves of which the tracer is told.
     runs_as_untraced(MANY, "jumps", 10 * most(), &[], 0.0);
     runs_as_untraced(MANY, "own_jumps", most(), &[], 1.0);
+}
+
+#[test]
+fn fibers_of_boost() {
+    let _turn = alone();
+    for (flags, plain) in [(&[][..], true), (&["-pg", "-mfentry"], false)] {
+        let program = Program::new(Language::Cpp, "trace-boost").no_flags();
+        let program = program.flags(["-g", "-O1", "-lboost_context"]).flags(flags);
+        let program = or_skip!(program.build());
+        for count in ["4", "100", "3000"] {
+            let folder = tempfile::tempdir().unwrap();
+            let command = [program.to_str().unwrap(), count];
+            let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
+            let status = outcome.status.map(|status| status.exit_code());
+            assert_eq!(status, Some(0), "{count} {flags:?}: {output}");
+            let calls = read(folder.path());
+            let entered = |name: &str| {
+                let is_it = |event: &&Event| **event == Event::Entry(name.to_owned());
+                let streams = calls.streams.values();
+                streams
+                    .flat_map(|stream| stream.events.iter().filter(is_it))
+                    .count()
+            };
+            // Names are mangled.
+            assert_eq!(entered("_Z4leafl"), count.parse::<usize>().unwrap() * 3 * 6);
+        }
+    }
 }
 
 /// Greenlets copy stacks, and gevent's run in a loop of the event library's.
