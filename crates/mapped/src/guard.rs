@@ -24,7 +24,7 @@ const SMALLEST_PAGE: usize = 4096;
 /// A mapping, as the handler knows it.
 #[derive(Debug)]
 struct Entry {
-    /// Odd while the others change.
+    /// Odd while the other fields change.
     version: AtomicUsize,
     /// The first address; 0: there is no mapping.
     start: AtomicUsize,
@@ -33,7 +33,7 @@ struct Entry {
     /// The lowest address at which a page was missing, or [`NONE`].
     missing: AtomicUsize,
     next: *const Entry,
-    /// The rest, which the handler does not look at.
+    /// The mapped part of the file, at which the handler does not look.
     file: Mutex<Option<MappedPart>>,
 }
 
@@ -42,7 +42,7 @@ unsafe impl Sync for Entry {}
 // SAFETY: as above.
 unsafe impl Send for Entry {}
 
-/// Which file is mapped, and which part of it.
+/// The part of a file that is mapped.
 #[derive(Debug)]
 struct MappedPart {
     path: PathBuf,
@@ -53,9 +53,9 @@ struct MappedPart {
 }
 
 static HEAD: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
-/// Held by who changes entries.
+/// Held while entries change.
 static CHANGES: Mutex<()> = Mutex::new(());
-/// What was done about the signal before; empty: the handler is not installed.
+/// The signal's action before the handler was installed; empty as long as the handler is not installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -82,7 +82,7 @@ impl Entry {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Where the mapping ends if `address` is in it.
+    /// Returns the end of the mapping if `address` is in it.
     fn end_around(&self, address: usize) -> Option<usize> {
         let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);

@@ -103,7 +103,7 @@ impl MappedFile {
 
     /// Returns the first byte of the file that is missing, if it became shorter than what is mapped of it.
     ///
-    /// A read before that byte has read what was there. One behind it has read zeroes.
+    /// A read before that byte has read what was there. A read behind it has read zeroes.
     pub fn truncated_at(&self) -> Option<u64> {
         self.guard.truncated_at()
     }

@@ -36,7 +36,7 @@ fn library(name: &str, define: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// What is traced of a library's functions: what a compiler has prepared, or all.
+/// Returns a selector of a library's functions: those that a compiler has prepared, or all.
 fn functions_of(name: &str, is_plain: bool) -> Box<dyn Selector> {
     match is_plain {
         true => by_rules(Some(&format!(".@lib{name}.so")), &[]),

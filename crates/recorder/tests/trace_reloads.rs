@@ -16,7 +16,7 @@ const KINDS: [&[&str]; 3] = [
     &["-fpatchable-function-entry=5"],
 ];
 
-/// How many KiB the address space may grow from the first tenth of the way on.
+/// The most KiB by which the address space may grow after the first tenth of the way.
 const GROWTH: i64 = 16 << 10;
 
 /// The program, linked with these flags.

@@ -252,7 +252,7 @@ mod tests {
         thread.push(entry(slot));
     }
 
-    /// It calls another function, and ends.
+    /// Records that the call calls another function, and ends it.
     fn leave_now(thread: &mut Thread, slot: u32) {
         let arena = thread.arena;
         let mut writer = thread.writer();

@@ -7,11 +7,12 @@
 use crate::arch::syscall;
 use core::ffi::c_char;
 
-/// How many bytes of a file are read: its header, and as a rule its program headers and the name of its interpreter.
+/// The number of bytes of a file that are read: its header, and as a rule its program headers and its interpreter's
+/// name.
 const START: usize = 1024;
-/// How many bytes of an interpreter's name are read.
+/// The number of bytes of an interpreter's name that are read.
 const NAME: usize = 64;
-/// How many interpreters of interpreters are looked at.
+/// The most interpreters of interpreters that are looked at.
 const MOST: u32 = 4;
 
 const PT_INTERP: u32 = 3;
@@ -21,6 +22,8 @@ const CLASS_64: u8 = 2;
 struct File(usize);
 
 impl File {
+    /// Opens a file for reading.
+    ///
     /// # Safety
     /// The path is a string, or unmapped.
     unsafe fn open(path: *const c_char) -> Option<File> {
@@ -59,9 +62,9 @@ impl Drop for File {
     }
 }
 
-/// Whether the runtime may be preloaded into a program. What can't be read is taken to be as most programs are.
+/// Whether the runtime may be preloaded into a program. A file that can't be read counts as an ordinary program.
 ///
-/// It may be called in the child of a `vfork`, which shares its parent's memory: no state is changed.
+/// This function may be called in the child of a `vfork`, which shares its parent's memory, so it changes no state.
 ///
 /// # Safety
 /// The path is a string, or unmapped.

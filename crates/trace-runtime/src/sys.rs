@@ -339,7 +339,7 @@ pub fn monotonic() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// How many threads have blocked signals for the runtime's work, in which they make system calls.
+/// The number of threads that have blocked signals for the runtime's work, in which they make system calls.
 static WORKING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits, while signals are blocked here, until no other thread does the runtime's work; not for long.
@@ -365,7 +365,7 @@ pub fn forget_others() {
 /// Blocks all signals while it lives.
 #[derive(Debug)]
 pub struct BlockedSignals {
-    /// What was blocked before; `None` if nothing was changed.
+    /// The signals that were blocked before; `None` if nothing was changed.
     before: Option<u64>,
 }
 

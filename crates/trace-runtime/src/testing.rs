@@ -97,7 +97,7 @@ impl Thread {
         record.top = unsafe { record.top.sub(1) };
     }
 
-    /// What the thread's chunk holds.
+    /// Returns the records in the thread's chunk.
     pub fn records(&self) -> Vec<Recorded<'static>> {
         let mut writer = self.writer_behind();
         if writer.cursor().chunk == 0 {

@@ -48,7 +48,7 @@ impl Place {
     /// Makes the directory, empty.
     ///
     /// # Errors
-    /// What went wrong, and with which path.
+    /// The error, with the path at which it happened.
     pub fn make(&mut self) -> Result<(), (PathBuf, io::Error)> {
         let folder = self.folder.clone();
         let at = |path: &Path| {
@@ -123,7 +123,7 @@ impl Drop for Place {
     }
 }
 
-/// What is in a directory.
+/// The content of a directory.
 enum Contents {
     Nothing,
     Trace,

@@ -42,7 +42,7 @@ pub(crate) fn lock(folder: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
-    /// What is put back if nothing comes of the recording.
+    /// The place of the trace, where the older trace is put back if the recording fails.
     place: Place,
     /// The directory, locked: nobody else writes there, or moves it away.
     _lock: File,

@@ -44,25 +44,25 @@ pub const TSC: u32 = 0;
 /// [`Arena::clock`]: `CLOCK_MONOTONIC`, in nanoseconds.
 pub const MONOTONIC: u32 = 1;
 
-/// How many processes something has happened to, and to which one first.
+/// The number of processes to which something has happened, and the first of them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Processes {
-    /// How many times.
+    /// The number of times that it happened.
     pub count: AtomicU32,
     /// The process to which it happened first.
     pub first: AtomicU32,
 }
 
 impl Processes {
-    /// It happens to a process.
+    /// Counts that it happens to a process.
     pub fn happens(&self, pid: u32) {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first.store(pid, Ordering::Relaxed);
         }
     }
 
-    /// To which process it happened first, and to how many others; `None` if to none.
+    /// Returns the process to which it happened first, and to how many others it happened; `None` if to none.
     pub fn get(&self) -> Option<(u32, u32)> {
         let others = self.count.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.first.load(Ordering::Relaxed), others))
@@ -129,9 +129,9 @@ pub struct Arena {
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
-    /// How many [notices](crate::execs) of executed programs there were.
+    /// The number of [notices](crate::execs) of executed programs that were given.
     pub executed: AtomicU64,
-    /// How many there would have been besides: the queue was full.
+    /// The number of notices that could not be given because the queue was full.
     pub executed_unseen: AtomicU64,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,

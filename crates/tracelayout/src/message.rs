@@ -133,9 +133,9 @@ pub enum Observed {
 pub enum Reason {
     /// It has begun to execute a program.
     Start = 1,
-    /// It has loaded modules, and nobody has run their code yet.
+    /// The process has loaded modules, and nobody has run their code yet.
     Modules = 2,
-    /// It has loaded modules, or will; threads may run the code of those that are found now.
+    /// The process has loaded modules, or will; threads may run the code of those that are found now.
     Found = 3,
 }
 

@@ -69,7 +69,7 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
 fn what_every_thread_had_finished_can_be_read() {
     /// Threads of the program.
     const THREADS: u64 = 4;
-    /// Of the calls of each thread at least so many lie in chunks that are full: those hold 64 KiB, and a call takes 6 bytes.
+    /// The least number of calls of each thread that lie in full chunks: those hold 64 KiB, and a call takes 6 bytes.
     const FINISHED: u64 = 2 * (64 << 10) / 7;
     let program = or_skip!(
         Program::new(Language::C, "trace-orphans")

@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a program that executes another one says when it is traced: to standard output, then to standard error, and what `info`
-/// says of the trace.
+/// Traces a program that executes another one. Returns its standard output, its standard error, and the output of
+/// `info`.
 fn said(program: &Path) -> [String; 3] {
     let spawns = Program::new(Language::C, "trace-spawns")
         .no_flags()

@@ -436,7 +436,7 @@ fn own_filters() -> u32 {
     number("Seccomp_filters:").unwrap_or(u32::from(mode == 2))
 }
 
-/// What is said of processes that have made it impossible to record all of them.
+/// Returns the notes about processes that have made it impossible to record all of them.
 fn limits(arena: &Arena) -> Vec<String> {
     let said = [
         (

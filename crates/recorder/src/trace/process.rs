@@ -118,7 +118,7 @@ fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared
     });
 }
 
-/// What is to be done in a process.
+/// The work to be done in a process.
 #[derive(Default)]
 pub struct Plans {
     /// Functions of modules that were unloaded, with ids of 0: the runtime has to forget them first.

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is said of a program whose file tells nothing.
+/// The reason for a program whose file tells nothing.
 pub const UNKNOWN: &str =
     "it ended at once, is for another C library, or starts with an environment of its own";
 
@@ -22,7 +22,7 @@ pub fn is_disturbed(program: &OsStr) -> bool {
     [NARROW, MUSL].contains(&why(program))
 }
 
-/// How many interpreters are looked at: scripts may be interpreted by scripts.
+/// The most interpreters that are looked at: scripts may be interpreted by scripts.
 const MOST_INTERPRETERS: u32 = 4;
 
 /// The processor that this is built for.

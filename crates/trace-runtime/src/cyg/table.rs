@@ -1,4 +1,4 @@
-//! What is known of functions that call the runtime themselves, by their addresses: a hash table that hooks read without a
+//! The functions that call the runtime themselves, by their addresses: a hash table that hooks read without a
 //! lock while the thread in the dynamic linker changes it.
 //!
 //! A function that is forgotten leaves its address behind in its place, as long as other functions are found behind it: hooks
@@ -61,7 +61,7 @@ impl Place {
         })
     }
 
-    /// What the function's hook does.
+    /// Returns the kind of work that the function's hook does.
     #[inline(always)]
     pub fn kind(&self) -> u64 {
         u64::from(self.kind.load(Ordering::Relaxed))

@@ -12,7 +12,7 @@ use std::vec::Vec;
 /// Segments are the process's: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// How far apart the made-up call stacks lie.
+/// The distance between the made-up call stacks, in bytes.
 const APART: u64 = 0x1_0000;
 
 /// A thread, as far as parking goes.
@@ -40,7 +40,7 @@ impl Thread {
         }
     }
 
-    /// One more in the same test.
+    /// Returns one more thread in the same test.
     fn another(capacity: usize) -> Thread {
         let size = TO_RECORD + RECORD_SIZE + segments::size(capacity);
         let record: *mut Record = sys::map_private(size)
@@ -63,7 +63,7 @@ impl Thread {
         }
     }
 
-    /// What a hook of an entry does, and the slow path.
+    /// Makes a call as the hook of an entry and its slow path do.
     fn call(&self, slot: u64) -> Call {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let caller = Caller {
@@ -105,7 +105,7 @@ impl Thread {
         }
     }
 
-    /// What the slow path of a hook of an exit does. Whether the call was open until now.
+    /// Ends a call as the slow path of the hook of an exit does. Returns whether the call was open until now.
     fn end(&self, call: Call, with_token: bool) -> bool {
         // SAFETY: this thread's record.
         unsafe {
@@ -130,7 +130,7 @@ impl Thread {
         }
     }
 
-    /// A jump that the runtime is told of leaves what is below a place.
+    /// Leaves the calls below a place by a jump that the runtime is told of.
     fn jump(&self, target: u64) {
         // SAFETY: this thread's record.
         unsafe {
@@ -149,7 +149,7 @@ impl Thread {
         }
     }
 
-    /// How many entries are between the floor and the top.
+    /// Returns the number of entries between the floor and the top.
     fn used(&self) -> usize {
         // SAFETY: this thread's record.
         unsafe {
@@ -161,7 +161,7 @@ impl Thread {
     }
 }
 
-/// Numbers that look random.
+/// Returns a number below `below` that looks random.
 fn random(state: &mut u64, below: u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -336,7 +336,7 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
     assert_eq!(thread.used(), 0);
 }
 
-/// What each thread of a process does at once: calls return in any thread, and none is lost or given twice.
+/// Several threads of a process work at once: calls return in any thread, and none is lost or given twice.
 #[test]
 fn threads_hand_calls_on_at_once() {
     let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);

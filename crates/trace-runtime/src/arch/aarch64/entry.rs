@@ -91,10 +91,10 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     unsafe { (*context).uc_mcontext.sp }
 }
 
-/// The words of a context's signal set.
+/// Returns the words of a context's signal set.
 ///
 /// # Safety
-/// It is a context (`ucontext_t`), and nobody else uses it meanwhile.
+/// `context` is the address of a context (`ucontext_t`) that nobody else uses meanwhile.
 pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
     let context = ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise; a signal set is an array of words.
