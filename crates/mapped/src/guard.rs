@@ -162,7 +162,7 @@ impl Guard {
             .is_some_and(|entry| entry.missing.load(Ordering::Acquire) != NONE)
     }
 
-    /// The first byte of the file that is missing.
+    /// Returns the first byte of the file that is missing.
     pub fn truncated_at(&self) -> Option<u64> {
         Some(self.0?.truncation()?.offset)
     }
@@ -182,7 +182,7 @@ impl Drop for Guard {
     }
 }
 
-/// The truncations of mappings that exist.
+/// Returns the truncations of mappings that exist.
 pub(crate) fn truncations() -> Vec<Truncation> {
     let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
     entries().filter_map(Entry::truncation).collect()
@@ -207,7 +207,7 @@ fn install() {
     }
 }
 
-/// Puts zeroes in the place of what is missing, if it is missing of one of our mappings.
+/// Puts zeroes in the place of missing pages, if they belong to one of our mappings.
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over what it tells of the signal; `errno` is this thread's.
     unsafe {
@@ -220,7 +220,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     }
 }
 
-/// Whether the address is in a mapping of ours, whose pages from there on are zeroes now.
+/// Puts zeroes in the place of a mapping's pages from an address on. Returns false if the address is in none of ours.
 fn fill(address: usize) -> bool {
     let Some((entry, end)) = entries().find_map(|entry| Some((entry, entry.end_around(address)?)))
     else {
@@ -249,7 +249,7 @@ fn fill(address: usize) -> bool {
     true
 }
 
-/// Does what would have been done without us.
+/// Does what the signal would do without this handler.
 ///
 /// # Safety
 /// The arguments are those of a handler of the signal.

@@ -119,7 +119,7 @@ impl MappedFile {
         let _ = self.map.advise(advice);
     }
 
-    /// The same for a range of the bytes.
+    /// Tells the system how the bytes of a range will be read.
     pub fn advise_range(&self, advice: Advice, range: Range<usize>) {
         let _ = self.map.advise_range(advice, range.start, range.len());
     }

@@ -1,4 +1,4 @@
-//! Programs that exchange stacks by themselves, traced in all ways: they come to the results that they come to untraced.
+//! Programs that exchange stacks by themselves, traced in all ways: their results are those of untraced runs.
 //!
 //! `cargo xtask soak` runs them with ten times as many fibers (`DIOPTRA_SOAK_FIBERS`).
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use traces::{METHODS, alone, everything, trace};
 
-/// The largest number of fibers.
+/// Returns the largest number of fibers.
 fn most() -> u32 {
     let wanted = std::env::var("DIOPTRA_SOAK_FIBERS").ok();
     wanted.and_then(|n| n.parse().ok()).unwrap_or(20_000)
@@ -63,7 +63,7 @@ fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], all
 }
 
 const ALL: &[&str] = &["patchable", "fentry", "mcount", "plain", "cygprof", "xray"];
-/// Return addresses are replaced, and are not: other methods differ at functions' beginnings only.
+/// One method that replaces return addresses, and one that does not: the others differ at functions' beginnings only.
 const MANY: &[&str] = &["plain", "cygprof"];
 
 #[test]

@@ -218,7 +218,7 @@ mod tests {
     const STACK: u64 = 0x20_0000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// A thread, and the slot of a function of which the slowest 10 % are shown. Each test has a slot of its own.
+    /// Returns a thread in which the slowest 10 % of the calls with a slot are shown. Each test has a slot of its own.
     fn judging(slot: u32) -> Thread {
         let thread = Thread::new();
         let choice = &thread.arena.choices()[slot as usize];
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// An execution begins that took so long when it ends at once.
+    /// Begins an execution that will have taken so long if it ends at once.
     fn enter(thread: &mut Thread, slot: u32, duration: u64) {
         let mut writer = thread.writer();
         if !writer.has_room() {

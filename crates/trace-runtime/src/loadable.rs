@@ -162,7 +162,7 @@ mod tests {
         is
     }
 
-    /// A program with three program headers, the last of which names the interpreter, at an offset.
+    /// Returns a program with three program headers, the last of which names the interpreter, at an offset.
     fn program(interpreter: &str, offset: usize) -> Vec<u8> {
         let mut bytes = std::vec![0; offset];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");

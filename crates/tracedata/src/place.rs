@@ -28,7 +28,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The directory `folder`; nothing is done yet.
+    /// Returns the directory `folder`; nothing is done yet.
     pub fn of(folder: &Path) -> Place {
         Place {
             folder: folder.to_owned(),
@@ -90,8 +90,8 @@ impl Place {
         Ok(())
     }
 
-    /// Leaves the directory to the trace. Returns what `FOLDER.old` was before, which is to be removed; the next recording does so
-    /// if this one does not.
+    /// Leaves the directory to the trace. Returns the place of the trace that was `FOLDER.old` before. The caller
+    /// removes that trace; the next recording does so if this one does not.
     pub fn keep(&mut self) -> Option<PathBuf> {
         let older = self.is_older_moved.then(|| self.beside(".older"));
         (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);

@@ -239,7 +239,7 @@ impl Trace {
         &self.notes
     }
 
-    /// Those of the notes that say why calls are missing.
+    /// Returns the notes that say why calls are missing.
     pub fn untraced(&self) -> &[String] {
         &self.untraced
     }

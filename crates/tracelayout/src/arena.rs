@@ -117,7 +117,7 @@ pub struct Arena {
     /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
     /// of one number that is counted up and down would pass below 0 where tasks share their thread-local memory.
     pub handler_calls: AtomicU64,
-    /// Those of them that were recorded, or that a filter leaves out.
+    /// The calls among these that were recorded, or that a filter leaves out.
     pub handler_calls_done: AtomicU64,
     /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
     pub missed_no_memory: AtomicU64,
@@ -135,7 +135,8 @@ pub struct Arena {
     pub executed_unseen: AtomicU64,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,
-    /// How often a process that had loaded or unloaded modules gave up waiting for the recorder's answer.
+    /// The number of times that a process that had loaded or unloaded modules gave up waiting for the recorder's
+    /// answer.
     pub unanswered: AtomicU32,
     /// Processes that record nothing any more since they have forbidden themselves system calls.
     pub confined: Processes,
@@ -146,7 +147,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Where the [queue of executed programs](crate::execs) begins.
+    /// Returns the offset of the [queue of executed programs](crate::execs).
     pub const fn execs_offset(chunk_count: usize) -> usize {
         (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
     }
@@ -168,7 +169,7 @@ impl Arena {
         (self.has_counters != 0).then_some(size)
     }
 
-    /// The number of calls in signal handlers that interrupted a hook and were not recorded.
+    /// Returns the number of calls in signal handlers that interrupted a hook and were not recorded.
     pub fn missed_in_handlers(&self) -> u64 {
         // In this order: what is done later can't be counted before it begins.
         let done = self.handler_calls_done.load(Ordering::Acquire);

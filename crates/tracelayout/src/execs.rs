@@ -1,8 +1,9 @@
 //! Notices that traced processes give of programs that they execute: a queue in the arena.
 //!
-//! A program that is executed connects to the recorder by itself, if the runtime is loaded into it. Of one into which it is not
-//! loaded (a static one, one of another C library) only the process that executes it can tell. That process may be the child
-//! of a `vfork`, which shares its parent's memory and may change nothing there: it writes to the arena only, without a lock.
+//! A program that is executed connects to the recorder by itself, if the runtime is loaded into it. Where the runtime
+//! is not loaded (into a static program, or one for another C library), only the process that executes the program can
+//! tell. That process may be the child of a `vfork`, which shares its parent's memory and may change nothing there: it
+//! writes to the arena only, without a lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -195,7 +195,7 @@ pub enum Applied {
     Misplaced = 3,
     /// The code could not be made writable.
     NoPatch = 4,
-    /// There was no memory for what is to be known of functions.
+    /// There was no memory for the table of functions.
     NoMemory = 5,
 }
 
@@ -217,7 +217,7 @@ pub enum StepKind {
 pub struct FunctionId {
     /// Its address.
     pub address: u64,
-    /// Its id; 0: its calls are not wanted, or its module was unloaded.
+    /// The function's id; 0 if its calls are not wanted, or its module was unloaded.
     pub id: u32,
     /// What its hook does: [`thread::kind`].
     pub kind: u32,

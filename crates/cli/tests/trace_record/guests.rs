@@ -1,5 +1,5 @@
 //! Programs that bring something of their own along that a tracer can be in the way of: sanitizers, system call filters, tasks
-//! that share memory, unwinders. They do what they do without it, and are traced, or it is said why not.
+//! that share memory, unwinders. They run as they do without the tracer, and are traced, or a note says why not.
 
 use super::debuggers::attach;
 use super::plain::calls;
@@ -42,7 +42,7 @@ fn built(language: Language, name: &str, compiler: &str, flags: &[&str]) -> Resu
         .build()
 }
 
-/// For programs that a compiler links with a library of its own.
+/// Returns a skip unless a compiler has a library of its own.
 fn need_library(compiler: &str, file: &str) -> Result<(), Skip> {
     programs::need_tool(compiler)?;
     let asked = Command::new(compiler)
@@ -55,7 +55,7 @@ fn need_library(compiler: &str, file: &str) -> Result<(), Skip> {
     }
 }
 
-/// For programs with sanitizers.
+/// Returns a skip unless a compiler has its sanitizers.
 fn need_sanitizers(compiler: &str) -> Result<(), Skip> {
     need_library(
         compiler,
@@ -173,7 +173,7 @@ fn a_sanitizer_without_symbols_is_left_alone() {
     );
 }
 
-/// How programs are built whose calls are found in different ways.
+/// The compilers' flags with which the tracer finds a program's calls in different ways.
 const WAYS: [&[&str]; 4] = [
     &["-O1", "-g", "-pthread"],
     &["-O1", "-g", "-pthread", "-pg", "-mfentry"],

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The names in a folder.
+/// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap();
     let name = |file: fs::DirEntry| file.file_name().to_string_lossy().into_owned();

@@ -27,7 +27,7 @@ impl Drop for Recording {
     }
 }
 
-/// The lines of a program's output, as they come, until it ends.
+/// Returns the lines of a program's output, as they come, until it ends.
 fn lines(output: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {

@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// A call whose slot is known.
+    /// Returns a call whose slot is known.
     #[inline(always)]
     pub fn at(site: u64, stack: u64, slot: u64, caller: u64) -> Call {
         Call {
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
     use dioptra_tracelayout::message::thread::NO_SLOT;
 
-    /// Where the outer function is, where it calls its hook, and where it returns to.
+    /// The address of the outer function, of its call of the hook, and of the code to which it returns.
     const OUTER: u64 = 0x1_0000;
     const OUTER_SITE: u64 = OUTER + 20;
     const CALLER: u64 = 0x5_0000;
-    /// The same of a function that it calls.
+    /// The same addresses of a function that the outer one calls.
     const INNER: u64 = 0x2_0000;
     const INNER_SITE: u64 = INNER + 20;
     const INNER_CALLER: u64 = OUTER + 60;
@@ -276,7 +276,7 @@ mod tests {
             (&raw const self.0[word]).expose_provenance() as u64
         }
 
-        /// The outer function's hook is called with this stack pointer.
+        /// Returns the call in which the outer function calls its hook with this stack pointer.
         fn outer(&self, word: usize) -> Call {
             Call::new(OUTER, CALLER, self.address(word), OUTER_SITE, 0)
         }

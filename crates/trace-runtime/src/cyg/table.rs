@@ -48,7 +48,7 @@ impl Place {
         self.id.store(function.id, Ordering::Release);
     }
 
-    /// The function; `None` if its calls are not wanted.
+    /// Returns the function; `None` if its calls are not wanted.
     #[inline(always)]
     pub fn load(&self) -> Option<FunctionId> {
         let id = self.id.load(Ordering::Acquire);
@@ -67,7 +67,7 @@ impl Place {
         u64::from(self.kind.load(Ordering::Relaxed))
     }
 
-    /// The function's id; 0 if its calls are not wanted.
+    /// Returns the function's id; 0 if its calls are not wanted.
     #[inline(always)]
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Acquire)
@@ -120,7 +120,7 @@ fn has_room(table: *mut Table, more: u64) -> bool {
         && unsafe { (*table).used.load(Ordering::Relaxed) + more <= (*table).mask.div_ceil(2) }
 }
 
-/// A larger table with what another one knows, and room for more functions.
+/// Returns a larger table with the functions of another one, and room for more.
 fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
     let (places, used) = match old.is_null() {
         true => (0, 0),
@@ -212,7 +212,7 @@ fn put(table: *mut Table, function: FunctionId) {
     }
 }
 
-/// The place of the function at an address, if that is known.
+/// Returns the place of the function at an address, if that is known.
 #[inline(always)]
 pub fn find_place(address: u64) -> Option<&'static Place> {
     let table = TABLE.load(Ordering::Acquire);
@@ -231,7 +231,7 @@ pub fn find_place(address: u64) -> Option<&'static Place> {
     }
 }
 
-/// The function at an address; `None` if it is not known, or its calls are not wanted.
+/// Returns the function at an address; `None` if it is not known, or its calls are not wanted.
 fn find(address: u64) -> Option<FunctionId> {
     find_place(address)?.load()
 }
