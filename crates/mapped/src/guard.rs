@@ -1,8 +1,9 @@
 //! The handler of SIGBUS, and the mappings that it knows.
 //!
 //! The handler runs between any two instructions of any thread: it takes no lock and allocates nothing. The mappings are a
-//! list that only grows at its head. An entry whose mapping is gone is used again; a counter in it that is odd while it
-//! changes, and another one afterwards, tells the handler that what it has read belongs together.
+//! list that only grows at its head. An entry whose mapping is gone is used again. Each entry has a version, which
+//! is odd while the entry changes and another number afterwards. So the handler knows whether the fields that it has
+//! read belong together.
 
 use crate::{Truncation, remember};
 use memmap2::Mmap;
@@ -101,7 +102,8 @@ impl Entry {
         let start = self.start.load(Ordering::Relaxed);
         let mut offset =
             (missing != NONE).then(|| file.offset + missing.saturating_sub(start) as u64);
-        // The rest of a page behind the end reads as zeroes without a fault, and what nobody has read has not faulted.
+        // Missing bytes need not have faulted: the rest of a page behind the end reads as zeroes, and a page may not
+        // have been read.
         let now = fs::metadata(&file.path).ok();
         if let Some(now) = now.filter(|now| (now.dev(), now.ino()) == (file.device, file.inode))
             && now.len() < file.offset + file.size

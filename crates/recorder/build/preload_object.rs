@@ -44,7 +44,7 @@ impl fmt::Display for Defect {
     }
 }
 
-/// Returns what is wrong with an object that may refer to the symbols of a list.
+/// Returns the defects of an object, which may refer only to the symbols of a list.
 pub fn defects(object: &[u8], list: &str) -> Vec<Defect> {
     let file = match object::File::parse(object) {
         Ok(file) => file,

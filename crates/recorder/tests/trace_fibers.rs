@@ -25,7 +25,7 @@ fn fibers(compiler: &str, flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// Returns what the program says of the fibers that are right, and its memory in KiB.
+/// Returns the program's line about right fibers, and its memory in KiB.
 fn said(output: &str) -> (&str, f64) {
     let (right, memory) = output.trim_end().split_once('\n').expect("two lines");
     let memory = memory.strip_prefix("memory ").expect("the second line");
@@ -121,7 +121,7 @@ fn stacks_made_by_a_handler() {
 fn calls_that_are_left_for_good() {
     runs_as_untraced(ALL, "jumps", 100, &[], 0.0);
     runs_as_untraced(ALL, "own_jumps", 100, &[], 0.0);
-    // More calls than the tracer keeps of those that a jump has left of which it is told.
+    // More calls than the tracer keeps when it is told of the jumps that have left them.
     runs_as_untraced(MANY, "jumps", 10 * most(), &[], 0.0);
     runs_as_untraced(MANY, "own_jumps", most(), &[], 1.0);
 }

@@ -129,7 +129,7 @@ enum Installed {
 fn installed(function: Observed, arguments: [u64; 4]) -> Option<Installed> {
     let is = |value: u64, number: i64| value as i64 == number;
     let set = |[option, mode, program]: [u64; 3]| {
-        // Of these arguments the kernel looks at 32 bits at most.
+        // The kernel looks at 32 bits of these arguments at most.
         match (option as i32, mode as u32) {
             (libc::PR_SET_SECCOMP, 1) => Some(Installed::Strict),
             (libc::PR_SET_SECCOMP, 2) => Some(Installed::Filter(program)),

@@ -43,7 +43,7 @@ fn state(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<(*mut Ju
     state_at(writer.record(), arena, slot)
 }
 
-/// The same, of a record.
+/// Does the work of [`state`] for a record.
 fn state_at(record: *mut Record, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
     let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
     let is_known = (sampling.tail as usize) < TAILS;
@@ -268,7 +268,7 @@ mod tests {
     fn quick_executions_are_taken_back() {
         let slot = 1;
         let mut thread = judging(slot);
-        // Of the first one nothing is known.
+        // Nothing is known of the first one.
         enter(&mut thread, slot, SECOND);
         leave_now(&mut thread, slot);
         assert_eq!(thread.log(), SHOWN);

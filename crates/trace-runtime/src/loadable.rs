@@ -39,7 +39,7 @@ impl File {
         usize::try_from(file).ok().map(File)
     }
 
-    /// Reads at an offset, and returns what there is.
+    /// Reads at an offset, and returns the bytes that are there.
     fn read<'b>(&self, bytes: &'b mut [u8], offset: u64) -> &'b [u8] {
         let place = bytes.as_mut_ptr().expose_provenance();
         // SAFETY: the buffer outlives the call.

@@ -62,7 +62,7 @@ pub struct Entering {
 pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering) {
     let found = suspended(entering);
     if found.is_none() && entering.stack.is_none() {
-        // A jump within this stack, as by longjmp: what it leaves is noticed later.
+        // A jump within this stack, as by longjmp: the runtime notices later which calls it leaves.
         return;
     }
     let (segment, is_new) = match found {

@@ -159,7 +159,7 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 pub fn process_exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none.
     let killed = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
-    // It may have ended, and nobody has asked how.
+    // The process may have ended, and nobody has asked how.
     killed != -(libc::ESRCH as isize) && !matches!(state(pid), Some(b'Z' | b'X'))
 }
 

@@ -1,4 +1,4 @@
-//! The directory of a trace that begins, and what was there before.
+//! The directory of a trace that begins, and the older trace that was there.
 
 use crate::writer::lock;
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
@@ -13,7 +13,7 @@ pub(crate) const NEW_INFO: &str = ".info.json.new";
 /// All files that a trace may have.
 const FILES: [&str; 7] = [JOURNAL, FUNCTIONS, NAMES, RECORDS, SWITCHES, INFO, NEW_INFO];
 
-/// The directory of a trace that begins. Unless it is [kept](Place::keep), what was there before comes back when this is
+/// The directory of a trace that begins. Unless it is [kept](Place::keep), the older trace comes back when this is
 /// dropped: a recording that never began must not cost the trace before it.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -98,9 +98,9 @@ impl Place {
         older
     }
 
-    /// Puts back what was there, unless the directory was kept.
+    /// Removes the new trace and puts the older one back, unless the directory was kept.
     pub fn abandon(&mut self) {
-        // Nobody can be told what fails here; the error that ended the recording is told.
+        // Errors here are not reported: the error that ended the recording is.
         if self.is_ours {
             let _ = remove_files(&self.folder);
             if self.is_made {

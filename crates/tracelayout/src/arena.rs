@@ -171,7 +171,7 @@ impl Arena {
 
     /// Returns the number of calls in signal handlers that interrupted a hook and were not recorded.
     pub fn missed_in_handlers(&self) -> u64 {
-        // In this order: what is done later can't be counted before it begins.
+        // In this order: a call that is counted as done was counted before.
         let done = self.handler_calls_done.load(Ordering::Acquire);
         let calls = self.handler_calls.load(Ordering::Acquire);
         calls.saturating_sub(done)

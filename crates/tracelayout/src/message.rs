@@ -22,8 +22,8 @@ pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
 /// loaded before all others, such as the runtime.
 pub const ASAN_LAST: &str = "verify_asan_link_order=0";
 
-/// The environment variable that holds how many system call filters (seccomp) a traced program may run under: those of the
-/// recorder, and others that are known to allow what the runtime does.
+/// The environment variable with the number of system call filters (seccomp) under which a traced program may run: the
+/// filters of the recorder, and others that are known to allow the runtime's system calls.
 pub const FILTERS: &str = "DIOPTRA_TRACE_FILTERS";
 
 /// The size in bytes of the memory that traced processes have mapped, shared and writable, to be seen to be there: also
@@ -135,7 +135,7 @@ pub enum Reason {
     Start = 1,
     /// The process has loaded modules, and nobody has run their code yet.
     Modules = 2,
-    /// The process has loaded modules, or will; threads may run the code of those that are found now.
+    /// The process has loaded modules, or will; threads may run the code of modules that are found now.
     Found = 3,
 }
 

@@ -202,7 +202,7 @@ fn programs_forbid_themselves_system_calls() {
             );
             assert_eq!(is_told, is_confined, "{flags:?} {how}: {told}");
             let before = match how {
-                // What the other thread called until its memory for records was full.
+                // The other thread's calls until its memory for records was full.
                 "tsync" => leaves >= 1000,
                 _ if is_confined => leaves == 1000,
                 _ => leaves == 203_000,
@@ -279,7 +279,7 @@ fn errors_pass_through_traced_functions_of_luajit() {
                 text(&plain.stdout),
                 "{options:?}: {told}"
             );
-            // Errors in loops, and what compares, calls back and looks up.
+            // The calls of errors in loops, of comparisons, of functions that call back, and of look-ups.
             let counted: u64 = calls(folder.path()).values().sum();
             assert!(counted > 10_000, "{options:?}: {told}");
         }
@@ -301,7 +301,7 @@ fn programs_of_other_kinds_run_untraced_and_that_is_said() {
         assert!(recorded.status.success(), "{compiler} {flags:?}: {told}");
         assert_eq!(text(&recorded.stdout), "684\n", "{told}");
         assert!(told.contains(said), "{compiler} {flags:?}: {told}");
-        // The same for what a traced program executes; it has itself been recorded.
+        // The same holds for a program that a traced one executes; the traced one has been recorded.
         let words = ["sh", "-c", "\"$0\"; true", program];
         let recorded = record(&[], &words, folder.path());
         let told = text(&recorded.stderr);
@@ -395,7 +395,7 @@ fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
             let recorded = record(&["-P", "."], &words, folder.path());
             let told = text(&recorded.stderr);
             assert!(recorded.status.success(), "{unwinder:?} {flags:?}: {told}");
-            // What the program itself says of its calls.
+            // The program's own count of its calls.
             let log = text(&recorded.stdout);
             let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
             for name in log.lines().filter_map(|line| line.strip_prefix('+')) {

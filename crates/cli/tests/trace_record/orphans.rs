@@ -162,7 +162,7 @@ fn a_program_whose_recorder_is_killed_before_it_answers_runs_untraced() {
     let mut output = BufReader::new(recorder.stdout.take().unwrap());
     let mut pid = String::new();
     output.read_line(&mut pid).unwrap();
-    // It answers nobody from now on: what is executed waits for it.
+    // The recorder answers nobody from now on: programs that are executed wait for it.
     let recorder_pid = i32::try_from(recorder.id()).unwrap();
     // SAFETY: our child, which was not waited for.
     assert_eq!(unsafe { libc::kill(recorder_pid, libc::SIGSTOP) }, 0);

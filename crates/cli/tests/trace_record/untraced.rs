@@ -166,7 +166,7 @@ fn the_linker_of_32_bit_children_complains_of_nothing() {
         "{told}"
     );
     assert!(told.contains("it is a 32-bit program"), "{told}");
-    // It does complain of what it can't load.
+    // The dynamic linker does complain of an object that it can't load.
     let complaint = Command::new(&program)
         .env("LD_PRELOAD", "/no/such/object.so")
         .output()

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The time in which a process of our user has to say hello, not counting the time in which a debugger or a signal has
 /// stopped it. The runtime says hello at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for a process of another user, which is refused in any case: only the reason depends on what it says.
+/// The time for a process of another user, which is refused in any case: only the reason depends on its message.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 /// The time between two looks at a silent process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

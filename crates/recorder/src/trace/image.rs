@@ -102,7 +102,7 @@ pub enum FileBytes {
 }
 
 impl FileBytes {
-    /// Whether the file was truncated since: then what was read may be wrong.
+    /// Whether the file was truncated since: then bytes that were read may be wrong.
     pub fn is_truncated(&self) -> bool {
         match self {
             FileBytes::Read(_) => false,

@@ -290,7 +290,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
-    // Last of what may fail, and undone unless the command starts.
+    // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = Writer::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
     let shared = Arc::new(Shared {

@@ -31,7 +31,7 @@ pub enum Refused {
     NoTable,
     /// The function lies in memory that the program may write to while it runs.
     Written,
-    /// The dynamic linker changes the code of its module: what is in memory is not what is in the file.
+    /// The dynamic linker changes the code of the function's module: the code in memory differs from the file's.
     Relocated,
     /// The function moves the stack pointer to a copied stack, or calls one that does: such calls return twice.
     CopiesStacks,

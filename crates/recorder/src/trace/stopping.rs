@@ -4,7 +4,7 @@
 //! on in the middle of the jump. Such threads exist where a library's constructor has started them before the tracer's own
 //! constructor ran, and where a module is found that has been mapped for a while. So all threads but the one that writes
 //! are stopped meanwhile, as debuggers do it (`PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no signal), and none of
-//! them may be inside what is overwritten:
+//! them may be inside the instructions that are overwritten:
 //!
 //! - its program counter, where it will go on;
 //! - a program counter that a signal handler will return to. The kernel keeps it on the handler's stack. All words of the

@@ -17,7 +17,7 @@ pub const UNKNOWN: &str =
 const NARROW: &str = "it is a 32-bit program; build it for 64 bits";
 const MUSL: &str = "it is for another C library (musl); build it for glibc";
 
-/// Whether a program's dynamic linker complains of the runtime, or does not start the program with it.
+/// Whether a program's dynamic linker complains about the runtime, or does not start the program with it.
 pub fn is_disturbed(program: &OsStr) -> bool {
     [NARROW, MUSL].contains(&why(program))
 }

@@ -292,7 +292,7 @@ mod tests {
         let call = stack.outer(30);
         assert!(call.is_known);
         assert_eq!(call.slot, stack.address(40) - BELOW);
-        // It is not on the stack as far up as is searched.
+        // The return address is not on the stack as far up as is searched.
         let call = Call::new(OUTER, 77, stack.address(30), OUTER_SITE, 0);
         assert!(!call.is_known);
         assert_eq!(call.slot, stack.address(31));
@@ -312,7 +312,7 @@ mod tests {
         stack.0[40] = 0;
         assert!(!stack.inner().is_in(&entry, around.slot));
         assert_eq!(stack.inner().stale(&[around, entry]), 1);
-        // What lay there had been left by an earlier call: the return address lies further up.
+        // An earlier call had left the word there: the return address lies further up.
         stack.0[44] = CALLER;
         assert!(stack.inner().is_in(&entry, around.slot));
         assert_eq!(stack.inner().stale(&[around, entry]), 0);

@@ -127,7 +127,7 @@ fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
         // SAFETY: as above.
         false => unsafe { ((*old).mask + 1, (*old).used.load(Ordering::Relaxed)) },
     };
-    // Never as large as the old one: what all replaced tables take is bounded by the last one's size.
+    // At least twice as large as the old one: so all replaced tables together are smaller than the last one.
     let wanted = ((used + more) * 2).next_power_of_two();
     let wanted = wanted.max(places * 2).max(FIRST);
     let size = size_of::<Table>() + wanted as usize * size_of::<Place>();
@@ -289,7 +289,7 @@ mod tests {
         let before = places();
         learn(&other).unwrap();
         assert_eq!(find(7 << 20).unwrap().id, other[0].id);
-        // One that comes back again and again, each time elsewhere: what is forgotten makes room.
+        // A module that comes back again and again, each time elsewhere: forgotten functions make room.
         for round in 1..=5000_u64 {
             let start = (1000 << 20) + (round << 16);
             let module = functions(start, 100);

@@ -1,4 +1,4 @@
-//! Programs with many call stacks, made up: each return gives back what the call was made with.
+//! Made-up programs with many call stacks: each return must give back the caller with which the call was made.
 
 use super::renew::{KEPT, RENEW_AT};
 use super::*;
@@ -21,7 +21,7 @@ struct Thread {
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
-/// An open call: its entry's address, its place, and what it was made with.
+/// An open call: its entry's address, its place, and its caller.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     token: u64,
@@ -261,7 +261,7 @@ fn calls_that_never_return_do_not_pile_up() {
         thread.jump(2 * APART);
         most = most.max(thread.used());
     }
-    // As many as are kept, and what has come since.
+    // The gone entries that are kept, and entries that have come since.
     assert!(most < 2 * KEPT[0] as usize, "{most} entries");
     assert!(thread.end(around, true), "the open call is still known");
 }
@@ -277,13 +277,13 @@ fn calls_return_in_other_threads() {
     assert!(!second.end(parked, true), "it was left");
     assert!(!second.end(newer, true), "it is open elsewhere");
     assert!(!second.end(open, true), "it is open elsewhere");
-    // What has returned elsewhere is in nobody's way.
+    // Entries of calls that have returned elsewhere are in nobody's way.
     let next = first.call(3 * APART);
     assert!(first.end(next, true));
     assert!(first.end(around, true));
 }
 
-/// Handlers that interrupt a hook may exchange stacks, too: what they leave parked is not overwritten.
+/// Handlers that interrupt a hook may exchange stacks, too: entries that they leave parked are not overwritten.
 #[test]
 fn what_is_parked_above_an_interrupted_hook_stays() {
     let thread = Thread::new(1 << 12);
