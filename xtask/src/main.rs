@@ -78,7 +78,7 @@ fn root() -> PathBuf {
     dioptra_testprograms::repository_root()
 }
 
-/// The folder for downloads, which outlive the target folder.
+/// Returns the folder for downloads, which outlive the target folder.
 fn cache() -> Result<PathBuf> {
     let home = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)

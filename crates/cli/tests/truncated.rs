@@ -1,4 +1,4 @@
-//! A recording that is truncated while it is shown is told, and ends nobody by a signal.
+//! Recordings that are truncated while a command shows them: the command says so, and no signal ends it.
 
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};
 use dioptra_perfevents::{Attr, AttrFlags, SampleType};
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Samples of one event; nothing is known of their addresses.
+/// Writes a recording with samples of one event; nothing is known of their addresses.
 fn write(path: &Path, samples: u64) {
     let event = EventToWrite {
         attr: Attr {

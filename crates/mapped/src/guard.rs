@@ -1,8 +1,9 @@
 //! The handler of SIGBUS, and the mappings that it knows.
 //!
 //! The handler runs between any two instructions of any thread: it takes no lock and allocates nothing. The mappings are a
-//! list that only grows at its head. An entry whose mapping is gone is used again; a counter in it that is odd while it
-//! changes, and another one afterwards, tells the handler that what it has read belongs together.
+//! list that only grows at its head. An entry whose mapping is gone is used again. Each entry has a version, which
+//! is odd while the entry changes and another number afterwards. So the handler knows whether the fields that it has
+//! read belong together.
 
 use crate::{Truncation, remember};
 use memmap2::Mmap;
@@ -24,7 +25,7 @@ const SMALLEST_PAGE: usize = 4096;
 /// A mapping, as the handler knows it.
 #[derive(Debug)]
 struct Entry {
-    /// Odd while the others change.
+    /// Odd while the other fields change.
     version: AtomicUsize,
     /// The first address; 0: there is no mapping.
     start: AtomicUsize,
@@ -33,7 +34,7 @@ struct Entry {
     /// The lowest address at which a page was missing, or [`NONE`].
     missing: AtomicUsize,
     next: *const Entry,
-    /// The rest, which the handler does not look at.
+    /// The mapped part of the file, at which the handler does not look.
     file: Mutex<Option<MappedPart>>,
 }
 
@@ -42,7 +43,7 @@ unsafe impl Sync for Entry {}
 // SAFETY: as above.
 unsafe impl Send for Entry {}
 
-/// Which file is mapped, and which part of it.
+/// The part of a file that is mapped.
 #[derive(Debug)]
 struct MappedPart {
     path: PathBuf,
@@ -53,9 +54,9 @@ struct MappedPart {
 }
 
 static HEAD: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
-/// Held by who changes entries.
+/// Held while entries change.
 static CHANGES: Mutex<()> = Mutex::new(());
-/// What was done about the signal before; empty: the handler is not installed.
+/// The signal's action before the handler was installed; empty as long as the handler is not installed.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 fn entries() -> impl Iterator<Item = &'static Entry> {
@@ -82,7 +83,7 @@ impl Entry {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// Where the mapping ends if `address` is in it.
+    /// Returns the end of the mapping if `address` is in it.
     fn end_around(&self, address: usize) -> Option<usize> {
         let version = self.version.load(Ordering::Acquire);
         let start = self.start.load(Ordering::Relaxed);
@@ -101,7 +102,8 @@ impl Entry {
         let start = self.start.load(Ordering::Relaxed);
         let mut offset =
             (missing != NONE).then(|| file.offset + missing.saturating_sub(start) as u64);
-        // The rest of a page behind the end reads as zeroes without a fault, and what nobody has read has not faulted.
+        // Missing bytes need not have faulted: the rest of a page behind the end reads as zeroes, and a page may not
+        // have been read.
         let now = fs::metadata(&file.path).ok();
         if let Some(now) = now.filter(|now| (now.dev(), now.ino()) == (file.device, file.inode))
             && now.len() < file.offset + file.size
@@ -162,7 +164,7 @@ impl Guard {
             .is_some_and(|entry| entry.missing.load(Ordering::Acquire) != NONE)
     }
 
-    /// The first byte of the file that is missing.
+    /// Returns the first byte of the file that is missing.
     pub fn truncated_at(&self) -> Option<u64> {
         Some(self.0?.truncation()?.offset)
     }
@@ -182,7 +184,7 @@ impl Drop for Guard {
     }
 }
 
-/// The truncations of mappings that exist.
+/// Returns the truncations of mappings that exist.
 pub(crate) fn truncations() -> Vec<Truncation> {
     let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
     entries().filter_map(Entry::truncation).collect()
@@ -207,7 +209,7 @@ fn install() {
     }
 }
 
-/// Puts zeroes in the place of what is missing, if it is missing of one of our mappings.
+/// Puts zeroes in the place of missing pages, if they belong to one of our mappings.
 extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel hands over what it tells of the signal; `errno` is this thread's.
     unsafe {
@@ -220,7 +222,7 @@ extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
     }
 }
 
-/// Whether the address is in a mapping of ours, whose pages from there on are zeroes now.
+/// Puts zeroes in the place of a mapping's pages from an address on. Returns false if the address is in none of ours.
 fn fill(address: usize) -> bool {
     let Some((entry, end)) = entries().find_map(|entry| Some((entry, entry.end_around(address)?)))
     else {
@@ -249,7 +251,7 @@ fn fill(address: usize) -> bool {
     true
 }
 
-/// Does what would have been done without us.
+/// Does what the signal would do without this handler.
 ///
 /// # Safety
 /// The arguments are those of a handler of the signal.

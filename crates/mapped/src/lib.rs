@@ -30,7 +30,7 @@ use std::sync::{Mutex, PoisonError};
 /// A file, or a part of it, mapped read-only. Dereferences to its bytes.
 #[derive(Debug)]
 pub struct MappedFile {
-    // Dropped before the mapping: what lies there later is not ours.
+    // Dropped before the mapping: another mapping may lie there later.
     guard: Guard,
     map: Mmap,
 }
@@ -101,9 +101,9 @@ impl MappedFile {
         Ok(MappedFile { guard, map })
     }
 
-    /// Returns the first byte of the file that is missing, if it became shorter than what is mapped of it.
+    /// Returns the first byte of the file that is missing, if the file became shorter than the mapping.
     ///
-    /// A read before that byte has read what was there. One behind it has read zeroes.
+    /// Reads before that byte have returned the file's content. Reads behind it have returned zeroes.
     pub fn truncated_at(&self) -> Option<u64> {
         self.guard.truncated_at()
     }
@@ -119,7 +119,7 @@ impl MappedFile {
         let _ = self.map.advise(advice);
     }
 
-    /// The same for a range of the bytes.
+    /// Tells the system how the bytes of a range will be read.
     pub fn advise_range(&self, advice: Advice, range: Range<usize>) {
         let _ = self.map.advise_range(advice, range.start, range.len());
     }

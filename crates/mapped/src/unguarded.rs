@@ -4,7 +4,7 @@ use crate::Truncation;
 use memmap2::Mmap;
 use std::fs::File;
 
-/// No guard.
+/// A guard that does nothing.
 #[derive(Debug)]
 pub(crate) struct Guard;
 

@@ -69,7 +69,7 @@ impl Source {
         }
     }
 
-    /// The first byte that is missing, if the file was truncated since it was opened.
+    /// Returns the first byte that is missing, if the file was truncated since it was opened.
     pub fn truncated_at(&self) -> Option<u64> {
         match self {
             Source::Map(map) => map.truncated_at(),

@@ -44,7 +44,7 @@ impl fmt::Display for Defect {
     }
 }
 
-/// Returns what is wrong with an object that may refer to the symbols of a list.
+/// Returns the defects of an object, which may refer only to the symbols of a list.
 pub fn defects(object: &[u8], list: &str) -> Vec<Defect> {
     let file = match object::File::parse(object) {
         Ok(file) => file,
@@ -67,7 +67,7 @@ pub fn defects(object: &[u8], list: &str) -> Vec<Defect> {
     defects
 }
 
-/// The names of a list: the first word of each line that is no comment.
+/// Returns the names of a list: the first word of each line that is no comment.
 fn allowed(list: &str) -> BTreeSet<&str> {
     let lines = list.lines().filter(|line| !line.starts_with('#'));
     lines
@@ -75,7 +75,7 @@ fn allowed(list: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The symbols that the dynamic linker must find in other modules.
+/// Returns the symbols that the dynamic linker must find in other modules.
 fn undefined<'f>(file: &'f object::File<'_>) -> BTreeSet<&'f str> {
     let symbols = file.dynamic_symbols();
     let undefined = symbols.filter(|symbol| symbol.is_undefined());
@@ -83,7 +83,7 @@ fn undefined<'f>(file: &'f object::File<'_>) -> BTreeSet<&'f str> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// The functions that call `core`'s panics, as the linker names them.
+/// Returns the functions that call `core`'s panics, as the linker names them.
 fn panicking(file: &object::File<'_>) -> Vec<String> {
     let is_panic = |name: &str| name.contains("4core9panicking") || name.contains("begin_unwind");
     let functions: Vec<(u64, u64, &str)> = file
@@ -108,13 +108,14 @@ fn panicking(file: &object::File<'_>) -> Vec<String> {
     callers.into_iter().collect()
 }
 
-/// The bytes of a function.
+/// Returns the bytes of a function.
 fn code<'d>(file: &object::File<'d>, address: u64, size: u64) -> Option<&'d [u8]> {
     let mut sections = file.sections();
     sections.find_map(|section| section.data_range(address, size).ok()?)
 }
 
-/// Where the direct calls and jumps of a function may lead: of x86-64, where instructions begin is not asked.
+/// Returns the addresses to which a function's direct calls and jumps may lead. On x86-64 an instruction may begin at
+/// any byte.
 fn targets(
     architecture: object::Architecture,
     address: u64,

@@ -9,7 +9,7 @@ use dioptra_testprograms::{Language, Program, Skip, or_skip, repository_root};
 use preload_object::{Defect, defects};
 use std::fs;
 
-/// A shared object made of C.
+/// Returns a shared object made of C.
 fn object(source: &str) -> Result<Vec<u8>, Skip> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("object.c");

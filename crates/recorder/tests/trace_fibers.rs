@@ -1,4 +1,4 @@
-//! Programs that exchange stacks by themselves, traced in all ways: they come to the results that they come to untraced.
+//! Programs that exchange stacks by themselves, traced in all ways: their results are those of untraced runs.
 //!
 //! `cargo xtask soak` runs them with ten times as many fibers (`DIOPTRA_SOAK_FIBERS`).
 
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use traces::{Event, METHODS, alone, everything, read, trace};
 
-/// The largest number of fibers.
+/// Returns the largest number of fibers.
 fn most() -> u32 {
     let wanted = std::env::var("DIOPTRA_SOAK_FIBERS").ok();
     wanted.and_then(|n| n.parse().ok()).unwrap_or(20_000)
@@ -87,7 +87,7 @@ fn runs_as_untraced(methods: &[&str], case: &str, count: u32, rest: &[&str], all
 }
 
 const ALL: &[&str] = &["patchable", "fentry", "mcount", "plain", "cygprof", "xray"];
-/// Return addresses are replaced, and are not: other methods differ at functions' beginnings only.
+/// One method that replaces return addresses, and one that does not: the others differ at functions' beginnings only.
 const MANY: &[&str] = &["plain", "cygprof"];
 
 #[test]
@@ -140,12 +140,12 @@ fn stacks_made_by_a_handler() {
     runs_as_untraced(MANY, "altstacks", most(), &["16"], 4.0);
 }
 
-/// What is kept of calls that are left for good does not grow with their number.
+/// The memory of calls that are left for good does not grow with their number.
 #[test]
 fn calls_that_are_left_for_good() {
     runs_as_untraced(ALL, "jumps", 100, &[], 0.0);
     runs_as_untraced(ALL, "own_jumps", 100, &[], 0.0);
-    // More than are kept of those that a jump leaves of which the tracer is told.
+    // More calls than the tracer keeps when it is told of the jumps that have left them.
     runs_as_untraced(MANY, "jumps", 10 * most(), &[], 0.0);
     runs_as_untraced(MANY, "own_jumps", most(), &[], 1.0);
 }

@@ -9,17 +9,17 @@ use std::path::Path;
 use tempfile::TempDir;
 use traces::{Event, alone, everything, read, trace};
 
-/// How libraries are prepared: in their functions, or for them.
+/// The flags with which libraries are prepared: in their functions, or for them.
 const KINDS: [&[&str]; 3] = [
     &["-finstrument-functions"],
     &["-pg"],
     &["-fpatchable-function-entry=5"],
 ];
 
-/// How many KiB the address space may grow from the first tenth of the way on.
+/// The most KiB by which the address space may grow after the first tenth of the way.
 const GROWTH: i64 = 16 << 10;
 
-/// The program, linked with these flags.
+/// Returns the path of the program, linked with these flags.
 fn program(flags: &[&str]) -> Result<String, Skip> {
     let program = Program::new(Language::C, "trace-reloads").no_flags();
     let path = program
@@ -29,7 +29,7 @@ fn program(flags: &[&str]) -> Result<String, Skip> {
     Ok(path.to_str().expect("a path of ours").to_owned())
 }
 
-/// So many copies of the library: files of their own are modules of their own.
+/// Returns so many copies of the library: files of their own are modules of their own.
 fn libraries(folder: &Path, flags: &[&str], count: usize) -> Result<Vec<String>, Skip> {
     let library = Program::new(Language::C, "trace-reloads")
         .no_flags()
@@ -45,7 +45,8 @@ fn libraries(folder: &Path, flags: &[&str], count: usize) -> Result<Vec<String>,
     Ok((0..count).map(copy).collect())
 }
 
-/// Records the program with these libraries; what it printed, and how many calls of `plugged` and of `inner` were recorded.
+/// Records the program with these libraries. Returns its output, and how many calls of `plugged` and of `inner` were
+/// recorded.
 fn record(
     folder: &TempDir,
     program: &str,

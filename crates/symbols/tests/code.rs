@@ -300,7 +300,7 @@ fn check_shape(function: &FunctionCode, flow: &ControlFlow) {
     assert_eq!((next, address), (function.len(), function.addresses().end));
 }
 
-/// A file that the system brings; `None`, and said, where it lies elsewhere or is missing.
+/// Returns a file that the system brings. Says so and returns `None` where it lies elsewhere or is missing.
 #[track_caller]
 fn there(path: &str) -> Option<&Path> {
     let path = Path::new(path);

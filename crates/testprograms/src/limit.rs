@@ -6,7 +6,7 @@ use crate::machine::{has_branch_records, has_cycle_counter, paranoid, repository
 
 /// A property of the machine that no package changes, so that its tests may be skipped under `DIOPTRA_NO_SKIP=1`.
 ///
-/// Each variant is asked of the machine itself: a skip that names a limit which does not hold is a failure there.
+/// [`Limit::holds`] asks the machine itself: a skip that names a limit which does not hold is a failure there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
@@ -16,7 +16,7 @@ pub enum Limit {
     CycleCounter,
     /// The kernel gives this user no records of branches (`perf record -b`), which are hardware's as well.
     NoBranchRecords,
-    /// More threads want to run than there are CPUs, so that what is about regular intervals may not come about.
+    /// More threads want to run than there are CPUs, so that events at regular intervals may come late.
     BusyMachine,
     /// `../shared/data`, which holds inputs too large for the repository, is not there.
     NoSharedData,

@@ -26,7 +26,7 @@ pub fn shared_data(name: &str) -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// The path that [`shared_data`] finds, for tests that need it.
+/// Returns the path that [`shared_data`] finds, for tests that need it.
 ///
 /// # Errors
 /// [`Skip`] if it is not there.
@@ -212,7 +212,7 @@ fn is_executable(path: &Path) -> bool {
         .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
-/// The folder on a path, or the path itself, that others may not enter.
+/// Returns the folder on a path, or the path itself, that others may not enter.
 pub fn closed_folder(path: &Path) -> Option<&Path> {
     path.ancestors().find(|part| !open_to_others(part))
 }

@@ -32,8 +32,8 @@ impl Skip {
         }
     }
 
-    /// A skip for a limit of the machine, which is allowed even where nothing may be skipped, if the machine has the
-    /// limit indeed.
+    /// Returns a skip for a limit of the machine, which is allowed even where nothing may be skipped, if the machine
+    /// has the limit indeed.
     pub fn for_limit(limit: Limit) -> Self {
         Self {
             reason: limit.to_string(),

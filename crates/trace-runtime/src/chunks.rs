@@ -25,14 +25,14 @@ pub fn now(arena: &MappedArena) -> u64 {
     }
 }
 
-/// How times of records are read where that takes a few instructions.
+/// The clock from which the times of records are read, where that takes a few instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamps {
     shift: u32,
 }
 
 impl Stamps {
-    /// Those of a recording; `None` if the kernel has to be asked for the time.
+    /// Returns the clock of a recording; `None` if the kernel has to be asked for the time.
     #[inline(always)]
     pub fn of(arena: &MappedArena) -> Option<Stamps> {
         let header = arena.header();
@@ -40,7 +40,7 @@ impl Stamps {
         (header.clock != MONOTONIC).then_some(Stamps { shift })
     }
 
-    /// The time, as [`now`] tells it.
+    /// Returns the time, as [`now`] tells it.
     #[inline(always)]
     pub fn now(self) -> u64 {
         arch::clock() >> self.shift

@@ -1,6 +1,7 @@
 //! Tasks that share their creator's thread-local memory: `clone` with `CLONE_VM` and without `CLONE_SETTLS`.
 //!
-//! Both run at once, and hooks of both would write to one record. Neither is recorded, from before there are two.
+//! A task and its creator run at once, and the hooks of both would write to one record. So neither is recorded any
+//! more, from just before the task is made.
 
 use crate::confined;
 use crate::session::MappedArena;
@@ -15,7 +16,7 @@ fn shares_block(flags: u64) -> bool {
     is_set(libc::CLONE_VM) && !is_set(libc::CLONE_SETTLS) && !is_set(libc::CLONE_VFORK)
 }
 
-/// A function was called that may make a task, and will do its work when this returns.
+/// Looks at a call of a function that may make a task, before the function does its work.
 pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, arguments: [u64; 4]) {
     let flags = match function {
         // `clone(function, stack, flags, …)`.
@@ -28,7 +29,7 @@ pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, argume
     }
     arena.header().sharing.happens(sys::pid());
     if block.busy == 0 {
-        // For good: when the other task ends is not known.
+        // For good: the runtime does not learn when the other task ends.
         block.busy = shadow::OWN_WORK;
     } else {
         // A handler has interrupted a hook, which will say that it is done.

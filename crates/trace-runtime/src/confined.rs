@@ -1,7 +1,9 @@
 //! Programs that forbid themselves system calls (seccomp): a hook that makes one would end the program.
 //!
-//! Before the program installs a filter the runtime executes that, as the kernel would, for the calls that it needs. Where one
-//! of them is not allowed the process becomes *quiet*: nothing of it is recorded any more, and hooks make no system call.
+//! Before the program installs a filter, the runtime executes it, as the kernel would, for the system calls that hooks
+//! make. If the filter forbids one, the process becomes *quiet*: nothing of it is recorded any more, and hooks make no
+//! system call. If the filter only forbids system calls by which the process talks to its recorder, later modules are
+//! not traced.
 //! A program that begins under a filter that its starter has installed is not traced at all, unless the filter was seen and
 //! found to allow everything.
 
@@ -12,19 +14,19 @@ use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dioptra_tracelayout::message::Observed;
 
-/// Not 0: this process is quiet. Read by [`crate::arch`]'s routines, too.
+/// Not 0 if this process is quiet. [`crate::arch`]'s routines read this, too.
 pub static QUIET: AtomicU32 = AtomicU32::new(0);
 
 /// Whether this process may not call its recorder any more.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
-/// The filters under which this process runs, all of which are known to allow what the runtime does.
+/// The number of filters under which this process runs. All of them are known to allow the runtime's system calls.
 static FILTERS: AtomicU32 = AtomicU32::new(0);
 
 /// The most instructions of a filter.
 const MOST_INSTRUCTIONS: u32 = 4096;
 
-/// The architecture, as filters are told of it.
+/// The architecture (`AUDIT_ARCH_…`) that the kernel passes to filters.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
@@ -34,10 +36,10 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 const ALLOW: u32 = 0x7fff_0000;
 /// `SECCOMP_RET_LOG`.
 const LOG: u32 = 0x7ffc_0000;
-/// What of a filter's result says what happens (`SECCOMP_RET_ACTION_FULL`).
+/// The bits of a filter's result that name the action (`SECCOMP_RET_ACTION_FULL`).
 const ACTION: u32 = 0xffff_0000;
 
-/// What hooks call while they record.
+/// The system calls that hooks make while they record.
 const RECORDING: [i64; 14] = [
     libc::SYS_rt_sigprocmask,
     libc::SYS_sigaltstack,
@@ -55,7 +57,7 @@ const RECORDING: [i64; 14] = [
     libc::SYS_clock_gettime,
 ];
 
-/// What is called when modules are loaded, and when a program is executed.
+/// The system calls that the runtime makes when modules are loaded, and when a program is executed.
 const CONNECTING: [i64; 9] = [
     libc::SYS_socket,
     libc::SYS_connect,
@@ -68,30 +70,31 @@ const CONNECTING: [i64; 9] = [
     libc::SYS_tgkill,
 ];
 
-/// Whether nothing is recorded, and no system call made, any more.
+/// Whether this process is quiet: it records nothing, and the runtime makes no system call.
 #[inline]
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed) != 0
 }
 
-/// Whether the recorder can't be called any more.
+/// Whether this process can't call its recorder any more.
 pub fn is_alone() -> bool {
     is_quiet() || ALONE.load(Ordering::Relaxed)
 }
 
-/// The number of filters that an executed program inherits and that allow what the runtime does.
+/// Returns the number of filters that an executed program inherits and that allow the runtime's system calls.
 pub fn known_filters() -> u32 {
     FILTERS.load(Ordering::Relaxed)
 }
 
-/// Whether this process, which begins, runs under other filters than the `known` ones. They may forbid anything.
+/// Whether this process, which begins, runs under more filters than the `known` number. Those may forbid anything.
 pub fn begins_confined(known: u32) -> bool {
     FILTERS.store(known, Ordering::Relaxed);
     let (filters, is_strict) = own_filters();
     is_strict || filters > known
 }
 
-/// How many filters this process has, and whether they are the strict ones. Reads a file as the dynamic linker has just done.
+/// Returns the number of filters of this process, and whether it is in the strict mode. Reads a file, as the dynamic
+/// linker has just done.
 fn own_filters() -> (u32, bool) {
     let mut text = [0_u8; 4096];
     let used = sys::read_file(c"/proc/self/status", &mut text);
@@ -113,7 +116,7 @@ fn own_filters() -> (u32, bool) {
     (filters, mode == 1)
 }
 
-/// What a call of `prctl` or `syscall` installs.
+/// The restriction that a call of `prctl` or `syscall` installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installed {
     /// Nothing but reading, writing and ending is allowed.
@@ -122,11 +125,11 @@ enum Installed {
     Filter(u64),
 }
 
-/// What a call of the C library's function with these arguments installs.
+/// Returns the restriction that a call of the C library's function with these arguments installs.
 fn installed(function: Observed, arguments: [u64; 4]) -> Option<Installed> {
     let is = |value: u64, number: i64| value as i64 == number;
     let set = |[option, mode, program]: [u64; 3]| {
-        // Of these arguments the kernel looks at 32 bits at most.
+        // The kernel looks at 32 bits of these arguments at most.
         match (option as i32, mode as u32) {
             (libc::PR_SET_SECCOMP, 1) => Some(Installed::Strict),
             (libc::PR_SET_SECCOMP, 2) => Some(Installed::Filter(program)),
@@ -146,7 +149,7 @@ fn installed(function: Observed, arguments: [u64; 4]) -> Option<Installed> {
     }
 }
 
-/// A function was called that may install a filter, and will do its work when this returns.
+/// Looks at a call of a function that may install a filter, before the function does its work.
 pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, arguments: [u64; 4]) {
     let Some(installed) = installed(function, arguments) else {
         return;
@@ -175,7 +178,7 @@ pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, argume
     }
 }
 
-/// Ends the recording of this process. Of other threads, what they have begun to write stays as it is.
+/// Ends the recording of this process. The chunks that other threads have begun stay as they are.
 pub fn be_quiet(block: &mut Block, arena: MappedArena) {
     let _signals = sys::BlockedSignals::new();
     if !shadow::is_dummy(block.record) && block.busy == 0 {
@@ -189,7 +192,8 @@ pub fn be_quiet(block: &mut Block, arena: MappedArena) {
     sys::wait_for_others();
 }
 
-/// Whether the filter described at an address (`sock_fprog`) allows what hooks do, and what connecting does; `None` if it
+/// Whether the filter described at an address (`sock_fprog`) allows [`RECORDING`], and whether it allows
+/// [`CONNECTING`]; `None` if it
 /// can't be read.
 fn allowed(description: u64) -> Option<[bool; 2]> {
     let pid = sys::pid();
@@ -198,7 +202,7 @@ fn allowed(description: u64) -> Option<[bool; 2]> {
         return None;
     };
     let count = u32::from(count as u16);
-    // As each instruction is read when it is executed.
+    // Reads each instruction when it is executed.
     let fetch = |at: u32| {
         if at >= count {
             return None;
@@ -213,16 +217,16 @@ fn allowed(description: u64) -> Option<[bool; 2]> {
     Some([all(&RECORDING), all(&CONNECTING)])
 }
 
-/// Whether a filter allows a system call, whatever its arguments are here: they read as 0.
+/// Whether a filter is known to allow a system call, whatever its arguments are.
 fn is_allowed(number: i64, fetch: impl Fn(u32) -> Option<u64>) -> bool {
     let result = execute([number as u32, ARCHITECTURE], fetch);
     result.is_some_and(|result| matches!(result & ACTION, ALLOW | LOG))
 }
 
-/// Executes a filter (classic BPF, `linux/filter.h`) with data that begins with these words and goes on with zeroes; `None` if it
-/// does what a filter does not, or the arguments of the call decide.
+/// Executes a filter (classic BPF, `linux/filter.h`), and returns its result. `data` holds the system call's number and
+/// the architecture. `None` if an instruction is invalid, or if the filter looks at the call's address or arguments.
 fn execute(data: [u32; 2], fetch: impl Fn(u32) -> Option<u64>) -> Option<u32> {
-    /// The size of what filters are told (`seccomp_data`).
+    /// The size of the data that a filter reads (`seccomp_data`), in bytes.
     const SIZE: u32 = 64;
     let (mut a, mut x) = (0_u32, 0_u32);
     let mut memory = [0_u32; 16];
@@ -236,7 +240,7 @@ fn execute(data: [u32; 2], fetch: impl Fn(u32) -> Option<u64>) -> Option<u32> {
         let k = (instruction >> 32) as u32;
         let operand = if code & 0x08 != 0 { x } else { k };
         match code & 0x07 {
-            // ld, ldx: a constant, memory, or with the size of the data; ld: the data.
+            // ld, ldx: a constant, memory, or the size of the data; ld: also the data.
             class @ (0 | 1) => {
                 let value = match code & 0xe0 {
                     0x00 => k,
@@ -293,7 +297,7 @@ fn execute(data: [u32; 2], fetch: impl Fn(u32) -> Option<u64>) -> Option<u32> {
     }
 }
 
-/// The tracer of a session's process, for tests of what it does without system calls.
+/// Tests of the interpreter of filters, and of the calls that install filters.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,7 +314,7 @@ mod tests {
     const KILL: u32 = 0x8000_0000;
     const LOAD_NUMBER: u64 = 0x20;
 
-    /// Allows some system calls and kills for all others, as sandboxes do.
+    /// Returns a filter that allows some system calls and kills for all others, as sandboxes do.
     fn only(numbers: &[i64]) -> Vec<u64> {
         let mut program = Vec::from([
             instruction(0x20, [0; 2], 4),
@@ -393,7 +397,7 @@ mod tests {
         let seccomp = libc::SYS_seccomp as u64;
         assert_eq!(syscall([seccomp, 1, 0, 9]), Some(Installed::Filter(9)));
         assert_eq!(syscall([seccomp, 0, 0, 0]), Some(Installed::Strict));
-        // What it asks about.
+        // This call asks whether the kernel knows an action.
         assert_eq!(syscall([seccomp, 2, 0, 9]), None);
         let prctl = libc::SYS_prctl as u64;
         assert_eq!(syscall([prctl, option, 2, 5]), Some(Installed::Filter(5)));

@@ -224,7 +224,8 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
 /// threads run other functions there.
 ///
 /// # Safety
-/// They are right, and no other thread executes what is patched, unless it is one instruction within 8 aligned bytes.
+/// The patches are right, and no other thread executes the code that they replace, unless a patch is one instruction
+/// within 8 aligned bytes.
 unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
     let page = sys::page_size() as u64;
     let pages = |patch: &Patch| {
@@ -272,7 +273,7 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
 /// Writes bytes: at once, if they lie within 8 aligned bytes.
 ///
 /// # Safety
-/// They may be written there, and nobody else writes there.
+/// The bytes may be written there, and nobody else writes there.
 unsafe fn write(address: u64, bytes: &[u8]) {
     let within = (address % 8) as usize;
     let first = ptr::with_exposed_provenance_mut::<u8>(address as usize);

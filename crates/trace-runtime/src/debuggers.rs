@@ -55,7 +55,7 @@ static SPARE: Shared<Spare> = Shared(UnsafeCell::new(Spare {
 /// Returns memory for another entry, if there is some.
 ///
 /// # Safety
-/// One thread at a time asks.
+/// Only one thread at a time calls this.
 unsafe fn entry() -> Option<*mut CodeEntry> {
     // SAFETY: the caller's promise.
     let spare = unsafe { &mut *SPARE.0.get() };

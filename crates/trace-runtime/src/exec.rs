@@ -13,7 +13,7 @@ static RUNTIME_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Where AddressSanitizer finds what it may not insist on: that its library is loaded before all others.
+/// The environment variable of AddressSanitizer's options, one of which lets other libraries be loaded before its own.
 const ASAN: &str = "ASAN_OPTIONS";
 const ASAN_OPTION: &[u8] = ASAN_LAST.as_bytes();
 
@@ -96,10 +96,11 @@ pub unsafe extern "C" fn execve(
     -1
 }
 
-/// Tells the recorder that a program is executed, if there is such a file: `execvp` tries many. Whether it was told.
+/// Tells the recorder that a program is executed, if there is such a file: `execvp` tries many. Returns whether it did
+/// so.
 ///
 /// # Safety
-/// That of `execve`.
+/// `execve`'s.
 unsafe fn tell(path: *const c_char) -> bool {
     if session::arena().is_none() || !sys::is_there(path) {
         return false;
@@ -266,13 +267,14 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
     }
 }
 
-/// The words of a list as `LD_PRELOAD` has it.
+/// Returns the words of a list as `LD_PRELOAD` has it.
 fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let words = list.split(|&byte| byte == b':' || byte == b' ');
     words.filter(|word| !word.is_empty())
 }
 
-/// An environment in which the runtime is not preloaded, as [`with_ours`] makes one. The other variables stay: they do no harm.
+/// Returns an environment in which the runtime is not preloaded, as [`with_ours`] makes one. The other variables stay:
+/// they do no harm.
 unsafe fn without_ours(environment: *const *const c_char) -> (*const *const c_char, usize) {
     let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
     if runtime.is_null() {
@@ -333,7 +335,7 @@ mod tests {
     use std::ffi::CString;
     use std::vec::Vec;
 
-    /// The environment that comes of one.
+    /// Returns the environment that the runtime makes of one.
     fn changed(
         change: unsafe fn(*const *const c_char) -> (*const *const c_char, usize),
         variables: &[&str],

@@ -1,16 +1,17 @@
-//! What takes the place of the unwinder's `_Unwind_GetCFA` for personality routines that find their frames by addresses instead
+//! A stand-in for the unwinder's `_Unwind_GetCFA`, for personality routines that find their frames by addresses instead
 //! of tables, such as LuaJIT's.
 //!
-//! A thunk's frame and its caller's begin at the same place, but unwinders tell frames apart by where they begin. So what a
-//! thunk's table states is one more, and this takes it away again.
+//! A thunk's frame and its caller's begin at the same place, but unwinders tell frames apart by where they begin. So a
+//! thunk's table states an address that is higher by one, and [`frame_address`] takes the one away again.
 
 use crate::libc_calls;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// The unwinder's function; 0 before it is known.
 static FUNCTION: AtomicUsize = AtomicUsize::new(0);
-/// Where the unwinder lies, which calls it, too, and must be told the truth: the first address, and the first one behind it.
+/// The unwinder's first address. The unwinder calls the function, too, and must get the address that the table states.
 static START: AtomicUsize = AtomicUsize::new(0);
+/// The first address behind the unwinder.
 static END: AtomicUsize = AtomicUsize::new(0);
 
 /// Looks for the unwinder, if one is loaded.
@@ -23,10 +24,10 @@ pub fn find_unwinder() {
     }
 }
 
-/// The address of an unwinder's context's frame, for a caller that goes on at `caller`.
+/// Returns the address of the frame of an unwinder's context, to a caller that goes on at `caller`.
 ///
 /// # Safety
-/// It is an unwinder's context.
+/// `context` is an unwinder's context.
 pub unsafe extern "C" fn frame_address(context: *mut libc::c_void, caller: usize) -> usize {
     type Get = unsafe extern "C" fn(*mut libc::c_void) -> usize;
     if FUNCTION.load(Ordering::Acquire) == 0 {

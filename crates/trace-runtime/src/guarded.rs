@@ -1,12 +1,14 @@
 //! Shadow stacks of the processor (x86: SHSTK, 64-bit Arm: GCS): it keeps return addresses a second time, where only calls and
 //! returns reach them, and ends a program that returns elsewhere.
 //!
-//! Hooks exchange return addresses. Their ordinary ways keep both stacks alike, but not the ways through the runtime, and none has been
+//! Hooks exchange return addresses. Their fast paths keep both stacks alike, but their paths through the runtime do
+//! not, and none has been
 //! tried on a processor with such stacks. So programs for which one is switched on are not traced.
 
 use crate::arch;
 
-/// The system call that asks for the state of the thread's shadow stack, and what it asks: `arch_prctl(ARCH_SHSTK_STATUS)`.
+/// The system call that asks for the state of the thread's shadow stack, and its argument:
+/// `arch_prctl(ARCH_SHSTK_STATUS)`.
 #[cfg(target_arch = "x86_64")]
 const QUESTION: (i64, usize) = (libc::SYS_arch_prctl, 0x5005);
 /// The same: `prctl(PR_GET_SHADOW_STACK_STATUS)`.
@@ -26,7 +28,7 @@ pub fn is_guarded() -> bool {
     says_guarded(result, status)
 }
 
-/// Whether the kernel's answer says so.
+/// Whether the kernel's answer says that the shadow stack is switched on.
 fn says_guarded(result: isize, status: u64) -> bool {
     result == 0 && status & IS_ON != 0
 }
@@ -51,7 +53,8 @@ mod tests {
     #[test]
     fn only_a_stack_that_is_switched_on_guards() {
         assert!(says_guarded(0, 1) && says_guarded(0, 3));
-        // Switched off, or only writing to it is; a kernel that knows no such stacks, or none on this processor.
+        // Switched off, or switched on without its writing instructions; a kernel or a processor that knows no such
+        // stacks.
         assert!(!says_guarded(0, 0) && !says_guarded(0, 2));
         for refusal in [libc::EINVAL, libc::ENOTSUP, libc::ENOSYS] {
             assert!(!says_guarded(-(refusal as isize), 1));

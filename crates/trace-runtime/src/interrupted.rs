@@ -362,7 +362,7 @@ mod tests {
     /// Where the hook that is interrupted has its stack.
     const HOOK: u64 = 0x10_0000;
 
-    /// A thread with an open call, in whose hook a handler begins to call.
+    /// Returns a thread with an open call, in whose hook a handler begins to call.
     fn interrupted() -> Thread {
         let mut thread = Thread::new();
         let mut writer = thread.writer();
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_hook_that_was_left_is_completed() {
-        // It has put a call on the shadow stack, and has not recorded it.
+        // The hook has put a call on the shadow stack, and has not recorded it.
         let mut thread = Thread::new();
         let time = now(&thread.arena);
         thread.writer().write(1, |to| to.entry(time, 1));
@@ -473,7 +473,7 @@ mod tests {
         // SAFETY: this thread's record and block.
         unsafe { leave(thread.block, &mut thread.writer_behind()) };
         assert_eq!(thread.log(), ["+1", "+2"]);
-        // It has taken a call off, and has not recorded that.
+        // The hook has taken a call off, and has not recorded that.
         thread.pop();
         thread.block.busy = HOOK;
         // SAFETY: as above.

@@ -43,7 +43,7 @@ fn state(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<(*mut Ju
     state_at(writer.record(), arena, slot)
 }
 
-/// The same, of a record.
+/// Does the work of [`state`] for a record.
 fn state_at(record: *mut Record, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
     let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
     let is_known = (sampling.tail as usize) < TAILS;
@@ -218,7 +218,7 @@ mod tests {
     const STACK: u64 = 0x20_0000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// A thread, and the slot of a function of which the slowest 10 % are shown. Each test has a slot of its own.
+    /// Returns a thread in which the slowest 10 % of the calls with a slot are shown. Each test has a slot of its own.
     fn judging(slot: u32) -> Thread {
         let thread = Thread::new();
         let choice = &thread.arena.choices()[slot as usize];
@@ -237,7 +237,7 @@ mod tests {
         }
     }
 
-    /// An execution begins that took so long when it ends at once.
+    /// Begins an execution that will have taken so long if it ends at once.
     fn enter(thread: &mut Thread, slot: u32, duration: u64) {
         let mut writer = thread.writer();
         if !writer.has_room() {
@@ -252,7 +252,7 @@ mod tests {
         thread.push(entry(slot));
     }
 
-    /// It calls another function, and ends.
+    /// Records that the call calls another function, and ends it.
     fn leave_now(thread: &mut Thread, slot: u32) {
         let arena = thread.arena;
         let mut writer = thread.writer();
@@ -268,7 +268,7 @@ mod tests {
     fn quick_executions_are_taken_back() {
         let slot = 1;
         let mut thread = judging(slot);
-        // Of the first one nothing is known.
+        // Nothing is known of the first one.
         enter(&mut thread, slot, SECOND);
         leave_now(&mut thread, slot);
         assert_eq!(thread.log(), SHOWN);

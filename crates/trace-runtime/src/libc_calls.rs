@@ -70,7 +70,7 @@ pub fn is_glibc() -> bool {
     !version.is_null() && !open.is_null()
 }
 
-/// The environment of the process. Other C libraries than glibc do not hand it over to constructors.
+/// Returns the environment of the process. Other C libraries than glibc do not hand it over to constructors.
 pub fn environment() -> *const *const core::ffi::c_char {
     unsafe extern "C" {
         static environ: *const *const core::ffi::c_char;
@@ -79,10 +79,10 @@ pub fn environment() -> *const *const core::ffi::c_char {
     unsafe { environ }
 }
 
-/// `dlmopen` for the program's own modules. Not linked with: other C libraries do not have it.
+/// Calls `dlmopen` for the program's own modules. Not linked with: other C libraries do not have it.
 ///
 /// # Safety
-/// That of `dlopen`.
+/// `dlopen`'s.
 unsafe fn open_module(path: &CStr, flags: core::ffi::c_int) -> *mut core::ffi::c_void {
     type Open = unsafe extern "C" fn(
         libc::Lmid_t,
@@ -116,7 +116,7 @@ pub fn load(path: &CStr) -> bool {
     true
 }
 
-/// The address of a function of the unwinder that has the same name as one of ours; 0 if no unwinder is loaded.
+/// Returns the address of a function of the unwinder that has the same name as one of ours; 0 if no unwinder is loaded.
 pub fn next_symbol(name: &CStr) -> usize {
     // SAFETY: strings with an end; nothing is loaded that is not already.
     unsafe {
@@ -134,7 +134,7 @@ pub fn next_symbol(name: &CStr) -> usize {
     }
 }
 
-/// Where the module lies that an address is in: its first address, and the first one behind it.
+/// Returns the first address of the module that an address is in, and the first one behind it.
 pub fn module_of(address: usize) -> Option<(usize, usize)> {
     // SAFETY: zero is a valid value; the dynamic linker fills it if it knows the address. A module's first page holds its
     // headers, and stays.

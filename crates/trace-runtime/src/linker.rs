@@ -1,15 +1,15 @@
-//! What the dynamic linker says when modules are loaded: whether nobody can have run them yet.
+//! The dynamic linker's notices of loaded modules: they tell whether a thread can have run the modules' code yet.
 
 use crate::{arch, sys};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 use dioptra_tracelayout::message::Reason;
 
-/// The process whose changes the recorder has been told of, all of them; 0: it has missed one. A forked child is another
-/// process, of which the recorder may know nothing.
+/// The id of the process if the recorder was told of all its changes; 0 if the recorder has missed one. A forked child
+/// has another id, and the recorder may know nothing of it.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// The beginning of what the dynamic linker keeps for debuggers (`struct r_debug` of `link.h`).
+/// The beginning of the structure that the dynamic linker keeps for debuggers (`struct r_debug` of `link.h`).
 #[repr(C)]
 struct Debug {
     version: i32,
@@ -21,20 +21,21 @@ struct Debug {
 /// `RT_CONSISTENT`: the modules that were to be loaded are mapped.
 const CONSISTENT: i32 = 0;
 
-/// The recorder misses a change.
+/// Notes that the recorder misses a change.
 pub fn miss() {
     TOLD.store(0, Ordering::Relaxed);
 }
 
-/// The recorder has been told of all changes.
+/// Notes that the recorder has been told of all changes.
 pub fn told() {
     TOLD.store(sys::pid(), Ordering::Relaxed);
 }
 
-/// Why the recorder is told of a change now.
+/// Returns why the recorder is told of a change now.
 ///
 /// The dynamic linker says twice that modules are loaded: before it maps them, and as soon as it has mapped them all, before
-/// anything of them is executed. What the recorder finds at the second time, and did not find at the first, nobody has run.
+/// anything of them is executed. No thread has run modules that the recorder finds at the second time and not at the
+/// first.
 pub fn reason() -> Reason {
     let debug = ptr::with_exposed_provenance::<Debug>(arch::linker_debug() as usize);
     // SAFETY: the dynamic linker's own, which is never unmapped, if it is there.

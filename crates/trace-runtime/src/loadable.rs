@@ -7,11 +7,12 @@
 use crate::arch::syscall;
 use core::ffi::c_char;
 
-/// How many bytes of a file are read: its header, and as a rule its program headers and the name of its interpreter.
+/// The number of bytes of a file that are read: its header, and as a rule its program headers and its interpreter's
+/// name.
 const START: usize = 1024;
-/// How many bytes of an interpreter's name are read.
+/// The number of bytes of an interpreter's name that are read.
 const NAME: usize = 64;
-/// How many interpreters of interpreters are looked at.
+/// The most interpreters of interpreters that are looked at.
 const MOST: u32 = 4;
 
 const PT_INTERP: u32 = 3;
@@ -21,6 +22,8 @@ const CLASS_64: u8 = 2;
 struct File(usize);
 
 impl File {
+    /// Opens a file for reading.
+    ///
     /// # Safety
     /// The path is a string, or unmapped.
     unsafe fn open(path: *const c_char) -> Option<File> {
@@ -36,7 +39,7 @@ impl File {
         usize::try_from(file).ok().map(File)
     }
 
-    /// Reads at an offset, and returns what there is.
+    /// Reads at an offset, and returns the bytes that are there.
     fn read<'b>(&self, bytes: &'b mut [u8], offset: u64) -> &'b [u8] {
         let place = bytes.as_mut_ptr().expose_provenance();
         // SAFETY: the buffer outlives the call.
@@ -59,9 +62,9 @@ impl Drop for File {
     }
 }
 
-/// Whether the runtime may be preloaded into a program. What can't be read is taken to be as most programs are.
+/// Whether the runtime may be preloaded into a program. A file that can't be read counts as an ordinary program.
 ///
-/// It may be called in the child of a `vfork`, which shares its parent's memory: no state is changed.
+/// This function may be called in the child of a `vfork`, which shares its parent's memory, so it changes no state.
 ///
 /// # Safety
 /// The path is a string, or unmapped.
@@ -159,7 +162,7 @@ mod tests {
         is
     }
 
-    /// A program with three program headers, the last of which names the interpreter, at an offset.
+    /// Returns a program with three program headers, the last of which names the interpreter, at an offset.
     fn program(interpreter: &str, offset: usize) -> Vec<u8> {
         let mut bytes = std::vec![0; offset];
         bytes[..5].copy_from_slice(b"\x7fELF\x02");

@@ -116,7 +116,7 @@ fn arena_stopped(arena: &session::MappedArena) -> bool {
     arena.header().stop.load(Ordering::Relaxed) != 0
 }
 
-/// Where the memory begins of the stack that a context was made for (`makecontext`), if the stack pointer is in it.
+/// Returns the first address of the stack that a context was made for (`makecontext`), if the stack pointer is in it.
 ///
 /// # Safety
 /// It is a context.

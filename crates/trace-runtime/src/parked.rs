@@ -2,7 +2,8 @@
 //!
 //! Where a program exchanges stacks by itself (fibers of its own assembler code, copied stacks, jumps between stacks),
 //! nobody tells the runtime. It notices that a stack does not fit the shadow stack any more, and records the calls in question
-//! as left. But the program may come back to them, and their return addresses are its property. So their entries stay where
+//! as left. But the program may come back to them, and only their entries hold the return addresses. So their entries
+//! stay where they
 //! they are, *parked*, below a *barrier* above which the thread goes on:
 //!
 //! ```text
@@ -10,14 +11,16 @@
 //!                  ^------------------------------ spare
 //! ```
 //!
-//! A call that returns is found by its frame pointer, which leads to its entry ([`find`]); its entry becomes a *hole*. Holes
-//! below a barrier are given up at once, others when the thread goes on in another segment ([`renew_if_wasteful`]): then open calls
-//! are copied there (*aliases*), and what is parked stays behind.
+//! [`find`] finds the call that returns by its frame pointer, which leads to the call's entry. The entry becomes a
+//! *hole*. Holes right below the innermost barrier are given up at once. The others are given up when the thread goes
+//! on in another segment ([`renew_if_wasteful`]): open calls are copied there (*aliases*), and parked entries stay
+//! behind.
 //!
 //! A program may also leave calls for good without telling anybody (exceptions of languages of its own). Their entries look
-//! like others' that may return. The sweep ([`renew`]) tells them apart: the place of a call's return address on the stack holds
-//! something else by then, or a later call's. Copied stacks look the same, so such entries are given up only beyond a number,
-//! and never in a process in which one of them has returned after all.
+//! like those of calls that may return. The sweep ([`renew`]) tells them apart: the place of a call's return address on
+//! the stack holds something else by then, or the return address of a later call. Stacks that were copied away look the
+//! same. So such entries are given up only beyond a number, and never in a process in which one of them has returned
+//! after all.
 
 mod renew;
 
@@ -31,8 +34,9 @@ use dioptra_tracelayout::message::thread::{
 use renew::returned;
 pub use renew::{is_dead, make_room, renew_if_wasteful};
 
-/// The flags of a parked entry, and those that are asked.
+/// The flags of a parked entry.
 const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;
+/// The flags by which a parked entry is told from others: it has exactly [`PARKED`] of these.
 const KINDS: u32 = PARKED | ENTRY_NO_RETURN;
 /// A flag of a parked entry: a jump that the runtime was told of has left it.
 const JUMPED: u32 = 1 << 8;
@@ -41,14 +45,14 @@ const GONE: u32 = 1 << 9;
 /// A flag of a parked entry: the call is open, and its alias, to which the spare word leads, stands for it.
 const ALIASED: u32 = 1 << 10;
 
-/// A call that returns.
+/// The place at which [`find`] finds the call that returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is open on this thread's shadow stack.
+    /// The entry is open on this thread's shadow stack.
     Open(*mut Entry),
-    /// It is open in a segment that is suspended, and which this thread has to go on with first.
+    /// The entry is open in a suspended segment, with which this thread has to go on first.
     Suspended(*mut Segment, *mut Entry),
-    /// Its end has been recorded before; this is what it returns to.
+    /// The call's end has been recorded before; this is its caller.
     Left(Caller),
 }
 
@@ -64,7 +68,7 @@ fn is_parked(entry: &Entry) -> bool {
     entry.flags & KINDS == PARKED && !is_hole(entry) && !is_barrier(entry)
 }
 
-/// Whether a walk over entries passes one over: it is none of an open call.
+/// Whether a walk over open calls passes an entry over: it is parked, a hole, or a barrier.
 pub fn is_passed_over(entry: &Entry) -> bool {
     is_parked(entry) || is_hole(entry) || is_barrier(entry)
 }
@@ -86,18 +90,20 @@ fn barrier(outer: *mut Entry) -> Entry {
     }
 }
 
-/// Returns the entry that is below an entry, parked ones and barriers left out.
+/// Returns the next outer entry of an entry. Skips a barrier and the entries for which that stands.
 ///
 /// # Safety
-/// It is an entry of a shadow stack, above the floor.
+/// The entry is one of a shadow stack, above the floor.
 unsafe fn outer(entry: *mut Entry) -> *mut Entry {
     let below = entry.wrapping_sub(1);
     // SAFETY: the caller's promise: at least the floor is below.
     unsafe { unless_barrier(below) }
 }
 
+/// Returns the entry itself, or the entry to which it leads if it is a barrier.
+///
 /// # Safety
-/// It is an entry of a shadow stack, or the floor.
+/// The entry is one of a shadow stack, or the floor.
 unsafe fn unless_barrier(entry: *mut Entry) -> *mut Entry {
     // SAFETY: the caller's promise.
     let entry_now = unsafe { &*entry };
@@ -116,8 +122,8 @@ pub unsafe fn innermost(record: *const Record) -> *mut Entry {
     unsafe { unless_barrier((*record).top) }
 }
 
-/// Calls `visit` with the entries that are not parked, the innermost first, until it returns false. Groups of parked
-/// entries cost nothing.
+/// Calls `visit` with the entries that are not parked, the innermost first, until it returns false. Skips the parked
+/// entries below a barrier in one step.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
@@ -143,10 +149,10 @@ unsafe fn is_within(record: *const Record, entry: *const Entry) -> bool {
     unsafe { entry > (*record).floor.cast_const() && entry <= (*record).top.cast_const() }
 }
 
-/// Returns the entry of which another one is the alias, if it is one.
+/// Returns the parked entry for which `alias` stands; `None` if it is no alias.
 ///
 /// # Safety
-/// It is an entry of a shadow stack.
+/// `alias` is an entry of a shadow stack.
 unsafe fn original(alias: *mut Entry) -> Option<*mut Entry> {
     // SAFETY: the caller's promise; what is found is an entry, too.
     unsafe {
@@ -161,10 +167,10 @@ unsafe fn original(alias: *mut Entry) -> Option<*mut Entry> {
     }
 }
 
-/// Returns what an open call returns to. Nobody asks again: the entry that it was first is a hole now.
+/// Returns the caller of an open call. May be asked once: if the entry is an alias, its original becomes a hole.
 ///
 /// # Safety
-/// It is an open entry of this thread's shadow stack.
+/// The entry is an open one of this thread's shadow stack.
 pub unsafe fn caller(entry: *mut Entry) -> Caller {
     // SAFETY: the caller's promise.
     unsafe {
@@ -182,7 +188,7 @@ pub unsafe fn caller(entry: *mut Entry) -> Caller {
 /// Parks an entry, or makes it a hole if its call can't return. Returns whether it has to stay where it is.
 ///
 /// # Safety
-/// It is an entry of this thread's shadow stack, or of a thread that does not exist in this process.
+/// The entry is one of this thread's shadow stack, or of a thread that does not exist in this process.
 unsafe fn park(entry: *mut Entry, told: bool) -> bool {
     let jumped = if told { JUMPED } else { 0 };
     // SAFETY: the caller's promise.
@@ -211,7 +217,7 @@ unsafe fn park(entry: *mut Entry, told: bool) -> bool {
     }
 }
 
-/// The calls of the entries from `from` up to the top are left. `told`: by a jump that the runtime knows of.
+/// Leaves the calls of the entries from `from` up to the top. `told`: a jump that the runtime knows of leaves them.
 ///
 /// # Safety
 /// The record is this thread's, or of a thread that does not exist in this process; the entry is above its floor.
@@ -246,7 +252,7 @@ pub unsafe fn leave(record: *mut Record, from: *mut Entry, told: bool) {
     }
 }
 
-/// An open call has ended, and nothing above its entry is open.
+/// Removes the entry of an open call that has ended. No entry above it is open.
 ///
 /// # Safety
 /// The record is this thread's, and the entry is on its shadow stack.
@@ -288,8 +294,9 @@ unsafe fn trim(record: *mut Record) {
     }
 }
 
-/// Handlers that have interrupted a hook have ended, and have left parked entries above the entry that the hook is about
-/// to write: keeps hooks from overwriting them. Returns whether there are any. The top is the innermost entry then.
+/// Keeps hooks from overwriting entries that signal handlers have parked above `next`, the entry that the hook that
+/// they interrupted is about to write. Returns whether there are such entries. If so, the top is the innermost entry
+/// now.
 ///
 /// # Safety
 /// The record is this thread's; `next` is the entry that the hook is about to write.
@@ -307,7 +314,7 @@ pub unsafe fn hold(record: *mut Record, next: *mut Entry) -> bool {
     }
 }
 
-/// Goes on above what is held, once the interrupted hook has done its work.
+/// Goes on above the held entries, once the interrupted hook has done its work.
 ///
 /// # Safety
 /// The record is this thread's, and no hook is interrupted.
@@ -334,7 +341,8 @@ pub unsafe fn reopen(record: *mut Record) {
     }
 }
 
-/// Finds the call that returns: `token` is where its frame pointer leads, on processors where that is its entry; `frame` is the frame
+/// Finds the call that returns. `token` is the address to which its frame pointer leads, on processors where that is
+/// its entry; `frame` is the frame
 /// pointer otherwise.
 ///
 /// # Safety
@@ -354,7 +362,8 @@ pub unsafe fn find(
         {
             return Some(found);
         }
-        // The frame pointer is not what it was, or not ours. Callers with the same frame first.
+        // The frame pointer has changed, or leads to no entry. Looks first at calls whose callers had the same frame
+        // pointer.
         let is_it = |entry: &Entry, of_frame: bool| {
             entry.slot == slot
                 && entry.flags & ENTRY_NO_RETURN == 0
@@ -380,16 +389,16 @@ pub unsafe fn find(
                 return found;
             }
         }
-        // A stack that was moved to another place.
+        // The slot differs: the stack was moved to another place.
         let (segment, entry) = named?;
         look(record, segment, entry)
     }
 }
 
-/// Returns the innermost entry of a segment that `is_it`.
+/// Returns the innermost entry of a segment for which `is_it` returns true.
 ///
 /// # Safety
-/// It is a segment.
+/// `segment` is a segment.
 unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Option<*mut Entry> {
     // SAFETY: the caller's promise; entries up to the top are initialised. Another thread's may change meanwhile.
     unsafe {
@@ -415,7 +424,7 @@ unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Opt
     None
 }
 
-/// Returns what an entry says of the call that returns, if it is still there.
+/// Finds the call that returns by its entry; `None` if the entry is not the call's any more.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy; the entry is of the segment.
@@ -467,7 +476,7 @@ unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) ->
 /// Takes a call's entry from a segment that another thread has taken over meanwhile.
 ///
 /// # Safety
-/// It is an entry.
+/// `entry` is an entry of a segment.
 pub unsafe fn snatch(entry: *mut Entry) -> Option<Caller> {
     // SAFETY: the caller's promise.
     unsafe {

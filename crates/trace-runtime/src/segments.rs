@@ -47,9 +47,9 @@ impl Span {
 #[derive(Debug)]
 pub struct Segment {
     state: AtomicU32,
-    /// The number of entries that may be pushed above the floor, once it has been used.
+    /// The number of entries that may be pushed above the floor; 0 before the segment is first used.
     capacity: u32,
-    /// The record of the thread that uses it, while it is active.
+    /// The record of the thread that uses the segment, while that is active.
     pub owner: AtomicPtr<Record>,
     /// The innermost entry, unless the segment is active: then the record has it.
     pub top: *mut Entry,
@@ -67,7 +67,7 @@ pub struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Nobody uses it, and no call returns through its entries.
+    /// No thread uses the segment, and no call returns through its entries.
     Free = 0,
     /// A thread pushes its entries there.
     Active = 1,
@@ -77,7 +77,7 @@ pub enum State {
     Retired = 3,
 }
 
-/// From a segment's address to its floor.
+/// The distance from a segment's address to its floor, in bytes.
 pub const HEADER: usize = 128;
 /// The number of entries behind the capacity: a barrier, and an entry that an interrupted hook is about to write.
 const SPARE: usize = 2;
@@ -111,7 +111,7 @@ pub const fn size(capacity: usize) -> usize {
 }
 
 impl Segment {
-    /// The state.
+    /// Returns the state.
     pub fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Free,
@@ -139,16 +139,16 @@ pub fn floor(segment: *mut Segment) -> *mut Entry {
     segment.wrapping_byte_add(HEADER).cast()
 }
 
-/// Returns the last entry of a segment that another one may follow.
+/// Returns the place of the last entry that a segment's capacity permits.
 ///
 /// # Safety
-/// It is a segment.
+/// `segment` is a segment.
 pub unsafe fn limit(segment: *mut Segment) -> *mut Entry {
     // SAFETY: the caller's promise; the capacity never changes.
     floor(segment).wrapping_add(unsafe { (*segment).capacity } as usize)
 }
 
-/// Returns the segment, and the entry of it at an address, if it is one's.
+/// Returns the segment and the entry at an address; `None` if no entry can be there.
 pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
     let mut span = SPANS.load(Ordering::Acquire);
     while !span.is_null() {
@@ -169,7 +169,8 @@ pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
     None
 }
 
-/// Calls `look` with up to `most` segments, from the number `from` on and around, until it returns true. Returns the number
+/// Calls `look` with up to `most` segments until it returns true. Starts with the segment number `from`, and goes on
+/// with the first segment after the last one. Returns the number
 /// of the segment that follows.
 fn visit(from: usize, most: usize, mut look: impl FnMut(*mut Segment, usize) -> bool) -> usize {
     let mut total = 0;
@@ -227,27 +228,28 @@ fn at(number: u64) -> Option<(*mut Segment, usize)> {
 }
 
 impl Span {
-    /// The number of its segments.
+    /// Returns the number of segments in the span.
     fn segments(&self) -> u64 {
         (self.end - self.start)
             .checked_div(self.stride)
             .unwrap_or(0)
     }
 
-    /// The segment with a number below that.
+    /// Returns the segment with a number below [`Span::segments`].
     fn segment(&self, number: u64) -> *mut Segment {
         ptr::with_exposed_provenance_mut((self.start + number * self.stride) as usize)
     }
 
-    /// The number of entries that may be pushed in each segment.
+    /// Returns the number of entries that may be pushed in each segment.
     fn capacity(&self) -> usize {
         (self.stride as usize).saturating_sub(HEADER) / ENTRY_SIZE as usize - 1 - SPARE
     }
 
-    /// Makes the span known.
+    /// Writes a span to `place`, and adds it to the list.
     ///
     /// # Safety
-    /// It is never unmapped, and nobody knows it yet. From `start` to `end` there is zeroed memory that is never unmapped.
+    /// `place` is never unmapped, and nobody knows it yet. From `start` to `end` lies zeroed memory that is never
+    /// unmapped.
     unsafe fn publish(place: *mut Span, start: u64, end: u64, stride: u64) {
         let mut next = SPANS.load(Ordering::Relaxed);
         loop {
@@ -269,10 +271,10 @@ impl Span {
 }
 
 impl Segment {
-    /// Makes it active and empty.
+    /// Makes the segment active and empty.
     ///
     /// # Safety
-    /// It has room for that many entries, and nobody else uses it.
+    /// The segment has room for `capacity` entries, and nobody else uses it.
     unsafe fn begin(segment: *mut Segment, capacity: usize) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -301,9 +303,9 @@ pub unsafe fn add(span: *mut Span, segment: *mut Segment, capacity: usize) {
     }
 }
 
-/// Takes a segment with room for so many entries: one that is free, else one that is parked or retired and of which
-/// `is_dead` says that none of its calls returns any more, else a new one. It is active, and empty. `None` if there is
-/// no memory.
+/// Takes a segment with room for so many entries, and makes it active and empty. Looks at a few segments for one that
+/// is free, or that is parked or retired and for which `is_dead` returns true, and maps a new one if there is none.
+/// `None` if there is no memory.
 pub fn take(
     capacity: usize,
     mut is_dead: impl FnMut(*mut Segment) -> bool,
@@ -332,11 +334,12 @@ pub fn take(
     Some(segment)
 }
 
-/// Maps a span, and returns its first segment and the capacity. Untouched segments are free: zeroes say so.
+/// Maps a span, and returns its first segment and the capacity. The span's other segments are zeroed, and therefore
+/// free.
 fn create(capacity: usize) -> Option<(*mut Segment, usize)> {
     let stride = size(capacity.max(SMALL)).next_multiple_of(PAGE);
     let wanted = if capacity <= SMALL {
-        // The list of spans stays short.
+        // Spans become larger, so that their list stays short.
         MOST.min(64 << SMALL_SPANS.fetch_add(1, Ordering::Relaxed).min(6))
     } else {
         1
@@ -360,10 +363,10 @@ fn create(capacity: usize) -> Option<(*mut Segment, usize)> {
     Some((segment, capacity))
 }
 
-/// Takes an entry whose call returns now, wherever that is: from now on it is a hole. Returns whether it was still there.
+/// Takes the entry of a call that returns now, in any thread, and makes it a hole. Returns whether it was still there.
 ///
 /// # Safety
-/// It is an entry of a segment.
+/// `entry` is an entry of a segment.
 pub unsafe fn claim(entry: *mut Entry, slot: u64) -> bool {
     // SAFETY: the caller's promise: mapped, aligned; other threads use the word in this way, too.
     let word = unsafe { AtomicU64::from_ptr(&raw mut (*entry).slot) };

@@ -53,7 +53,7 @@ impl MappedArena {
         }
     }
 
-    /// Where programs that are executed are told of.
+    /// Returns the queue of notices of executed programs.
     pub fn notices(&self) -> &'static [Notice] {
         let offset = Arena::execs_offset(self.header().chunk_count as usize);
         // SAFETY: as above; they lie before the chunks.

@@ -144,7 +144,7 @@ pub struct Record {
     /// The last parked entry above an entry that an interrupted hook is about to write; null: there is none. Meanwhile the
     /// limit keeps hooks from overwriting it.
     pub held: *mut Entry,
-    /// The number of entries from which on it is asked whether another segment would hold fewer.
+    /// The number of entries from which on the thread examines whether another segment would hold fewer.
     pub renew_at: usize,
     /// The memory of the thread's own segment.
     pub span: Span,
@@ -344,7 +344,7 @@ pub fn open(record: *mut Record, slot: u32) -> *mut u32 {
         .cast()
 }
 
-/// The place of a thread's own segment, behind its record.
+/// Returns the place of a thread's own segment, behind its record.
 pub fn own_segment(record: *mut Record) -> *mut Segment {
     record.wrapping_byte_add(RECORD_SIZE).cast()
 }

@@ -472,7 +472,7 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
     Some(())
 }
 
-/// Returns what a call returns to whose end is not recorded here.
+/// Returns the caller of a call whose end is not recorded here.
 fn taken(found: Found) -> Option<Caller> {
     match found {
         Found::Left(caller) => Some(caller),

@@ -1,4 +1,4 @@
-//! A connection to the recorder. Nothing is waited for without a bound, and no signal disturbs it.
+//! A connection to the recorder. Every wait has a bound, and no signal disturbs the connection.
 //!
 //! All signals are blocked while the process talks to its recorder, which usually answers at once. If it does not, signals are
 //! delivered while the process waits: Ctrl-C must work. Calls of their handlers are not recorded, but counted.
@@ -9,23 +9,23 @@ use crate::{arch, session};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::{mem, ptr, slice};
 
-/// How many nanoseconds a millisecond has.
+/// The number of nanoseconds in a millisecond.
 const MILLISECOND: u64 = 1_000_000;
-/// How long one wait lasts at most, in nanoseconds. A wait during which the process itself was stopped counts as one of these.
+/// The longest single wait, in nanoseconds. A wait during which the process itself was stopped counts as this long.
 const SLICE: u64 = 100 * MILLISECOND;
-/// How long a recorder that is stopped is waited for, in nanoseconds.
+/// The time that a connection waits for a recorder that is stopped, in nanoseconds.
 const STOPPED: u64 = 2_000 * MILLISECOND;
-/// How long a connection waits in all, in nanoseconds. The recorder analyses large programs for some seconds.
+/// The time that a connection waits in all, in nanoseconds. The recorder analyses large programs for some seconds.
 const PATIENCE: u64 = 300_000 * MILLISECOND;
-/// How long it takes until the queue of connections is looked at again when it was full, in nanoseconds.
+/// The time after which a connection is tried again when the recorder's queue was full, in nanoseconds.
 const QUEUE: u64 = 10 * MILLISECOND;
 
-/// Whether a thread waits for the recorder with its signals delivered.
+/// Whether a thread waits for the recorder while its signals are delivered.
 static WAITS: AtomicBool = AtomicBool::new(false);
-/// The recorder for which was waited in vain, as long as it is stopped.
+/// The id of a recorder that did not answer because it was stopped; 0 if there is none.
 static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
 
-/// A handler calls something while its thread does the tracer's own work.
+/// Counts a call that a signal handler makes while its thread waits for the recorder.
 pub fn count_missed() {
     if WAITS.load(Ordering::Relaxed)
         && let Some(arena) = session::arena()
@@ -40,15 +40,15 @@ pub fn count_missed() {
 pub struct Socket<'a> {
     fd: i32,
     signals: &'a BlockedSignals,
-    /// This process: a handler may fork it.
+    /// The id of the process that has connected: a handler may fork it.
     pid: u32,
-    /// The recorder; 0 if that is not known.
+    /// The recorder's id; 0 if that is not known.
     recorder: u32,
-    /// How long it has waited, in nanoseconds; so are the next two.
+    /// The time for which the connection has waited, in nanoseconds. The next two fields are points in this time.
     waited: u64,
-    /// When it looks next at what the recorder does.
+    /// The time at which the connection looks next at what the recorder does.
     look_at: u64,
-    /// When the recorder was last seen not to be stopped.
+    /// The time at which the recorder was last seen not to be stopped.
     stopped_since: u64,
 }
 
@@ -64,12 +64,12 @@ pub fn close(fd: i32) {
     unsafe { arch::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// The number that a system call has returned, or the error.
+/// Returns the number that a system call has returned, or the error.
 fn result(returned: isize) -> Result<usize, Errno> {
     usize::try_from(returned).map_err(|_| Errno(returned.unsigned_abs() as i32))
 }
 
-/// What `connect` wants of an abstract address.
+/// An abstract address, as `connect` expects it (`sockaddr_un`).
 #[repr(C)]
 struct Address {
     family: u16,
@@ -131,7 +131,7 @@ impl<'a> Socket<'a> {
         Ok(socket)
     }
 
-    /// The process at the other end.
+    /// Returns the process at the other end.
     fn peer(&self) -> Option<u32> {
         let mut peer = [0_u32; 3];
         let mut size = size_of_val(&peer) as u32;
@@ -207,7 +207,8 @@ impl<'a> Socket<'a> {
         Ok((unsafe { message.assume_init() }, descriptors))
     }
 
-    /// Waits until the socket is ready for something, or for nothing, up to some nanoseconds. The caller tries again in any case.
+    /// Waits up to some nanoseconds until the socket is ready for the events, if there are any. The caller tries again
+    /// in any case.
     fn pause(&mut self, events: Option<i16>, nanoseconds: u64) -> Result<(), Errno> {
         // A recorder that answers soon is waited for quietly: handlers' calls are recorded afterwards.
         let delivers = self.waited >= SLICE;

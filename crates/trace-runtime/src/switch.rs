@@ -1,9 +1,8 @@
 //! Stacks that a program exchanges with `swapcontext` and `setcontext`: each has a segment of its own.
 //!
-//! The runtime is told of these, so the shadow stack is exchanged along with the call stack, and the trace says so. Which
-//! segment a suspended stack belongs to is noted in the program's context itself: glibc's signal sets have 1024 bits, of
-//! which the kernel knows 64, and nobody reads or writes the others. So it takes no table that would have to be locked or searched, whatever the number of
-//! stacks.
+//! The runtime sees calls of these functions, so it exchanges the shadow stack along with the call stack, and records
+//! that. It writes the address of a suspended stack's segment into the program's context: glibc's signal sets have 1024
+//! bits, of which the kernel knows 64, and nobody reads or writes the others. So no table has to be locked or searched.
 //!
 //! A thread may also come back to a suspended stack without a word, as when a coroutine's function returns to `uc_link`.
 //! That is noticed when a call of the stack returns ([`adopt`]).
@@ -28,8 +27,8 @@ static NEXT_STACK: AtomicU32 = AtomicU32::new(1);
 
 /// The number of stacks whose last segment is remembered, by where their memory begins.
 const REMEMBERED: usize = 1 << 16;
-/// The segments of stacks in memory that the program has named: who begins a new stack there has ended the old one. One that is
-/// forgotten is found when memory is looked for.
+/// The last segment of each stack whose memory the program has named. A program that begins a new stack in the same
+/// memory has ended the old one. [`segments::take`] finds segments that were forgotten here.
 static LAST: [AtomicPtr<Segment>; REMEMBERED] =
     [const { AtomicPtr::new(ptr::null_mut()) }; REMEMBERED];
 
@@ -58,11 +57,12 @@ pub struct Entering {
     pub stack: Option<u64>,
 }
 
-/// The thread leaves its stack, with the context in which that is saved, if it is, and goes on with another.
+/// Exchanges the thread's stack: it leaves one, which is saved in a context unless `leaving` is `None`, and enters
+/// another.
 pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering) {
     let found = suspended(entering);
     if found.is_none() && entering.stack.is_none() {
-        // A jump within this stack, as by longjmp: what it leaves is noticed later.
+        // A jump within this stack, as by longjmp: the runtime notices later which calls it leaves.
         return;
     }
     let (segment, is_new) = match found {
@@ -70,7 +70,7 @@ pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering)
         None => match begin(entering.stack.unwrap_or(0)) {
             Some(segment) => (segment, true),
             None => {
-                // Calls of both stacks are in one segment from now on, as if nobody had told.
+                // Calls of both stacks are in one segment from now on, as if the runtime had not seen the exchange.
                 let missed = &writer.arena().header().missed_no_memory;
                 missed.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -81,10 +81,10 @@ pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering)
     enter(writer, segment, is_new);
 }
 
-/// Goes on with a suspended stack, to which a call belongs that returns now. Returns whether nobody else has done so.
+/// Goes on with the suspended stack of a call that returns now. Returns false if another thread has taken that stack.
 ///
 /// # Safety
-/// It is a segment.
+/// `segment` is a segment.
 pub unsafe fn adopt(writer: &mut Writer, segment: *mut Segment) -> bool {
     // SAFETY: the caller's promise.
     if unsafe { !(*segment).exchange(State::Parked, State::Active) } {
@@ -110,7 +110,7 @@ fn suspended(entering: Entering) -> Option<*mut Segment> {
     if segment.addr() as u64 != address {
         return None;
     }
-    // SAFETY: a segment; its key is written while it is not parked only.
+    // SAFETY: a segment; its key is written only while it is not parked.
     unsafe {
         let is_it = (*segment).state() == State::Parked && (*segment).key == entering.key;
         (is_it && (*segment).exchange(State::Parked, State::Active)).then_some(segment)

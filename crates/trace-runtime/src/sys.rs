@@ -22,10 +22,10 @@ pub fn page_size() -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// A system call; none in a quiet process ([`confined`]), whose hooks do without what it would have done.
+/// Makes a system call. In a quiet process ([`confined`]) it makes none, and hooks do without.
 ///
 /// # Safety
-/// That of the call.
+/// The system call's.
 unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     if confined::is_quiet() {
         return -(libc::ENOSYS as isize);
@@ -137,13 +137,13 @@ pub unsafe fn protect(start: usize, size: usize, protection: i32) -> Result<(), 
     .map(|_| ())
 }
 
-/// This process's id; 0 in a quiet one.
+/// Returns this process's id; 0 in a quiet process.
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
     unsafe { check(syscall(libc::SYS_getpid, [0; 6])).unwrap_or(0) as u32 }
 }
 
-/// This thread's id; 0 in a quiet process.
+/// Returns this thread's id; 0 in a quiet process.
 pub fn tid() -> u32 {
     // SAFETY: no arguments.
     unsafe { check(syscall(libc::SYS_gettid, [0; 6])).unwrap_or(0) as u32 }
@@ -159,11 +159,11 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 pub fn process_exists(pid: u32) -> bool {
     // SAFETY: signal 0 is none.
     let killed = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
-    // It may have ended, and nobody has asked how.
+    // The process may have ended, and nobody has asked how.
     killed != -(libc::ESRCH as isize) && !matches!(state(pid), Some(b'Z' | b'X'))
 }
 
-/// The letter with which the kernel tells what a process does, as far as can be known.
+/// Returns the letter with which the kernel tells the state of a process, if that can be known.
 pub fn state(pid: u32) -> Option<u8> {
     let mut path = [0_u8; 24];
     let mut digits = [0; 10];
@@ -183,7 +183,7 @@ pub fn state(pid: u32) -> Option<u8> {
     text.get(behind? + 2).copied()
 }
 
-/// Reads the beginning of a file, as far as there is room: how many bytes, 0 if it can't be read.
+/// Reads the beginning of a file, as far as there is room. Returns the number of bytes, 0 if it can't be read.
 pub fn read_file(path: &core::ffi::CStr, text: &mut [u8]) -> usize {
     // SAFETY: both buffers outlive the calls, and the descriptor is ours.
     unsafe {
@@ -284,7 +284,7 @@ pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
 }
 
 /// Waits until a descriptor is ready for some events, if there is one; up to some nanoseconds, or until a signal arrives that
-/// is not in `mask`: meanwhile that is the thread's, if there is one.
+/// is not in `mask`: meanwhile that is the thread's mask, if there is one.
 pub fn poll(descriptor: Option<(i32, i16)>, nanoseconds: u64, mask: Option<u64>) {
     let (fd, events) = descriptor.unwrap_or((-1, 0));
     let mut polled = libc::pollfd {
@@ -339,7 +339,7 @@ pub fn monotonic() -> u64 {
     time[0] * 1_000_000_000 + time[1]
 }
 
-/// How many threads have blocked signals for the runtime's work, in which they make system calls.
+/// The number of threads that have blocked signals for the runtime's work, in which they make system calls.
 static WORKING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits, while signals are blocked here, until no other thread does the runtime's work; not for long.
@@ -357,7 +357,7 @@ pub fn wait_for_others() {
     }
 }
 
-/// In a forked child, while signals are blocked: other threads do not exist.
+/// Forgets the other threads in a forked child, where they do not exist. Signals are blocked.
 pub fn forget_others() {
     WORKING.store(1, Ordering::SeqCst);
 }
@@ -365,7 +365,7 @@ pub fn forget_others() {
 /// Blocks all signals while it lives.
 #[derive(Debug)]
 pub struct BlockedSignals {
-    /// What was blocked before; `None` if nothing was changed.
+    /// The signals that were blocked before; `None` if nothing was changed.
     before: Option<u64>,
 }
 
@@ -384,7 +384,7 @@ impl BlockedSignals {
         }
     }
 
-    /// The signals that were blocked before.
+    /// Returns the signals that were blocked before.
     pub fn before(&self) -> u64 {
         self.before.unwrap_or(0)
     }

@@ -14,7 +14,7 @@ use dioptra_tracelayout::{Decoder, VERSION, sampling};
 use std::sync::OnceLock;
 use std::vec::Vec;
 
-/// The arena of all tests of this process.
+/// Returns the arena of all tests of this process.
 fn arena() -> MappedArena {
     const CHUNK: usize = 4096;
     const COUNT: usize = 256;
@@ -49,7 +49,7 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// This thread, at its first traced call.
+    /// Returns this thread, at its first traced call.
     pub fn new() -> Thread {
         let arena = arena();
         // SAFETY: the block of this thread, which nobody else uses.
@@ -62,19 +62,19 @@ impl Thread {
         }
     }
 
-    /// A writer, once what handlers did is written.
+    /// Returns a writer, once the calls of handlers are written.
     pub fn writer(&self) -> Writer {
         // SAFETY: this thread's record; tests have no hooks.
         unsafe { Writer::new(self.record, self.arena) }
     }
 
-    /// A writer, while what handlers did waits.
+    /// Returns a writer, while the calls of handlers wait.
     pub fn writer_behind(&self) -> Writer {
         // SAFETY: as above.
         unsafe { Writer::behind(self.record, self.arena) }
     }
 
-    /// The record.
+    /// Returns the thread's record.
     pub fn record(&mut self) -> &mut Record {
         // SAFETY: as above.
         unsafe { &mut *self.record }
@@ -97,7 +97,7 @@ impl Thread {
         record.top = unsafe { record.top.sub(1) };
     }
 
-    /// What the thread's chunk holds.
+    /// Returns the records in the thread's chunk.
     pub fn records(&self) -> Vec<Recorded<'static>> {
         let mut writer = self.writer_behind();
         if writer.cursor().chunk == 0 {
@@ -120,7 +120,8 @@ impl Thread {
         records
     }
 
-    /// The same, without times: `+1` for an entry of function 1, `-` for an exit, `^2` for two calls that are left, `x` for one
+    /// Returns the records without times: `+1` for an entry of function 1, `-` for an exit, `^2` for two calls that are
+    /// left, `x` for one
     /// that is not shown.
     pub fn log(&self) -> Vec<std::string::String> {
         let word = |record: &Recorded<'_>| match record {
@@ -144,7 +145,7 @@ fn time(record: &Recorded<'_>) -> Option<u64> {
     }
 }
 
-/// An open call of a function at a place on the stack.
+/// Returns an open call of a function at a place on the stack.
 pub fn call(function: u32, slot: u64) -> Entry {
     Entry {
         slot,

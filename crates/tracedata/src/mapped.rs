@@ -27,7 +27,7 @@ impl Mapped {
         Ok(Some(Mapped(MappedFile::new(&file)?)))
     }
 
-    /// The first byte that is missing, if the file was truncated since.
+    /// Returns the first byte that is missing, if the file was truncated since.
     pub fn truncated_at(&self) -> Option<u64> {
         self.0.truncated_at()
     }

@@ -1,4 +1,4 @@
-//! The directory of a trace that begins, and what was there before.
+//! The directory of a trace that begins, and the older trace that was there.
 
 use crate::writer::lock;
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
@@ -13,7 +13,7 @@ pub(crate) const NEW_INFO: &str = ".info.json.new";
 /// All files that a trace may have.
 const FILES: [&str; 7] = [JOURNAL, FUNCTIONS, NAMES, RECORDS, SWITCHES, INFO, NEW_INFO];
 
-/// The directory of a trace that begins. Unless it is [kept](Place::keep), what was there before comes back when this is
+/// The directory of a trace that begins. Unless it is [kept](Place::keep), the older trace comes back when this is
 /// dropped: a recording that never began must not cost the trace before it.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -28,7 +28,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The directory `folder`; nothing is done yet.
+    /// Returns the directory `folder`; nothing is done yet.
     pub fn of(folder: &Path) -> Place {
         Place {
             folder: folder.to_owned(),
@@ -48,7 +48,7 @@ impl Place {
     /// Makes the directory, empty.
     ///
     /// # Errors
-    /// What went wrong, and with which path.
+    /// The error, with the path at which it happened.
     pub fn make(&mut self) -> Result<(), (PathBuf, io::Error)> {
         let folder = self.folder.clone();
         let at = |path: &Path| {
@@ -90,17 +90,17 @@ impl Place {
         Ok(())
     }
 
-    /// Leaves the directory to the trace. Returns what `FOLDER.old` was before, which is to be removed; the next recording does so
-    /// if this one does not.
+    /// Leaves the directory to the trace. Returns the place of the trace that was `FOLDER.old` before. The caller
+    /// removes that trace; the next recording does so if this one does not.
     pub fn keep(&mut self) -> Option<PathBuf> {
         let older = self.is_older_moved.then(|| self.beside(".older"));
         (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);
         older
     }
 
-    /// Puts back what was there, unless the directory was kept.
+    /// Removes the new trace and puts the older one back, unless the directory was kept.
     pub fn abandon(&mut self) {
-        // Nobody can be told what fails here; the error that ended the recording is told.
+        // Errors here are not reported: the error that ended the recording is.
         if self.is_ours {
             let _ = remove_files(&self.folder);
             if self.is_made {
@@ -123,7 +123,7 @@ impl Drop for Place {
     }
 }
 
-/// What is in a directory.
+/// The content of a directory.
 enum Contents {
     Nothing,
     Trace,

@@ -239,7 +239,7 @@ impl Trace {
         &self.notes
     }
 
-    /// Those of the notes that say why calls are missing.
+    /// Returns the notes that say why calls are missing.
     pub fn untraced(&self) -> &[String] {
         &self.untraced
     }
@@ -356,8 +356,8 @@ impl Trace {
         &self.damage
     }
 
-    /// What is missing of the files since the trace was opened: somebody has truncated them. What was read of them from there
-    /// on is wrong.
+    /// Returns the damage of files that somebody has truncated since the trace was opened. The bytes
+    /// that were read of a file from the damage's offset on are wrong.
     pub fn truncated(&self) -> Vec<Damage> {
         let records = self.records.as_ref().and_then(Mapped::truncated_at);
         let switches = self.switches.truncated_at();

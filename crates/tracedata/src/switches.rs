@@ -64,7 +64,7 @@ impl SwitchIndex {
         blocks.map(|(_, count)| u64::from(*count)).sum()
     }
 
-    /// The first byte that is missing, if the file was truncated since it was opened.
+    /// Returns the first byte that is missing, if the file was truncated since it was opened.
     pub fn truncated_at(&self) -> Option<u64> {
         self.file.as_ref()?.truncated_at()
     }

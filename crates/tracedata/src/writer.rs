@@ -42,7 +42,7 @@ pub(crate) fn lock(folder: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
-    /// What is put back if nothing comes of the recording.
+    /// The place of the trace, where the older trace is put back if the recording fails.
     place: Place,
     /// The directory, locked: nobody else writes there, or moves it away.
     _lock: File,
@@ -61,8 +61,8 @@ pub struct Writer {
 impl Writer {
     /// Makes the directory `folder`; one that is there already becomes `FOLDER.old`, in place of an older one.
     ///
-    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written. What a
-    /// recording has left that was killed before it had written `info.json` is taken over.
+    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written. The
+    /// files of a recording that was killed before it had written `info.json` are taken over.
     ///
     /// # Errors
     /// [`WriteError`]. Then everything is as it was before.
@@ -75,8 +75,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// As [`Writer::create`], but a writer that is dropped before [`Writer::keep`] was called leaves everything as it was
-    /// before: for recordings that may yet fail to start.
+    /// Does the work of [`Writer::create`], but a writer that is dropped before [`Writer::keep`] was called leaves
+    /// everything as it was before: for recordings that may yet fail to start.
     ///
     /// # Errors
     /// [`WriteError`]
@@ -117,8 +117,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Makes the trace of [`Writer::create_tentative`] stay. Returns the directory of the one that was `FOLDER.old`, if there was
-    /// one: it is to be removed, which may take long.
+    /// Makes the trace of [`Writer::create_tentative`] stay. Returns the directory of the trace that was `FOLDER.old`,
+    /// if there was one: the caller removes it, which may take long.
     #[must_use]
     pub fn keep(&mut self) -> Option<PathBuf> {
         self.place.keep()

@@ -44,25 +44,25 @@ pub const TSC: u32 = 0;
 /// [`Arena::clock`]: `CLOCK_MONOTONIC`, in nanoseconds.
 pub const MONOTONIC: u32 = 1;
 
-/// How many processes something has happened to, and to which one first.
+/// The number of processes to which something has happened, and the first of them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Processes {
-    /// How many times.
+    /// The number of times that it happened.
     pub count: AtomicU32,
     /// The process to which it happened first.
     pub first: AtomicU32,
 }
 
 impl Processes {
-    /// It happens to a process.
+    /// Counts that it happens to a process.
     pub fn happens(&self, pid: u32) {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first.store(pid, Ordering::Relaxed);
         }
     }
 
-    /// To which process it happened first, and to how many others; `None` if to none.
+    /// Returns the process to which it happened first, and to how many others it happened; `None` if to none.
     pub fn get(&self) -> Option<(u32, u32)> {
         let others = self.count.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.first.load(Ordering::Relaxed), others))
@@ -117,7 +117,7 @@ pub struct Arena {
     /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
     /// of one number that is counted up and down would pass below 0 where tasks share their thread-local memory.
     pub handler_calls: AtomicU64,
-    /// Those of them that were recorded, or that a filter leaves out.
+    /// The calls among these that were recorded, or that a filter leaves out.
     pub handler_calls_done: AtomicU64,
     /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
     pub missed_no_memory: AtomicU64,
@@ -129,13 +129,14 @@ pub struct Arena {
     pub seed: u64,
     /// Threads that have counted sampled calls where nobody reads it, for want of an area.
     pub uncounted_threads: AtomicU32,
-    /// How many [notices](crate::execs) of executed programs there were.
+    /// The number of [notices](crate::execs) of executed programs that were given.
     pub executed: AtomicU64,
-    /// How many there would have been besides: the queue was full.
+    /// The number of notices that could not be given because the queue was full.
     pub executed_unseen: AtomicU64,
     /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
     pub marked: AtomicU64,
-    /// How often a process that had loaded or unloaded modules gave up waiting for the recorder's answer.
+    /// The number of times that a process that had loaded or unloaded modules gave up waiting for the recorder's
+    /// answer.
     pub unanswered: AtomicU32,
     /// Processes that record nothing any more since they have forbidden themselves system calls.
     pub confined: Processes,
@@ -146,7 +147,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Where the [queue of executed programs](crate::execs) begins.
+    /// Returns the offset of the [queue of executed programs](crate::execs).
     pub const fn execs_offset(chunk_count: usize) -> usize {
         (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
     }
@@ -168,9 +169,9 @@ impl Arena {
         (self.has_counters != 0).then_some(size)
     }
 
-    /// The number of calls in signal handlers that interrupted a hook and were not recorded.
+    /// Returns the number of calls in signal handlers that interrupted a hook and were not recorded.
     pub fn missed_in_handlers(&self) -> u64 {
-        // In this order: what is done later can't be counted before it begins.
+        // In this order: a call that is counted as done was counted before.
         let done = self.handler_calls_done.load(Ordering::Acquire);
         let calls = self.handler_calls.load(Ordering::Acquire);
         calls.saturating_sub(done)

@@ -1,19 +1,20 @@
-//! What traced processes tell of programs that they execute: a queue in the arena.
+//! Notices that traced processes give of programs that they execute: a queue in the arena.
 //!
-//! A program that is executed connects to the recorder by itself, if the runtime is loaded into it. Of one into which it is not
-//! loaded (a static one, one of another C library) only the process that executes it can tell. That process may be the child
-//! of a `vfork`, which shares its parent's memory and may change nothing there: it writes to the arena only, without a lock.
+//! A program that is executed connects to the recorder by itself, if the runtime is loaded into it. Where the runtime
+//! is not loaded (into a static program, or one for another C library), only the process that executes the program can
+//! tell. That process may be the child of a `vfork`, which shares its parent's memory and may change nothing there: it
+//! writes to the arena only, without a lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How many notices wait for the recorder, at most.
+/// The most notices that wait for the recorder.
 pub const NOTICES: usize = 64;
 /// The most bytes of a path that are told.
 pub const MAX_PATH: usize = 992;
 
 /// The process is about to execute the program.
 pub const EXECUTES: u32 = 1;
-/// It has not: the last notice of the same process is void.
+/// The process has not executed it: the last notice of the same process is void.
 pub const FAILED: u32 = 2;
 
 /// A place in the queue.
@@ -26,7 +27,7 @@ pub struct Notice {
     pub time: AtomicU64,
     /// The process in the lower 32 bits, [`EXECUTES`] or [`FAILED`] in the upper ones.
     pub what: AtomicU64,
-    /// How many bytes of the path follow.
+    /// The number of bytes of the path that follow.
     pub length: AtomicU64,
     /// The program's path.
     pub path: [u8; MAX_PATH],
@@ -37,8 +38,8 @@ const _: () = assert!(size_of::<Notice>() == 1024);
 /// The size of the queue in bytes.
 pub const SIZE: usize = NOTICES * size_of::<Notice>();
 
-/// Takes the next place of the queue, in which notices are counted by `head`. The number of the place, and the turn at which it
-/// is full; none if the recorder is too far behind.
+/// Takes the next place of the queue, in which notices are counted by `head`. Returns the number of the place, and the
+/// turn at which it is full; `None` if the recorder is too far behind.
 pub fn take(head: &AtomicU64, notices: &[Notice]) -> Option<(usize, u64)> {
     let mut next = head.load(Ordering::Relaxed);
     loop {
@@ -59,7 +60,7 @@ pub fn take(head: &AtomicU64, notices: &[Notice]) -> Option<(usize, u64)> {
     }
 }
 
-/// The place of notice number `tail` and whether it is full, for the recorder.
+/// Returns notice number `tail`, for the recorder; `None` if its place is not full.
 pub fn next(tail: u64, notices: &[Notice]) -> Option<&Notice> {
     let notice = notices.get((tail % NOTICES as u64) as usize)?;
     let full = tail / NOTICES as u64 * 2 + 1;

@@ -22,8 +22,8 @@ pub const RUNTIME: &str = "DIOPTRA_TRACE_RUNTIME";
 /// loaded before all others, such as the runtime.
 pub const ASAN_LAST: &str = "verify_asan_link_order=0";
 
-/// The environment variable that holds how many system call filters (seccomp) a traced program may run under: those of the
-/// recorder, and others that are known to allow what the runtime does.
+/// The environment variable with the number of system call filters (seccomp) under which a traced program may run: the
+/// filters of the recorder, and others that are known to allow the runtime's system calls.
 pub const FILTERS: &str = "DIOPTRA_TRACE_FILTERS";
 
 /// The size in bytes of the memory that traced processes have mapped, shared and writable, to be seen to be there: also
@@ -133,9 +133,9 @@ pub enum Observed {
 pub enum Reason {
     /// It has begun to execute a program.
     Start = 1,
-    /// It has loaded modules, and nobody has run their code yet.
+    /// The process has loaded modules, and nobody has run their code yet.
     Modules = 2,
-    /// It has loaded modules, or will; threads may run the code of those that are found now.
+    /// The process has loaded modules, or will; threads may run the code of modules that are found now.
     Found = 3,
 }
 
@@ -195,7 +195,7 @@ pub enum Applied {
     Misplaced = 3,
     /// The code could not be made writable.
     NoPatch = 4,
-    /// There was no memory for what is to be known of functions.
+    /// There was no memory for the table of functions.
     NoMemory = 5,
 }
 
@@ -217,7 +217,7 @@ pub enum StepKind {
 pub struct FunctionId {
     /// Its address.
     pub address: u64,
-    /// Its id; 0: its calls are not wanted, or its module was unloaded.
+    /// The function's id; 0 if its calls are not wanted, or its module was unloaded.
     pub id: u32,
     /// What its hook does: [`thread::kind`].
     pub kind: u32,

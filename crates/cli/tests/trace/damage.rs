@@ -185,7 +185,7 @@ fn records_that_are_truncated_while_they_are_shown_are_told() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("dioptra runs");
-    // It has begun, and goes on when the pipe is read.
+    // The command has begun, and goes on when the pipe is read.
     let mut output = replay.stdout.take().expect("a pipe");
     output.read_exact(&mut [0; 4096]).expect("a start");
     std::thread::sleep(Duration::from_millis(200));

@@ -1,5 +1,5 @@
 //! Programs that bring something of their own along that a tracer can be in the way of: sanitizers, system call filters, tasks
-//! that share memory, unwinders. They do what they do without it, and are traced, or it is said why not.
+//! that share memory, unwinders. They run as they do without the tracer, and are traced, or a note says why not.
 
 use super::debuggers::attach;
 use super::plain::calls;
@@ -42,7 +42,7 @@ fn built(language: Language, name: &str, compiler: &str, flags: &[&str]) -> Resu
         .build()
 }
 
-/// For programs that a compiler links with a library of its own.
+/// Returns a skip unless a compiler has a library of its own.
 fn need_library(compiler: &str, file: &str) -> Result<(), Skip> {
     programs::need_tool(compiler)?;
     let asked = Command::new(compiler)
@@ -55,7 +55,7 @@ fn need_library(compiler: &str, file: &str) -> Result<(), Skip> {
     }
 }
 
-/// For programs with sanitizers.
+/// Returns a skip unless a compiler has its sanitizers.
 fn need_sanitizers(compiler: &str) -> Result<(), Skip> {
     need_library(
         compiler,
@@ -173,7 +173,7 @@ fn a_sanitizer_without_symbols_is_left_alone() {
     );
 }
 
-/// How programs are built whose calls are found in different ways.
+/// The compilers' flags with which the tracer finds a program's calls in different ways.
 const WAYS: [&[&str]; 4] = [
     &["-O1", "-g", "-pthread"],
     &["-O1", "-g", "-pthread", "-pg", "-mfentry"],
@@ -202,7 +202,7 @@ fn programs_forbid_themselves_system_calls() {
             );
             assert_eq!(is_told, is_confined, "{flags:?} {how}: {told}");
             let before = match how {
-                // What the other thread called until its memory for records was full.
+                // The other thread's calls until its memory for records was full.
                 "tsync" => leaves >= 1000,
                 _ if is_confined => leaves == 1000,
                 _ => leaves == 203_000,
@@ -279,7 +279,7 @@ fn errors_pass_through_traced_functions_of_luajit() {
                 text(&plain.stdout),
                 "{options:?}: {told}"
             );
-            // Errors in loops, and what compares, calls back and looks up.
+            // The calls of errors in loops, of comparisons, of functions that call back, and of look-ups.
             let counted: u64 = calls(folder.path()).values().sum();
             assert!(counted > 10_000, "{options:?}: {told}");
         }
@@ -301,7 +301,7 @@ fn programs_of_other_kinds_run_untraced_and_that_is_said() {
         assert!(recorded.status.success(), "{compiler} {flags:?}: {told}");
         assert_eq!(text(&recorded.stdout), "684\n", "{told}");
         assert!(told.contains(said), "{compiler} {flags:?}: {told}");
-        // The same for what a traced program executes; it has itself been recorded.
+        // The same holds for a program that a traced one executes; the traced one has been recorded.
         let words = ["sh", "-c", "\"$0\"; true", program];
         let recorded = record(&[], &words, folder.path());
         let told = text(&recorded.stderr);
@@ -395,7 +395,7 @@ fn exceptions_of_llvms_unwinder_pass_through_traced_functions() {
             let recorded = record(&["-P", "."], &words, folder.path());
             let told = text(&recorded.stderr);
             assert!(recorded.status.success(), "{unwinder:?} {flags:?}: {told}");
-            // What the program itself says of its calls.
+            // The program's own count of its calls.
             let log = text(&recorded.stdout);
             let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
             for name in log.lines().filter_map(|line| line.strip_prefix('+')) {

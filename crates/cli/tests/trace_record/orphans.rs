@@ -69,7 +69,7 @@ fn a_program_goes_on_when_its_recorder_is_killed() {
 fn what_every_thread_had_finished_can_be_read() {
     /// Threads of the program.
     const THREADS: u64 = 4;
-    /// Of the calls of each thread at least so many lie in chunks that are full: those hold 64 KiB, and a call takes 6 bytes.
+    /// The least number of calls of each thread that lie in full chunks: those hold 64 KiB, and a call takes 6 bytes.
     const FINISHED: u64 = 2 * (64 << 10) / 7;
     let program = or_skip!(
         Program::new(Language::C, "trace-orphans")
@@ -162,7 +162,7 @@ fn a_program_whose_recorder_is_killed_before_it_answers_runs_untraced() {
     let mut output = BufReader::new(recorder.stdout.take().unwrap());
     let mut pid = String::new();
     output.read_line(&mut pid).unwrap();
-    // It answers nobody from now on: what is executed waits for it.
+    // The recorder answers nobody from now on: programs that are executed wait for it.
     let recorder_pid = i32::try_from(recorder.id()).unwrap();
     // SAFETY: our child, which was not waited for.
     assert_eq!(unsafe { libc::kill(recorder_pid, libc::SIGSTOP) }, 0);

@@ -9,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The names in a folder.
+/// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).unwrap();
     let name = |file: fs::DirEntry| file.file_name().to_string_lossy().into_owned();
@@ -50,7 +50,7 @@ fn a_recording_that_fails_to_start_leaves_nothing() {
     let missing = dioptra(&["record", "./no-such-command"], folder.path());
     assert_eq!(missing.status.code(), Some(127));
     assert!(names(folder.path()).is_empty());
-    // What was there before stays.
+    // The traces that were there before stay.
     for _ in 0..2 {
         let recorded = dioptra(&["record", program], folder.path());
         assert!(recorded.status.success(), "{}", text(&recorded.stderr));
@@ -127,7 +127,7 @@ fn strangers_that_connect_disturb_nobody_and_are_told_apart() {
     drop(short);
     let is_root = programs::is_root();
     if is_root {
-        // A process of another user: what a thread changes of its user by the system call is its own.
+        // A process of another user: the system call changes the user of this thread only.
         std::thread::scope(|scope| {
             let other = scope.spawn(|| {
                 // SAFETY: numbers only.

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What takes longer hangs.
+/// The time after which a program is taken to hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A recording, ended with the test.
@@ -27,7 +27,7 @@ impl Drop for Recording {
     }
 }
 
-/// The lines of a program's output, as they come, until it ends.
+/// Returns the lines of a program's output, as they come, until it ends.
 fn lines(output: ChildStdout) -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Programs that a traced one executes and into which the tracer can't be loaded: they do what they would do, and it is said.
+//! Programs that a traced one executes and into which the tracer can't be loaded: they run as without it.
 
 use super::{DIOPTRA, five, text};
 use dioptra_testprograms::{self as programs, Language, Program, Skip, or_skip};
@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a program that executes another one says when it is traced: to standard output, then to standard error, and what `info`
-/// says of the trace.
+/// Traces a program that executes another one. Returns its standard output, its standard error, and the output of
+/// `info`.
 fn said(program: &Path) -> [String; 3] {
     let spawns = Program::new(Language::C, "trace-spawns")
         .no_flags()
@@ -31,7 +31,7 @@ fn said(program: &Path) -> [String; 3] {
     [output.stdout, output.stderr, info.stdout].map(|bytes| text(&bytes))
 }
 
-/// A program that says nothing and succeeds.
+/// Builds a program that prints nothing and succeeds.
 fn nothing(compiler: &str, flags: &[&str], folder: &Path) -> Result<PathBuf, Skip> {
     programs::need_tool(compiler)?;
     let path = folder.join("nothing");
@@ -53,7 +53,7 @@ fn nothing(compiler: &str, flags: &[&str], folder: &Path) -> Result<PathBuf, Ski
     }
 }
 
-/// Seven processes of the program ran, untraced for this reason, and nothing else is said of it.
+/// Checks that seven processes of the program ran untraced for this reason, and that no other note is about it.
 fn check(program: &Path, why: &str) {
     let [output, told, info] = said(program);
     assert_eq!(output, "7\n", "{told}");
@@ -121,7 +121,7 @@ fn children_in_go_are_told_of() {
     check(&folder.path().join("nothing"), "it is a Go program");
 }
 
-/// A 32-bit program that says nothing and succeeds, linked with these options.
+/// Builds a 32-bit program that prints nothing and succeeds, linked with these options.
 fn nothing_of_32_bits(options: &str, folder: &Path) -> Result<PathBuf, Skip> {
     programs::need_tool("as")?;
     programs::need_tool("ld")?;
@@ -166,7 +166,7 @@ fn the_linker_of_32_bit_children_complains_of_nothing() {
         "{told}"
     );
     assert!(told.contains("it is a 32-bit program"), "{told}");
-    // It does complain of what it can't load.
+    // The dynamic linker does complain of an object that it can't load.
     let complaint = Command::new(&program)
         .env("LD_PRELOAD", "/no/such/object.so")
         .output()

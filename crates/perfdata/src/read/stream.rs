@@ -216,7 +216,7 @@ impl<'d> Stream<'d> {
     {
         let next = match self.source.has_faulted() {
             false => self.walk.next(self.at),
-            // What follows are zeroes.
+            // Zeroes follow.
             true => Next::Stop(Stop::End),
         };
         match next {

@@ -41,7 +41,7 @@ pub struct Collector {
     next: HashMap<u32, u32>,
     /// Threads that were seen to exist: only they can be seen to be gone.
     seen: HashMap<(u32, u32), bool>,
-    /// How many programs were executed when that was last looked at.
+    /// The number of programs that were executed when that was last looked at.
     executed: u64,
     last_reap: Instant,
     last_clock: Instant,

@@ -1,8 +1,8 @@
 //! Programs that traced processes execute, and that are not traced.
 //!
-//! The process that executes a program tells so ([`dioptra_tracelayout::execs`]). If the program does not connect before it ends,
-//! or before the recording does, the runtime was not loaded into it. Processes that are not traced tell nothing of what they
-//! execute: as far as perf events are permitted, the kernel tells of it ([`super::scheduling`]).
+//! A process that executes a program tells so ([`dioptra_tracelayout::execs`]). If the program does not connect before
+//! it ends, or before the recording does, the runtime was not loaded into it. Untraced processes tell nothing of the
+//! programs that they execute; where perf events are permitted, the kernel does ([`super::scheduling`]).
 
 use super::shared::Shared;
 use super::untraced;
@@ -17,29 +17,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A place that was taken, but is not full for so long, belongs to a process that was killed in between.
+/// The time after which a place that was taken but not filled is known to belong to a process that was killed in
+/// between.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// So many programs are named.
+/// The most programs that are named.
 const MOST: usize = 20;
 
-/// What is known of executed programs.
+/// The executed programs, as far as processes or the kernel have told of them.
 #[derive(Debug, Default)]
 pub struct Execs {
-    /// How many notices were read.
+    /// The number of notices that were read.
     tail: u64,
-    /// Since when the next notice is expected.
+    /// The time since which the next notice is expected.
     late_since: Option<Instant>,
-    /// When each process has connected to begin.
+    /// The times at which each process has connected to begin.
     connected: HashMap<u32, Vec<u64>>,
-    /// When each process has told that it executes something.
+    /// The times at which each process has told that it executes something.
     told: HashMap<u32, Vec<u64>>,
-    /// What the kernel has told.
+    /// The executions that the kernel has told of.
     seen: Vec<Seen>,
     /// Executed programs that have not connected yet.
     pending: Vec<Executed>,
-    /// How many processes of each program ran untraced, and why.
+    /// The number of processes that ran untraced, by their program and the reason.
     untraced: BTreeMap<(PathBuf, String), u64>,
-    /// Why programs are not traced, by file.
+    /// The reasons why programs are not traced, by file.
     reasons: HashMap<(u64, u64, i64, i64), String>,
 }
 
@@ -61,7 +62,7 @@ struct Executed {
 }
 
 impl Execs {
-    /// A process has connected to begin, or was refused: what is to be said of it is said.
+    /// Notes that a process has connected to begin, or was refused. Neither needs a note at the end.
     pub fn connected(&mut self, pid: u32, time: u64) {
         self.connected.entry(pid).or_default().push(time);
         self.pending
@@ -73,7 +74,7 @@ impl Execs {
         connected.any(|connected| *connected >= time)
     }
 
-    /// The kernel tells that a process, by its name, has executed something.
+    /// Notes that a process has executed something, as the kernel tells. `name` is the process's name.
     pub fn seen(&mut self, pid: u32, time: u64, name: &str) {
         let program = fs::read_link(format!("/proc/{pid}/exe"));
         let (program, why) = match program {
@@ -94,8 +95,8 @@ impl Execs {
         });
     }
 
-    /// Counts executions that only the kernel has told of, and that did not connect. `but` is a process whose first one is told
-    /// of elsewhere.
+    /// Counts executions that only the kernel has told of, and that did not connect. `but` is a process whose first
+    /// execution is reported elsewhere.
     fn count_seen(&mut self, but: Option<u32>) {
         let mut seen = std::mem::take(&mut self.seen);
         seen.sort_by_key(|seen| (seen.pid, seen.time));
@@ -135,7 +136,7 @@ impl Execs {
         if self.is_connected(pid, time) {
             return;
         }
-        // Without what means nothing: `/folder/./program`.
+        // Drops the parts of a path that mean nothing: `/folder/./program`.
         let program: PathBuf = Path::new(OsStr::from_bytes(&path)).components().collect();
         // Asked now: the file may be gone later.
         let why = self.reason(pid, &program);
@@ -154,7 +155,7 @@ impl Execs {
     }
 
     fn reason(&mut self, pid: u32, program: &Path) -> String {
-        // It may have another root than we.
+        // The process may have another root than the recorder.
         let below = format!("/proc/{pid}/root{}", program.display());
         let paths = [PathBuf::from(below), program.to_owned()];
         let found = paths
@@ -168,7 +169,7 @@ impl Execs {
         self.reasons.entry(key).or_insert_with(reason).clone()
     }
 
-    /// Decides about programs of which nothing will come any more.
+    /// Counts the pending programs as untraced whose processes can't connect any more.
     fn decide(&mut self, is_over: impl Fn(u32) -> bool) {
         let (over, pending) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -180,8 +181,8 @@ impl Execs {
         }
     }
 
-    /// What is to be said at the end of the recording, but of the first program of the process `but`. So many executions were
-    /// not told of.
+    /// Returns the notes for the end of the recording, but not one about the first program of the process `but`. Nobody
+    /// has told of `unseen` more executions.
     pub fn notes(&mut self, unseen: u64, but: Option<u32>) -> Vec<String> {
         self.decide(|_| true);
         self.count_seen(but);
@@ -209,7 +210,7 @@ impl Execs {
     }
 }
 
-/// Reads what processes tell.
+/// Reads the notices of executed programs.
 pub fn look(shared: &Shared) {
     let arena = &shared.arena;
     let notices = arena.notices();

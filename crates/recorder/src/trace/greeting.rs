@@ -1,4 +1,4 @@
-//! Who connects to the recorder's socket, and whether it is a traced program.
+//! The first message on the recorder's socket: it tells whether a traced program has connected.
 //!
 //! The socket's name can't be guessed, but `/proc/net/unix` lists it for everybody, and an abstract socket has no
 //! permissions. Whoever connects is asked for a [`Hello`], for a bounded time.
@@ -12,10 +12,10 @@ use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The runtime says hello at once. A process of our user has so much time for it, not counting the time in which a debugger
-/// or a signal has stopped it.
+/// The time in which a process of our user has to say hello, not counting the time in which a debugger or a signal has
+/// stopped it. The runtime says hello at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same for a process of another user, which is refused in any case: only the reason depends on what it says.
+/// The time for a process of another user, which is refused in any case: only the reason depends on its message.
 const PATIENCE_WITH_OTHERS: Duration = Duration::from_secs(1);
 /// The time between two looks at a silent process.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -43,10 +43,10 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// The process at the other end of a connection.
+    /// Returns the process at the other end of a connection.
     ///
     /// # Errors
-    /// Of the system call.
+    /// The system call's.
     pub fn of(stream: &UnixStream) -> io::Result<Peer> {
         let (pid, user) = peer(stream)?;
         let name = procfs::comm(pid, pid).unwrap_or_default();
@@ -97,7 +97,7 @@ impl Peer {
         Ok(hello)
     }
 
-    /// Why a process that has said hello is not traced all the same.
+    /// Returns why a process that has said hello is not traced all the same; `None` if it is.
     pub fn refusal(&self, hello: &Hello) -> Option<String> {
         let why = match () {
             () if !self.is_ours() => format!("it runs as another user ({})", self.user),
@@ -111,7 +111,7 @@ impl Peer {
         Some(format!("{self} is not traced: {why}"))
     }
 
-    /// Reads the bytes; how many there were and what went wrong if there are not as many.
+    /// Reads as many bytes as there is room for. The error comes with the number of bytes that could be read.
     fn read(
         &self,
         mut stream: &UnixStream,
@@ -137,7 +137,7 @@ impl Peer {
                 Err(error) => return Err((used, error)),
             }
         }
-        // What comes next may take its time: a debugger perhaps stops it.
+        // The next message may take its time: a debugger perhaps stops the process.
         set(None)
     }
 }

@@ -102,7 +102,7 @@ pub enum FileBytes {
 }
 
 impl FileBytes {
-    /// Whether the file was truncated since: then what was read may be wrong.
+    /// Whether the file was truncated since: then bytes that were read may be wrong.
     pub fn is_truncated(&self) -> bool {
         match self {
             FileBytes::Read(_) => false,
@@ -376,7 +376,7 @@ mod tests {
             plain: true,
             library_calls: true,
         };
-        // Whatever comes of it.
+        // The scan may fail, but must not end the program.
         let _ = scan(&data, options);
         assert!(data.iter().skip(5000).all(|byte| *byte == 0));
         assert!(data.is_truncated());

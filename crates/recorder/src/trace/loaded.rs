@@ -1,4 +1,4 @@
-//! The modules of a process, with what was done there; also of those that were unloaded, since their pools stay.
+//! The modules of a process, with their patches; also of those that were unloaded, since their pools stay.
 //!
 //! A pool is never unloaded: a call that was open when its module was closed may still return through it. The module often
 //! comes back to the place where it was, and finds its pool there.
@@ -22,16 +22,16 @@ pub struct LoadedPool {
     pub inode: u64,
 }
 
-/// What was done for a module.
+/// A module in which functions are traced.
 #[derive(Debug)]
 pub struct Traced {
     /// The module.
     pub prepared: Arc<Prepared>,
-    /// Where it began.
+    /// The module's first address in the process.
     pub start: u64,
     /// Its pool, if it needs one.
     pub pool: Option<LoadedPool>,
-    /// What was written.
+    /// The patches that were written.
     pub patches: Vec<Patch>,
     /// The functions that the runtime has learned.
     pub functions: Vec<FunctionId>,
@@ -57,10 +57,12 @@ pub struct LoadedModules {
 }
 
 impl LoadedModules {
-    /// Those of a forked child, whose parent has these now: it may have loaded and unloaded others since the fork.
+    /// Returns the modules of a forked child, whose parent has these now: the parent may have loaded and unloaded
+    /// others since.
     pub fn in_child(&self, maps: &Maps) -> LoadedModules {
         let is_there = |traced: &Arc<Traced>| traced.has_pool(maps);
-        // What the runtime knows of functions can't be seen from here, but it can be told twice. Where a pool is, it knows them.
+        // The recorder can't see which functions the child's runtime knows, but may tell it twice. Where a pool is, it
+        // knows them.
         let is_same = |traced: &Arc<Traced>| {
             is_there(traced) && (traced.pool.is_some() || traced.functions.is_empty())
         };
@@ -119,7 +121,7 @@ impl LoadedModules {
             .retain(|module, traced| !is_left(module, traced));
     }
 
-    /// Returns what is to be done for a module that is back in its place, whose pool is there.
+    /// Returns the plan for a module that is back in its place and whose pool is there.
     pub fn returned(
         &mut self,
         prepared: &Arc<Prepared>,
@@ -140,7 +142,7 @@ impl LoadedModules {
         })
     }
 
-    /// Notes what was done for a module.
+    /// Notes that a module's functions are traced.
     pub fn traced(&mut self, module: &MappedModule, traced: Traced) {
         let key = (traced.start, module.file.clone());
         self.present.insert(key, Some(Arc::new(traced)));

@@ -203,7 +203,7 @@ impl ArenaMemory {
         }
     }
 
-    /// What processes tell of programs that they execute.
+    /// Returns the notices that processes give of programs that they execute.
     pub fn notices(&self) -> &[Notice] {
         let start = Arena::execs_offset(self.header().chunk_count as usize);
         if start.saturating_add(execs::SIZE) > self.size {

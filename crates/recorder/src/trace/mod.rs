@@ -290,7 +290,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     }
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
-    // Last of what may fail, and undone unless the command starts.
+    // This comes after the other steps that may fail, and is undone unless the command starts.
     let mut writer = Writer::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
     let shared = Arc::new(Shared {
@@ -350,7 +350,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             untraced::why(&program)
         ));
     }
-    // What the command itself is was said above.
+    // The note above is about the command's own program.
     let untold = (state.connected == 0).then(|| command.pid());
     let unseen = shared
         .arena
@@ -414,7 +414,7 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     })
 }
 
-/// The value of `ASAN_OPTIONS` for the command: ours, and that the sanitizer need not be loaded first.
+/// Returns the value of `ASAN_OPTIONS` for the command: ours, and that the sanitizer need not be loaded first.
 fn sanitizer_options() -> OsString {
     let mut options = std::env::var_os("ASAN_OPTIONS").unwrap_or_default();
     if !options.is_empty() {
@@ -424,7 +424,8 @@ fn sanitizer_options() -> OsString {
     options
 }
 
-/// The number of system call filters (seccomp) under which this process runs, and each program that it executes.
+/// Returns the number of system call filters (seccomp) under which this process runs, and each program that it
+/// executes.
 fn own_filters() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let number = |name: &str| {
@@ -436,7 +437,7 @@ fn own_filters() -> u32 {
     number("Seccomp_filters:").unwrap_or(u32::from(mode == 2))
 }
 
-/// What is said of processes that have made it impossible to record all of them.
+/// Returns the notes about processes that have made it impossible to record all of them.
 fn limits(arena: &Arena) -> Vec<String> {
     let said = [
         (
@@ -471,7 +472,7 @@ fn supervise(
     command.release()?;
     let older = shared.state().writer.keep();
     if let Some(older) = older {
-        // While nobody waits for the state. What is left of it the next recording removes.
+        // No thread waits for the state meanwhile. The next recording removes the rest if this one fails to.
         let _ = std::fs::remove_dir_all(older);
     }
     let mut status = None;

@@ -50,7 +50,8 @@ pub const OBSERVED: [(&str, HookWork); 9] = [
     ),
 ];
 
-/// Which values of its first argument a function is observed for; empty: all. Others cost no more than a comparison.
+/// Returns the values of its first argument for which a function is observed; empty: all. Other values cost no more
+/// than a comparison.
 pub fn observed_for(function: Observed) -> &'static [u16] {
     const SYSCALLS: [u16; 3] = [
         libc::SYS_clone as u16,

@@ -96,7 +96,7 @@ fn patch_stopped(
     Ok((write(stream, &free), held.len()))
 }
 
-/// Those of the patches that can be written while threads run.
+/// Returns the patches that can be written while threads run.
 fn written_at_once(pid: u32, patches: &[Patch], module: &MappedModule) -> Vec<Patch> {
     let file = open(pid, module).and_then(|(path, _)| File::open(path).ok());
     let is_at_once = |patch: &&Patch| {

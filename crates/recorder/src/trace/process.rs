@@ -32,7 +32,7 @@ pub struct PlannedModule {
 }
 
 impl PlannedModule {
-    /// Where the module begins, and its file.
+    /// Returns the address at which the module begins, and its file.
     pub fn key(&self) -> Planned {
         (self.module.range().0, self.module.file.clone())
     }
@@ -58,7 +58,7 @@ impl PlannedModule {
         Ok(again)
     }
 
-    /// Notes that all of it was done; `pool` is what was loaded for it.
+    /// Notes that the whole plan was carried out; `pool` is the pool that was loaded for it.
     pub fn note_done(self, pid: u32, pool: Option<LoadedPool>, shared: &Shared) {
         let traced = Traced {
             prepared: self.prepared,
@@ -73,7 +73,7 @@ impl PlannedModule {
     }
 }
 
-/// Where things of the runtime are, for pools of a process.
+/// Returns the addresses of the runtime to which the pools of a process refer.
 fn addresses(state: &State, pid: u32, hello: &Hello) -> RuntimeAddresses {
     let mut addresses = hello.addresses;
     if state.without_personality.contains(&pid) {
@@ -118,7 +118,7 @@ fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared
     });
 }
 
-/// What is to be done in a process.
+/// The work to be done in a process.
 #[derive(Default)]
 pub struct Plans {
     /// Functions of modules that were unloaded, with ids of 0: the runtime has to forget them first.
@@ -127,7 +127,7 @@ pub struct Plans {
     pub modules: Vec<PlannedModule>,
 }
 
-/// Returns what is to be done in a process that has said hello, or that has loaded or unloaded modules.
+/// Returns the work to be done in a process that has said hello, or that has loaded or unloaded modules.
 ///
 /// # Errors
 /// If it is gone, or the trace can't be written.

@@ -25,15 +25,15 @@ pub enum Refused {
     FramePointer,
     /// It belongs to the code that throws exceptions, which goes through frames while they are left.
     Unwinder,
-    /// It is a sanitizer's, which runs where no hook may.
+    /// The function is a sanitizer's, which runs where no hook may.
     Sanitizer,
     /// It has a name, but no unwind table says where its frame is.
     NoTable,
-    /// It lies in memory that the program may write to while it runs.
+    /// The function lies in memory that the program may write to while it runs.
     Written,
-    /// The dynamic linker changes the code of its module: what is in memory is not what is in the file.
+    /// The dynamic linker changes the code of the function's module: the code in memory differs from the file's.
     Relocated,
-    /// It moves the stack pointer to a stack that was copied away, or calls what does: such calls return twice.
+    /// The function moves the stack pointer to a copied stack, or calls one that does: such calls return twice.
     CopiesStacks,
     /// There is no room near it.
     Far,

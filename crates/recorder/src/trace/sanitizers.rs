@@ -1,7 +1,7 @@
 //! The parts of sanitizers (AddressSanitizer, ThreadSanitizer, …) that are linked into programs or loaded with them.
 //!
 //! A sanitizer's functions are called before the program's constructors, inside `malloc`, and at the end by a task that shares
-//! another one's thread-local memory. No hook may run there.
+//! another task's thread-local memory. No hook may run there.
 
 use super::image::Image;
 use memchr::memmem::Finder;
@@ -9,7 +9,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// How the names of sanitizers' C functions begin.
+/// The beginnings of the names of sanitizers' C functions.
 const PREFIXES: [&str; 12] = [
     "__asan_",
     "__lsan_",
@@ -25,7 +25,7 @@ const PREFIXES: [&str; 12] = [
     "__interception",
 ];
 
-/// Their namespaces in mangled names.
+/// The namespaces of sanitizers, in mangled names.
 const NAMESPACES: [&str; 8] = [
     "6__asan",
     "6__lsan",
@@ -37,7 +37,7 @@ const NAMESPACES: [&str; 8] = [
     "8__sancov",
 ];
 
-/// How the names of their object files begin, which end in `.o`.
+/// The beginnings of the names of sanitizers' object files, which end in `.o`.
 const FILES: [&str; 8] = [
     "asan_",
     "lsan_",
@@ -49,7 +49,7 @@ const FILES: [&str; 8] = [
     "interception_",
 ];
 
-/// How the names of their libraries begin.
+/// The beginnings of the names of sanitizers' libraries.
 const LIBRARIES: [&str; 7] = [
     "libasan.so",
     "libtsan.so",
@@ -60,7 +60,7 @@ const LIBRARIES: [&str; 7] = [
     "libmsan.so",
 ];
 
-/// What all the namespaces but one have: most mangled names are looked at for it only.
+/// The text that all the namespaces but `__interception` contain: most mangled names are searched for it only.
 static SANITIZER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("san"));
 
 /// Whether a function's name is one of a sanitizer's.
@@ -78,8 +78,8 @@ pub fn is_library(file_name: &str) -> bool {
     LIBRARIES.iter().any(|name| file_name.starts_with(name))
 }
 
-/// Returns the addresses of the functions that belong to a sanitizer by the object file to which they are local. Their names
-/// do not tell.
+/// Returns the addresses of the functions that are local to a sanitizer's object file. Their names do not tell that
+/// they belong to a sanitizer.
 pub fn local_functions(image: &Image<'_>) -> HashSet<u64> {
     let mut found = HashSet::new();
     let mut is_theirs = false;

@@ -85,7 +85,7 @@ impl Listener {
     }
 }
 
-/// How long to wait before asking again for a connection that could not be had.
+/// The time to wait before asking again for a connection that could not be had.
 const PAUSE: Duration = Duration::from_millis(5);
 
 fn spare() -> Option<File> {
@@ -108,7 +108,7 @@ fn start(stream: UnixStream, shared: &Arc<Shared>) {
     }
 }
 
-/// Notes why a process is not traced that connects; it goes on when the connection is closed.
+/// Notes why a process that connects is not traced; the process goes on when the connection is closed.
 fn refuse(stream: &UnixStream, shared: &Shared, why: &str) {
     let peer = Peer::of(stream).map_or_else(|_| "a process".to_owned(), |peer| peer.to_string());
     let text = format!("{peer} is not traced: {why}");

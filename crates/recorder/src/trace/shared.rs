@@ -40,7 +40,7 @@ pub struct State {
     /// Processes that have executed another program, and the first stream that may be the new one's: nobody fills the
     /// chunks of earlier ones any more.
     pub executed: Vec<(u32, u32)>,
-    /// The modules of each process, and what has been done there.
+    /// The modules of each process, with their patches and pools.
     pub planned: HashMap<u32, LoadedModules>,
     /// Executed programs that are perhaps not traced.
     pub execs: Execs,

@@ -4,21 +4,21 @@
 //! on in the middle of the jump. Such threads exist where a library's constructor has started them before the tracer's own
 //! constructor ran, and where a module is found that has been mapped for a while. So all threads but the one that writes
 //! are stopped meanwhile, as debuggers do it (`PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no signal), and none of
-//! them may be inside what is overwritten:
+//! them may be inside the instructions that are overwritten:
 //!
 //! - its program counter, where it will go on;
 //! - a program counter that a signal handler will return to. The kernel keeps it on the handler's stack. All words of the
 //!   stacks are compared, so a word that has the same value by chance counts, too;
 //! - a return address is never inside: a call among displaced instructions is the last of them.
 //!
-//! A thread that is inside goes on for a moment and is stopped again. What a thread does not leave stays as it is, and is
-//! not traced.
+//! A thread that is inside goes on for a moment and is stopped again. A function whose first instructions a thread does
+//! not leave stays as it is, and is not traced.
 //!
 //! Rejected: an `int3` with a handler for SIGTRAP, and signals that stop threads, since both are visible to the program; and
 //! jumps that lead to themselves while the bytes behind them are written, since they say nothing of the threads that are
 //! inside, and since a thread with a real-time priority would spin where the one that writes gets no CPU.
 //!
-//! What a program can notice: a system call that waits is interrupted. The kernel restarts most of them. Those that would
+//! A program can notice that a waiting system call is interrupted. The kernel restarts most of them. Those that would
 //! end with EINTR instead ([`restart`]) are restarted, too, on x86-64; their time limit begins again.
 
 use super::arch::{Registers, restart};
@@ -34,12 +34,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// How long threads may take to stop: on a busy machine each must be given a CPU.
+/// The time that threads may take to stop: on a busy machine each must be given a CPU.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long threads are let go on again and again so that they leave what will be overwritten. On a busy machine a thread
+/// The time for which threads are let go on again and again, so that they leave the code that will be overwritten. On a
+/// busy machine a thread
 /// that may go on gets no CPU for some milliseconds.
 const LEAVING: Duration = Duration::from_millis(400);
-/// How long they are let go on at a time, at most.
+/// The longest time for which threads are let go on before they are stopped again.
 const TURN: Duration = Duration::from_millis(16);
 /// The most bytes of a stack that are searched for program counters.
 const STACK_SEARCHED: u64 = 64 << 20;
@@ -60,10 +61,10 @@ pub enum CannotStop {
     SharedMemory,
 }
 
-/// The threads of a process that are stopped; they go on when it is dropped.
+/// The stopped threads of a process; they go on when this is dropped.
 ///
-/// It belongs to the thread that made it: the kernel takes requests from no other one, and lets all threads go on when that
-/// one ends.
+/// Only the thread that made this value can use it: the kernel takes requests from no other thread, and lets all
+/// stopped threads go on when that one ends.
 pub struct StoppedThreads {
     pid: u32,
     /// The thread that goes on.
@@ -76,15 +77,15 @@ pub struct StoppedThreads {
 
 struct Stopped {
     tid: u32,
-    /// `None` as long as it runs.
+    /// The stop of the thread; `None` as long as the thread runs.
     stop: Option<Stop>,
 }
 
 #[derive(Clone, Copy)]
 struct Stop {
-    /// The signal that it has not received yet because of the stop, or 0.
+    /// The signal that the thread has not received yet because of the stop, or 0.
     signal: i32,
-    /// It would be stopped without us.
+    /// Whether the whole process is stopped by a signal: then the thread would be stopped without the recorder, too.
     is_groups: bool,
 }
 
@@ -110,7 +111,7 @@ impl StoppedThreads {
         Ok(stopped)
     }
 
-    /// Stops what runs, until nobody is left who could start another thread.
+    /// Stops all running threads, until none is left that could start another one.
     fn stop_all(&mut self) -> Result<(), CannotStop> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -169,8 +170,8 @@ impl StoppedThreads {
         }
     }
 
-    /// Lets threads leave these ranges of addresses, which are sorted: none goes on behind a range's first address and before
-    /// its end. Returns the numbers of the ranges of which that is not so.
+    /// Lets threads leave these ranges of addresses, which are sorted: afterwards no thread goes on behind a range's
+    /// first address and before its end. Returns the numbers of the ranges that threads did not leave.
     ///
     /// # Errors
     /// [`CannotStop`]
@@ -201,7 +202,7 @@ impl StoppedThreads {
             thread::sleep(turn);
             turn = (turn * 2).min(TURN);
             for number in inside {
-                // One that a signal has stopped would be stopped again as soon as it may go on.
+                // A thread that a signal has stopped would be stopped again as soon as it may go on.
                 let tid = self.threads[number].tid;
                 if stop_of(tid).is_none() {
                     let _ = request(libc::PTRACE_INTERRUPT, tid, 0, 0);
@@ -278,14 +279,14 @@ impl Drop for StoppedThreads {
     fn drop(&mut self) {
         for thread in &self.threads {
             let signal = thread.stop.map_or(0, |stop| stop.signal);
-            // One that is gone, or does not stop: the kernel lets it go when this thread ends.
+            // This fails for a thread that is gone or does not stop: the kernel lets it go when this thread ends.
             let _ = request(libc::PTRACE_DETACH, thread.tid, 0, signal as usize);
         }
     }
 }
 
 impl Stopped {
-    /// Goes on, unless it would be stopped without us.
+    /// Lets the thread go on, unless it would be stopped without the recorder.
     fn go_on(&mut self) {
         if let Some(stop) = self.stop.filter(|stop| !stop.is_groups) {
             self.stop = None;
@@ -294,7 +295,7 @@ impl Stopped {
     }
 }
 
-/// The number of the range that an address is inside of: behind its first address.
+/// Returns the number of the range that an address is inside of: behind its first address.
 fn range_around(address: u64, ranges: &[Range<u64>]) -> Option<usize> {
     let number = ranges.partition_point(|range| range.start < address);
     let number = number.checked_sub(1)?;
@@ -315,16 +316,16 @@ fn seize(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
 
-/// How a thread is stopped; `None` if it runs.
+/// Returns the stop of a thread; `None` if it runs.
 ///
-/// Nothing is waited for: the thread that waits for the command could take a notice away.
+/// Does not wait for one: the thread that waits for the command could take a notice away.
 fn stop_of(tid: u32) -> Option<Stop> {
     let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
     let place = information.as_mut_ptr().expose_provenance();
     let information = match request(libc::PTRACE_GETSIGINFO, tid, 0, place) {
         // SAFETY: the kernel has filled it.
         Ok(()) => unsafe { information.assume_init() },
-        // A group's stop, of which nothing more is known.
+        // A stop of the whole process, about which the kernel tells nothing more.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             return Some(Stop {
                 signal: 0,
@@ -355,7 +356,7 @@ fn registers(tid: u32) -> io::Result<Registers> {
 /// The set of general registers.
 const NT_PRSTATUS: usize = 1;
 
-/// Lets a system call that was interrupted by the stop begin again, if the kernel does not see to it.
+/// Restarts a system call that the stop has interrupted, if the kernel does not do so.
 fn restart_system_call(tid: u32) -> io::Result<()> {
     let Some(mut registers) = restart(registers(tid)?) else {
         return Ok(());
@@ -368,7 +369,7 @@ fn restart_system_call(tid: u32) -> io::Result<()> {
     request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, place)
 }
 
-/// The state of a thread, as `/proc/PID/stat` has it, and its name.
+/// Returns the state of a thread, as `/proc/PID/stat` has it, and its name.
 fn state(pid: u32, tid: u32) -> Option<(u8, Vec<u8>)> {
     let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
     let begin = text.iter().position(|byte| *byte == b'(')?;

@@ -10,19 +10,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// What is said of a program whose file tells nothing.
+/// The reason for a program whose file tells nothing.
 pub const UNKNOWN: &str =
     "it ended at once, is for another C library, or starts with an environment of its own";
 
 const NARROW: &str = "it is a 32-bit program; build it for 64 bits";
 const MUSL: &str = "it is for another C library (musl); build it for glibc";
 
-/// Whether a program's dynamic linker complains of the runtime, or does not start the program with it.
+/// Whether a program's dynamic linker complains about the runtime, or does not start the program with it.
 pub fn is_disturbed(program: &OsStr) -> bool {
     [NARROW, MUSL].contains(&why(program))
 }
 
-/// How many interpreters are looked at: scripts may be interpreted by scripts.
+/// The most interpreters that are looked at: scripts may be interpreted by scripts.
 const MOST_INTERPRETERS: u32 = 4;
 
 /// The processor that this is built for.

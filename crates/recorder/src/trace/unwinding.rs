@@ -39,8 +39,9 @@ pub struct UnwindTables {
     pub header: Vec<u8>,
 }
 
-/// How the common entry of thunks' frames begins: the version, pointers relative to their place, code in bytes, data in -8, the
-/// column of the return address; and the personality routine, if it is not 0 ([`finds_frames_by_stack_pointer`]).
+/// Returns the beginning of the common entry of thunks' frames: the version, pointers relative to their place, code in
+/// bytes, data in -8, the column of the return address; and the personality routine, if it is not 0
+/// ([`finds_frames_by_stack_pointer`]).
 pub fn thunks_entry(return_address: u8, personality: u64) -> Vec<u8> {
     if personality == 0 {
         return vec![1, b'z', b'R', 0, 1, 0x78, return_address, 1, 0x1b];

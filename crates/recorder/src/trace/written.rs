@@ -1,8 +1,9 @@
-//! Code that changes while the program runs, or when it is loaded: its instructions are not moved away from it.
+//! Code that changes while the program runs, or when it is loaded: the tracer does not move its instructions.
 //!
-//! A plain function is traced by a jump in the place of its first instructions, which are executed elsewhere. Who writes to them
-//! would write into the jump; and instructions that the dynamic linker has changed are not those of the file, from which they are
-//! taken. Code that a program makes at run time belongs to no file, and is never looked at.
+//! A plain function is traced by a jump in the place of its first instructions, which are executed elsewhere. A program
+//! that writes to these instructions would write into the jump. The tracer copies the instructions from the file, but
+//! the dynamic linker may have changed them in memory. Code that a program makes at run time belongs to no file, and is
+//! never looked at.
 
 use super::candidates::{CandidateBody, ModuleCode};
 use super::refused::Refused;
@@ -25,7 +26,7 @@ pub fn is_relocated<'d, R: ReadRef<'d>>(elf: &ElfFile<'d, FileHeader64<Endiannes
     })
 }
 
-/// Refuses the functions whose instructions would be moved, and can't be.
+/// Refuses the functions whose first instructions would have to be moved, although they change.
 pub fn refuse(code: &mut ModuleCode, is_relocated: bool) {
     let segments = &code.segments;
     let is_writable = |address: u64| {

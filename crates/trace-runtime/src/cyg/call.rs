@@ -68,7 +68,7 @@ impl Call {
         }
     }
 
-    /// A call whose slot is known.
+    /// Returns a call whose slot is known.
     #[inline(always)]
     pub fn at(site: u64, stack: u64, slot: u64, caller: u64) -> Call {
         Call {
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
     use dioptra_tracelayout::message::thread::NO_SLOT;
 
-    /// Where the outer function is, where it calls its hook, and where it returns to.
+    /// The address of the outer function, of its call of the hook, and of the code to which it returns.
     const OUTER: u64 = 0x1_0000;
     const OUTER_SITE: u64 = OUTER + 20;
     const CALLER: u64 = 0x5_0000;
-    /// The same of a function that it calls.
+    /// The same addresses of a function that the outer one calls.
     const INNER: u64 = 0x2_0000;
     const INNER_SITE: u64 = INNER + 20;
     const INNER_CALLER: u64 = OUTER + 60;
@@ -276,7 +276,7 @@ mod tests {
             (&raw const self.0[word]).expose_provenance() as u64
         }
 
-        /// The outer function's hook is called with this stack pointer.
+        /// Returns the call in which the outer function calls its hook with this stack pointer.
         fn outer(&self, word: usize) -> Call {
             Call::new(OUTER, CALLER, self.address(word), OUTER_SITE, 0)
         }
@@ -292,7 +292,7 @@ mod tests {
         let call = stack.outer(30);
         assert!(call.is_known);
         assert_eq!(call.slot, stack.address(40) - BELOW);
-        // It is not on the stack as far up as is searched.
+        // The return address is not on the stack as far up as is searched.
         let call = Call::new(OUTER, 77, stack.address(30), OUTER_SITE, 0);
         assert!(!call.is_known);
         assert_eq!(call.slot, stack.address(31));
@@ -312,7 +312,7 @@ mod tests {
         stack.0[40] = 0;
         assert!(!stack.inner().is_in(&entry, around.slot));
         assert_eq!(stack.inner().stale(&[around, entry]), 1);
-        // What lay there had been left by an earlier call: the return address lies further up.
+        // An earlier call had left the word there: the return address lies further up.
         stack.0[44] = CALLER;
         assert!(stack.inner().is_in(&entry, around.slot));
         assert_eq!(stack.inner().stale(&[around, entry]), 0);

@@ -1,7 +1,7 @@
 //! The short way through the hooks: calls of functions that are recorded whatever happens, inside calls that have not ended.
 //! All others, and all that is in doubt, go the long way, which begins anew.
 //!
-//! Nothing here is passed on in memory, and no function is called: that is what makes the way short.
+//! This way passes nothing on in memory and calls no function, which makes it short.
 
 use super::call::{BELOW, Call, SEARCHED};
 use super::table::Place;

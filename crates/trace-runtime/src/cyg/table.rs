@@ -1,4 +1,4 @@
-//! What is known of functions that call the runtime themselves, by their addresses: a hash table that hooks read without a
+//! The functions that call the runtime themselves, by their addresses: a hash table that hooks read without a
 //! lock while the thread in the dynamic linker changes it.
 //!
 //! A function that is forgotten leaves its address behind in its place, as long as other functions are found behind it: hooks
@@ -48,7 +48,7 @@ impl Place {
         self.id.store(function.id, Ordering::Release);
     }
 
-    /// The function; `None` if its calls are not wanted.
+    /// Returns the function; `None` if its calls are not wanted.
     #[inline(always)]
     pub fn load(&self) -> Option<FunctionId> {
         let id = self.id.load(Ordering::Acquire);
@@ -61,13 +61,13 @@ impl Place {
         })
     }
 
-    /// What the function's hook does.
+    /// Returns the kind of work that the function's hook does.
     #[inline(always)]
     pub fn kind(&self) -> u64 {
         u64::from(self.kind.load(Ordering::Relaxed))
     }
 
-    /// The function's id; 0 if its calls are not wanted.
+    /// Returns the function's id; 0 if its calls are not wanted.
     #[inline(always)]
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Acquire)
@@ -120,14 +120,14 @@ fn has_room(table: *mut Table, more: u64) -> bool {
         && unsafe { (*table).used.load(Ordering::Relaxed) + more <= (*table).mask.div_ceil(2) }
 }
 
-/// A larger table with what another one knows, and room for more functions.
+/// Returns a larger table with the functions of another one, and room for more.
 fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
     let (places, used) = match old.is_null() {
         true => (0, 0),
         // SAFETY: as above.
         false => unsafe { ((*old).mask + 1, (*old).used.load(Ordering::Relaxed)) },
     };
-    // Never as large as the old one: what all replaced tables take is bounded by the last one's size.
+    // At least twice as large as the old one: so all replaced tables together are smaller than the last one.
     let wanted = ((used + more) * 2).next_power_of_two();
     let wanted = wanted.max(places * 2).max(FIRST);
     let size = size_of::<Table>() + wanted as usize * size_of::<Place>();
@@ -212,7 +212,7 @@ fn put(table: *mut Table, function: FunctionId) {
     }
 }
 
-/// The place of the function at an address, if that is known.
+/// Returns the place of the function at an address, if that is known.
 #[inline(always)]
 pub fn find_place(address: u64) -> Option<&'static Place> {
     let table = TABLE.load(Ordering::Acquire);
@@ -231,7 +231,7 @@ pub fn find_place(address: u64) -> Option<&'static Place> {
     }
 }
 
-/// The function at an address; `None` if it is not known, or its calls are not wanted.
+/// Returns the function at an address; `None` if it is not known, or its calls are not wanted.
 fn find(address: u64) -> Option<FunctionId> {
     find_place(address)?.load()
 }
@@ -289,7 +289,7 @@ mod tests {
         let before = places();
         learn(&other).unwrap();
         assert_eq!(find(7 << 20).unwrap().id, other[0].id);
-        // One that comes back again and again, each time elsewhere: what is forgotten makes room.
+        // A module that comes back again and again, each time elsewhere: forgotten functions make room.
         for round in 1..=5000_u64 {
             let start = (1000 << 20) + (round << 16);
             let module = functions(start, 100);

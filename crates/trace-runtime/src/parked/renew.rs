@@ -1,4 +1,4 @@
-//! What becomes of shadow stacks that fill up with calls that were left.
+//! Renewal of shadow stacks that fill up with calls that were left.
 //!
 //! [`renew_if_wasteful`] moves a thread to another segment when most of its entries are holes; [`make_room`] when there is no room for
 //! another call. Before memory grows, [`sweep`] looks for parked entries whose calls do not return any more.
@@ -23,11 +23,13 @@ pub const RENEW_AT: usize = 2048;
 const LARGEST: usize = 1 << 20;
 /// The most live entries of a retired segment that are examined one by one.
 const EXAMINED: usize = 8;
-/// The number of parked entries that are looked at before all are, and how many of them have to be gone for that.
+/// The number of entries that are looked at before a sweep looks at all of them.
 const SAMPLED: usize = 32;
+/// The number of parked entries among these that have to be gone before a sweep looks at all.
 const WORTH: usize = 8;
-/// How many entries that are gone a process keeps: of those that a jump has left, and of others.
+/// The most gone entries that a process keeps: those that a jump has left, and others.
 pub const KEPT: [u32; 2] = [1 << 16, 1 << 22];
+/// The number of gone entries that are kept now, in the order of [`KEPT`].
 static KEPT_NOW: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
 /// Whether a call has returned that was taken for gone: this process copies stacks.
@@ -41,6 +43,7 @@ pub fn returned(flags: u32) {
     }
 }
 
+/// Returns the number of kept entries whose flags are of the same class as these.
 fn class(flags: u32) -> &'static AtomicU32 {
     match flags & JUMPED {
         0 => &KEPT_NOW[1],
@@ -48,6 +51,7 @@ fn class(flags: u32) -> &'static AtomicU32 {
     }
 }
 
+/// Returns the most entries that are kept of the class of these flags.
 fn most(flags: u32) -> u32 {
     match flags & JUMPED {
         0 => KEPT[1],
@@ -55,10 +59,11 @@ fn most(flags: u32) -> u32 {
     }
 }
 
-/// A parked entry's place on the stack holds something else: gives the entry up if enough of its kind are kept.
+/// Notes that a parked entry's place on the stack holds something else. Gives the entry up if enough of its class are
+/// kept.
 ///
 /// # Safety
-/// It is a parked entry.
+/// The entry is parked.
 unsafe fn gone(entry: *mut Entry) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -75,7 +80,7 @@ unsafe fn gone(entry: *mut Entry) {
     }
 }
 
-/// Whether the kernel tells what lies at places that may not be mapped. Without that nothing is taken for gone.
+/// Whether the kernel reads memory for the runtime that may not be mapped. Without that no entry is taken for gone.
 fn can_look() -> bool {
     let word = 0_u64;
     !confined::is_quiet()
@@ -89,7 +94,7 @@ struct Slots {
 }
 
 impl Slots {
-    /// An empty set with room for a number of slots; `None` if there is no memory.
+    /// Returns an empty set with room for a number of slots; `None` if there is no memory.
     fn new(room: usize) -> Option<Slots> {
         let count = (room * 2).next_power_of_two().max(512);
         let words = sys::map_private(count * size_of::<u64>()).ok()?.cast();
@@ -131,7 +136,7 @@ impl Drop for Slots {
     }
 }
 
-/// Whether enough parked entries seem to be gone by what their places hold: to look at each takes system calls.
+/// Whether enough parked entries of a sample are gone: to look at each entry takes system calls.
 ///
 /// # Safety
 /// The record is this thread's.
@@ -148,7 +153,7 @@ unsafe fn is_worth_a_look(record: *mut Record) -> bool {
     }
 }
 
-/// Looks which parked entries are gone. Returns the slots of all entries.
+/// Finds the parked entries that are gone. Returns the slots of all entries; `None` if there is no memory for them.
 ///
 /// # Safety
 /// The record is this thread's.
@@ -159,7 +164,8 @@ unsafe fn sweep(record: *mut Record) -> Option<Slots> {
         let mut slots = Slots::new(used)?;
         let is_looked_at = can_look() && is_worth_a_look(record);
         let mut entry = (*record).top;
-        // A function that ended in a jump to another has the slot of that one's entry, which is above its own.
+        // A function that has ended in a jump to another one has the slot of the other's entry, which lies above its
+        // own.
         let mut shared = 0;
         while entry > (*record).floor {
             let now = *entry;
@@ -183,19 +189,19 @@ unsafe fn sweep(record: *mut Record) -> Option<Slots> {
     }
 }
 
-/// Whether no call of a parked or retired segment returns any more, as far as is seen with little work.
+/// Whether no call of a parked or retired segment returns any more. Examines few entries: false if that does not tell.
 ///
 /// # Safety
-/// It is a segment.
+/// `segment` is a segment.
 pub unsafe fn is_dead(segment: *mut Segment) -> bool {
     // SAFETY: the caller's promise.
     unsafe { is_dead_beside(segment, None) }
 }
 
-/// The same; `newer` are slots of later calls.
+/// Does the work of [`is_dead`]. A call whose slot is among the `newer` slots, those of later calls, is gone.
 ///
 /// # Safety
-/// It is a segment.
+/// `segment` is a segment.
 unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
     // SAFETY: the caller's promise; only its own thread changes what is not parked.
     unsafe {
@@ -204,7 +210,7 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
         }
         let state = (*segment).state();
         if state == State::Parked && (*segment).key != 0 {
-            // A coroutine that nobody can go on with: its stack is not there any more.
+            // No thread can go on with a coroutine whose stack is not there any more.
             return sys::peek(sys::pid(), (*segment).key).is_none();
         }
         let mut live = 0;
@@ -234,7 +240,7 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
     }
 }
 
-/// Goes on in another segment if this one is mostly holes. Then entries are elsewhere.
+/// Goes on in another segment if this one is mostly holes. Then entries have other addresses.
 ///
 /// # Safety
 /// The record is this thread's and no dummy.
@@ -259,6 +265,8 @@ pub unsafe fn renew_if_wasteful(record: *mut Record) {
     }
 }
 
+/// Returns the number of holes and barriers.
+///
 /// # Safety
 /// The record is this thread's.
 unsafe fn holes(record: *mut Record) -> usize {
@@ -306,7 +314,7 @@ unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> 
         let count = (*record).top.offset_from(floor).unsigned_abs();
         let entries = core::slice::from_raw_parts(floor.add(1), count);
         let stays = is_passed_over;
-        // Unwinders look for what exceptions are about to leave by its place, below the top.
+        // Unwinders find the entries that an exception is about to leave by their places, below the top.
         let is_unwinding = |entry: &Entry| {
             !stays(entry) && entry.flags & (ENTRY_UNWOUND | ENTRY_SILENT) == ENTRY_UNWOUND
         };
@@ -341,7 +349,7 @@ unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> 
                 }
                 fence(Ordering::SeqCst);
                 if (*first).slot != slot {
-                    // It has returned elsewhere meanwhile.
+                    // The call has returned in another thread meanwhile.
                     claim(to, slot);
                 }
             }

@@ -1,4 +1,4 @@
-//! Programs with many call stacks, made up: each return gives back what the call was made with.
+//! Made-up programs with many call stacks: each return must give back the caller with which the call was made.
 
 use super::renew::{KEPT, RENEW_AT};
 use super::*;
@@ -12,7 +12,7 @@ use std::vec::Vec;
 /// Segments are the process's: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// How far apart the made-up call stacks lie.
+/// The distance between the made-up call stacks, in bytes.
 const APART: u64 = 0x1_0000;
 
 /// A thread, as far as parking goes.
@@ -21,7 +21,7 @@ struct Thread {
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
-/// An open call: its entry's address, its place, and what it was made with.
+/// An open call: its entry's address, its place, and its caller.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     token: u64,
@@ -40,7 +40,7 @@ impl Thread {
         }
     }
 
-    /// One more in the same test.
+    /// Returns one more thread in the same test.
     fn another(capacity: usize) -> Thread {
         let size = TO_RECORD + RECORD_SIZE + segments::size(capacity);
         let record: *mut Record = sys::map_private(size)
@@ -63,7 +63,7 @@ impl Thread {
         }
     }
 
-    /// What a hook of an entry does, and the slow path.
+    /// Makes a call as the hook of an entry and its slow path do.
     fn call(&self, slot: u64) -> Call {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let caller = Caller {
@@ -105,7 +105,7 @@ impl Thread {
         }
     }
 
-    /// What the slow path of a hook of an exit does. Whether the call was open until now.
+    /// Ends a call as the slow path of the hook of an exit does. Returns whether the call was open until now.
     fn end(&self, call: Call, with_token: bool) -> bool {
         // SAFETY: this thread's record.
         unsafe {
@@ -130,7 +130,7 @@ impl Thread {
         }
     }
 
-    /// A jump that the runtime is told of leaves what is below a place.
+    /// Leaves the calls below a place by a jump that the runtime is told of.
     fn jump(&self, target: u64) {
         // SAFETY: this thread's record.
         unsafe {
@@ -149,7 +149,7 @@ impl Thread {
         }
     }
 
-    /// How many entries are between the floor and the top.
+    /// Returns the number of entries between the floor and the top.
     fn used(&self) -> usize {
         // SAFETY: this thread's record.
         unsafe {
@@ -161,7 +161,7 @@ impl Thread {
     }
 }
 
-/// Numbers that look random.
+/// Returns a number below `below` that looks random.
 fn random(state: &mut u64, below: u64) -> u64 {
     *state = state
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -261,7 +261,7 @@ fn calls_that_never_return_do_not_pile_up() {
         thread.jump(2 * APART);
         most = most.max(thread.used());
     }
-    // As many as are kept, and what has come since.
+    // The gone entries that are kept, and entries that have come since.
     assert!(most < 2 * KEPT[0] as usize, "{most} entries");
     assert!(thread.end(around, true), "the open call is still known");
 }
@@ -277,13 +277,13 @@ fn calls_return_in_other_threads() {
     assert!(!second.end(parked, true), "it was left");
     assert!(!second.end(newer, true), "it is open elsewhere");
     assert!(!second.end(open, true), "it is open elsewhere");
-    // What has returned elsewhere is in nobody's way.
+    // Entries of calls that have returned elsewhere are in nobody's way.
     let next = first.call(3 * APART);
     assert!(first.end(next, true));
     assert!(first.end(around, true));
 }
 
-/// Handlers that interrupt a hook may exchange stacks, too: what they leave parked is not overwritten.
+/// Handlers that interrupt a hook may exchange stacks, too: entries that they leave parked are not overwritten.
 #[test]
 fn what_is_parked_above_an_interrupted_hook_stays() {
     let thread = Thread::new(1 << 12);
@@ -336,7 +336,7 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
     assert_eq!(thread.used(), 0);
 }
 
-/// What each thread of a process does at once: calls return in any thread, and none is lost or given twice.
+/// Several threads of a process work at once: calls return in any thread, and none is lost or given twice.
 #[test]
 fn threads_hand_calls_on_at_once() {
     let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);

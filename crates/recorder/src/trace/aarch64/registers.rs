@@ -8,25 +8,25 @@ use libc::user_regs_struct;
 pub struct Registers(user_regs_struct);
 
 impl Registers {
-    /// Where the thread goes on.
+    /// Returns the address at which the thread goes on.
     pub fn program_counter(&self) -> u64 {
         self.0.pc
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn stack_pointer(&self) -> u64 {
         self.0.sp
     }
 
-    /// The address of the C library's description of the thread, which is no general register here: the stack alone is
-    /// looked at.
+    /// Returns the stack pointer: the address of the C library's description of the thread is in no general register
+    /// here, so the stack alone is looked at.
     pub fn thread_pointer(&self) -> u64 {
         self.0.sp
     }
 }
 
-/// The registers with which a system call begins again that the stop has ended with EINTR: nothing is known of its first
-/// argument any more, whose register holds the result.
+/// Returns `None`: nothing is known of the first argument of a system call that the stop has ended with EINTR, since
+/// its register holds the result.
 pub fn restart(_registers: Registers) -> Option<Registers> {
     None
 }

@@ -127,8 +127,8 @@ pub fn observer(at: u64, function: u32, observer: u64, body: u64) -> Option<[u32
     Some(words)
 }
 
-/// The code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with `body`; `None` if
-/// all values are wanted, or something is too far away.
+/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with
+/// `body`; `None` if all values are wanted, or something is too far away.
 ///
 /// ```text
 ///     cmp w0, VALUE; b.ne 2 further; b thunk      for each of them

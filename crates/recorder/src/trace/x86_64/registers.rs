@@ -8,17 +8,17 @@ use libc::user_regs_struct;
 pub struct Registers(user_regs_struct);
 
 impl Registers {
-    /// Where the thread goes on.
+    /// Returns the address at which the thread goes on.
     pub fn program_counter(&self) -> u64 {
         self.0.rip
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn stack_pointer(&self) -> u64 {
         self.0.rsp
     }
 
-    /// The address of the C library's description of the thread.
+    /// Returns the address of the C library's description of the thread.
     pub fn thread_pointer(&self) -> u64 {
         self.0.fs_base
     }
@@ -51,7 +51,8 @@ const RESTARTED: [i64; 17] = [
     libc::SYS_read,
 ];
 
-/// The registers with which a system call begins again that the stop has ended with EINTR; `None` if it has not.
+/// Returns the registers with which a system call begins again that the stop has ended with EINTR; `None` if the stop
+/// has not done so.
 ///
 /// The kernel decides when the thread goes on: if a signal handler is called then, the call ends with EINTR after all.
 pub fn restart(mut registers: Registers) -> Option<Registers> {

@@ -172,8 +172,8 @@ pub fn observer(
     Some(bytes)
 }
 
-/// The code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with `body`; `None` if
-/// all values are wanted, or something is too far away.
+/// Returns the code at `at` that goes on with `thunk` if the call's first argument is one of some values, else with
+/// `body`; `None` if all values are wanted, or something is too far away.
 ///
 /// ```text
 ///     cmp edi, VALUE; je thunk      for each of them

@@ -47,7 +47,7 @@ impl HookFrame {
         self.frame_pointer
     }
 
-    /// The address of the call's entry: no register keeps it here.
+    /// Returns `None`: no register keeps the address of the call's entry here.
     pub fn token(&self) -> Option<u64> {
         None
     }
@@ -62,7 +62,7 @@ impl HookFrame {
         [self.saved[0], self.saved[1]]
     }
 
-    /// The first four arguments.
+    /// Returns the first four arguments.
     pub fn all_arguments(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|at| self.saved[at])
     }
@@ -91,10 +91,10 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     unsafe { (*context).uc_mcontext.sp }
 }
 
-/// The words of a context's signal set.
+/// Returns the words of a context's signal set.
 ///
 /// # Safety
-/// It is a context (`ucontext_t`), and nobody else uses it meanwhile.
+/// `context` is the address of a context (`ucontext_t`) that nobody else uses meanwhile.
 pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
     let context = ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise; a signal set is an array of words.
@@ -332,7 +332,7 @@ pub fn register_atfork() -> u64 {
     address
 }
 
-/// The address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
+/// Returns the address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
 pub fn linker_debug() -> u64 {
     let address: u64;
     // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.

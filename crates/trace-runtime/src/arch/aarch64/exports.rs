@@ -24,7 +24,7 @@ extern "C" fn __cyg_profile_func_exit() {
     )
 }
 
-/// Called by personality routines.
+/// Takes the place of the unwinder's function of this name, for personality routines.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _Unwind_GetCFA() {

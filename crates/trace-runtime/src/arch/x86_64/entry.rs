@@ -57,12 +57,13 @@ impl EnterFrame {
 }
 
 impl ExitFrame {
-    /// The frame pointer.
+    /// Returns the frame pointer.
     pub fn frame_pointer(&self) -> u64 {
         self.saved[0]
     }
 
-    /// The address of the call's entry: hooks of entries let the frame pointer lead there, and functions restore it.
+    /// Returns the address of the call's entry: hooks of entries let the frame pointer lead there, and functions
+    /// restore it.
     pub fn token(&self) -> Option<u64> {
         Some(self.saved[0])
     }
@@ -81,7 +82,7 @@ impl ObserveFrame {
         [first, second]
     }
 
-    /// The first four arguments.
+    /// Returns the first four arguments.
     pub fn all_arguments(&self) -> [u64; 4] {
         // As they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, rcx, r11, rdx, rax.
         [5, 6, 9, 7].map(|at| self.saved[at])
@@ -98,10 +99,10 @@ pub unsafe fn resumed_with(context: u64) -> u64 {
     unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] as u64 }
 }
 
-/// The words of a context's signal set.
+/// Returns the words of a context's signal set.
 ///
 /// # Safety
-/// It is a context (`ucontext_t`), and nobody else uses it meanwhile.
+/// `context` is the address of a context (`ucontext_t`) that nobody else uses meanwhile.
 pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
     let context = ptr::with_exposed_provenance_mut::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise; a signal set is an array of words.
@@ -342,7 +343,7 @@ pub fn register_atfork() -> u64 {
     address
 }
 
-/// The address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
+/// Returns the address of the dynamic linker's `_r_debug`; 0 with other C libraries than glibc.
 pub fn linker_debug() -> u64 {
     let address: u64;
     // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.

@@ -31,7 +31,7 @@ extern "C" fn __fentry__() {
     naked_asm!("ret")
 }
 
-/// Called by personality routines.
+/// Takes the place of the unwinder's function of this name, for personality routines.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _Unwind_GetCFA() {

@@ -48,7 +48,7 @@ pub fn is_thunk(peek: impl Fn(u64) -> Option<u64>) -> bool {
 
 /// Whether a call's place on the stack still looks like one's.
 pub fn is_there(slot: u64) -> bool {
-    // Where that can't be asked any more it is assumed: what calls return to must not be lost.
+    // A quiet process can't ask the kernel. It assumes so, since no return address may be lost.
     confined::is_quiet() || sys::peek(sys::pid(), slot).is_some_and(slow::is_thunk)
 }
 
