@@ -23,6 +23,8 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const PACKAGES: &str = "ca-certificates,gcc,git,libc6-dev,python3";
 /// The toolchain's place in the tree.
 const TOOLCHAIN: &str = "/opt/rust";
+/// The names of the machine itself.
+const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 /// The certificates that every program of Debian trusts.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Refuses as sudo does where the user has no right to it.
@@ -189,6 +191,9 @@ impl Tree {
         // The toolchain is bound here when the tree is entered.
         create_folder(&tree.within(TOOLCHAIN))?;
         copy_file(Path::new("/etc/resolv.conf"), &tree.folder)?;
+        // Debian's installer writes this file, debootstrap does not.
+        let hosts = tree.within("/etc/hosts");
+        fs::write(&hosts, HOSTS).with_context(|| hosts.display().to_string())?;
         if nextest {
             let found = tool("cargo-nextest").context("cargo-nextest is not on the path")?;
             let to = tree.within("/usr/local/bin/cargo-nextest");
