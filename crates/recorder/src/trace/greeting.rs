@@ -85,7 +85,7 @@ impl Peer {
         }
         // SAFETY: the message is a structure of integers of this size, for which all bytes are valid.
         let hello: Hello = unsafe { std::mem::transmute(bytes) };
-        let is_hello = [Reason::Start, Reason::Modules]
+        let is_hello = [Reason::Start, Reason::Modules, Reason::Found]
             .iter()
             .any(|reason| *reason as u32 == hello.reason)
             && hello.pid != 0;
