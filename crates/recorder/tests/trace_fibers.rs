@@ -108,6 +108,41 @@ fn contexts_of_the_c_library() {
     runs_as_untraced(ALL, "deep", 4, &[], 4096.0);
 }
 
+/// Coroutines in the same memory whose stacks are copied, and contexts in which the program writes whole signal sets.
+#[test]
+fn contexts_that_share_a_stack_or_lose_their_mark() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "shared", count, &[], 8.0);
+        runs_as_untraced(ALL, "masks", count, &["16"], 8.0);
+    }
+    runs_as_untraced(MANY, "shared", 2000, &[], 8.0);
+}
+
+/// What is kept of coroutines that end without returning does not grow with their number.
+#[test]
+fn coroutines_that_are_left_for_good() {
+    runs_as_untraced(MANY, "reused", most(), &["64"], 0.0);
+    runs_as_untraced(MANY, "repeated", most(), &["64"], 0.0);
+}
+
+/// Exceptions pass functions that ended in jumps and whose entries have been copied: the caller's frame pointer is its own.
+#[test]
+fn exceptions_through_copied_entries() {
+    let _turn = alone();
+    let program = or_skip!(
+        Program::new(Language::Cpp, "trace-tails")
+            .no_flags()
+            .flags(["-g", "-O2", "-pg", "-mfentry"])
+            .build()
+    );
+    let untraced = Command::new(&program).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap()];
+    let (outcome, output) = trace(folder.path(), &command, everything(true), |_| {});
+    assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
+    assert_eq!(output, String::from_utf8(untraced.stdout).unwrap());
+}
+
 #[test]
 fn stacks_made_by_a_handler() {
     for count in [4, 100] {

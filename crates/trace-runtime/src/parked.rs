@@ -29,7 +29,7 @@ use dioptra_tracelayout::message::thread::{
     BARRIER_SLOT, ENTRY_NO_RETURN, ENTRY_SILENT, ENTRY_TAIL, ENTRY_UNWOUND,
 };
 use renew::returned;
-pub use renew::{is_dead, make_room, renew_if_wasteful};
+pub use renew::{can_look, is_dead, make_room, renew_if_wasteful};
 
 /// The flags of a parked entry, and those that are asked.
 const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;

@@ -11,6 +11,7 @@ use crate::arch;
 use crate::confined;
 use crate::segments::{self, Segment, State, claim};
 use crate::shadow::{Entry, Record};
+use crate::switch;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use dioptra_tracelayout::message::thread::{
@@ -76,7 +77,7 @@ unsafe fn gone(entry: *mut Entry) {
 }
 
 /// Whether the kernel tells what lies at places that may not be mapped. Without that nothing is taken for gone.
-fn can_look() -> bool {
+pub fn can_look() -> bool {
     let word = 0_u64;
     !confined::is_quiet()
         && sys::peek(sys::pid(), (&raw const word).expose_provenance() as u64).is_some()
@@ -205,7 +206,9 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
         let state = (*segment).state();
         if state == State::Parked && (*segment).key != 0 {
             // A coroutine that nobody can go on with: its stack is not there any more.
-            return sys::peek(sys::pid(), (*segment).key).is_none();
+            // Or another one has its memory, and its context is something else.
+            return sys::peek(sys::pid(), (*segment).key).is_none()
+                || (*segment).is_shared && !switch::is_named(segment);
         }
         let mut live = 0;
         let mut entry = (*segment).top;
