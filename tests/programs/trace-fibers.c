@@ -287,6 +287,29 @@ NOINLINE static int masks(size_t size) {
     return result();
 }
 
+// Suspended stacks can't be read.
+NOINLINE static int hidden(size_t size) {
+    give_way = by_context;
+    ucontext_t here;
+    char *memory = mmap(0, size * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    for (int turn = 0; turn < 2 * rounds + 1; turn++)
+        for (int i = 0; i < count; i++) {
+            struct fiber *fiber = current = &all[i];
+            mprotect(memory + size * i, size, PROT_READ | PROT_WRITE);
+            if (!turn) {
+                getcontext(&fiber->context);
+                fiber->context.uc_stack.ss_sp = memory + size * i;
+                fiber->context.uc_stack.ss_size = size;
+                fiber->back = &here;
+                makecontext(&fiber->context, body, 0);
+            }
+            swapcontext(&here, &fiber->context);
+            mprotect(memory + size * i, size, PROT_NONE);
+        }
+    return result();
+}
+
 // Coroutines that end without returning, and whose stacks others get.
 NOINLINE static void ended(struct fiber *fiber) {
     leaf(1);
@@ -507,6 +530,7 @@ int main(int argc, char **argv) {
     if (!strcmp(name, "contexts")) status = contexts(size);
     if (!strcmp(name, "shared")) status = shared();
     if (!strcmp(name, "masks")) status = masks(size);
+    if (!strcmp(name, "hidden")) status = hidden(size);
     if (!strcmp(name, "reused")) status = reused(size);
     if (!strcmp(name, "repeated")) status = repeated(size);
     if (!strcmp(name, "links")) status = links();

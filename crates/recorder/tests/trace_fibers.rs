@@ -108,7 +108,8 @@ fn contexts_of_the_c_library() {
     runs_as_untraced(ALL, "deep", 4, &[], 4096.0);
 }
 
-/// Coroutines in the same memory whose stacks are copied, and contexts in which the program writes whole signal sets.
+/// Coroutines in the same memory whose stacks are copied, contexts in which the program writes whole signal sets, and stacks that
+/// can't be read while they are suspended.
 #[test]
 fn contexts_that_share_a_stack_or_lose_their_mark() {
     for count in [4, 100] {
@@ -116,6 +117,7 @@ fn contexts_that_share_a_stack_or_lose_their_mark() {
         runs_as_untraced(ALL, "masks", count, &["16"], 8.0);
     }
     runs_as_untraced(MANY, "shared", 2000, &[], 8.0);
+    runs_as_untraced(MANY, "hidden", 1000, &["16"], 8.0);
 }
 
 /// What is kept of coroutines that end without returning does not grow with their number.

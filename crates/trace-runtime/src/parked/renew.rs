@@ -205,10 +205,10 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
         }
         let state = (*segment).state();
         if state == State::Parked && (*segment).key != 0 {
-            // A coroutine that nobody can go on with: its stack is not there any more.
-            // Or another one has its memory, and its context is something else.
-            return sys::peek(sys::pid(), (*segment).key).is_none()
-                || (*segment).is_shared && !switch::is_named(segment);
+            // A coroutine that nobody can go on with: its context is something else, and its stack is not there any more or
+            // another one has its memory. A stack that can't be read may be out of reach for a while only.
+            return !switch::is_named(segment)
+                && ((*segment).is_shared || sys::peek(sys::pid(), (*segment).key).is_none());
         }
         let mut live = 0;
         let mut entry = (*segment).top;
