@@ -251,6 +251,133 @@ NOINLINE static int contexts(size_t size) {
     return result();
 }
 
+// All coroutines have the same memory, and their stacks are copied away and back.
+NOINLINE static int shared(void) {
+    give_way = by_context;
+    ucontext_t here;
+    size_t size = 64 << 10;
+    char *memory = malloc(size);
+    for (int turn = 0; turn < 2 * rounds + 1; turn++)
+        for (int i = 0; i < count; i++) {
+            struct fiber *fiber = current = &all[i];
+            if (!turn) {
+                getcontext(&fiber->context);
+                fiber->context.uc_stack.ss_sp = memory;
+                fiber->context.uc_stack.ss_size = size;
+                fiber->back = &here;
+                makecontext(&fiber->context, body, 0);
+                fiber->saved_size = 4096;
+                fiber->saved = malloc(fiber->saved_size);
+            } else {
+                memcpy(memory + size - fiber->saved_size, fiber->saved, fiber->saved_size);
+            }
+            swapcontext(&here, &fiber->context);
+            memcpy(fiber->saved, memory + size - fiber->saved_size, fiber->saved_size);
+        }
+    return result();
+}
+
+// Suspended contexts get other signal sets.
+NOINLINE static int masks(size_t size) {
+    give_way = by_context;
+    ucontext_t here;
+    for (int turn = 0; turn < 2 * rounds + 1; turn++)
+        for (int i = 0; i < count; i++) {
+            struct fiber *fiber = current = &all[i];
+            if (!turn) {
+                getcontext(&fiber->context);
+                fiber->context.uc_stack.ss_sp = malloc(size);
+                fiber->context.uc_stack.ss_size = size;
+                fiber->back = &here;
+                makecontext(&fiber->context, body, 0);
+            }
+            memset(&fiber->context.uc_sigmask, 0, sizeof fiber->context.uc_sigmask);
+            swapcontext(&here, &fiber->context);
+        }
+    return result();
+}
+
+// Suspended stacks can't be read.
+NOINLINE static int hidden(size_t size) {
+    give_way = by_context;
+    ucontext_t here;
+    char *memory = mmap(0, size * count, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    for (int turn = 0; turn < 2 * rounds + 1; turn++)
+        for (int i = 0; i < count; i++) {
+            struct fiber *fiber = current = &all[i];
+            mprotect(memory + size * i, size, PROT_READ | PROT_WRITE);
+            if (!turn) {
+                getcontext(&fiber->context);
+                fiber->context.uc_stack.ss_sp = memory + size * i;
+                fiber->context.uc_stack.ss_size = size;
+                fiber->back = &here;
+                makecontext(&fiber->context, body, 0);
+            }
+            swapcontext(&here, &fiber->context);
+            mprotect(memory + size * i, size, PROT_NONE);
+        }
+    return result();
+}
+
+// Coroutines that end without returning, and whose stacks others get.
+NOINLINE static void ended(struct fiber *fiber) {
+    leaf(1);
+    give_way(fiber);
+}
+
+UNTRACED static void ending(void) { ended(current); }
+
+NOINLINE static int reused(size_t size) {
+    enum { STACKS = 500 };
+    static struct fiber fibers[STACKS];
+    give_way = by_context;
+    ucontext_t here;
+    char *memory = mmap(0, size * STACKS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) return 2;
+    for (int i = 0; i < count; i++) {
+        struct fiber *fiber = current = &fibers[i % STACKS];
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = memory + size * (i % STACKS);
+        fiber->context.uc_stack.ss_size = size;
+        fiber->back = &here;
+        makecontext(&fiber->context, ending, 0);
+        swapcontext(&here, &fiber->context);
+        all[i].sum = expected(i), all[i].done = 1;
+    }
+    return result();
+}
+
+// A coroutine that goes back to where its own context was saved, again and again.
+static volatile int again;
+
+NOINLINE static void go_back(struct fiber *fiber) {
+    leaf(again);
+    setcontext(&fiber->context);
+}
+
+UNTRACED static void repeating(void) {
+    struct fiber *fiber = current;
+    getcontext(&fiber->context);
+    if (again++ < count) go_back(fiber);
+    give_way(fiber);
+}
+
+NOINLINE static int repeated(size_t size) {
+    give_way = by_context;
+    ucontext_t here;
+    static struct fiber fiber;
+    current = &fiber;
+    getcontext(&fiber.context);
+    fiber.context.uc_stack.ss_sp = malloc(size);
+    fiber.context.uc_stack.ss_size = size;
+    fiber.back = &here;
+    makecontext(&fiber.context, repeating, 0);
+    swapcontext(&here, &fiber.context);
+    for (int i = 0; i < count; i++) all[i].sum = expected(i), all[i].done = again == count + 1;
+    return result();
+}
+
 // A coroutine whose function returns to its successor, and one that is left without being saved: the program comes back to
 // calls of which nobody has said that it would.
 static ucontext_t first_context, linked_context;
@@ -411,6 +538,11 @@ int main(int argc, char **argv) {
     if (!strcmp(name, "copied")) status = copied();
     if (!strcmp(name, "pool")) status = pool(size);
     if (!strcmp(name, "contexts")) status = contexts(size);
+    if (!strcmp(name, "shared")) status = shared();
+    if (!strcmp(name, "masks")) status = masks(size);
+    if (!strcmp(name, "hidden")) status = hidden(size);
+    if (!strcmp(name, "reused")) status = reused(size);
+    if (!strcmp(name, "repeated")) status = repeated(size);
     if (!strcmp(name, "links")) status = links();
     if (!strcmp(name, "altstacks")) status = altstacks(size);
     if (!strcmp(name, "jumps")) status = thrown(0);

@@ -132,6 +132,68 @@ fn contexts_of_the_c_library() {
     runs_as_untraced(ALL, "deep", 4, &[], 4096.0);
 }
 
+/// Coroutines in the same memory whose stacks are copied, contexts in which the program writes whole signal sets, and stacks that
+/// can't be read while they are suspended.
+#[test]
+fn contexts_that_share_a_stack_or_lose_their_mark() {
+    for count in [4, 100] {
+        runs_as_untraced(ALL, "shared", count, &[], 8.0);
+        runs_as_untraced(ALL, "masks", count, &["16"], 8.0);
+    }
+    runs_as_untraced(MANY, "shared", 2000, &[], 8.0);
+    runs_as_untraced(MANY, "hidden", 1000, &["16"], 8.0);
+}
+
+/// What is kept of coroutines that end without returning does not grow with their number.
+#[test]
+fn coroutines_that_are_left_for_good() {
+    runs_as_untraced(MANY, "reused", most(), &["64"], 0.0);
+    runs_as_untraced(MANY, "repeated", most(), &["64"], 0.0);
+}
+
+/// Exceptions pass functions that ended in jumps and whose entries have been copied: the caller's frame pointer is its own.
+#[test]
+fn exceptions_through_copied_entries() {
+    let _turn = alone();
+    let program = or_skip!(
+        Program::new(Language::Cpp, "trace-tails")
+            .no_flags()
+            .flags(["-g", "-O2", "-pg", "-mfentry"])
+            .build()
+    );
+    let untraced = Command::new(&program).output().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let command = [program.to_str().unwrap()];
+    let (outcome, output) = trace(folder.path(), &command, everything(true), |_| {});
+    assert_eq!(outcome.status.map(|status| status.exit_code()), Some(0));
+    assert_eq!(output, String::from_utf8(untraced.stdout).unwrap());
+}
+
+/// Handlers that interrupt hooks exchange stacks, and copied stacks are resumed more than once: recording ends, or shows less, but
+/// the programs come to their results.
+#[test]
+fn coroutines_that_are_preempted_and_continuations() {
+    let _turn = alone();
+    for (method, flags, plain) in METHODS {
+        if method == "xray" {
+            continue;
+        }
+        let program = Program::new(Language::C, "trace-preempted").no_flags();
+        let program = or_skip!(program.flags(["-g", "-O1"]).flags(flags).build());
+        for case in ["coroutines", "continuation"] {
+            let untraced = Command::new(&program).arg(case).output().unwrap();
+            for _ in 0..3 {
+                let folder = tempfile::tempdir().unwrap();
+                let command = [program.to_str().unwrap(), case];
+                let (outcome, output) = trace(folder.path(), &command, everything(plain), |_| {});
+                let status = outcome.status.map(|status| status.exit_code());
+                assert_eq!(status, Some(0), "{method} {case}: {output}");
+                assert_eq!(output.as_bytes(), untraced.stdout, "{method} {case}");
+            }
+        }
+    }
+}
+
 #[test]
 fn stacks_made_by_a_handler() {
     for count in [4, 100] {

@@ -24,7 +24,7 @@ use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
 use crate::slow::{begin_work, change_gate, drop_entries};
-use crate::{judged, parked, socket, sys, thread};
+use crate::{confined, judged, parked, socket, sys, thread};
 use call::Call;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -157,6 +157,9 @@ fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
 /// Another hook is at work, or was left.
 #[cold]
 fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
+    if confined::is_quiet() {
+        return;
+    }
     let _signals = sys::BlockedSignals::new();
     if block.busy == OWN_WORK {
         socket::count_missed();
@@ -462,6 +465,10 @@ fn end(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64, fra
 /// Another hook is at work, or was left.
 #[cold]
 fn exit_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
+    if confined::is_quiet() {
+        // A hook that was interrupted on another stack has to find everything as it was.
+        return;
+    }
     let _signals = sys::BlockedSignals::new();
     if block.busy == OWN_WORK {
         return;

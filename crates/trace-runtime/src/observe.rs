@@ -36,10 +36,20 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         jump(block, arena, target);
         return;
     }
+    let exchanges = [Observed::SwapContext, Observed::SetContext]
+        .iter()
+        .any(|function| *function as u64 == frame.function);
     if block.busy != 0 {
         if frame.function == Observed::ModulesChange as u64 {
             linker::miss();
+        } else if exchanges && !confined::is_quiet() {
+            // A handler that has interrupted a hook exchanges stacks: other hooks will run before that one goes on.
+            arena.header().preempted.happens(sys::pid());
+            confined::be_quiet(block, arena);
         }
+        return;
+    }
+    if exchanges && confined::is_quiet() {
         return;
     }
     let sets = frame.function == Observed::SetContext as u64;

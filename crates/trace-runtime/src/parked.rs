@@ -32,7 +32,7 @@ use dioptra_tracelayout::message::thread::{
     BARRIER_SLOT, ENTRY_NO_RETURN, ENTRY_SILENT, ENTRY_TAIL, ENTRY_UNWOUND,
 };
 use renew::returned;
-pub use renew::{is_dead, make_room, renew_if_wasteful};
+pub use renew::{can_look, is_dead, make_room, renew_if_wasteful};
 
 /// The flags of a parked entry.
 const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;
@@ -73,12 +73,13 @@ pub fn is_passed_over(entry: &Entry) -> bool {
     is_parked(entry) || is_hole(entry) || is_barrier(entry)
 }
 
-fn hole() -> Entry {
-    Entry {
-        slot: 0,
-        flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
-        ..Entry::BOTTOM
+/// Makes an entry a hole. Its spare word keeps the slot, for [`remnant`].
+fn empty(entry: &mut Entry) {
+    if !is_hole(entry) {
+        entry.spare = entry.slot;
     }
+    entry.slot = 0;
+    entry.flags = ENTRY_UNWOUND | ENTRY_NO_RETURN;
 }
 
 fn barrier(outer: *mut Entry) -> Entry {
@@ -176,8 +177,10 @@ pub unsafe fn caller(entry: *mut Entry) -> Caller {
     unsafe {
         match original(entry) {
             Some(original) => {
-                let caller = (*original).caller();
-                claim(original, (*original).slot);
+                let (slot, caller) = ((*original).slot, (*original).caller());
+                if claim(original, slot) {
+                    empty_claimed(&mut *original, slot);
+                }
                 caller
             }
             None => (*entry).caller(),
@@ -209,7 +212,7 @@ unsafe fn park(entry: *mut Entry, told: bool) -> bool {
             }
         }
         if is_dead || original.is_some() {
-            entry.write(hole());
+            empty(&mut *entry);
             return false;
         }
         (*entry).flags = PARKED | (*entry).flags & ENTRY_TAIL | jumped;
@@ -263,7 +266,7 @@ pub unsafe fn remove(record: *mut Record, entry: *mut Entry) {
             (*record).top = entry.sub(1);
             return trim(record);
         }
-        entry.write(hole());
+        empty(&mut *entry);
         if is_barrier(&*(*record).top) {
             (*(*record).top).spare = outer(entry).expose_provenance() as u64;
         }
@@ -329,7 +332,7 @@ pub unsafe fn reopen(record: *mut Record) {
         let mut entry = (*record).top.add(1);
         while entry <= held {
             if !is_parked(&*entry) {
-                entry.write(hole());
+                empty(&mut *entry);
             }
             entry = entry.add(1);
         }
@@ -391,8 +394,26 @@ pub unsafe fn find(
         }
         // The slot differs: the stack was moved to another place.
         let (segment, entry) = named?;
-        look(record, segment, entry)
+        look(record, segment, entry).or_else(|| remnant(entry, slot))
     }
+}
+
+/// Notes in a hole, which was an entry with `slot` until it was claimed, what [`remnant`] needs.
+fn empty_claimed(entry: &mut Entry, slot: u64) {
+    entry.spare = slot;
+    entry.flags = ENTRY_UNWOUND | ENTRY_NO_RETURN;
+}
+
+/// Returns the caller of a call that has returned before, as long as nothing has taken the place of its entry: a program that
+/// resumes a copied stack more than once returns from its calls as often.
+///
+/// # Safety
+/// `entry` is an entry of a segment.
+unsafe fn remnant(entry: *mut Entry, slot: u64) -> Option<Found> {
+    // SAFETY: the caller's promise.
+    let now = unsafe { *entry };
+    let is_it = now.slot == slot || is_hole(&now) && now.spare == slot;
+    is_it.then_some(Found::Left(now.caller()))
 }
 
 /// Returns the innermost entry of a segment for which `is_it` returns true.
@@ -449,6 +470,7 @@ unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) ->
                 let alias = ptr::with_exposed_provenance_mut((*entry).spare as usize);
                 claim(alias, slot);
             }
+            empty_claimed(&mut *entry, slot);
             if is_within(record, entry) {
                 trim(record);
             }
@@ -473,14 +495,15 @@ unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) ->
     }
 }
 
-/// Takes a call's entry from a segment that another thread has taken over meanwhile.
+/// Takes a call's entry from wherever it is. Nothing else is changed: hooks may be at work there.
 ///
 /// # Safety
 /// `entry` is an entry of a segment.
 pub unsafe fn snatch(entry: *mut Entry) -> Option<Caller> {
     // SAFETY: the caller's promise.
     unsafe {
-        let (slot, caller) = ((*entry).slot, (*entry).caller());
+        let slot = (*entry).slot;
+        let caller = caller(entry);
         claim(entry, slot).then_some(caller)
     }
 }

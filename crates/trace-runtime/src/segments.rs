@@ -57,6 +57,10 @@ pub struct Segment {
     pub key: u64,
     /// Where the memory of the call stack begins, if the program has said so; else 0.
     pub stack_start: u64,
+    /// The context in which the call stack of a parked segment is saved; 0 if there is none.
+    pub context: u64,
+    /// Whether another call stack has begun in the same memory while this one was suspended.
+    pub is_shared: bool,
     /// The number of the call stack.
     pub stack: u32,
     /// The gate of a parked segment.
@@ -77,6 +81,8 @@ pub enum State {
     Retired = 3,
 }
 
+/// The bits of a segment's state; those above count how often it was exchanged.
+const STATE: u32 = 3;
 /// The distance from a segment's address to its floor, in bytes.
 pub const HEADER: usize = 128;
 /// The number of entries behind the capacity: a barrier, and an entry that an interrupted hook is about to write.
@@ -113,24 +119,39 @@ pub const fn size(capacity: usize) -> usize {
 impl Segment {
     /// Returns the state.
     pub fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
+        State::of(self.state.load(Ordering::Acquire))
+    }
+
+    /// Changes the state for all to see. It is the caller's segment.
+    pub fn set_state(&self, state: State) {
+        let word = self.state.load(Ordering::Relaxed);
+        self.state
+            .store(word & !STATE | state as u32, Ordering::Release);
+    }
+
+    /// Changes the state if it is `from`, and returns whether it was.
+    pub fn exchange(&self, from: State, to: State) -> bool {
+        let word = self.state.load(Ordering::Relaxed);
+        State::of(word) == from && self.exchange_from(word, to)
+    }
+
+    /// The same, if nobody has exchanged it since it had the word `from`: what was seen of it then is still so.
+    fn exchange_from(&self, from: u32, to: State) -> bool {
+        let next = (from & !STATE).wrapping_add(STATE + 1) | to as u32;
+        self.state
+            .compare_exchange(from, next, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+}
+
+impl State {
+    fn of(word: u32) -> State {
+        match word & STATE {
             0 => State::Free,
             1 => State::Active,
             2 => State::Parked,
             _ => State::Retired,
         }
-    }
-
-    /// Changes the state for all to see.
-    pub fn set_state(&self, state: State) {
-        self.state.store(state as u32, Ordering::Release);
-    }
-
-    /// Changes the state if it is `from`, and returns whether it was.
-    pub fn exchange(&self, from: State, to: State) -> bool {
-        self.state
-            .compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
     }
 }
 
@@ -282,6 +303,8 @@ impl Segment {
             (*segment).top = floor(segment);
             (*segment).key = 0;
             (*segment).stack_start = 0;
+            (*segment).context = 0;
+            (*segment).is_shared = false;
             (*segment).stack = 0;
             floor(segment).write(Entry::BOTTOM);
             (*segment).set_state(State::Active);
@@ -313,15 +336,16 @@ pub fn take(
     let mut taken = None;
     let next = visit(CURSOR.load(Ordering::Relaxed), SEARCHED, |segment, room| {
         // SAFETY: segments stay mapped.
-        let state = unsafe { (*segment).state() };
-        let is_unused = match state {
+        let word = unsafe { (*segment).state.load(Ordering::Acquire) };
+        let is_unused = match State::of(word) {
             State::Free => true,
             State::Active => false,
             State::Parked | State::Retired => is_dead(segment),
         };
         // SAFETY: as above.
-        let is_taken =
-            room >= capacity && is_unused && unsafe { (*segment).exchange(state, State::Active) };
+        let is_taken = room >= capacity
+            && is_unused
+            && unsafe { (*segment).exchange_from(word, State::Active) };
         if is_taken {
             taken = Some((segment, room));
         }
@@ -374,4 +398,33 @@ pub unsafe fn claim(entry: *mut Entry, slot: u64) -> bool {
         && word
             .compare_exchange(slot, 0, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Between the look at a segment and its exchange others may have used it: its calls are theirs.
+    #[test]
+    fn a_segment_that_was_used_meanwhile_is_not_taken() {
+        let capacity = 2 * SMALL;
+        let segment = take(capacity, |_| false).unwrap();
+        // SAFETY: a segment, which is this test's.
+        unsafe { (*segment).set_state(State::Retired) };
+        let mut looked = false;
+        CURSOR.store(0, Ordering::Relaxed);
+        let other = take(capacity, |found| {
+            if found == segment {
+                looked = true;
+                // SAFETY: as above.
+                unsafe {
+                    assert!((*found).exchange(State::Retired, State::Active));
+                    (*found).set_state(State::Retired);
+                }
+            }
+            found == segment
+        });
+        assert!(looked);
+        assert_ne!(other, Some(segment));
+    }
 }

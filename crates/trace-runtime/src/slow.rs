@@ -7,7 +7,7 @@ use crate::parked::{self, Found};
 use crate::sampling::{self, Counted};
 use crate::session::{self, MappedArena};
 use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
-use crate::{judged, socket, switch, sys, thread};
+use crate::{confined, judged, socket, switch, sys, thread};
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
@@ -392,6 +392,18 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     let block = unsafe { &mut *arch::block() };
     let slot = frame.slot();
     let _signals = sys::BlockedSignals::new();
+    if confined::is_quiet() {
+        // Nothing is recorded any more, and a hook that was interrupted on another stack may go on later: it has to find
+        // everything as it was.
+        // SAFETY: this thread's record, or the dummy.
+        let found =
+            unsafe { parked::find(block.record, frame.token(), frame.frame_pointer(), slot) };
+        match found.and_then(taken) {
+            Some(caller) => frame.give_back(caller),
+            None => lost(),
+        }
+        return 0;
+    }
     let other = interrupted::other(block, slot);
     let found = exit_here(block, frame, other);
     if other == Other::Interrupted {
@@ -401,12 +413,17 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
         block.busy = 0;
     }
     if found.is_none() {
-        sys::complain(&[
-            "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
-        ]);
-        sys::abort();
+        lost();
     }
     0
+}
+
+/// Ends the program: nothing tells where it would go on.
+fn lost() -> ! {
+    sys::complain(&[
+        "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
+    ]);
+    sys::abort()
 }
 
 /// Goes back to the caller, if it is known.

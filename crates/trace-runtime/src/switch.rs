@@ -6,6 +6,10 @@
 //!
 //! A thread may also come back to a suspended stack without a word, as when a coroutine's function returns to `uc_link`.
 //! That is noticed when a call of the stack returns ([`adopt`]).
+//!
+//! Who makes a new stack where a suspended one has its memory has ended that, as a rule. But some programs let all coroutines run in
+//! the same memory, and copy their stacks away and back. The context tells: as long as it names the segment
+//! ([`is_named`]), the program may go on with it.
 
 use crate::arch;
 use crate::chunks::{Writer, now};
@@ -14,6 +18,7 @@ use crate::parked;
 use crate::segments::{self, Segment, State};
 use crate::session;
 use crate::shadow::Gate;
+use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -61,14 +66,17 @@ pub struct Entering {
 /// another.
 pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering) {
     let found = suspended(entering);
-    if found.is_none() && entering.stack.is_none() {
-        // A jump within this stack, as by longjmp: the runtime notices later which calls it leaves.
+    // SAFETY: this thread's segment.
+    let here = unsafe { (*writer.record().segment).stack_start };
+    let is_here = leaving.is_none() && entering.stack == Some(here);
+    if found.is_none() && (entering.stack.is_none() || is_here) {
+        // A jump within this stack, as by longjmp: what it leaves is noticed later.
         return;
     }
     let (segment, is_new) = match found {
         Some(segment) => (segment, false),
-        None => match begin(entering.stack.unwrap_or(0)) {
-            Some(segment) => (segment, true),
+        None => match begin(entering) {
+            Some(taken) => taken,
             None => {
                 // Calls of both stacks are in one segment from now on, as if the runtime had not seen the exchange.
                 let missed = &writer.arena().header().missed_no_memory;
@@ -117,27 +125,66 @@ fn suspended(entering: Entering) -> Option<*mut Segment> {
     }
 }
 
-/// Takes a segment for a new stack in memory that begins at `stack`.
-fn begin(stack: u64) -> Option<*mut Segment> {
-    let last = LAST.get((stack >> 4) as usize % REMEMBERED)?;
-    let before = last.load(Ordering::Acquire);
-    // SAFETY: segments stay mapped, and dead ones are nobody's once their state is exchanged.
+/// Where the last segment of a stack is remembered: stacks are as far apart as they are large.
+fn remembered(stack: u64) -> Option<&'static AtomicPtr<Segment>> {
+    let hash = (stack >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    LAST.get(hash as usize % REMEMBERED)
+}
+
+/// Whether the context in which a segment's stack was saved still says so. Then the program may go on with it.
+///
+/// # Safety
+/// It is a segment.
+pub unsafe fn is_named(segment: *mut Segment) -> bool {
+    // SAFETY: the caller's promise. The context may be gone: it is looked at by the kernel.
     unsafe {
-        let is_over = !before.is_null()
-            && (*before).stack_start == stack
-            && (*before).exchange(State::Parked, State::Retired);
-        if is_over {
-            // Its calls were on the memory that the new stack gets.
-            (*before).top = segments::floor(before);
-            (*before).set_state(State::Free);
+        if (*segment).context == 0 {
+            return false;
         }
-        let segment = match is_over && (*before).exchange(State::Free, State::Active) {
-            true => before,
-            false => segments::take(segments::SMALL, |segment| parked::is_dead(segment))?,
-        };
+        if !parked::can_look() {
+            return true;
+        }
+        let words = arch::signal_set((*segment).context)
+            .as_ptr()
+            .wrapping_add(MARK_AT);
+        let mut read = [0; 2];
+        let read = sys::read_memory(sys::pid(), words.expose_provenance() as u64, &mut read);
+        read == [MARK, segment.addr() as u64]
+    }
+}
+
+/// Takes a segment for a stack in memory of its own; whether that is new.
+fn begin(entering: Entering) -> Option<(*mut Segment, bool)> {
+    let stack = entering.stack.unwrap_or(0);
+    let last = remembered(stack)?;
+    let before = last.load(Ordering::Acquire);
+    // SAFETY: segments stay mapped, and what is exchanged for this thread is nobody else's.
+    unsafe {
+        if !before.is_null()
+            && (*before).stack_start == stack
+            && (*before).exchange(State::Parked, State::Active)
+        {
+            let key = (*before).key;
+            if key != 0 && key == entering.key {
+                // The program goes on with it, and has written a whole signal set into its context.
+                return Some((before, false));
+            }
+            // Calls of another stack, to which the thread came back without a word, do not end with this one.
+            // A function that ended in a jump to `swapcontext` had its return address where the stack began.
+            let is_there = key == 0 || (stack..=entering.key.wrapping_add(8)).contains(&key);
+            if is_there && ((*before).context == entering.context || !is_named(before)) {
+                // Its calls were on the memory that the new stack gets.
+                (*before).top = segments::floor(before);
+                (*before).is_shared = false;
+                return Some((before, true));
+            }
+            (*before).is_shared |= is_there;
+            (*before).set_state(State::Parked);
+        }
+        let segment = segments::take(segments::SMALL, |segment| parked::is_dead(segment))?;
         (*segment).stack_start = stack;
         last.store(segment, Ordering::Release);
-        Some(segment)
+        Some((segment, true))
     }
 }
 
@@ -153,6 +200,7 @@ fn leave(writer: &mut Writer, leaving: Option<Leaving>) {
         (*segment).stack = record.stack;
         (*segment).gate = (*arch::block()).gate;
         (*segment).key = leaving.map_or(0, |leaving| leaving.key);
+        (*segment).context = leaving.map_or(0, |leaving| leaving.context);
         (*segment).owner.store(ptr::null_mut(), Ordering::Relaxed);
         if let Some(leaving) = leaving {
             let words = arch::signal_set(leaving.context);

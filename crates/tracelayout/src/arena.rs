@@ -144,6 +144,8 @@ pub struct Arena {
     pub alone: Processes,
     /// Processes with a thread that records nothing any more since another task shares its thread-local memory.
     pub sharing: Processes,
+    /// Processes that record nothing any more since a handler that had interrupted a hook exchanged call stacks.
+    pub preempted: Processes,
 }
 
 impl Arena {
@@ -273,6 +275,7 @@ mod tests {
             confined: Processes::default(),
             alone: Processes::default(),
             sharing: Processes::default(),
+            preempted: Processes::default(),
         };
         assert_eq!(arena.missed_in_handlers(), 0);
         arena.handler_calls.fetch_add(3, Ordering::Relaxed);

@@ -129,6 +129,7 @@ impl ArenaMemory {
             confined: Processes::default(),
             alone: Processes::default(),
             sharing: Processes::default(),
+            preempted: Processes::default(),
         };
         // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
         unsafe { base.cast::<Arena>().write(arena) };

@@ -449,6 +449,10 @@ fn limits(arena: &Arena) -> Vec<String> {
             "recorded without the modules that it loaded after it forbade itself system calls (seccomp)",
         ),
         (
+            &arena.preempted,
+            "recorded up to where a signal handler exchanged call stacks that had interrupted the tracer",
+        ),
+        (
             &arena.sharing,
             "recorded without a thread, from where that made a task that shares its thread-local memory (clone with CLONE_VM, without CLONE_SETTLS), and without that task",
         ),

@@ -178,16 +178,18 @@ fn guess(e: &mut Expression, spans: u64, frame_pointer: u8) -> usize {
     let is_here = e.forward(BRA);
     e.back(SKIP, next);
     e.land(is_here);
-    e.op(&[
-        frame_pointer,
-        ENTRY_FLAGS as u8,
-        DEREF,
-        LIT0 + ENTRY_TAIL as u8,
-        AND,
-    ]);
-    e.back(BRA, next);
     e.op(&[frame_pointer, 0]);
+    // slot slot span entry: a function that ended in a jump to this one has the same slot, and the caller. Its frame pointer
+    // led to its entry when it jumped. The lists would not do: an alias does not know the caller's frame pointer.
+    let entry = e.bytes.len();
+    e.op(&[DUP])
+        .load(ENTRY_FLAGS)
+        .op(&[LIT0 + ENTRY_TAIL as u8, AND]);
+    let is_tail = e.forward(BRA);
     let found = e.forward(SKIP);
+    e.land(is_tail);
+    e.load(ENTRY_FRAME);
+    e.back(SKIP, entry);
     e.land(end);
     found
 }

@@ -4,13 +4,14 @@
 //! another call. Before memory grows, [`sweep`] looks for parked entries whose calls do not return any more.
 
 use super::{
-    ALIASED, GONE, JUMPED, PARKED, hole, is_barrier, is_hole, is_parked, is_passed_over, original,
+    ALIASED, GONE, JUMPED, PARKED, empty, is_barrier, is_hole, is_parked, is_passed_over, original,
     reopen, trim,
 };
 use crate::arch;
 use crate::confined;
 use crate::segments::{self, Segment, State, claim};
 use crate::shadow::{Entry, Record};
+use crate::switch;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use dioptra_tracelayout::message::thread::{
@@ -81,7 +82,7 @@ unsafe fn gone(entry: *mut Entry) {
 }
 
 /// Whether the kernel reads memory for the runtime that may not be mapped. Without that no entry is taken for gone.
-fn can_look() -> bool {
+pub fn can_look() -> bool {
     let word = 0_u64;
     !confined::is_quiet()
         && sys::peek(sys::pid(), (&raw const word).expose_provenance() as u64).is_some()
@@ -210,8 +211,10 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
         }
         let state = (*segment).state();
         if state == State::Parked && (*segment).key != 0 {
-            // No thread can go on with a coroutine whose stack is not there any more.
-            return sys::peek(sys::pid(), (*segment).key).is_none();
+            // A coroutine that nobody can go on with: its context is something else, and its stack is not there any more or
+            // another one has its memory. A stack that can't be read may be out of reach for a while only.
+            return !switch::is_named(segment)
+                && ((*segment).is_shared || sys::peek(sys::pid(), (*segment).key).is_none());
         }
         let mut live = 0;
         let mut entry = (*segment).top;
@@ -354,7 +357,7 @@ unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> 
                 }
             }
             if first != Some(entry) {
-                entry.write(hole());
+                empty(&mut *entry);
             }
         }
         let old = (*record).segment;

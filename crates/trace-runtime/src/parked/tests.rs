@@ -295,7 +295,8 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
         let next = (*record).top.add(1);
         next.write(Entry {
             slot: 7 * APART,
-            ..hole()
+            flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
+            ..Entry::BOTTOM
         });
         (*record).top = next;
         let handlers = thread.call(APART);
