@@ -128,6 +128,9 @@ fn serial_kernel_memory() {
 
 #[test]
 fn serial_memory_accesses() {
+    if Limit::NoMemoryEvents.holds() {
+        return skip(Limit::NoMemoryEvents);
+    }
     subcommand(&["mem", "record"], SHORT);
 }
 

@@ -16,6 +16,8 @@ pub enum Limit {
     CycleCounter,
     /// The kernel gives this user no records of branches (`perf record -b`), which are hardware's as well.
     NoBranchRecords,
+    /// The processor has no events that sample memory accesses (`perf mem record`), as on most virtual machines.
+    NoMemoryEvents,
     /// More threads want to run than there are CPUs, so that events at regular intervals may come late.
     BusyMachine,
     /// `../shared/data`, which holds inputs too large for the repository, is not there.
@@ -40,6 +42,7 @@ impl Limit {
         match self {
             Self::NoCycleCounter => !has_cycle_counter(),
             Self::NoBranchRecords => !has_branch_records(),
+            Self::NoMemoryEvents => !has_memory_events(),
             Self::BusyMachine => {
                 let cpus = std::thread::available_parallelism().map_or(1, usize::from);
                 runnable().is_some_and(|number| number > cpus as f64)
@@ -71,6 +74,7 @@ impl fmt::Display for Limit {
             Self::NoCycleCounter => "the machine has no cycle counter for us",
             Self::CycleCounter => "the machine has a cycle counter",
             Self::NoBranchRecords => "the machine has no branch records for us",
+            Self::NoMemoryEvents => "the machine has no events of memory accesses",
             Self::BusyMachine => "the machine is too busy for regular intervals",
             Self::NoSharedData => "../shared/data is not there",
             Self::NoTracepoints => "no tracing file system is mounted",
@@ -81,6 +85,20 @@ impl fmt::Display for Limit {
             Self::OneCpu => "there is one CPU only",
         })
     }
+}
+
+/// Returns whether the kernel offers events that sample memory accesses: Intel's, AMD's or Arm's.
+fn has_memory_events() -> bool {
+    let Ok(devices) = std::fs::read_dir("/sys/bus/event_source/devices") else {
+        return false;
+    };
+    devices.filter_map(Result::ok).any(|device| {
+        let name = device.file_name();
+        let name = name.to_string_lossy();
+        name == "ibs_op"
+            || name.starts_with("arm_spe")
+            || device.path().join("events/mem-loads").exists()
+    })
 }
 
 /// Returns the larger of the numbers of runnable threads now and over the last minute (`/proc/loadavg`).
