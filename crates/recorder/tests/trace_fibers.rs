@@ -144,7 +144,7 @@ fn contexts_that_share_a_stack_or_lose_their_mark() {
     runs_as_untraced(MANY, "hidden", 1000, &["16"], 8.0);
 }
 
-/// What is kept of coroutines that end without returning does not grow with their number.
+/// Memory does not grow with the number of coroutines that end without returning.
 #[test]
 fn coroutines_that_are_left_for_good() {
     runs_as_untraced(MANY, "reused", most(), &["64"], 0.0);
