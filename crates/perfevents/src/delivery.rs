@@ -2,9 +2,11 @@
 
 use crate::attach::plan::Plan;
 use crate::attach::{Attachment, CpuRing, Shape};
+use crate::attr::event_type;
 use crate::bytes::{ByteOrder, Cursor};
 use crate::event::Count;
 use crate::listener::{self, RecordListener};
+use crate::names::software;
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Drained;
 use crate::session::AttachedEvent;
@@ -29,12 +31,28 @@ pub(crate) struct Delivery {
     ids: FxHashMap<u64, (usize, u32)>,
     /// Threads with events of their own, where threads inherit as well.
     opened: FxHashSet<u32>,
+    /// For each event, whether all copies of it that count one occurrence write the same time and the same id: a
+    /// software event other than a clock (trap T9), of which the session has one specification.
+    at_once: Vec<bool>,
+    /// The event of samples whose id is unknown: the only one of the session that may carry another session's id
+    /// (trap T9).
+    of_unknown_id: Option<usize>,
+    /// The last occurrence of such an event in each CPU's ring, and whether one of its samples was delivered.
+    occurrences: FxHashMap<u32, (Occurrence, bool)>,
     /// How much of the attachment's id log is in `ids`.
     ids_known: usize,
     duplicate_ids: FxHashSet<u64>,
     tallies: Vec<Tally>,
     totals: Summary,
     spill: bool,
+}
+
+/// One occurrence of a software event, for which two copies of the event may each have written a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Occurrence {
+    thread: u32,
+    time: u64,
+    event: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +78,22 @@ impl Delivery {
             .iter()
             .map(|event| RecordLayout::new(&event.attr, ByteOrder::NATIVE))
             .collect();
+        let shares_ids = |event: &AttachedEvent| {
+            event.attr.kind == event_type::SOFTWARE
+                && !matches!(
+                    event.attr.config,
+                    software::CPU_CLOCK | software::TASK_CLOCK | software::DUMMY
+                )
+        };
+        let sharing = || (0..events.len()).filter(|index| shares_ids(&events[*index]));
+        let at_once = (0..events.len())
+            .map(|index| {
+                let config = events[index].attr.config;
+                let copies = sharing().filter(|other| events[*other].attr.config == config);
+                shares_ids(&events[index]) && copies.count() == 1
+            })
+            .collect();
+        let of_unknown_id = sharing().next().filter(|_| sharing().count() == 1);
         let uniform = layouts.windows(2).all(|pair| pair[0] == pair[1]);
         Delivery {
             tallies: vec![Tally::default(); events.len()],
@@ -67,6 +101,8 @@ impl Delivery {
             uniform,
             layouts,
             events,
+            at_once,
+            of_unknown_id,
             duplicate_ids: attachment.duplicate_ids.clone(),
             spill: attachment.rings.iter().any(|ring| !ring.spill.is_empty()),
             ..Delivery::default()
@@ -218,10 +254,13 @@ impl Delivery {
             return;
         }
         let known = id.and_then(|id| self.ids.get(&id).copied());
-        let index = known.map(|(index, _)| index);
-        if let Some((_, owner)) = known
-            && self.is_double(owner, record)
-        {
+        let index = match known {
+            Some((index, _)) => Some(index),
+            None if record.kind == RecordType::SAMPLE => self.of_unknown_id,
+            None => None,
+        };
+        let is_double = known.is_some_and(|(_, owner)| self.is_double(owner, record));
+        if self.is_dropped(cpu, index, is_double, record) {
             self.totals.duplicates += 1;
             return;
         }
@@ -246,6 +285,45 @@ impl Delivery {
             .as_ref()
             .and_then(|layout| layout.thread(record));
         thread.is_some_and(|thread| thread != owner && self.opened.contains(&thread))
+    }
+
+    /// Returns whether a record is left out, given whether its id says that it is a double.
+    ///
+    /// Two copies of a software event that count the same page fault write two samples with one id and one time (trap
+    /// T9), so the id can't tell which is the double. One of the two is delivered.
+    #[inline]
+    fn is_dropped(
+        &mut self,
+        cpu: u32,
+        event: Option<usize>,
+        is_double: bool,
+        record: &RawRecord<'_>,
+    ) -> bool {
+        if self.opened.is_empty()
+            || record.kind != RecordType::SAMPLE
+            || event.is_some_and(|event| !self.at_once[event])
+        {
+            return is_double;
+        }
+        let Some(layout) = &self.common else {
+            return is_double;
+        };
+        let (Some(thread), Some(time)) = (layout.thread(record), layout.time(record)) else {
+            return is_double;
+        };
+        let occurrence = Occurrence {
+            thread,
+            time,
+            event,
+        };
+        let twin = self
+            .occurrences
+            .get(&cpu)
+            .filter(|last| last.0 == occurrence);
+        let is_dropped = twin.map_or(is_double, |(_, is_delivered)| *is_delivered);
+        let is_delivered = twin.is_some() || !is_dropped;
+        self.occurrences.insert(cpu, (occurrence, is_delivered));
+        is_dropped
     }
 
     fn count(&mut self, index: Option<usize>, record: &RawRecord<'_>) {

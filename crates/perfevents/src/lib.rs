@@ -23,9 +23,8 @@
 //! [`parse_events`] know the names of events. [`traps`] lists what goes wrong with `perf_event_open` otherwise.
 //!
 //! # Limits
-//! A thread that is created within the few microseconds in which its creator is being attached may be told by two
-//! events; the doubles are dropped and counted ([`Summary::duplicates`]), except for software events that the kernel
-//! gives the wrong id (trap T9). Processes forked before their creator was attached are not followed.
+//! A thread that is created within the few microseconds in which its creator is being attached may be sampled by two
+//! events; the doubles are dropped and counted ([`Summary::duplicates`]). Processes forked before their creator was attached are not followed.
 
 mod attach;
 mod attr;

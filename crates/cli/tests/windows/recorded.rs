@@ -96,6 +96,15 @@ fn interrupts_are_taken_off_windows_of_clocks() {
         return programs::skip("clocks cannot be armed here");
     }
     let told = facts(&table, "clock_windows")[0];
+    if programs::paranoid().is_some_and(|level| level > 1)
+        && !programs::is_root()
+        && told["taken_off"] == false
+    {
+        // Events of user space alone: windows hold too little of the interrupts to find their time, and dioptra says so.
+        assert!(told["per_window"].is_null(), "{told}");
+        assert!(told["why"].is_string(), "{told}");
+        return;
+    }
     let taken = told["per_window"].as_f64().expect("a number");
     assert!((0.0..50_000.0).contains(&taken), "{told}");
     assert_eq!(told["taken_off"], true);

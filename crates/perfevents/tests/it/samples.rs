@@ -344,7 +344,10 @@ fn two_sessions_on_one_thread_lose_no_sample() {
             summary.events[0].count,
             "{summary:?}"
         );
-        assert_eq!(summary.unknown_samples, seen.unknown_events);
+        // The kernel gives both sessions' samples one id. A session with one event knows whose they are.
+        assert_eq!(summary.unknown_samples, 0);
+        assert_eq!(seen.unknown_events, 0);
+        assert_eq!(summary.events[0].samples, seen.samples);
         assert!(seen.malformed.is_empty());
     }
     drop(go);
