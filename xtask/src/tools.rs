@@ -110,7 +110,6 @@ const TOOLS: &[Tool] = &[
     command("unshare", &["util-linux"]),
     command("perl", &["perl-base"]),
     command("awk", &["mawk"]),
-    command("kill", &["procps"]),
     command("aarch64-linux-gnu-gcc", &["gcc-aarch64-linux-gnu"]),
     library(
         "aarch64-linux-gnu-gcc",

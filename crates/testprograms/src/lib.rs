@@ -26,7 +26,7 @@ pub use build::{KERNEL_LINKED, Language, Program, c, cpp, kernel, rust, shared_l
 pub use limit::Limit;
 pub use machine::{
     as_nobody, is_root, need_root, need_sampling, need_shared_data, need_tool, paranoid,
-    repository_root, shared_data, tool,
+    repository_root, send_signal, shared_data, tool,
 };
 pub use perf::{Recorded, perf_record};
 pub use skip::{NO_SKIP, SKIPS_FILE, Skip, skip, skips_are_forbidden};

@@ -77,6 +77,18 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// Sends a signal to a process. Debian's smallest system has no `kill` command.
+///
+/// # Errors
+/// The system's error, if there is no such process or it is another user's.
+pub fn send_signal(pid: u32, signal: i32) -> std::io::Result<()> {
+    // SAFETY: no memory is involved.
+    match unsafe { libc::kill(pid.cast_signed(), signal) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// For tests that only root can run.
 ///
 /// # Errors

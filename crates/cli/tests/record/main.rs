@@ -183,7 +183,7 @@ fn serial_sigint_ends_a_recording_cleanly() {
         fs::metadata(&path).is_ok_and(|file| file.len() > 4096)
     });
     // From a process, so the command gets it from us.
-    kill(&child, "-INT");
+    kill(&child, libc::SIGINT);
     let status = child.wait().unwrap();
     assert_eq!(
         status.code(),
@@ -211,13 +211,13 @@ fn serial_a_second_signal_kills_a_command_that_ignores_the_first() {
         .spawn()
         .unwrap();
     wait_until(&mut child, "the command ignores SIGINT", || ready.exists());
-    kill(&child, "-INT");
+    kill(&child, libc::SIGINT);
     let path = recording.path();
     // Complete before the command has ended: the size of the data is in the header.
     wait_until(&mut child, "the recording is complete", || {
         PerfData::open(&path).is_ok_and(|data| !data.salvaged())
     });
-    kill(&child, "-INT");
+    kill(&child, libc::SIGINT);
     assert_eq!(child.wait().unwrap().code(), Some(128 + 9));
 }
 
@@ -242,11 +242,7 @@ fn serial_a_killed_recorder_leaves_what_it_wrote() {
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9));
     let spinning = fs::read_to_string(pid).unwrap();
-    Command::new("kill")
-        .arg("-KILL")
-        .arg(spinning.trim())
-        .status()
-        .unwrap();
+    programs::send_signal(spinning.trim().parse().unwrap(), libc::SIGKILL).unwrap();
     let content = recording.content();
     assert!(
         content.salvaged && content.count(RecordType::SAMPLE) > 0,

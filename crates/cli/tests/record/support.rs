@@ -252,11 +252,6 @@ pub fn wait_until(child: &mut Child, what: &str, mut done: impl FnMut() -> bool)
 }
 
 /// Sends a signal to a child that was not waited for yet.
-pub fn kill(child: &Child, signal: &str) {
-    let status = Command::new("kill")
-        .arg(signal)
-        .arg(child.id().to_string())
-        .status()
-        .expect("kill runs");
-    assert!(status.success());
+pub fn kill(child: &Child, signal: i32) {
+    dioptra_testprograms::send_signal(child.id(), signal).expect("a child of ours");
 }

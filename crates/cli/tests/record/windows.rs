@@ -444,7 +444,7 @@ fn serial_a_killed_recorder_leaves_its_bursts_beside() {
     child.kill().unwrap();
     child.wait().unwrap();
     for pid in target.split_whitespace() {
-        let _ = Command::new("kill").args(["-KILL", pid]).status();
+        let _ = programs::send_signal(pid.parse().unwrap(), libc::SIGKILL);
     }
     let mut windows = Windows::default();
     windows
@@ -590,7 +590,7 @@ fn serial_a_signal_ends_the_windows_with_the_rest() {
     wait_until(&mut child, "samples", || {
         fs::metadata(recording.path()).is_ok_and(|file| file.len() > 20_000)
     });
-    kill(&child, "-INT");
+    kill(&child, libc::SIGINT);
     let end = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < end, "it ends");
