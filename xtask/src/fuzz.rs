@@ -4,11 +4,12 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 
 /// The crates with fuzz targets, and these.
-const TARGETS: [(&str, &[&str]); 4] = [
+const TARGETS: [(&str, &[&str]); 5] = [
     ("calls", &["trace"]),
     ("filters", &["rules"]),
     ("perfdata", &["recording", "writer"]),
-    ("perfevents", &["records", "events"]),
+    ("perf/records", &["records"]),
+    ("perfevents", &["events"]),
 ];
 
 /// Runs `only`, or every target, for `seconds` each; a finding is an error that tells where its input lies.

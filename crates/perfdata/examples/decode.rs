@@ -2,7 +2,7 @@
 //! every call chain added up; the median of the thread's CPU time. `cargo run --release --example decode -- FILE [RUNS [alone]]`.
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::record::RecordType;
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};
 use std::error::Error;

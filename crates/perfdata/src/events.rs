@@ -2,8 +2,8 @@
 
 use crate::features::{DescribedEvent, Features, PmuMapping};
 use crate::name::event_name;
-use dioptra_perfevents::record::{RawRecord, RecordLayout, RecordType};
-use dioptra_perfevents::{Attr, ByteOrder, SampleType};
+use dioptra_perfrecords::record::{RawRecord, RecordLayout, RecordType};
+use dioptra_perfrecords::{Attr, ByteOrder, SampleType};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An event of a recording.
@@ -309,8 +309,8 @@ fn common_positions(events: &[EventDescription], positions: &[Positions]) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dioptra_perfevents::AttrFlags;
-    use dioptra_perfevents::record::Misc;
+    use dioptra_perfrecords::AttrFlags;
+    use dioptra_perfrecords::record::Misc;
 
     fn event(fields: SampleType, id: u64) -> EventDescription {
         let attr = Attr {

@@ -1,7 +1,7 @@
 //! The first bytes of a recording: of a file with its sections, or of a pipe.
 
 use crate::error::{OpenError, describe_beginning};
-use dioptra_perfevents::{ByteOrder, Cursor};
+use dioptra_perfrecords::{ByteOrder, Cursor};
 
 /// Bytes of a file's header with the bitmap of its features.
 pub(crate) const FILE_HEADER_SIZE: usize = 104;

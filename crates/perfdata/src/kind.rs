@@ -1,6 +1,6 @@
 //! Record types of files: the kernel's and perf's own.
 
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::record::RecordType;
 
 /// Types from here on are perf's own: they stand in files and pipes and never in the kernel's rings.
 pub const FIRST_FILE_TYPE: u32 = 64;

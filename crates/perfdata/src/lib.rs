@@ -5,7 +5,7 @@
 //! reading fail: [`ReadSummary`] says what was read and where it stopped. [`Writer`] writes files that perf reads.
 //!
 //! This crate knows records as bytes with a type, a time and an event; their fields are parsed by
-//! [`dioptra_perfevents::record`]. It knows nothing of symbols or tables.
+//! [`dioptra_perfrecords::record`]. It knows nothing of symbols or tables.
 //!
 //! Source of the format: perf's documents `perf.data-file-format.txt` and `perf_event_open(2)`.
 

@@ -1,7 +1,7 @@
 //! Names of events, made from their attrs as perf would print them, for recordings that hold no names.
 
 use crate::features::PmuMapping;
-use dioptra_perfevents::{Attr, AttrFlags, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, event_type};
 use std::fmt::Write;
 
 const HARDWARE: [&str; 10] = [

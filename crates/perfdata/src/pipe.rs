@@ -5,8 +5,8 @@ use crate::events::EventDescription;
 use crate::features::{DescribedEvent, Feature, Features, read_build_id, read_feature};
 use crate::kind::file_type;
 use crate::walk::{Next, Walk};
-use dioptra_perfevents::record::RawRecord;
-use dioptra_perfevents::{Attr, ByteOrder, Cursor};
+use dioptra_perfrecords::record::RawRecord;
+use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 

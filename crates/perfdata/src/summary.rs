@@ -1,7 +1,7 @@
 //! What reading a recording found: counts of every record type, losses, damage.
 
 use crate::error::{DAMAGE_LIMIT, Damage, note};
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::record::RecordType;
 use std::collections::BTreeMap;
 
 /// Types below this are counted in an array.

@@ -1,8 +1,8 @@
 //! From one record of a file to the next, with the data that follows some of them.
 
 use crate::kind::{file_type, is_file_type};
-use dioptra_perfevents::ByteOrder;
-use dioptra_perfevents::record::{HEADER_SIZE, Misc, RawRecord, RecordType};
+use dioptra_perfrecords::ByteOrder;
+use dioptra_perfrecords::record::{HEADER_SIZE, Misc, RawRecord, RecordType};
 
 /// A record and what lies between it and the next.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use dioptra_perfdata::{
     EventToWrite, FeaturesToWrite, PerfData, ReadSummary, WriteOptions, Writer, file_type,
 };
-use dioptra_perfevents::record::RecordType;
-use dioptra_perfevents::{Attr, AttrFlags, SampleType};
+use dioptra_perfrecords::record::RecordType;
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType};
 use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::ops::{ControlFlow, Range};

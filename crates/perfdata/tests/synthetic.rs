@@ -6,8 +6,8 @@ mod support;
 mod synthetic;
 
 use dioptra_perfdata::{PerfData, file_type};
-use dioptra_perfevents::ByteOrder;
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::ByteOrder;
+use dioptra_perfrecords::record::RecordType;
 use std::io::Write;
 use std::ops::ControlFlow;
 use support::{has_perf, our_samples, perf_samples};

@@ -4,7 +4,7 @@
 mod support;
 
 use dioptra_perfdata::{Format, PerfData};
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::record::RecordType;
 use dioptra_testprograms::{Limit, skip};
 use std::collections::HashMap;
 use std::ops::ControlFlow;

@@ -10,7 +10,7 @@ use dioptra_perfdata::{
     WindowLoss, Windows, WindowsEncoder, WriteOptions, Writer,
 };
 use dioptra_perfevents::windows::{Length, Schedule};
-use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, ByteOrder, SampleType, event_type};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::Path;

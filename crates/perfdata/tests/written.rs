@@ -6,8 +6,8 @@ use dioptra_perfdata::{
     BuildId, EventToWrite, FeaturesToWrite, Format, PerfData, WriteError, WriteOptions, Writer,
     file_type, is_file_type, tracing_data,
 };
-use dioptra_perfevents::Attr;
-use dioptra_perfevents::record::RawRecord;
+use dioptra_perfrecords::Attr;
+use dioptra_perfrecords::record::RawRecord;
 use std::fs::File;
 use std::io::{Cursor, Write};
 use std::ops::ControlFlow;

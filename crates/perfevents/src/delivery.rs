@@ -2,9 +2,8 @@
 
 use crate::attach::plan::Plan;
 use crate::attach::{Attachment, CpuRing, Shape};
-use crate::attr::event_type;
-use crate::bytes::{ByteOrder, Cursor};
 use crate::event::Count;
+use crate::event_type;
 use crate::listener::{self, RecordListener};
 use crate::names::software;
 use crate::record::{RawRecord, RecordLayout, RecordType};
@@ -12,6 +11,7 @@ use crate::ring::Drained;
 use crate::session::AttachedEvent;
 use crate::signals::SignalSource;
 use crate::summary::{EventSummary, Summary};
+use crate::{ByteOrder, Cursor};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Instant;
 
@@ -424,8 +424,8 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::{Attr, SampleType};
     use crate::record::Misc;
+    use crate::{Attr, SampleType};
 
     #[test]
     fn records_that_a_thread_inherited_beside_its_own_events_are_doubles() {

@@ -320,7 +320,7 @@ pub enum RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Attr;
+    use crate::Attr;
 
     fn refusal(number: i32) -> Refusal {
         let attr = Attr::default();

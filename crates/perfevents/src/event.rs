@@ -1,12 +1,12 @@
 //! One open event: a descriptor that counts or samples, closed when dropped.
 
-use crate::attr::{Attr, AttrFlags, ReadFormat, event_type};
-use crate::bytes::{ByteOrder, Cursor};
 use crate::errors::{EventError, OpenError};
 use crate::limits;
 use crate::record::ReadValues;
 use crate::ring::Ring;
 use crate::sys::{self, Request};
+use crate::{Attr, AttrFlags, ReadFormat, event_type};
+use crate::{ByteOrder, Cursor};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,9 +54,7 @@ impl OpenRequest<'_> {
             "a group holds as many events as the PMU has counters, of one PMU besides software events"
         } else if has(AttrFlags::INHERIT) && attr.read_format.contains(ReadFormat::GROUP) {
             "counter groups cannot be inherited before Linux 6.12; use --no-inherit"
-        } else if has(AttrFlags::INHERIT)
-            && attr.sample_type.contains(crate::attr::SampleType::READ)
-        {
+        } else if has(AttrFlags::INHERIT) && attr.sample_type.contains(crate::SampleType::READ) {
             "counter values in samples cannot be inherited before Linux 6.12; use --no-inherit"
         } else if attr.precise_ip() > 0 {
             "precise addresses"

@@ -1,8 +1,8 @@
 //! What this kernel's attr knows, found out by trying: one dummy event per option, once per process.
 
-use crate::attr::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use crate::event::{OpenRequest, Place};
 use crate::names::software;
+use crate::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use std::sync::OnceLock;
 
 /// Options of newer kernels, as far as this kernel and user may use them.

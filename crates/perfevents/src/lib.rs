@@ -27,8 +27,6 @@
 //! events; the doubles are dropped and counted ([`Summary::duplicates`]). Processes forked before their creator was attached are not followed.
 
 mod attach;
-mod attr;
-mod bytes;
 mod cpus;
 mod delivery;
 mod errors;
@@ -40,7 +38,6 @@ pub mod names;
 mod probe;
 mod procfs;
 mod reader;
-pub mod record;
 mod ring;
 mod session;
 mod signals;
@@ -53,15 +50,17 @@ mod sys;
 pub mod traps;
 pub mod windows;
 
+pub use dioptra_perfrecords::record;
+pub use dioptra_perfrecords::{
+    ATTR_SIZE_IN_FILES, ATTR_SIZES, Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType,
+    U64s, event_type,
+};
+
 pub use attach::{
     AttachSummary, Attachment, AttachmentStrategy, FailedThread, PerCoreAttachmentStrategy,
     PerCpuAttachmentStrategy, PerThreadAttachmentStrategy, Shape, SignalAttachmentStrategy,
     TimerAttachmentStrategy,
 };
-pub use attr::{
-    ATTR_SIZE_IN_FILES, ATTR_SIZES, Attr, AttrFlags, ReadFormat, SampleType, event_type,
-};
-pub use bytes::{ByteOrder, Cursor, U64s};
 pub use cpus::{CpuSet, CpuSetError};
 pub use errors::{AttachError, EventError, OpenError, Refusal, RunError};
 pub use event::{Count, Event, Place};

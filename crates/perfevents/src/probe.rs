@@ -1,6 +1,5 @@
 //! What this machine and user can do, found out by trying: for `doctor`, and for programs that must decide.
 
-use crate::attr::{Attr, AttrFlags, SampleType, event_type};
 use crate::errors::{OpenError, Refusal};
 use crate::event::{Event, Place};
 use crate::features::Features;
@@ -8,6 +7,7 @@ use crate::limits;
 use crate::names::pmu::PmuDirectory;
 use crate::names::{software, tracepoint};
 use crate::sys;
+use crate::{Attr, AttrFlags, SampleType, event_type};
 
 /// One thing that was tried: done, or why not (the reason with its remedy).
 pub type Tried = Result<(), String>;

@@ -1,6 +1,6 @@
 //! A ring buffer shared with the kernel: whole records out of it, in order, each as one contiguous view.
 
-use crate::bytes::ByteOrder;
+use crate::ByteOrder;
 use crate::record::{HEADER_SIZE, RawRecord, RecordError};
 use crate::sys::{self, Mapping};
 use std::io;

@@ -1,9 +1,9 @@
 //! A session: events attached to a target, and their records read until it ends.
 
+use crate::Attr;
+use crate::ByteOrder;
 use crate::attach::plan::Plan;
 use crate::attach::{self, AttachSummary, Attachment, AttachmentStrategy, Shape};
-use crate::attr::Attr;
-use crate::bytes::ByteOrder;
 use crate::delivery::Delivery;
 use crate::errors::{AttachError, EventError, RunError};
 use crate::features::Features;

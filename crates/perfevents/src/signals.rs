@@ -2,7 +2,7 @@
 //!
 //! The handlers touch nothing but atomics of one static queue, and call only what POSIX lets signal handlers call.
 
-use crate::attr::SampleType;
+use crate::SampleType;
 use crate::record::{HEADER_SIZE, RecordType};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};

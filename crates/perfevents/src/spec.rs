@@ -1,8 +1,8 @@
 //! What to capture and how: events, groups, targets, and the session's settings.
 
-use crate::attr::{Attr, AttrFlags, SampleType, event_type};
 use crate::cpus::CpuSet;
 use crate::names::software;
+use crate::{Attr, AttrFlags, SampleType, event_type};
 use bitflags::bitflags;
 use std::ffi::CStr;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The system calls that this crate stands on, each as a safe function. Nothing here decides anything.
 
-use crate::attr::Attr;
+use crate::Attr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

@@ -1,7 +1,6 @@
 //! The saved inputs of the fuzz targets, again: what `fuzz/fuzz_targets` ask of any input.
 
-use dioptra_perfevents::record::{RawRecord, Record, RecordLayout};
-use dioptra_perfevents::{Attr, ByteOrder, parse_events};
+use dioptra_perfevents::parse_events;
 use std::path::Path;
 
 /// The inputs of a target.
@@ -26,34 +25,6 @@ fn saved_texts_are_events_or_point_at_their_error() {
         if let Err(error) = parse_events(text) {
             let letters = text.chars().count();
             assert!((1..=letters + 1).contains(&error.column), "{text:?}");
-        }
-    }
-}
-
-#[test]
-fn saved_records_end_within_their_bytes() {
-    for input in inputs("records") {
-        let Some((attr, mut rest)) = input.split_at_checked(Attr::MAX_SIZE) else {
-            continue;
-        };
-        for order in [ByteOrder::Little, ByteOrder::Big] {
-            let Some(attr) = Attr::from_bytes(attr, order) else {
-                continue;
-            };
-            let layout = RecordLayout::new(&attr, order);
-            while let Ok((record, after)) = RawRecord::split(rest, order) {
-                assert_eq!(record.body.len() + 8 + after.len(), rest.len());
-                let _ = (
-                    layout.event_id(&record),
-                    layout.time(&record),
-                    layout.thread(&record),
-                );
-                if let Ok(Record::Sample(sample)) = layout.parse(&record) {
-                    let _ = sample.read.map(|read| read.iter().count());
-                    let _ = sample.branches.map(|branches| branches.iter().count());
-                }
-                rest = after;
-            }
         }
     }
 }

@@ -231,3 +231,12 @@ fn a_directory_of_pmus_is_listed() {
     );
     assert_eq!(pmus.kind("../cpu"), None);
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_text_is_events_or_an_error_within_the_text(text in "[a-z0-9:/,{}+= µ-]{0,40}") {
+        if let Err(error) = dioptra_perfevents::parse_events(&text) {
+            proptest::prop_assert!(error.column >= 1 && error.column <= text.chars().count() + 1, "{error}");
+        }
+    }
+}

@@ -12,8 +12,8 @@
 use crate::frames::{Frame, Frames};
 use crate::modules::Modules;
 use crate::walks::{At, Start, Walks};
-use dioptra_perfevents::U64s;
-use dioptra_perfevents::record::CpuMode;
+use dioptra_perfrecords::U64s;
+use dioptra_perfrecords::record::CpuMode;
 
 /// Entries from here on are no addresses but marks (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
 const FIRST_MARK: u64 = -4095_i64 as u64;
@@ -218,7 +218,7 @@ pub(crate) fn innermost(chain: &U64s<'_>) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::stacks::Stacks;
-    use dioptra_perfevents::ByteOrder;
+    use dioptra_perfrecords::ByteOrder;
 
     const KERNEL: u64 = -128_i64 as u64;
     const USER: u64 = -512_i64 as u64;

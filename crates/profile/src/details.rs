@@ -9,7 +9,7 @@ use crate::profile::Profile;
 use crate::settle::resolve;
 use crate::tasks::{ProcessId, ThreadId};
 use dioptra_perfdata::{FileRecord, PerfData};
-use dioptra_perfevents::record::CpuMode;
+use dioptra_perfrecords::record::CpuMode;
 
 /// What is kept of it, by event.
 #[derive(Clone, Debug, Default)]

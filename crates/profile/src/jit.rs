@@ -10,7 +10,7 @@ use crate::modules::{JIT_LABEL, Module};
 use crate::space::{Mapping, Space};
 use crate::tasks::ProcessId;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::AttrFlags;
+use dioptra_perfrecords::AttrFlags;
 use dioptra_symbols::{
     JitFunction, JitPlacement, JitSymbols, ModuleKind, Note, SymbolOptions, Symbolizer, is_jit_dump,
 };

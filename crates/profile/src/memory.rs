@@ -13,8 +13,8 @@ use crate::frames::FrameId;
 use crate::hash::{FxBuildHasher, mix};
 use crate::profile::Profile;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::SampleType;
-use dioptra_perfevents::record::Sample;
+use dioptra_perfrecords::SampleType;
+use dioptra_perfrecords::record::Sample;
 use distinct::Sketch;
 use hashbrown::HashMap;
 

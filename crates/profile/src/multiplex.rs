@@ -13,8 +13,8 @@
 //! what one ran since its last sample, before the thread went elsewhere, is not known yet.
 
 use crate::hash::FxBuildHasher;
-use dioptra_perfevents::record::{RawRecord, RecordLayout};
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType};
+use dioptra_perfrecords::record::{RawRecord, RecordLayout};
+use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType};
 use hashbrown::HashMap;
 
 /// The least time enabled, in nanoseconds, over which a quotient is taken: many turns, of which kernels give counters 1 to

@@ -14,7 +14,7 @@ use crate::spread::Estimate;
 use crate::stacks::Stacks;
 use crate::tasks::{Tasks, ThreadId};
 use crate::windows::ProfileWindows;
-use dioptra_perfevents::{Attr, event_type};
+use dioptra_perfrecords::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};
 

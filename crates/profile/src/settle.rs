@@ -12,8 +12,8 @@ use crate::unwinding::{Batch, MemoryState};
 use crate::walks::{Start, Walks};
 use crate::windows::WindowSample;
 use dioptra_perfdata::FileRecord;
-use dioptra_perfevents::U64s;
-use dioptra_perfevents::record::{CpuMode, RawRecord};
+use dioptra_perfrecords::U64s;
+use dioptra_perfrecords::record::{CpuMode, RawRecord};
 
 /// How many samples wait to be counted at most, and how many frames of their stacks: more would not stay in the
 /// CPU's nearest cache.

@@ -1,7 +1,7 @@
 //! The few fields of a sample that counting needs, read without parsing the rest.
 
-use dioptra_perfevents::record::{RawRecord, RecordLayout};
-use dioptra_perfevents::{Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType, U64s};
+use dioptra_perfrecords::record::{RawRecord, RecordLayout};
+use dioptra_perfrecords::{Attr, AttrFlags, ByteOrder, Cursor, ReadFormat, SampleType, U64s};
 
 /// What counting needs of a sample.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl SampleShape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dioptra_perfevents::record::{Misc, RecordType};
+    use dioptra_perfrecords::record::{Misc, RecordType};
 
     /// For every combination of fields up to the call chain, the shortcut reads what the whole parser reads.
     #[test]

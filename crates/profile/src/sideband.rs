@@ -6,7 +6,7 @@ use crate::modules::{self, JIT_LABEL};
 use crate::space::{Mapping, Space};
 use crate::tasks::ProcessId;
 use dioptra_perfdata::FileRecord;
-use dioptra_perfevents::record::{CpuMode, Ksymbol, MappedFile, Mmap, Record, Task};
+use dioptra_perfrecords::record::{CpuMode, Ksymbol, MappedFile, Mmap, Record, Task};
 use dioptra_symbols::{ModuleKind, is_jit_dump};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use dioptra_perfevents::SampleType;
+use dioptra_perfrecords::SampleType;
 use dioptra_profile::{
     Dimension, FrameId, Hierarchy, HierarchyOptions, LoadOptions, LoadPlan, LoggedSample, Names,
     Profile, SelectError, Selection, Slices, TimeSlices, aggregate, hierarchy,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use dioptra_perfevents::SampleType;
+use dioptra_perfrecords::SampleType;
 use dioptra_profile::{
     DebugInfoWanted, Dimension, HierarchyOptions, LoadOptions, LoadPlan, Names, Profile, aggregate,
     hierarchy,

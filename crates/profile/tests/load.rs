@@ -2,7 +2,7 @@
 
 mod support;
 
-use dioptra_perfevents::{Attr, ReadFormat, SampleType};
+use dioptra_perfrecords::{Attr, ReadFormat, SampleType};
 use dioptra_profile::{
     CallTree, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter, SelfAndTotal,
     TreeDirection, TreeLimits, UNKNOWN, aggregate, call_tree,

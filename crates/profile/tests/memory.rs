@@ -3,7 +3,7 @@
 mod support;
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::{Attr, SampleType};
+use dioptra_perfrecords::{Attr, SampleType};
 use dioptra_profile::memory::{DataSource, Latency};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile, Selection};
 use dioptra_testprograms::{self as programs, need_shared_data, or_skip};

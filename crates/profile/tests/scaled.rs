@@ -3,7 +3,7 @@
 mod support;
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat};
+use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat};
 use dioptra_profile::{
     Dimension, HierarchyOptions, LoadOptions, Multiplexing, Names, Profile, Selection, Slices,
     hierarchy,

@@ -3,7 +3,7 @@
 mod support;
 
 use dioptra_perfdata::EventToWrite;
-use dioptra_perfevents::{AttrFlags, SampleType};
+use dioptra_perfrecords::{AttrFlags, SampleType};
 use dioptra_profile::{
     Dimension, HierarchyOptions, LoadOptions, LoadPlan, Names, Profile, hierarchy,
 };

@@ -6,7 +6,7 @@ use dioptra_perfdata::{
     Burst, BurstOutcome, EventToWrite, FeaturesToWrite, PerfData, WindowGroup, Windows,
     WriteOptions, Writer,
 };
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use dioptra_profile::windows::{WindowMarks, WindowSource};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile, SampleFilter};
 use std::io::Cursor;

@@ -2,7 +2,7 @@
 
 use crate::grid::Measure;
 use crate::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
-use dioptra_perfevents::{Attr, event_type};
+use dioptra_perfrecords::{Attr, event_type};
 use dioptra_profile::{Count, Estimate, EventProfile, SelfAndTotal};
 
 /// What a row's percentage is of.

@@ -3,7 +3,7 @@
 use crate::grid::{Measure, TableEvent};
 use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
-use dioptra_perfevents::AttrFlags;
+use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::Profile;
 use serde_json::{Value, json};
 use std::collections::HashSet;

@@ -4,7 +4,7 @@
 mod support;
 
 use dioptra_metrics::{Environment, MetricSet};
-use dioptra_perfevents::{ReadFormat, SampleType};
+use dioptra_perfrecords::{ReadFormat, SampleType};
 use dioptra_profile::{Dimension, Names, Profile, Slices};
 use dioptra_report::{
     Cell, DiffOptions, Input, MetricColumns, Normalize, PercentOf, ReportOptions, Row,

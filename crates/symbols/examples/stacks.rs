@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::record::Record;
+use dioptra_perfrecords::record::Record;
 use dioptra_symbols::{
     AddressSpace, ModuleKind, ModuleRequest, StackUnwinder, SymbolOptions, UnwindCache,
     UnwindMachine, UnwindMapping, UserRegisters,

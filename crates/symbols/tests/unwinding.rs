@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::record::Record;
+use dioptra_perfrecords::record::Record;
 use dioptra_symbols::{
     AddressSpace, ModuleKind, ModuleRequest, Note, StackEnd, StackUnwinder, SymbolOptions,
     UnwindCache, UnwindMachine, UnwindMapping, UserRegisters,

@@ -4,8 +4,8 @@ use super::topology;
 use super::{
     BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping, Windows,
 };
-use dioptra_perfevents::record::RawRecord;
-use dioptra_perfevents::{Attr, ByteOrder, Cursor};
+use dioptra_perfrecords::record::RawRecord;
+use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
 
 /// Header bit of a build id whose size is stated.
 const BUILD_ID_SIZE: u16 = 1 << 15;

@@ -1,7 +1,7 @@
 //! Features about the machine's shape: cores, memory nodes, caches.
 
 use super::parse::{text, text_list};
-use dioptra_perfevents::Cursor;
+use dioptra_perfrecords::Cursor;
 
 /// Cores, dies and sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

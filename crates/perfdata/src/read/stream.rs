@@ -7,8 +7,8 @@ use crate::kind::{file_type, is_file_type, record_name};
 use crate::source::Source;
 use crate::summary::ReadSummary;
 use crate::walk::{Next, Step, Stop, Walk, is_ordinary, step};
-use dioptra_perfevents::record::{RawRecord, RecordType};
-use dioptra_perfevents::{ByteOrder, Cursor};
+use dioptra_perfrecords::record::{RawRecord, RecordType};
+use dioptra_perfrecords::{ByteOrder, Cursor};
 use std::ops::ControlFlow;
 
 /// A record that waits: its time, and where its bytes are.

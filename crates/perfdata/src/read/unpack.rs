@@ -1,8 +1,8 @@
 //! Compressed records: a zstd stream cut into records, which itself is a stream of records cut anywhere.
 
 use crate::kind::file_type;
-use dioptra_perfevents::record::{RawRecord, RecordType};
-use dioptra_perfevents::{ByteOrder, Cursor};
+use dioptra_perfrecords::record::{RawRecord, RecordType};
+use dioptra_perfrecords::{ByteOrder, Cursor};
 use std::collections::VecDeque;
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 

@@ -1,7 +1,7 @@
 //! Records collected and compressed: one zstd stream, cut into COMPRESSED records.
 
 use crate::error::WriteError;
-use dioptra_perfevents::record::HEADER_SIZE;
+use dioptra_perfrecords::record::HEADER_SIZE;
 use std::fmt;
 use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 

@@ -7,8 +7,8 @@ use crate::features::{
     PmuMapping,
 };
 use crate::kind::file_type;
-use dioptra_perfevents::ATTR_SIZE_IN_FILES;
-use dioptra_perfevents::record::HEADER_SIZE;
+use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
+use dioptra_perfrecords::record::HEADER_SIZE;
 
 /// What [`crate::Writer::finish`] writes beside the records. What is `None` or empty is left out.
 ///

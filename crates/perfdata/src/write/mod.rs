@@ -19,8 +19,8 @@ use crate::header::{FILE_HEADER_SIZE, SECTION_SIZE, Section};
 use crate::kind::{file_type, is_file_type};
 use crate::summary::RecordCounts;
 use compress::Compressor;
-use dioptra_perfevents::record::{HEADER_SIZE, RawRecord, RecordType};
-use dioptra_perfevents::{ATTR_SIZE_IN_FILES, Attr, ByteOrder};
+use dioptra_perfrecords::record::{HEADER_SIZE, RawRecord, RecordType};
+use dioptra_perfrecords::{ATTR_SIZE_IN_FILES, Attr, ByteOrder};
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// Bytes collected before they are written.

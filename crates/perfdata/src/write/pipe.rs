@@ -8,7 +8,7 @@ use super::{EventToWrite, FeaturesToWrite, Form, MAGIC, WriteOptions, Writer, fe
 use crate::error::WriteError;
 use crate::features::{Compression, Feature, split_windows};
 use crate::kind::file_type;
-use dioptra_perfevents::ATTR_SIZE_IN_FILES;
+use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
 use std::io::Write;
 
 /// Bytes before the first record: the magic and their own number.

@@ -5,8 +5,8 @@ use super::{
     record, text,
 };
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::SampleType;
-use dioptra_perfevents::record::{RecordType, Sample};
+use dioptra_perfrecords::SampleType;
+use dioptra_perfrecords::record::{RecordType, Sample};
 use std::ops::ControlFlow;
 use std::path::Path;
 use tempfile::TempDir;

@@ -4,8 +4,8 @@
 pub mod compare;
 
 use dioptra_perfdata::{PerfData, is_file_type, record_name};
-use dioptra_perfevents::SampleType;
-use dioptra_perfevents::record::RecordType;
+use dioptra_perfrecords::SampleType;
+use dioptra_perfrecords::record::RecordType;
 use dioptra_testprograms::{Limit, need_shared_data, need_tool, skip};
 use linux_perf_data::linux_perf_event_reader::EventRecord;
 use linux_perf_data::{PerfFileReader, PerfFileRecord};

@@ -3,8 +3,8 @@
 use dioptra_perfdata::{
     EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer, is_file_type,
 };
-use dioptra_perfevents::record::RawRecord;
-use dioptra_perfevents::{Attr, ByteOrder};
+use dioptra_perfrecords::record::RawRecord;
+use dioptra_perfrecords::{Attr, ByteOrder};
 use std::io::Cursor;
 use std::ops::ControlFlow;
 

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use dioptra_perfdata::{Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows};
-use dioptra_perfevents::ByteOrder;
 use dioptra_perfevents::windows::{Length, Schedule};
+use dioptra_perfrecords::ByteOrder;
 use std::io::Write;
 
 /// Bytes in one order.

@@ -1,12 +1,12 @@
 //! From what was asked for to what the kernel is asked: each event's attr in full.
 
-use crate::attr::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use crate::features::{self, Features};
 use crate::limits;
 use crate::names::software;
 use crate::spec::{
     EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target, ThreadChoice,
 };
+use crate::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use std::ffi::CStr;
 use std::sync::Arc;
 

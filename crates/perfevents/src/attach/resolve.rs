@@ -1,11 +1,11 @@
 //! The ladder of fallbacks for a single event: trying it, and asking for less where it is refused.
 
 use super::plan::Plan;
-use crate::attr::{AttrFlags, SampleType, event_type};
 use crate::errors::{OpenError, Refusal};
 use crate::event::{Event, OpenRequest, Place};
 use crate::names::software;
 use crate::spec::Fallbacks;
+use crate::{AttrFlags, SampleType, event_type};
 use std::os::fd::BorrowedFd;
 
 impl Plan {

@@ -2,9 +2,9 @@
 
 use super::pmu::PmuDirectory;
 use super::{hardware, software, tracepoint};
-use crate::attr::{Attr, AttrFlags, event_type};
 use crate::errors::Refusal;
 use crate::event::{Event, Place};
+use crate::{Attr, AttrFlags, event_type};
 use std::fmt;
 
 /// What kind of event a name stands for.

@@ -1,9 +1,8 @@
 //! Names of events: what users type, and the numbers that the kernel takes.
 
-pub mod hardware;
 mod list;
 pub mod pmu;
-pub mod software;
 pub mod tracepoint;
 
+pub use dioptra_perfrecords::names::{hardware, software};
 pub use list::{EventKind, ListedEvent, list_events};

@@ -3,7 +3,7 @@
 //! A PMU has a number, formats (which bits of the attr's words a term such as `umask` fills) and, often, events:
 //! terms with values under a name.
 
-use crate::attr::Attr;
+use crate::Attr;
 use crate::cpus::CpuSet;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,10 @@
 //! One event's text.
 
 use super::{Fault, modifiers};
-use crate::attr::{Attr, AttrFlags, event_type};
 use crate::names::pmu::{self, PmuDirectory};
 use crate::names::{hardware, software, tracepoint};
 use crate::spec::EventSpec;
+use crate::{Attr, AttrFlags, event_type};
 use std::io;
 
 /// Reads the event in `text`, which starts at byte `at`; whether it was marked with `S`.

@@ -1,7 +1,7 @@
 //! The letters after an event's colon.
 
 use super::Fault;
-use crate::attr::{Attr, AttrFlags};
+use crate::{Attr, AttrFlags};
 
 /// Applies `letters`, which start at byte `at`; whether `S` was among them.
 pub(super) fn apply(letters: &str, at: usize, attr: &mut Attr) -> Result<bool, Fault> {

@@ -128,8 +128,7 @@ fn try_form(form: Form, spec: &WindowsSpec) -> Result<Vec<u64>, crate::errors::A
     } else {
         EventSpec::page_faults()
     };
-    leader.attr.flags |=
-        crate::attr::AttrFlags::EXCLUDE_KERNEL | crate::attr::AttrFlags::EXCLUDE_HV;
+    leader.attr.flags |= crate::AttrFlags::EXCLUDE_KERNEL | crate::AttrFlags::EXCLUDE_HV;
     form.apply(&mut leader, LONG, SHORT, 0, 1);
     let mut probed = WindowsSpec::new(
         Schedule {

@@ -4,7 +4,7 @@ use super::probe;
 use super::refresh::RefreshSource;
 use super::schedule::{Length, Schedule};
 use super::source::{Burst, WindowListener, WindowSource, WindowsSpec, is_clock};
-use crate::attr::SampleType;
+use crate::SampleType;
 use crate::record::RawRecord;
 use crate::spec::{EventGroup, Target};
 use crate::sys;

@@ -1,7 +1,7 @@
 //! The ids of samples, where the kernel wrote those of another profiler's event (trap T9): readers could not tell their
 //! layout, and perf gives up at the first such sample. The ids of the counts are always right.
 
-use crate::attr::SampleType;
+use crate::SampleType;
 use crate::record::{HEADER_SIZE, RawRecord, RecordLayout};
 
 /// The id that a sample should have, its leader's, where it has one of none of the events it counts.

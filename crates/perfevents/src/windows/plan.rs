@@ -2,9 +2,9 @@
 
 use super::slot::samples_of_burst;
 use super::source::{WindowGroup, WindowsSpec};
+use crate::SampleType;
 use crate::attach::plan::Plan;
 use crate::attach::{Shape, list_threads, wanted_cpus};
-use crate::attr::SampleType;
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::Place;

@@ -5,9 +5,8 @@ use super::random::Random;
 use super::schedule::{Length, Schedule};
 use super::slot::{self, Made, Slot};
 use super::source::{WindowsSpec, is_clock};
+use crate::ByteOrder;
 use crate::attach::plan::Plan;
-use crate::attr::{Attr, SampleType, event_type};
-use crate::bytes::ByteOrder;
 use crate::errors::AttachError;
 use crate::event::{Event, OpenRequest, Place};
 use crate::features::Features;
@@ -17,6 +16,7 @@ use crate::record::{RecordLayout, RecordType};
 use crate::ring::Ring;
 use crate::spec::{EventGroup, EventSpec};
 use crate::sys;
+use crate::{Attr, SampleType, event_type};
 use std::hint::black_box;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -367,11 +367,11 @@ pub fn shortest_useful_window() -> Option<(u64, u64)> {
     let clock = EventSpec::software(software::TASK_CLOCK).with_period(PERIOD);
     let mut attr = clock.attr;
     attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::READ;
-    attr.flags |= crate::attr::AttrFlags::DISABLED | crate::attr::AttrFlags::EXCLUDE_HV;
+    attr.flags |= crate::AttrFlags::DISABLED | crate::AttrFlags::EXCLUDE_HV;
     let open = |attr: &Attr| Event::open("task-clock", attr, Place::Thread(0, None), None);
     let event = open(&attr)
         .or_else(|_| {
-            attr.flags |= crate::attr::AttrFlags::EXCLUDE_KERNEL;
+            attr.flags |= crate::AttrFlags::EXCLUDE_KERNEL;
             open(&attr)
         })
         .ok()?;

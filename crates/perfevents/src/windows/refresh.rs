@@ -11,9 +11,9 @@ use super::source::{
     WindowsSpec,
 };
 use super::trigger::{self, Trigger};
+use crate::ByteOrder;
 use crate::attach::open_cgroup;
 use crate::attach::plan::Plan;
-use crate::bytes::ByteOrder;
 use crate::errors::{AttachError, Refusal};
 use crate::event::Place;
 use crate::limits;

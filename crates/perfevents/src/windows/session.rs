@@ -8,10 +8,10 @@ use super::source::{
     Seen, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec, is_clock,
 };
+use crate::ByteOrder;
+use crate::SampleType;
 use crate::attach::Shape;
 use crate::attach::plan::Plan;
-use crate::attr::SampleType;
-use crate::bytes::ByteOrder;
 use crate::features::Features;
 use crate::listener::RecordListener;
 use crate::record::{RawRecord, RecordLayout, RecordType};

@@ -5,9 +5,8 @@ use super::random::Random;
 use super::schedule::Schedule;
 use super::source::{Burst, BurstOutcome, WindowStats};
 use super::trigger::Trigger;
+use crate::AttrFlags;
 use crate::attach::plan::Plan;
-use crate::attr::AttrFlags;
-use crate::bytes::{ByteOrder, Cursor};
 use crate::errors::{AttachError, EventError};
 use crate::event::{Event, OpenRequest, Place};
 use crate::limits;
@@ -15,6 +14,7 @@ use crate::procfs::Whereabouts;
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Ring;
 use crate::sys;
+use crate::{ByteOrder, Cursor};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// A thread of which nobody can say that it ran when it was armed, and that took longer than this, in nanoseconds,
@@ -387,7 +387,7 @@ pub(super) fn prepare(plan: &mut Plan) {
     for planned in &mut plan.events {
         let attr = &mut planned.attr;
         // What a ring loses is told by its records, and counted by burst.
-        attr.read_format.remove(crate::attr::ReadFormat::LOST);
+        attr.read_format.remove(crate::ReadFormat::LOST);
         if planned.leads.is_some() {
             // Nobody waits for these rings, and a wakeup is one more interrupt of the thread.
             attr.flags |= AttrFlags::WATERMARK;

@@ -8,11 +8,11 @@
 
 use super::source::is_clock;
 use crate::attach::plan::Plan;
-use crate::attr::{Attr, AttrFlags, SampleType, event_type};
 use crate::errors::{AttachError, EventError};
 use crate::event::{Event, OpenRequest, Place};
 use crate::names::software;
 use crate::ring::Ring;
+use crate::{Attr, AttrFlags, SampleType, event_type};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// The clock of a thread or CPU.

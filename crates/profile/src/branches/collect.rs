@@ -6,8 +6,8 @@ use super::{BranchKind, Counted};
 use crate::frames::{FrameId, Frames};
 use crate::hash::{FxBuildHasher, mix};
 use crate::modules::Modules;
-use dioptra_perfevents::ByteOrder;
-use dioptra_perfevents::record::BranchStack;
+use dioptra_perfrecords::ByteOrder;
+use dioptra_perfrecords::record::BranchStack;
 use hashbrown::HashMap;
 
 /// Runs longer than this are none: no compiler writes as many bytes without a taken branch, but two mappings apart do.

@@ -1,7 +1,7 @@
 //! Which branches an event's samples hold, and what the event counts.
 
 use super::BranchClass;
-use dioptra_perfevents::{Attr, AttrFlags, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, event_type};
 
 /// Which branches were recorded: the attr's `branch_sample_type` (`PERF_SAMPLE_BRANCH_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

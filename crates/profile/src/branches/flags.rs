@@ -1,6 +1,6 @@
 //! The word of flags of a branch record.
 
-use dioptra_perfevents::ByteOrder;
+use dioptra_perfrecords::ByteOrder;
 
 /// What a branch record tells besides its two addresses, as `struct perf_branch_entry` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

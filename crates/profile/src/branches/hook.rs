@@ -5,8 +5,8 @@ use super::{BranchFilter, BranchProfile, Counted};
 use crate::frames::Frames;
 use crate::profile::Profile;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::SampleType;
-use dioptra_perfevents::record::Sample;
+use dioptra_perfrecords::SampleType;
+use dioptra_perfrecords::record::Sample;
 
 /// The branches of all events while they are read.
 #[derive(Debug)]

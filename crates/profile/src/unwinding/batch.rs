@@ -3,8 +3,8 @@
 use super::{MemoryState, Splitting, UnwindCounts};
 use crate::load::SampledTask;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::record::{Misc, RawRecord, RecordType, Sample};
-use dioptra_perfevents::{ByteOrder, U64s};
+use dioptra_perfrecords::record::{Misc, RawRecord, RecordType, Sample};
+use dioptra_perfrecords::{ByteOrder, U64s};
 use dioptra_symbols::{StackEnd, UnwindCache, UnwindMachine, UserRegisters};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -21,7 +21,7 @@ use crate::load::SampledTask;
 use crate::modules::Modules;
 use crate::space::Space;
 use dioptra_perfdata::PerfData;
-use dioptra_perfevents::record::RawRecord;
+use dioptra_perfrecords::record::RawRecord;
 use dioptra_symbols::{Note, SymbolOptions, UnwindMachine};
 use memory::Memories;
 use pool::Pool;

@@ -7,7 +7,7 @@ use crate::plan::{LoadPlan, SampleFilter};
 use crate::profile::Profile;
 use crate::stacks::StackNode;
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
-use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use std::io::Cursor;
 
 /// A small generator, so that every run is the same.

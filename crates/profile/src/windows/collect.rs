@@ -6,9 +6,9 @@ use super::{ProfileWindows, WindowBurst, WindowFacts, WindowMarks, WindowSource}
 use crate::hash::FxBuildHasher;
 use crate::tasks::ThreadId;
 use dioptra_perfdata::{Burst, BurstOutcome, PerfData};
-use dioptra_perfevents::record::{RawRecord, RecordLayout};
 use dioptra_perfevents::windows::Length;
-use dioptra_perfevents::{AttrFlags, Cursor};
+use dioptra_perfrecords::record::{RawRecord, RecordLayout};
+use dioptra_perfrecords::{AttrFlags, Cursor};
 use hashbrown::HashMap;
 
 /// Into how many slices of time steady sampling is cut: windows of one slice and counter stand for a burst, so that

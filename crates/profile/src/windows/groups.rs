@@ -3,7 +3,7 @@
 use crate::profile::is_dummy;
 use dioptra_perfdata::{PerfData, Windows};
 use dioptra_perfevents::windows::{Length, Schedule};
-use dioptra_perfevents::{Attr, ReadFormat, SampleType, event_type};
+use dioptra_perfrecords::{Attr, ReadFormat, SampleType, event_type};
 
 /// What made the windows of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use crate::support::{ID, Records, two, word};
 use crate::trace::{Listed, Trace};
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, WriteOptions, Writer};
-use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 

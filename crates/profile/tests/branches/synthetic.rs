@@ -1,7 +1,7 @@
 //! Branch stacks that no program left behind: what is damaged, missing or impossible.
 
 use crate::support::{ID, Records, event, two, word};
-use dioptra_perfevents::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use dioptra_profile::branches::{BranchFacts, BranchKind, BranchProfile};
 use dioptra_profile::{LoadPlan, Profile};
 use proptest::prelude::*;

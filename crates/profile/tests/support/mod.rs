@@ -3,7 +3,7 @@
 #![allow(dead_code, missing_docs, reason = "each test uses some of it")]
 
 use dioptra_perfdata::{EventToWrite, FeaturesToWrite, PerfData, WriteOptions, Writer};
-use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile};
 use std::io::Cursor;
 

@@ -7,7 +7,7 @@ use super::rows::Rows;
 use crate::{Facts, Input, ReportError, Severity};
 use dioptra_metrics::windows::Shares;
 use dioptra_metrics::{Cell, Count, Mode, RecordedEvent};
-use dioptra_perfevents::AttrFlags;
+use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::EventProfile;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -4,8 +4,8 @@ use super::rows::{Rows, WindowRows};
 use crate::Input;
 use dioptra_metrics::RecordedEvent;
 use dioptra_metrics::windows::{Burst, Place, WindowFlags, WindowGroup, Windows};
-use dioptra_perfevents::names::software;
-use dioptra_perfevents::{Attr, event_type};
+use dioptra_perfrecords::names::software;
+use dioptra_perfrecords::{Attr, event_type};
 use dioptra_profile::windows::{ProfileWindows, WindowMarks};
 
 /// The windows, and the row of each.

@@ -1,8 +1,8 @@
 //! Any bytes, as an attr and the records of its event: no panic, and every record within the bytes.
 #![no_main]
 
-use dioptra_perfevents::record::{RawRecord, Record, RecordLayout};
-use dioptra_perfevents::{Attr, ByteOrder};
+use dioptra_perfrecords::record::{RawRecord, Record, RecordLayout};
+use dioptra_perfrecords::{Attr, ByteOrder};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

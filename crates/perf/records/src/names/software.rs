@@ -2,12 +2,7 @@
 
 #![allow(missing_docs)]
 
-/// One software event: its number, its names (the first is the canonical one), and what it counts.
-pub(crate) struct SoftwareEvent {
-    pub(crate) config: u64,
-    pub(crate) names: &'static [&'static str],
-    pub(crate) description: &'static str,
-}
+use super::{NamedEvent, event};
 
 pub const CPU_CLOCK: u64 = 0;
 pub const TASK_CLOCK: u64 = 1;
@@ -22,19 +17,8 @@ pub const DUMMY: u64 = 9;
 pub const BPF_OUTPUT: u64 = 10;
 pub const CGROUP_SWITCHES: u64 = 11;
 
-const fn event(
-    config: u64,
-    names: &'static [&'static str],
-    description: &'static str,
-) -> SoftwareEvent {
-    SoftwareEvent {
-        config,
-        names,
-        description,
-    }
-}
-
-pub(crate) const EVENTS: &[SoftwareEvent] = &[
+/// Every event of this kind, in the order of the kernel's numbers.
+pub const EVENTS: &[NamedEvent] = &[
     event(
         CPU_CLOCK,
         &["cpu-clock"],

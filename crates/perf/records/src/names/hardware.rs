@@ -1,25 +1,9 @@
 //! Hardware events that the kernel names for every CPU, and the combinations of caches.
 
-/// One named hardware event: its number, its names (the first is the canonical one), and what it counts.
-pub(crate) struct HardwareEvent {
-    pub(crate) config: u64,
-    pub(crate) names: &'static [&'static str],
-    pub(crate) description: &'static str,
-}
+use super::{NamedEvent, event};
 
-const fn event(
-    config: u64,
-    names: &'static [&'static str],
-    description: &'static str,
-) -> HardwareEvent {
-    HardwareEvent {
-        config,
-        names,
-        description,
-    }
-}
-
-pub(crate) const EVENTS: &[HardwareEvent] = &[
+/// Every event of this kind, in the order of the kernel's numbers.
+pub const EVENTS: &[NamedEvent] = &[
     event(0, &["cycles", "cpu-cycles"], "cycles of the CPU's clock"),
     event(1, &["instructions"], "instructions retired"),
     event(2, &["cache-references"], "accesses to the last cache"),
@@ -134,7 +118,7 @@ pub fn cache_config(name: &str) -> Option<u64> {
 }
 
 /// The canonical names of all cache events that make sense, with their numbers.
-pub(crate) fn cache_events() -> impl Iterator<Item = (String, u64)> {
+pub fn cache_events() -> impl Iterator<Item = (String, u64)> {
     CACHES.iter().enumerate().flat_map(|(cache, names)| {
         OPERATIONS
             .iter()
