@@ -13,14 +13,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use dioptra_instructions::{CallBlocks, FunctionCode, SourceMap};
 use dioptra_perfdata::PerfData;
 use dioptra_profile::{
     Dimension, Hierarchy, HierarchyOptions, LoadOptions, LoadPlan, ModuleId, Names, Profile,
     Selection, hierarchy,
 };
 use dioptra_symbols::{
-    CallBlocks, ModuleCode, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, SourceMap,
-    SymbolOptions, Symbolizer,
+    ModuleCode, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, SymbolOptions, Symbolizer,
 };
 
 fn main() {
@@ -281,7 +281,9 @@ fn code(data: &PerfData, most: usize, threads: usize) {
             let reader = opened.lines.reader();
             for place in *places {
                 let extent = opened.symbols.extent(*place);
-                let Some(Ok(function)) = extent.map(|extent| opened.code.function(extent)) else {
+                let Some(Ok(function)) =
+                    extent.map(|extent| FunctionCode::of_module(&opened.code, extent))
+                else {
                     continue;
                 };
                 let flow = function.control_flow(CallBlocks::Continue);

@@ -1,11 +1,10 @@
 //! The basic blocks in which a profile's places lie, found for the functions that have places.
 
+use dioptra_instructions::{CallBlocks, ControlFlow, FunctionCode};
 use dioptra_profile::{
     Dimension, FrameId, FunctionId, LineId, ModuleId, Names, Profile, aggregate,
 };
-use dioptra_symbols::{
-    CallBlocks, CodeError, ControlFlow, ModuleCode, ModuleRequest, SymbolOptions, Symbolizer,
-};
+use dioptra_symbols::{CodeError, ModuleCode, ModuleRequest, SymbolOptions, Symbolizer};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -121,7 +120,7 @@ impl Blocks {
     }
 
     fn decode(&mut self, module: ModuleId, code: &ModuleCode, range: Range<u64>) -> Function {
-        let flow = match code.function(range.clone()) {
+        let flow = match FunctionCode::of_module(&code, range.clone()) {
             Ok(function) => Some(function.control_flow(CallBlocks::Continue)),
             Err(error) => {
                 // The module's notes tell of that.

@@ -1,9 +1,8 @@
 //! The code of functions without names, by which they are known again after they moved.
 
+use dioptra_instructions::{FunctionCode, InstructionText, Syntax};
 use dioptra_profile::{FunctionId, Names, Profile};
-use dioptra_symbols::{
-    FunctionCode, InstructionText, ModuleRequest, SymbolOptions, Symbolizer, Syntax,
-};
+use dioptra_symbols::{ModuleRequest, SymbolOptions, Symbolizer};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -55,7 +54,7 @@ impl Shapes {
             let mut by_shape: HashMap<u64, Option<FunctionId>> = HashMap::new();
             for (function, address) in functions {
                 let range = symbols.extent(address);
-                let decoded = range.and_then(|range| code.function(range).ok());
+                let decoded = range.and_then(|range| FunctionCode::of_module(&code, range).ok());
                 if let Some(shape) = decoded.and_then(|decoded| shape(&decoded, &text)) {
                     let only = by_shape.entry(shape).or_insert(Some(function));
                     if *only != Some(function) {

@@ -52,7 +52,6 @@
 
 mod append_only;
 mod build_id;
-mod code;
 mod debug_file;
 mod debuginfod;
 mod demangle;
@@ -64,6 +63,7 @@ mod kernel;
 mod lines;
 mod mini_debug_info;
 mod module;
+mod module_code;
 mod note;
 mod options;
 mod plt;
@@ -76,16 +76,12 @@ mod vmlinux;
 mod wanted;
 
 pub use build_id::build_id;
-pub use code::{
-    Block, CallBlocks, CodeError, CodeMachine, CodeSpace, ControlFlow, Credit, Edge, EdgeEnd,
-    EdgeKind, FunctionCode, Instruction, InstructionKind, InstructionText, IrreducibleRegion,
-    JumpTable, LineCode, Loop, LoopNest, ModuleCode, SourceMap, Syntax, Target,
-};
 pub use debuginfod::Debuginfod;
 pub use demangle::demangle;
 pub use jit::{JitFunction, JitPlacement, JitSymbols, is_jit_dump};
 pub use lines::{Frame, LineRange, LineReader, ModuleLines};
 pub use module::{Function, ModuleSymbols, place_name};
+pub use module_code::{CodeBytes, CodeError, CodeMachine, ModuleCode};
 pub use note::Note;
 pub use options::{ModuleKind, ModuleRequest, RecordedKernel, SymbolOptions};
 pub use symbolizer::Symbolizer;

@@ -7,9 +7,9 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dioptra_instructions::{FunctionCode, Target};
 use dioptra_symbols::{
-    CodeError, ModuleKind, ModuleRequest, Note, RecordedKernel, SymbolOptions, Symbolizer, Target,
-    build_id,
+    CodeError, ModuleKind, ModuleRequest, Note, RecordedKernel, SymbolOptions, Symbolizer, build_id,
 };
 use dioptra_testprograms::{KERNEL_LINKED as LINKED, kernel, or_skip};
 use support::output_of;
@@ -68,7 +68,7 @@ fn check_code(symbolizer: &Symbolizer, path: &Path) {
     };
     for (name, start, size) in &functions {
         let range = start - LINKED + RECORDED..start + size - LINKED + RECORDED;
-        let function = code.function(range.clone()).unwrap();
+        let function = FunctionCode::of_module(&code, range.clone()).unwrap();
         assert_eq!(code.virtual_address(range.start), Some(*start));
         let found = function.instructions().map(|one| {
             let hex = |byte: &u8| format!("{byte:02x}");
@@ -98,7 +98,7 @@ fn check_code(symbolizer: &Symbolizer, path: &Path) {
             _ => {}
         }
     }
-    let beyond = code.function(LINKED..LINKED + 16);
+    let beyond = FunctionCode::of_module(&code, LINKED..LINKED + 16);
     assert!(matches!(beyond, Err(CodeError::NotCode(_))), "{beyond:?}");
 }
 

@@ -227,3 +227,25 @@ mod tests {
         assert_eq!(reached, Some(3));
     }
 }
+
+/// Runs a command and returns its standard output; where the command fails, skips the test with the reason and returns
+/// `None`.
+#[track_caller]
+pub fn output_of(command: &mut std::process::Command) -> Option<String> {
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => {
+            skip(format!(
+                "{command:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ));
+            None
+        }
+        Err(error) => {
+            skip(format!("{command:?}: {error}"));
+            None
+        }
+    }
+}

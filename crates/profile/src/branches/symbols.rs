@@ -3,9 +3,8 @@
 use super::code::{Code, CodeOutline, Flow, OutlineInstruction, OutlineLoop};
 use crate::hash::FxBuildHasher;
 use crate::modules::{ModuleId, Modules};
-use dioptra_symbols::{
-    CallBlocks, FunctionCode, InstructionKind, ModuleCode, ModuleRequest, ModuleSymbols, Symbolizer,
-};
+use dioptra_instructions::{CallBlocks, FunctionCode, InstructionKind};
+use dioptra_symbols::{ModuleCode, ModuleRequest, ModuleSymbols, Symbolizer};
 use hashbrown::HashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -65,7 +64,7 @@ impl Code for SymbolCode<'_> {
         let extent = module.symbols.extent(address)?;
         let mut functions = module.functions.borrow_mut();
         let outline = functions.entry(extent.start).or_insert_with(|| {
-            let code = module.code.function(extent).ok()?;
+            let code = FunctionCode::of_module(&module.code, extent).ok()?;
             Some(Arc::new(CodeOutline::of(&code)))
         });
         outline.clone()

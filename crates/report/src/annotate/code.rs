@@ -2,11 +2,11 @@
 
 use super::find::{FoundFunction, request};
 use super::model::{AnnotateOptions, JumpTarget, Place, PlaceCount, PlaceFrame};
-use dioptra_profile::Module;
-use dioptra_symbols::{
-    CallBlocks, CodeMachine, CodeSpace, ControlFlow, FunctionCode, Instruction, InstructionText,
-    ModuleCode, ModuleKind, ModuleSymbols, Symbolizer, Syntax, demangle,
+use dioptra_instructions::{
+    CallBlocks, ControlFlow, FunctionCode, Instruction, InstructionText, Syntax,
 };
+use dioptra_profile::Module;
+use dioptra_symbols::{CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Symbolizer, demangle};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ pub(super) fn decode(
         return Err(told(&of_module, otherwise));
     };
     let start = addresses.start;
-    let code = of_module.function(addresses).map_err(|error| {
+    let code = FunctionCode::of_module(&of_module, addresses).map_err(|error| {
         let symbols = symbolizer.load_for(&request(module), &[start]);
         let owner = symbols.function(start).and_then(|found| found.module);
         match owner {

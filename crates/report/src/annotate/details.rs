@@ -3,13 +3,14 @@
 use super::build::{Counted, place_at};
 use super::model::{Annotation, BranchColumns, MemoryColumn};
 use crate::{Severity, escape};
+use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind};
 use dioptra_profile::branches::{
     BranchAnalysis, Code, CodeOutline, FunctionAt, LoopAt, OutlineInstruction, OutlineLoop,
     SymbolCode,
 };
 use dioptra_profile::memory::MemoryPlace;
 use dioptra_profile::{ModuleId, Names, Profile};
-use dioptra_symbols::{EdgeEnd, EdgeKind, InstructionKind, Symbolizer, demangle};
+use dioptra_symbols::{Symbolizer, demangle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

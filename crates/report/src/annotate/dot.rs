@@ -4,7 +4,7 @@ use super::json::edge_kind;
 use super::model::Annotation;
 use super::text::{base_name, executions};
 use crate::escape;
-use dioptra_symbols::{EdgeEnd, EdgeKind};
+use dioptra_instructions::{EdgeEnd, EdgeKind};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 

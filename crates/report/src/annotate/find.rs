@@ -5,7 +5,7 @@ use crate::Facts;
 use crate::Severity;
 use dioptra_profile::{FrameId, Module, ModuleId, Names, Profile, UNKNOWN};
 use dioptra_symbols::{
-    CodeSpace, ModuleKind, ModuleRequest, ModuleSymbols, Symbolizer, demangle, is_jit_dump,
+    ModuleKind, ModuleRequest, ModuleSymbols, Symbolizer, demangle, is_jit_dump,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,9 +1,9 @@
 //! An annotation as JSON, everything in full precision.
 
 use super::model::{AnnotatedEvent, Annotation, Place, PlaceCount, PlaceFrame};
+use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind};
 use dioptra_profile::branches::{BranchEdge, Cycles, Executions, Share, TripCounts};
 use dioptra_profile::memory::MemoryPlace;
-use dioptra_symbols::{EdgeEnd, EdgeKind, InstructionKind};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -2,10 +2,11 @@
 
 use super::source::SourceFiles;
 use crate::{Facts, Unit};
+use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind, Loop, Syntax};
 use dioptra_profile::branches::{Executions, FunctionBranches, TripCounts};
 use dioptra_profile::memory::MemoryPlace;
 use dioptra_profile::{Count, Estimate, FrameId};
-use dioptra_symbols::{EdgeEnd, EdgeKind, Frame, InstructionKind, Loop, Syntax};
+use dioptra_symbols::Frame;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::model::{AnnotatedLine, Annotation, PlaceCount};
 use super::style::{AnnotationStyle, Look};
 use super::text::{Columns, heat, hottest, push_source};
 use crate::escape;
-use dioptra_symbols::Credit;
+use dioptra_instructions::Credit;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};

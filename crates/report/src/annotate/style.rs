@@ -1,7 +1,7 @@
 //! How an annotation is shown on a terminal or in a file.
 
 use super::arrows::{ASCII, Glyphs, UNICODE};
-use dioptra_symbols::Credit;
+use dioptra_instructions::Credit;
 
 /// What is shown of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -5,28 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub use dioptra_testprograms::output_of;
 use dioptra_testprograms::skip;
-
-/// Runs a command and gives its standard output, or tells why it can't and gives nothing.
-#[track_caller]
-pub fn output_of(command: &mut Command) -> Option<String> {
-    match command.output() {
-        Ok(output) if output.status.success() => {
-            Some(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) => {
-            skip(format!(
-                "{command:?}: {}",
-                String::from_utf8_lossy(&output.stderr)
-            ));
-            None
-        }
-        Err(error) => {
-            skip(format!("{command:?}: {error}"));
-            None
-        }
-    }
-}
 
 /// Compiles a C program; nothing when there is no compiler.
 #[track_caller]

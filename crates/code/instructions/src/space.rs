@@ -1,26 +1,6 @@
-//! What decoding asks of the place the code comes from.
+//! The place that decoded code comes from.
 
-/// An instruction set that can be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CodeMachine {
-    /// x86-64.
-    X86_64,
-    /// The 32-bit x86.
-    I386,
-    /// 64-bit Arm, little-endian instructions as always.
-    Aarch64,
-}
-
-impl CodeMachine {
-    /// Bytes of an absolute address in a jump table.
-    pub(crate) fn address_size(self) -> usize {
-        match self {
-            Self::I386 => 4,
-            Self::X86_64 | Self::Aarch64 => 8,
-        }
-    }
-}
+use dioptra_symbols::ModuleCode;
 
 /// Where code lies: turns the addresses that instructions speak of (*virtual* ones) into relative ones,
 /// and reads jump tables.
@@ -42,5 +22,15 @@ impl CodeSpace for () {
 
     fn read(&self, _: u64, _: &mut [u8]) -> bool {
         false
+    }
+}
+
+impl CodeSpace for ModuleCode {
+    fn relative(&self, virtual_address: u64) -> Option<u64> {
+        ModuleCode::relative(self, virtual_address)
+    }
+
+    fn read(&self, virtual_address: u64, into: &mut [u8]) -> bool {
+        ModuleCode::read(self, virtual_address, into)
     }
 }

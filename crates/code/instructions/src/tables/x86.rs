@@ -6,12 +6,12 @@ use iced_x86::{
 
 use super::super::function::FunctionCode;
 use super::super::instruction::InstructionKind;
-use super::super::space::CodeMachine;
 use super::super::x86;
 use super::{
     BYTE_VALUES, FAR, FAR_FOR_PLACE, FindShape, MOST_ENTRIES, MOST_STEPS, Shape, jumps_by_target,
     jumps_to,
 };
+use dioptra_symbols::CodeMachine;
 
 /// A table of which all but the number of entries is known.
 struct Unbounded {

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use super::function::FunctionCode;
 use super::instruction::{InstructionKind, JumpTable, Target};
-use super::space::{CodeMachine, CodeSpace};
+use super::space::CodeSpace;
+use dioptra_symbols::CodeMachine;
 
 /// More entries than any compiler makes: a `switch` of 16 bits.
 const MOST_ENTRIES: u64 = 1 << 16;

@@ -1,20 +1,17 @@
 //! Instructions and blocks as objdump tells them, loops as their definition does, lines as addr2line does.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use dioptra_symbols::{
+use dioptra_instructions::{
     CallBlocks, ControlFlow, Credit, EdgeEnd, EdgeKind, FunctionCode, InstructionKind,
-    InstructionText, ModuleCode, ModuleKind, ModuleRequest, SourceMap, SymbolOptions, Symbolizer,
-    Syntax,
+    InstructionText, SourceMap, Syntax,
 };
-use dioptra_testprograms::{Language, Program, need_tool, or_skip, skip};
-use support::output_of;
+use dioptra_symbols::{ModuleCode, ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
+use dioptra_testprograms::{Language, Program, need_tool, or_skip, output_of, skip};
 
 fn request(path: &Path) -> ModuleRequest<'_> {
     ModuleRequest {
@@ -209,7 +206,7 @@ fn compare_range(
     text: &mut InstructionText,
     compared: &mut Compared,
 ) {
-    let function = code.function(range.clone()).unwrap();
+    let function = FunctionCode::of_module(&code, range.clone()).unwrap();
     assert_eq!(function.addresses(), range);
     let mut written = String::new();
     let mut lines: Vec<(u64, &Line)> = Vec::new();
@@ -414,8 +411,7 @@ fn check_switches(path: &Path) {
     assert!(cases.len() > 60);
     for (number, name) in SWITCHES.iter().enumerate() {
         let function = symbols.functions().find(|f| f.name == *name).unwrap();
-        let code = module
-            .function(function.start..function.start + function.size)
+        let code = FunctionCode::of_module(&module, function.start..function.start + function.size)
             .unwrap();
         let flow = code.control_flow(CallBlocks::Continue);
         assert_eq!(flow.unresolved_jumps(), 0, "{} {name}", path.display());
@@ -566,7 +562,7 @@ fn labels_of_an_interpreter_are_found() {
     let symbols = symbolizer().load(&request(&path));
     let function = symbols.functions().find(|f| f.name == "interpret").unwrap();
     let extent = function.start..function.start + function.size;
-    let code = symbolizer().code(&request(&path)).function(extent).unwrap();
+    let code = FunctionCode::of_module(&symbolizer().code(&request(&path)), extent).unwrap();
     let flow = code.control_flow(CallBlocks::Continue);
     assert_eq!(flow.unresolved_jumps(), 0);
     assert!(!code.tables().is_empty());
@@ -721,7 +717,9 @@ fn loops_are_what_their_definition_says() {
         let symbols = symbolizer().load(&request(path));
         let code = symbolizer().code(&request(path));
         for function in symbols.functions().filter(|function| function.size < 6000) {
-            let Ok(function) = code.function(function.start..function.start + function.size) else {
+            let Ok(function) =
+                FunctionCode::of_module(&code, function.start..function.start + function.size)
+            else {
                 continue;
             };
             let flow = function.control_flow(CallBlocks::Continue);
@@ -789,7 +787,9 @@ fn lines_as_addr2line() {
             .filter(|function| function.size > 0)
             .take(60)
         {
-            let Ok(code) = module.function(function.start..function.start + function.size) else {
+            let Ok(code) =
+                FunctionCode::of_module(&module, function.start..function.start + function.size)
+            else {
                 continue;
             };
             let map = SourceMap::of(&code, &reader);

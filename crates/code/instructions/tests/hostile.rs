@@ -1,10 +1,10 @@
 //! Any bytes decode, in order and without gaps, and no graph takes long.
 #![allow(clippy::unwrap_used)]
 
-use dioptra_symbols::{
-    CallBlocks, CodeMachine, CodeSpace, EdgeEnd, FunctionCode, InstructionKind, InstructionText,
-    Syntax,
+use dioptra_instructions::{
+    CallBlocks, CodeSpace, EdgeEnd, FunctionCode, InstructionKind, InstructionText, Syntax,
 };
+use dioptra_symbols::CodeMachine;
 use proptest::prelude::*;
 
 /// Reads whatever is asked for.

@@ -1,7 +1,7 @@
 //! Instructions, basic blocks, loops and the source lines of functions.
 //!
-//! [`Symbolizer::code`](crate::Symbolizer::code) opens a module's machine code as [`ModuleCode`], whose
-//! [`function`](ModuleCode::function) decodes one range of it into [`FunctionCode`]. From that come the
+//! [`Symbolizer::code`](dioptra_symbols::Symbolizer::code) opens a module's machine code as
+//! [`ModuleCode`](dioptra_symbols::ModuleCode), and [`FunctionCode::of_module`] decodes one range of it. From that come the
 //! [`ControlFlow`] (blocks and edges), its [`LoopNest`], a [`SourceMap`] and, where it is wanted, each
 //! instruction's text. Code that lies elsewhere (a JIT compiler's) goes in through
 //! [`FunctionCode::decode`], which reads no files.
@@ -14,7 +14,6 @@ mod blocks;
 mod function;
 mod instruction;
 mod loops;
-mod module;
 mod source;
 mod space;
 mod tables;
@@ -22,10 +21,9 @@ mod text;
 mod x86;
 
 pub use blocks::{Block, CallBlocks, ControlFlow, Edge, EdgeEnd, EdgeKind};
-pub use function::{CodeError, FunctionCode};
+pub use function::FunctionCode;
 pub use instruction::{Instruction, InstructionKind, JumpTable, Target};
 pub use loops::{IrreducibleRegion, Loop, LoopNest};
-pub use module::ModuleCode;
 pub use source::{Credit, LineCode, SourceMap};
-pub use space::{CodeMachine, CodeSpace};
+pub use space::CodeSpace;
 pub use text::{InstructionText, Syntax};

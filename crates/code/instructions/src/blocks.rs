@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::function::FunctionCode;
 use super::instruction::{Instruction, InstructionKind, Target};
 use super::loops::LoopNest;
-use super::space::CodeMachine;
+use dioptra_symbols::CodeMachine;
 
 /// Whether a call ends a basic block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::function::FunctionCode;
-use crate::lines::{Frame, LineReader};
+use dioptra_symbols::{Frame, LineReader};
 
 /// To which of the lines of an inline chain an instruction is credited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -62,7 +62,7 @@ impl InstructionKind {
 /// Where a jump or call goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The relative address, as [`ModuleSymbols::function`](crate::ModuleSymbols::function) wants it;
+    /// The relative address, as [`ModuleSymbols::function`](dioptra_symbols::ModuleSymbols::function) wants it;
     /// `None` if the module has no code there.
     pub address: Option<u64>,
     /// The address as the file's symbols and `objdump` tell it.

@@ -3,37 +3,9 @@
 use std::ops::Range;
 
 use super::instruction::{Instruction, InstructionKind, JumpTable, Packed, Target};
-use super::space::{CodeMachine, CodeSpace};
+use super::space::CodeSpace;
 use super::{aarch64, tables, x86};
-
-/// Longer code is not one function, but a section nobody divided into functions.
-pub(crate) const MOST_BYTES: u64 = 4 << 20;
-
-/// Why a function's code can't be had.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CodeError {
-    /// The module's code could not be opened; its notes say why.
-    #[error("the module's code can't be read here; see the module's notes")]
-    NoCode,
-    /// The range isn't in the part of the file that is loaded as code.
-    #[error("{:#x}..{:#x} is no code of the module", .0.start, .0.end)]
-    NotCode(Range<u64>),
-    /// The range is longer than functions are.
-    #[error(
-        "{:#x}..{:#x} is more than {} MiB, too long for a function; ask for a part of it",
-        .0.start, .0.end, MOST_BYTES >> 20
-    )]
-    TooLong(Range<u64>),
-    /// The file ends, or reading failed, before the range's end.
-    #[error("reading code at {at:#x}: {why}")]
-    Unreadable {
-        /// The relative address where reading began.
-        at: u64,
-        /// Why.
-        why: String,
-    },
-}
+use dioptra_symbols::{CodeError, CodeMachine, ModuleCode};
 
 /// The instructions of one function, by rising address and without gaps.
 ///
@@ -61,6 +33,24 @@ pub(crate) struct Decoded {
 }
 
 impl FunctionCode {
+    /// Decodes a range of a module's relative addresses: a function's, as
+    /// [`ModuleSymbols::function`](dioptra_symbols::ModuleSymbols::function) or
+    /// [`extent`](dioptra_symbols::ModuleSymbols::extent) gives it.
+    ///
+    /// # Errors
+    /// If the module has no code, the range lies outside it or is longer than 4 MiB, or reading fails.
+    pub fn of_module(module: &ModuleCode, addresses: Range<u64>) -> Result<Self, CodeError> {
+        let start = addresses.start;
+        let code = module.bytes(addresses)?;
+        Self::decode(
+            code.machine,
+            code.bytes,
+            start,
+            code.virtual_address,
+            module,
+        )
+    }
+
     /// Decodes bytes that lie at a relative and a virtual address.
     ///
     /// # Errors
@@ -72,7 +62,7 @@ impl FunctionCode {
         virtual_address: u64,
         space: &dyn CodeSpace,
     ) -> Result<Self, CodeError> {
-        if bytes.len() as u64 > MOST_BYTES {
+        if bytes.len() as u64 > ModuleCode::MOST_BYTES {
             return Err(CodeError::TooLong(
                 address..address.saturating_add(bytes.len() as u64),
             ));

@@ -8,8 +8,8 @@ use yaxpeax_arm::armv8::a64::InstDecoder;
 
 use super::function::FunctionCode;
 use super::instruction::{Instruction, InstructionKind};
-use super::space::CodeMachine;
 use super::{aarch64, x86};
+use dioptra_symbols::CodeMachine;
 
 /// How x86 instructions are written; other machines have one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

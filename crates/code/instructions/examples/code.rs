@@ -4,10 +4,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use dioptra_symbols::{
-    CallBlocks, Credit, FunctionCode, InstructionText, LineReader, ModuleKind, ModuleRequest,
-    SourceMap, SymbolOptions, Symbolizer, Syntax,
-};
+use dioptra_instructions::{CallBlocks, Credit, FunctionCode, InstructionText, SourceMap, Syntax};
+use dioptra_symbols::{LineReader, ModuleKind, ModuleRequest, SymbolOptions, Symbolizer};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +29,7 @@ fn main() {
     let mut functions: Vec<_> = symbols.functions().collect();
     if let Some(name) = arguments.get(1) {
         for function in functions.iter().filter(|function| function.name == *name) {
-            match module.function(function.start..function.start + function.size) {
+            match FunctionCode::of_module(&module, function.start..function.start + function.size) {
                 Ok(code) => print(&code, &reader),
                 Err(error) => eprintln!("{name}: {error}"),
             }
@@ -44,9 +42,7 @@ fn main() {
     let codes: Vec<FunctionCode> = functions
         .iter()
         .filter_map(|function| {
-            module
-                .function(function.start..function.start + function.size)
-                .ok()
+            FunctionCode::of_module(&module, function.start..function.start + function.size).ok()
         })
         .collect();
     let decoded = began.elapsed();

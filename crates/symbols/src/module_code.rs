@@ -9,14 +9,72 @@ use object::elf;
 use object::endian::Endianness;
 use object::read::ReadRef;
 
-use super::function::{CodeError, FunctionCode, MOST_BYTES};
-use super::space::{CodeMachine, CodeSpace};
 use crate::elf::{Image, Segment};
 use crate::kernel;
 use crate::note::Note;
 use crate::options::{ModuleKind, ModuleRequest};
 use crate::symbolizer::{Symbolizer, open, recorded_image};
 use crate::vdso;
+
+/// An instruction set that can be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CodeMachine {
+    /// x86-64.
+    X86_64,
+    /// The 32-bit x86.
+    I386,
+    /// 64-bit Arm, little-endian instructions as always.
+    Aarch64,
+}
+
+impl CodeMachine {
+    /// Returns the size of an absolute address in bytes.
+    #[must_use]
+    pub fn address_size(self) -> usize {
+        match self {
+            Self::I386 => 4,
+            Self::X86_64 | Self::Aarch64 => 8,
+        }
+    }
+}
+
+/// An error of reading code.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeError {
+    /// The module's code could not be opened; its notes say why.
+    #[error("the module's code can't be read here; see the module's notes")]
+    NoCode,
+    /// The range isn't in the part of the file that is loaded as code.
+    #[error("{:#x}..{:#x} is no code of the module", .0.start, .0.end)]
+    NotCode(Range<u64>),
+    /// The range is longer than functions are.
+    #[error(
+        "{:#x}..{:#x} is more than {} MiB, too long for a function; ask for a part of it",
+        .0.start, .0.end, ModuleCode::MOST_BYTES >> 20
+    )]
+    TooLong(Range<u64>),
+    /// The file ends, or reading failed, before the range's end.
+    #[error("reading code at {at:#x}: {why}")]
+    Unreadable {
+        /// The relative address where reading began.
+        at: u64,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The bytes of a range of code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CodeBytes {
+    /// The instruction set.
+    pub machine: CodeMachine,
+    /// The virtual address (`objdump`'s) of the first byte.
+    pub virtual_address: u64,
+    /// The code.
+    pub bytes: Vec<u8>,
+}
 
 /// The machine code of one module, read where it is asked for.
 #[derive(Debug, Default)]
@@ -211,16 +269,19 @@ impl ModuleCode {
             .find_map(|segment| segment.address_of(address))
     }
 
-    /// Decodes a range of relative addresses: a function's, as
-    /// [`ModuleSymbols::function`](crate::ModuleSymbols::function) or
-    /// [`extent`](crate::ModuleSymbols::extent) tells it.
+    /// Longest range that [`bytes`](Self::bytes) reads. Longer code is not one function, but a section that nobody
+    /// divided into functions.
+    pub const MOST_BYTES: u64 = 4 << 20;
+
+    /// Reads the code at a range of relative addresses.
     ///
     /// # Errors
-    /// If there is no code, the range lies outside it or is longer than 4 MiB, or reading fails.
-    pub fn function(&self, addresses: Range<u64>) -> Result<FunctionCode, CodeError> {
+    /// If there is no code, the range lies outside it or is longer than [`MOST_BYTES`](Self::MOST_BYTES), or reading
+    /// fails.
+    pub fn bytes(&self, addresses: Range<u64>) -> Result<CodeBytes, CodeError> {
         let machine = self.machine.ok_or(CodeError::NoCode)?;
         let length = addresses.end.saturating_sub(addresses.start);
-        if length > MOST_BYTES {
+        if length > Self::MOST_BYTES {
             return Err(CodeError::TooLong(addresses));
         }
         let mut segments = self.code_segments();
@@ -237,7 +298,35 @@ impl ModuleCode {
                 at: addresses.start,
                 why: error.to_string(),
             })?;
-        FunctionCode::decode(machine, bytes, addresses.start, virtual_address, self)
+        Ok(CodeBytes {
+            machine,
+            virtual_address,
+            bytes,
+        })
+    }
+
+    /// Returns the relative address of a virtual one; `None` if no code of the module lies there.
+    #[must_use]
+    pub fn relative(&self, virtual_address: u64) -> Option<u64> {
+        self.code_segments()
+            .find_map(|segment| segment.offset_of(virtual_address))
+    }
+
+    /// Fills `into` with the bytes from a virtual address on; returns false if the module does not hold all of them.
+    #[must_use]
+    pub fn read(&self, virtual_address: u64, into: &mut [u8]) -> bool {
+        let Some(last) = (into.len() as u64)
+            .checked_sub(1)
+            .and_then(|more| virtual_address.checked_add(more))
+        else {
+            return into.is_empty();
+        };
+        let placed = self.parts.iter().find_map(|part| {
+            part.segment.offset_of(last)?;
+            let inside = virtual_address.checked_sub(part.segment.address)?;
+            part.file_offset.checked_add(inside)
+        });
+        placed.is_some_and(|offset| self.read_file(offset, into).is_ok())
     }
 
     fn code_segments(&self) -> impl Iterator<Item = &Segment> {
@@ -268,27 +357,5 @@ impl ModuleCode {
                 Ok(())
             }
         }
-    }
-}
-
-impl CodeSpace for ModuleCode {
-    fn relative(&self, virtual_address: u64) -> Option<u64> {
-        self.code_segments()
-            .find_map(|segment| segment.offset_of(virtual_address))
-    }
-
-    fn read(&self, virtual_address: u64, into: &mut [u8]) -> bool {
-        let Some(last) = (into.len() as u64)
-            .checked_sub(1)
-            .and_then(|more| virtual_address.checked_add(more))
-        else {
-            return into.is_empty();
-        };
-        let placed = self.parts.iter().find_map(|part| {
-            part.segment.offset_of(last)?;
-            let inside = virtual_address.checked_sub(part.segment.address)?;
-            part.file_offset.checked_add(inside)
-        });
-        placed.is_some_and(|offset| self.read_file(offset, into).is_ok())
     }
 }
