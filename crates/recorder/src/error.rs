@@ -1,9 +1,9 @@
 //! Why a recording failed.
 
-use crate::command::CommandError;
 use dioptra_perfdata::WriteError;
 use dioptra_perfevents::windows::WindowError;
 use dioptra_perfevents::{AttachError, EventError, RunError};
+use dioptra_processes::command::CommandError;
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;

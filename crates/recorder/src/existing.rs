@@ -5,9 +5,9 @@
 //! a change is told by at least one of the two; told by both does no harm.
 
 use crate::kernel::{self, KernelText};
-use crate::procfs::{self, MapsLine};
 use dioptra_perfevents::record::{Misc, RecordType};
 use dioptra_perfevents::{Attr, AttrFlags, SampleType};
+use dioptra_processes::procfs::{self, MapsLine};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

@@ -2,10 +2,9 @@
 //!
 //! [`record::record`] does it all, as a [`spec::RecordSpec`] says, and returns an [`outcome::Outcome`]. It stands on
 //! `dioptra-perfevents` for the events and on `dioptra-perfdata` for the file; what is its own is the order of things
-//! (see [`mod@record`]), the command that is held until its events are open ([`command`]), and the description of what
+//! (see [`mod@record`]), the command that is held until its events are open ([`dioptra_processes::command`]), and the description of what
 //! existed before ([`existing`]).
 
-pub mod command;
 pub mod counters;
 mod error;
 pub mod existing;
@@ -16,15 +15,12 @@ pub mod machine;
 pub mod modules;
 pub mod outcome;
 pub mod output_file;
-pub mod procfs;
 pub mod record;
 pub mod sample_options;
 mod session;
 mod side_file;
-pub mod signals;
 mod sink;
 pub mod spec;
-pub mod trace;
 mod tracing_data;
 mod windows;
 

@@ -4,10 +4,10 @@
 //! given where the file is still the one that was mapped: a wrong one would give wrong names.
 
 use crate::kernel;
-use crate::procfs;
 use dioptra_perfevents::record::{
     CpuMode, MappedFile, RawRecord, Record, RecordLayout, RecordType,
 };
+use dioptra_processes::procfs;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -1,7 +1,7 @@
 //! What came of a recording.
 
-use crate::command::CommandStatus;
 use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
+use dioptra_processes::command::CommandStatus;
 use std::path::PathBuf;
 use std::time::Duration;
 

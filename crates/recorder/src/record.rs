@@ -7,7 +7,6 @@
 mod complete;
 mod follow;
 
-use crate::command::{CommandStatus, HeldCommand};
 use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
 use crate::features;
@@ -17,13 +16,14 @@ use crate::modules::Modules;
 use crate::outcome::{Ending, Outcome, Progress, WindowsOutcome};
 use crate::output_file::{self, Undo};
 use crate::session::session_spec;
-use crate::signals::Signals;
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
 use crate::windows::Windowed;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
+use dioptra_processes::command::{CommandStatus, HeldCommand};
+use dioptra_processes::signals::Signals;
 use std::time::{Duration, Instant};
 
 /// How long the loop waits at most before it reports progress.

@@ -1,10 +1,10 @@
 //! From what is to be recorded to what the session is asked for.
 
-use crate::command::HeldCommand;
 use crate::error::RecordError;
 use crate::spec::{RecordSpec, RecordTarget};
 use crate::windows::counting;
 use dioptra_perfevents::{Inherit, SessionSpec, SideBand, Start, Target};
+use dioptra_processes::command::HeldCommand;
 
 /// Targets of more threads than this are sampled only when the events of all are open.
 const MANY_THREADS: usize = 16;

@@ -120,7 +120,7 @@ impl Blocks {
     }
 
     fn decode(&mut self, module: ModuleId, code: &ModuleCode, range: Range<u64>) -> Function {
-        let flow = match FunctionCode::of_module(&code, range.clone()) {
+        let flow = match FunctionCode::of_module(code, range.clone()) {
             Ok(function) => Some(function.control_flow(CallBlocks::Continue)),
             Err(error) => {
                 // The module's notes tell of that.

@@ -15,7 +15,7 @@
 //! Everything here may run inside any function of the program, `malloc` and signal handlers included: no allocation, no
 //! locks, no panics, no thread-local variables but its own, and of the C library only what is named in [`libc_calls`].
 //!
-//! It is built as a shared object by the build script of `dioptra-recorder`, with the feature `preload`; without that it
+//! It is built as a shared object by the build script of `dioptra-trace-recorder`, with the feature `preload`; without that it
 //! is an ordinary crate that is only checked.
 
 #![no_std]

@@ -206,7 +206,7 @@ fn compare_range(
     text: &mut InstructionText,
     compared: &mut Compared,
 ) {
-    let function = FunctionCode::of_module(&code, range.clone()).unwrap();
+    let function = FunctionCode::of_module(code, range.clone()).unwrap();
     assert_eq!(function.addresses(), range);
     let mut written = String::new();
     let mut lines: Vec<(u64, &Line)> = Vec::new();

@@ -1,15 +1,15 @@
 //! The loop of a recording: records are taken in until it is to end.
 
 use super::{Observer, Recording, TICK};
-use crate::command::HeldCommand;
 use crate::error::RecordError;
 use crate::features;
 use crate::file_events::file_indices;
 use crate::outcome::{Ending, Progress};
-use crate::signals::{Received, Signals};
 use crate::spec::RecordTarget;
 use dioptra_perfdata::WriteError;
 use dioptra_perfevents::Running;
+use dioptra_processes::command::HeldCommand;
+use dioptra_processes::signals::{Received, Signals};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 

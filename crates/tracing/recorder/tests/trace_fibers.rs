@@ -4,8 +4,8 @@
 
 mod traces;
 
-use dioptra_recorder::trace::Everything;
 use dioptra_testprograms::{Language, Program, Skip, or_skip, skip};
+use dioptra_trace_recorder::Everything;
 use std::path::PathBuf;
 use std::process::Command;
 use traces::{Event, METHODS, alone, everything, read, trace};

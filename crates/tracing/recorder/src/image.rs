@@ -357,8 +357,8 @@ impl<'a> Image<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::arch::scan;
-    use crate::trace::candidates::ScanOptions;
+    use crate::arch::scan;
+    use crate::candidates::ScanOptions;
     use object::ReadCache;
 
     #[test]

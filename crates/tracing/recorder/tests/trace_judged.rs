@@ -6,8 +6,8 @@
 mod traces;
 
 use dioptra_filters::{RuleOption, Tail};
-use dioptra_recorder::trace::TraceSpec;
 use dioptra_testprograms::{Language, or_skip};
+use dioptra_trace_recorder::TraceSpec;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::{Decoder, Record};
 use std::collections::HashMap;

@@ -5,7 +5,7 @@ use super::arch::{ROOM, is_nothing, is_whole};
 use super::maps::MappedModule;
 use super::plan::ModulePlan;
 use super::prepare::{is_linker, open};
-use crate::procfs;
+use dioptra_processes::procfs;
 use dioptra_tracelayout::message::PATCH_SIZE;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -5,8 +5,8 @@
 mod traces;
 
 use dioptra_calls::{Step, Walk};
-use dioptra_recorder::trace::TraceClock;
 use dioptra_testprograms::{Language, or_skip};
+use dioptra_trace_recorder::TraceClock;
 use dioptra_tracedata::Trace;
 use std::collections::HashMap;
 use std::path::Path;

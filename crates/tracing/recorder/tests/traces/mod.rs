@@ -7,10 +7,10 @@ pub mod trees;
 
 use dioptra_calls::{Ending, Step};
 use dioptra_filters::{MatchStyle, RuleOption};
-use dioptra_recorder::trace::{
+use dioptra_testprograms::{Language, Program, Skip};
+use dioptra_trace_recorder::{
     Choice, Everything, LibraryCalls, PatchPatterns, RuleSelector, TraceOutcome, TraceSpec, record,
 };
-use dioptra_testprograms::{Language, Program, Skip};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{FUNCTION_ENTRY_SIZE, FUNCTIONS, JOURNAL, NAMES, RECORDS};
 use dioptra_tracelayout::{Decoder, FunctionEntry, FunctionKind, Record};

@@ -15,7 +15,7 @@ use std::process::Command;
 const CRATES: [&str; 3] = ["trace-runtime", "tracelayout", "filters"];
 
 fn main() {
-    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
     for name in CRATES {
         println!("cargo::rerun-if-changed={}", crates.join(name).display());
     }

@@ -4,7 +4,7 @@ use super::memory::ArenaMemory;
 use super::overhead::Overhead;
 use super::shared::{Shared, State};
 use super::{counters, execs};
-use crate::procfs;
+use dioptra_processes::procfs;
 use dioptra_tracedata::JournalEntry;
 use dioptra_tracelayout::Decoder;
 use dioptra_tracelayout::arena::{BUSY, FULL};

@@ -4,8 +4,8 @@
 
 mod traces;
 
-use dioptra_recorder::trace::{Selector, TraceOutcome, TraceSpec};
 use dioptra_testprograms::{Language, Program, Skip, need_tool, or_skip};
+use dioptra_trace_recorder::{Selector, TraceOutcome, TraceSpec};
 use std::path::{Path, PathBuf};
 use traces::{Event, METHODS, alone, by_rules, everything, read, trace};
 

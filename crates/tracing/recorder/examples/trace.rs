@@ -2,7 +2,7 @@
 //! COMMAND…`.
 
 use dioptra_filters::{MatchStyle, RuleOption};
-use dioptra_recorder::trace::{
+use dioptra_trace_recorder::{
     Choice, Everything, LibraryCalls, OnFull, PatchPatterns, RuleSelector, TraceSpec, record,
 };
 use std::ffi::OsString;

@@ -264,8 +264,9 @@ impl HeldCommand {
         }
     }
 
-    /// What it and the children that it waited for used, once it has ended.
-    pub(crate) fn usage(&self) -> Option<&libc::rusage> {
+    /// Returns what the command and the children that it waited for used, once the command has ended.
+    #[must_use]
+    pub fn usage(&self) -> Option<&libc::rusage> {
         self.usage.as_ref()
     }
 

@@ -68,9 +68,9 @@ pub use patterns::{PatchError, PatchPatterns};
 pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 
-use crate::command::{CommandError, CommandStatus, HeldCommand};
-use crate::signals::Signals;
 use collect::{Collector, Ring, process_exists};
+use dioptra_processes::command::{CommandError, CommandStatus, HeldCommand};
+use dioptra_processes::signals::Signals;
 use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
 use dioptra_tracelayout::arena::{Arena, BLOCK, DROP, Processes};
 use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};

@@ -2,7 +2,7 @@
 
 use super::clock::TraceClock;
 use super::select::Gating;
-use crate::procfs;
+use dioptra_processes::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::arena::{Arena, MAGIC, Processes, STATES_OFFSET};
 use dioptra_tracelayout::execs::{self, NOTICES, Notice};
@@ -297,7 +297,7 @@ impl Drop for ArenaMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::TraceClock;
+    use crate::TraceClock;
     use dioptra_tracelayout::arena::BLOCK;
 
     #[test]

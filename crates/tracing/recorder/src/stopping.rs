@@ -23,7 +23,7 @@
 
 use super::arch::{Registers, restart};
 use super::maps::Maps;
-use crate::procfs;
+use dioptra_processes::procfs;
 use std::collections::{BTreeSet, HashSet};
 use std::fs::{self, File};
 use std::io;

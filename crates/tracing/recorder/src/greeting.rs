@@ -4,7 +4,7 @@
 //! permissions. Whoever connects is asked for a [`Hello`], for a bounded time.
 
 use super::wire::peer;
-use crate::procfs;
+use dioptra_processes::procfs;
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{Hello, Reason};
 use std::fmt;

@@ -8,8 +8,8 @@
 
 mod traces;
 
-use dioptra_recorder::trace::Everything;
 use dioptra_testprograms::{Language, Program, Skip, or_skip};
+use dioptra_trace_recorder::Everything;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;

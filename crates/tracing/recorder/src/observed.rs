@@ -87,10 +87,10 @@ pub fn hooked_code<'d>(file: &impl Object<'d>, segments: &[Segment]) -> Vec<(u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::arch::hooks;
-    use crate::trace::glance::Glance;
-    use crate::trace::image::{read_some, segments};
-    use crate::trace::maps::Maps;
+    use crate::arch::hooks;
+    use crate::glance::Glance;
+    use crate::image::{read_some, segments};
+    use crate::maps::Maps;
     use object::read::elf::ElfFile64;
     use std::fs::{self, File};
 

@@ -10,7 +10,7 @@ use super::plan::{ModulePlan, plan};
 use super::prepare::{Prepared, SampledFunction};
 use super::select::Gating;
 use super::shared::{Shared, State, monotonic};
-use crate::procfs;
+use dioptra_processes::procfs;
 use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
 use dioptra_tracelayout::message::{FunctionId, Hello, Reason, RuntimeAddresses};
 use std::collections::{BTreeMap, HashSet};

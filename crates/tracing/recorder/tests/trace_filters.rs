@@ -9,8 +9,8 @@ use dioptra_filters::{
     Compiler, Event as Shown, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules,
     Switch,
 };
-use dioptra_recorder::trace::Everything;
 use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_trace_recorder::Everything;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use traces::{

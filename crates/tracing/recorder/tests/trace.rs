@@ -5,9 +5,9 @@
 mod traces;
 
 use dioptra_filters::RuleOption;
-use dioptra_recorder::trace::Everything;
-use dioptra_recorder::trace::{OnFull, TraceOutcome, TraceSpec};
 use dioptra_testprograms::{Language, Program, Skip, or_skip};
+use dioptra_trace_recorder::Everything;
+use dioptra_trace_recorder::{OnFull, TraceOutcome, TraceSpec};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;

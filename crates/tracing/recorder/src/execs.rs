@@ -6,7 +6,7 @@
 
 use super::shared::Shared;
 use super::untraced;
-use crate::trace::collect::process_exists;
+use crate::collect::process_exists;
 use dioptra_tracelayout::execs::{self, EXECUTES};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;

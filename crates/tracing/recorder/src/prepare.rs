@@ -11,8 +11,8 @@ use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant
 use super::special::seeks_generated_code;
 use super::unwinding::finds_frames_by_stack_pointer;
 use super::written::{self, is_relocated};
-use crate::procfs;
 use dioptra_filters::Sampling;
+use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
 use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
 use dioptra_tracelayout::message::Method;

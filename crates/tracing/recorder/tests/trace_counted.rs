@@ -6,8 +6,8 @@
 mod traces;
 
 use dioptra_filters::{MatchStyle, RuleOption};
-use dioptra_recorder::trace::{Choice, LibraryCalls, PatchPatterns, RuleSelector};
 use dioptra_testprograms::{Language, Program, or_skip};
+use dioptra_trace_recorder::{Choice, LibraryCalls, PatchPatterns, RuleSelector};
 use std::path::Path;
 use traces::{Event, alone, everything, read, trace};
 
