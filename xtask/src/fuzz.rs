@@ -5,11 +5,11 @@ use std::process::Command;
 
 /// The crates with fuzz targets, and these.
 const TARGETS: [(&str, &[&str]); 5] = [
-    ("calls", &["trace"]),
-    ("filters", &["rules"]),
-    ("perfdata", &["recording", "writer"]),
+    ("tracing/calls", &["trace"]),
+    ("tracing/filters", &["rules"]),
+    ("perf/data", &["recording", "writer"]),
     ("perf/records", &["records"]),
-    ("perfevents", &["events"]),
+    ("perf/events", &["events"]),
 ];
 
 /// Runs `only`, or every target, for `seconds` each; a finding is an error that tells where its input lies.

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates that it is made of.
-const CRATES: [&str; 3] = ["trace-runtime", "tracelayout", "filters"];
+const CRATES: [&str; 3] = ["runtime", "layout", "filters"];
 
 fn main() {
-    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
+    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
     for name in CRATES {
         println!("cargo::rerun-if-changed={}", crates.join(name).display());
     }
@@ -60,7 +60,7 @@ fn build(crates: &Path, out: &Path, object: &Path) {
             &triple,
         ])
         .arg("--manifest-path")
-        .arg(crates.join("trace-runtime/Cargo.toml"))
+        .arg(crates.join("runtime/Cargo.toml"))
         .arg("--target-dir")
         .arg(&target);
     // cargo knows no linker for another machine by itself; Debian and others name them so.
@@ -99,7 +99,7 @@ fn build(crates: &Path, out: &Path, object: &Path) {
         .join(triple)
         .join("preload/libdioptra_trace_runtime.so");
     let bytes = read(&built);
-    let list = read(&crates.join("trace-runtime/undefined-symbols.txt"));
+    let list = read(&crates.join("runtime/undefined-symbols.txt"));
     let defects = preload_object::defects(&bytes, &String::from_utf8_lossy(&list));
     if !defects.is_empty() {
         for defect in defects {

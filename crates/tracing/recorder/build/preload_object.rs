@@ -1,7 +1,7 @@
 //! Checks the object that is preloaded into traced programs: it must leave the program alone.
 //!
 //! The object's code runs inside any function of the program, `malloc` and signal handlers included. So the object may
-//! refer only to the symbols of other modules that a list names (`trace-runtime/undefined-symbols.txt`); no allocator is
+//! refer only to the symbols of other modules that a list names (`runtime/undefined-symbols.txt`); no allocator is
 //! among them. And no function of the object may panic: the panic handler refers to [`PANIC_MARK`], a symbol that nobody
 //! defines. Where nothing calls the handler the linker leaves it out, and the reference with it.
 //!
@@ -31,7 +31,7 @@ impl fmt::Display for Defect {
             Defect::Unreadable(why) => write!(f, "the trace runtime can't be read: {why}"),
             Defect::Undefined(names) => write!(
                 f,
-                "the trace runtime refers to symbols that crates/trace-runtime/undefined-symbols.txt does not allow: {}; \
+                "the trace runtime refers to symbols that crates/tracing/runtime/undefined-symbols.txt does not allow: {}; \
                  its code runs inside any function of a traced program, an allocator's included",
                 names.join(", ")
             ),

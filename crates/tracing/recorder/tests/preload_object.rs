@@ -54,7 +54,7 @@ fn what_is_no_object_is_refused() {
 
 #[test]
 fn the_runtime_has_no_defects() {
-    let list = repository_root().join("crates/trace-runtime/undefined-symbols.txt");
+    let list = repository_root().join("crates/tracing/runtime/undefined-symbols.txt");
     let object = fs::read(env!("DIOPTRA_TRACE_RUNTIME_FILE")).unwrap();
     assert_eq!(defects(&object, &fs::read_to_string(list).unwrap()), []);
 }

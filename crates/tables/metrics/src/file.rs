@@ -1,4 +1,4 @@
-//! Our metric files: TOML, one for each family of CPUs. `crates/metrics/data/README.md` tells their format.
+//! Our metric files: TOML, one for each family of CPUs. `crates/tables/metrics/data/README.md` tells their format.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -71,7 +71,7 @@ fn seeds() -> &'static [Vec<u8>] {
             .into_iter()
             .map(|(_, bytes)| bytes)
             .collect();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/perfdata");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/data/perfdata");
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
             if entry
                 .metadata()
