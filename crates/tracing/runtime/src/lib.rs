@@ -5,7 +5,7 @@
 //! ELF files, symbols and disassembly.
 //!
 //! A call of a traced function then runs through a thunk of the pool and two hooks, whose code the recorder has generated
-//! (`dioptra_recorder::trace`): they write records, and keep the return address on a *shadow stack*. What they can't do
+//! (`dioptra_trace_recorder`): they write records, and keep the return address on a *shadow stack*. What they can't do
 //! by themselves comes here ([`slow`]): a thread's first call, a full chunk, a forked child, stacks that were cut by
 //! `longjmp` or exceptions or exchanged by coroutines.
 //!
