@@ -4,11 +4,12 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 
 /// The crates with fuzz targets, and these.
-const TARGETS: [(&str, &[&str]); 4] = [
-    ("calls", &["trace"]),
-    ("filters", &["rules"]),
-    ("perfdata", &["recording", "writer"]),
-    ("perfevents", &["records", "events"]),
+const TARGETS: [(&str, &[&str]); 5] = [
+    ("tracing/calls", &["trace"]),
+    ("tracing/filters", &["rules"]),
+    ("perf/data", &["recording", "writer"]),
+    ("perf/records", &["records"]),
+    ("perf/events", &["events"]),
 ];
 
 /// Runs `only`, or every target, for `seconds` each; a finding is an error that tells where its input lies.

@@ -37,7 +37,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let seed = arguments.seed.unwrap_or(now.as_secs() << 20);
     println!("--- seed {seed}");
     let status = Command::new("cargo")
-        .args(["test", "-p", "dioptra-recorder", "--test", "trace_random"])
+        .args([
+            "test",
+            "-p",
+            "dioptra-trace-recorder",
+            "--test",
+            "trace_random",
+        ])
         .args(["--test", "trace_clock", "--test", "trace_fibers"])
         .arg("--no-fail-fast")
         .args(["--", "--nocapture", "--test-threads=1"])
@@ -61,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         println!("--- round {round} of programs that are hard to trace");
         for test in [
             &[
-                "dioptra-recorder",
+                "dioptra-trace-recorder",
                 "--test",
                 "trace_reloads",
                 "--test",

@@ -29,4 +29,4 @@ pub use machine::{
     repository_root, send_signal, shared_data, tool,
 };
 pub use perf::{Recorded, perf_record};
-pub use skip::{NO_SKIP, SKIPS_FILE, Skip, skip, skips_are_forbidden};
+pub use skip::{NO_SKIP, SKIPS_FILE, Skip, output_of, skip, skips_are_forbidden};

@@ -147,6 +147,28 @@ macro_rules! or_skip {
     };
 }
 
+/// Runs a command and returns its standard output; where the command fails, skips the test with the reason and returns
+/// `None`.
+#[track_caller]
+pub fn output_of(command: &mut std::process::Command) -> Option<String> {
+    match command.output() {
+        Ok(output) if output.status.success() => {
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => {
+            skip(format!(
+                "{command:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ));
+            None
+        }
+        Err(error) => {
+            skip(format!("{command:?}: {error}"));
+            None
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

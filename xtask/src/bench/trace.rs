@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.read {
         return read(arguments);
     }
-    let tracer = build(&["--package", "dioptra-recorder", "--example", "trace"])?;
+    let tracer = build(&["--package", "dioptra-trace-recorder", "--example", "trace"])?;
     let uftrace = peer(arguments)?;
     let folder = scratch()?.join("trace");
     std::fs::create_dir_all(&folder)?;

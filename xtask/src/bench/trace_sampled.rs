@@ -63,7 +63,7 @@ const CASES: [Case; 6] = [
 
 /// Runs the bench.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let tracer = build(&["--package", "dioptra-recorder", "--example", "trace"])?;
+    let tracer = build(&["--package", "dioptra-trace-recorder", "--example", "trace"])?;
     let folder = scratch()?.join("trace-sampled");
     std::fs::create_dir_all(&folder)?;
     let methods: Vec<&Method> = METHODS.iter().collect();

@@ -4,12 +4,13 @@ use super::profiles::{Span, cpus, find_events, open, time};
 use crate::symbol_sources::SymbolSources;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
+use dioptra_instructions::{Credit, Syntax};
 use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
 use dioptra_report::{
     AnnotateOptions, AnnotationStyle, AnnotationView, Drawing, SourceFiles, annotate,
     find_function, write_annotation, write_annotation_dot, write_annotation_json,
 };
-use dioptra_symbols::{Credit, SymbolOptions, Symbolizer, Syntax};
+use dioptra_symbols::{SymbolOptions, Symbolizer};
 use std::io::{self, IsTerminal};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;

@@ -8,15 +8,15 @@ mod layouts;
 mod memory;
 #[cfg(target_arch = "x86_64")]
 #[allow(dead_code)]
-#[path = "../../../profile/tests/branches/recording.rs"]
+#[path = "../../../sampling/profile/tests/branches/recording.rs"]
 mod recording;
 mod shapes;
 #[cfg(target_arch = "x86_64")]
-#[path = "../../../profile/tests/support/mod.rs"]
+#[path = "../../../sampling/profile/tests/support/mod.rs"]
 mod support;
 #[cfg(target_arch = "x86_64")]
 #[allow(dead_code)]
-#[path = "../../../profile/tests/branches/trace.rs"]
+#[path = "../../../sampling/profile/tests/branches/trace.rs"]
 mod trace;
 
 use dioptra_testprograms::{self as programs, Recorded, Skip};

@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use dioptra_filters::MatchStyle;
-use dioptra_recorder::trace::{PatchError, PatchPatterns};
+use dioptra_trace_recorder::{PatchError, PatchPatterns};
 
 /// The patterns' texts, and whether each is one of `-P`.
 #[derive(Clone, Debug, Default)]

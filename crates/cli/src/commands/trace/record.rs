@@ -5,7 +5,7 @@ use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
 use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
-use dioptra_recorder::trace::{
+use dioptra_trace_recorder::{
     Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec, record,
 };
 use dioptra_tracedata::{PendingRule, PendingRules};

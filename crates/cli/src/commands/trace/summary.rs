@@ -3,7 +3,7 @@
 use crate::commands::record::bytes;
 use anyhow::Context;
 use dioptra_calls::{Step, Walk};
-use dioptra_recorder::trace::TraceOutcome;
+use dioptra_trace_recorder::TraceOutcome;
 use dioptra_tracedata::Trace;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -37,7 +37,7 @@ pub fn now(out: &mut impl Write) -> io::Result<()> {
     heading("system information", out)?;
     let version = concat!("dioptra ", env!("CARGO_PKG_VERSION"));
     line("program version", version, out)?;
-    system(&dioptra_recorder::trace::host(), out)?;
+    system(&dioptra_trace_recorder::host(), out)?;
     writeln!(out, "#")?;
     heading("system settings", out)?;
     for (name, path) in [

@@ -1,0 +1,38 @@
+//! Reading and writing perf.data: the files of perf record and of dioptra.
+//!
+//! [`PerfData`] opens a recording (a file, a pipe, bytes, a directory of `perf record --threads`) of either byte order
+//! and any perf, and passes its records on in the order of time, borrowed from the mapped file. Damage never makes
+//! reading fail: [`ReadSummary`] says what was read and where it stopped. [`Writer`] writes files that perf reads.
+//!
+//! This crate knows records as bytes with a type, a time and an event; their fields are parsed by
+//! [`dioptra_perfrecords::record`]. It knows nothing of symbols or tables.
+//!
+//! Source of the format: perf's documents `perf.data-file-format.txt` and `perf_event_open(2)`.
+
+mod error;
+mod events;
+mod features;
+mod header;
+mod kind;
+mod name;
+mod pipe;
+mod read;
+mod recording;
+mod source;
+mod summary;
+mod walk;
+mod write;
+
+pub use error::{DAMAGE_LIMIT, Damage, OpenError, WriteError};
+pub use events::EventDescription;
+pub use features::{
+    BuildId, Burst, BurstOutcome, CacheLevel, ClockData, Compression, CpuTopology, EventTotal,
+    Feature, Features, GroupDescription, MemoryNode, NumaNode, PmuMapping, WindowGroup, WindowLoss,
+    Windows, WindowsEncoder, WindowsError,
+};
+pub use kind::{FIRST_FILE_TYPE, file_type, is_file_type, record_name};
+pub use name::event_name;
+pub use read::FileRecord;
+pub use recording::{Format, PerfData};
+pub use summary::{ReadSummary, RecordCounts};
+pub use write::{EventToWrite, FeaturesToWrite, WriteOptions, Writer, tracing_data};

@@ -1,0 +1,190 @@
+//! Compressed records: a zstd stream cut into records, which itself is a stream of records cut anywhere.
+
+use crate::kind::file_type;
+use dioptra_perfrecords::record::{RawRecord, RecordType};
+use dioptra_perfrecords::{ByteOrder, Cursor};
+use std::collections::VecDeque;
+use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
+
+/// Bytes unpacked at once.
+const CHUNK: usize = 128 << 10;
+/// Bytes that may wait unpacked, whatever the size of the file.
+const LEAST_LIMIT: usize = 32 << 20;
+/// How many times the file's size may wait unpacked.
+const LIMIT_RATIO: usize = 32;
+
+/// The largest window that zstd uses, as the logarithm of its bytes: that of level 22.
+const LARGEST_WINDOW: u32 = 27;
+/// The last level whose window fits into [`LEAST_LIMIT`].
+const LAST_MODEST_LEVEL: u32 = 20;
+
+/// Whether the record holds compressed ones.
+#[inline]
+pub(super) fn is_compressed(kind: RecordType) -> bool {
+    kind == file_type::COMPRESSED || kind == file_type::COMPRESSED2
+}
+
+/// The unpacked bytes that are still needed. Positions count from the first byte ever unpacked.
+pub(super) struct Unpacker {
+    decoder: Option<Decoder<'static>>,
+    window: Vec<u8>,
+    /// Position of the window's first byte.
+    base: u64,
+    /// Position of the first byte that has not been read as a record.
+    read: u64,
+    /// For each compressed record: the position of its first byte, and its offset in the file.
+    origins: VecDeque<(u64, u64)>,
+    limit: usize,
+    /// How much the decoder may reserve to look back at, as the logarithm of the bytes.
+    window_log: u32,
+    broken: bool,
+}
+
+impl Unpacker {
+    /// For a file of `length` bytes that was compressed at `level`, where that is known.
+    ///
+    /// Only files that state an extreme level may ask for more memory than other limits are.
+    pub fn new(length: usize, level: Option<u32>) -> Self {
+        let limit = LEAST_LIMIT.max(length.saturating_mul(LIMIT_RATIO));
+        let window_log = match level {
+            Some(level) if level > LAST_MODEST_LEVEL => LARGEST_WINDOW,
+            _ => limit.ilog2().min(LARGEST_WINDOW),
+        };
+        Unpacker {
+            decoder: None,
+            window: Vec::new(),
+            base: 0,
+            read: 0,
+            origins: VecDeque::new(),
+            limit,
+            window_log,
+            broken: false,
+        }
+    }
+
+    /// Whether nothing was ever unpacked.
+    pub fn is_unused(&self) -> bool {
+        self.decoder.is_none()
+    }
+
+    /// Whether as much waits as may.
+    pub fn is_full(&self) -> bool {
+        self.window.len() >= self.limit
+    }
+
+    /// Gives up: what comes later cannot be understood without what is broken.
+    pub fn give_up(&mut self) {
+        self.broken = true;
+        self.read = self.base + self.window.len() as u64;
+    }
+
+    /// Unpacks the compressed record at `offset` behind what there is.
+    ///
+    /// The error is the reason, told once.
+    pub fn unpack(
+        &mut self,
+        raw: &RawRecord<'_>,
+        offset: u64,
+        order: ByteOrder,
+    ) -> Result<(), Option<String>> {
+        if self.broken {
+            return Err(None);
+        }
+        let position = self.base + self.window.len() as u64;
+        self.origins.push_back((position, offset));
+        let result = payload(raw, order).and_then(|payload| self.run(payload));
+        result.map_err(|why| {
+            self.give_up();
+            Some(format!(
+                "{why}; compressed records from here on are skipped"
+            ))
+        })
+    }
+
+    fn run(&mut self, payload: &[u8]) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("compressed data cannot be unpacked: {error}");
+        let decoder = match &mut self.decoder {
+            Some(decoder) => decoder,
+            empty => {
+                let mut decoder = Decoder::new().map_err(failed)?;
+                let window = DParameter::WindowLogMax(self.window_log);
+                decoder.set_parameter(window).map_err(failed)?;
+                empty.insert(decoder)
+            }
+        };
+        let mut input = InBuffer::around(payload);
+        loop {
+            let (length, taken) = (self.window.len(), input.pos());
+            if length > 2 * self.limit {
+                return Err("compressed data expands beyond all measure".into());
+            }
+            self.window.resize(length + CHUNK, 0);
+            let mut output = OutBuffer::around(&mut self.window[length..]);
+            let result = decoder.run(&mut input, &mut output);
+            let written = output.pos();
+            self.window.truncate(length + written);
+            result.map_err(failed)?;
+            // With room left in the output, nothing more waits inside the decoder.
+            if input.pos() == payload.len() && written < CHUNK {
+                return Ok(());
+            }
+            if written == 0 && input.pos() == taken {
+                return Err("compressed data makes the decoder stand still".into());
+            }
+        }
+    }
+
+    /// The bytes that have not been read as records, and the position of the first.
+    pub fn unread(&self) -> (&[u8], u64) {
+        let start = (self.read - self.base) as usize;
+        (self.window.get(start..).unwrap_or_default(), self.read)
+    }
+
+    pub fn has_unread(&self) -> bool {
+        !self.unread().0.is_empty()
+    }
+
+    /// Counts `length` bytes as read.
+    pub fn advance(&mut self, length: usize) {
+        self.read += length as u64;
+    }
+
+    /// The bytes from `position` on, and the offset in the file of the record that they were compressed in.
+    pub fn at(&self, position: u64) -> (Option<&[u8]>, u64) {
+        let bytes = position
+            .checked_sub(self.base)
+            .and_then(|start| self.window.get(start as usize..));
+        let after = self
+            .origins
+            .partition_point(|(start, _)| *start <= position);
+        let origin = after
+            .checked_sub(1)
+            .and_then(|index| self.origins.get(index));
+        (bytes, origin.map_or(0, |(_, offset)| *offset))
+    }
+
+    /// Forgets what lies before `oldest` (nothing waits where that is `None`) and has been read.
+    pub fn discard_before(&mut self, oldest: Option<u64>) {
+        if self.is_unused() {
+            return;
+        }
+        let keep = oldest.unwrap_or(self.read).min(self.read);
+        self.window.drain(..(keep - self.base) as usize);
+        self.base = keep;
+        while self.origins.get(1).is_some_and(|(start, _)| *start <= keep) {
+            self.origins.pop_front();
+        }
+    }
+}
+
+/// The compressed bytes in a record.
+fn payload<'a>(raw: &RawRecord<'a>, order: ByteOrder) -> Result<&'a [u8], String> {
+    if raw.kind == file_type::COMPRESSED {
+        return Ok(raw.body);
+    }
+    let mut at = Cursor::new(raw.body, order);
+    let length = at.u64().and_then(|length| usize::try_from(length).ok());
+    length
+        .and_then(|length| at.take(length))
+        .ok_or_else(|| "a COMPRESSED2 record is shorter than its data".to_owned())
+}

@@ -1,0 +1,102 @@
+//! Records collected and compressed: one zstd stream, cut into COMPRESSED records.
+
+use crate::error::WriteError;
+use dioptra_perfrecords::record::HEADER_SIZE;
+use std::fmt;
+use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
+
+/// Bytes of records that are compressed at once.
+const BATCH: usize = 512 << 10;
+/// The largest payload of a record, a multiple of eight.
+const PAYLOAD: usize = (u16::MAX as usize - HEADER_SIZE) & !7;
+/// What one COMPRESSED record holds at most, in bytes: perf reserves so much for each.
+pub(super) const MMAP_LENGTH: u32 = 1 << 20;
+
+const _: () = assert!(BATCH + u16::MAX as usize <= MMAP_LENGTH as usize);
+
+/// Levels above this look back farther than [`WINDOW`], for which readers would have to reserve up to 128 MiB.
+const LAST_MODEST_LEVEL: i32 = 20;
+/// How far compression looks back at most, as the logarithm of the bytes.
+const WINDOW: u32 = 25;
+
+pub(super) struct Compressor {
+    encoder: Encoder<'static>,
+    level: i32,
+    batch: Vec<u8>,
+    output: Vec<u8>,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Compressor");
+        shown.field("level", &self.level);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Compressor {
+    pub fn new(level: i32) -> Result<Self, WriteError> {
+        let mut encoder = Encoder::new(level)?;
+        if level > LAST_MODEST_LEVEL {
+            encoder.set_parameter(CParameter::WindowLog(WINDOW))?;
+        }
+        Ok(Compressor {
+            encoder,
+            level,
+            batch: Vec::with_capacity(BATCH),
+            output: vec![0; PAYLOAD],
+            bytes_in: 0,
+            bytes_out: 0,
+        })
+    }
+
+    pub fn level(&self) -> u32 {
+        self.level.max(0).cast_unsigned()
+    }
+
+    /// How many times smaller the data became, rounded down, at least 1.
+    pub fn ratio(&self) -> u32 {
+        let ratio = self.bytes_in / self.bytes_out.max(1);
+        u32::try_from(ratio).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Collects a record; true when so much is collected that it should be drained.
+    pub fn push(&mut self, record: &[u8]) -> bool {
+        self.batch.extend_from_slice(record);
+        self.batch.len() >= BATCH
+    }
+
+    /// Compresses what was collected, and passes on payloads of records. All of it can be unpacked from them.
+    pub fn drain(
+        &mut self,
+        mut put: impl FnMut(&[u8]) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.bytes_in += self.batch.len() as u64;
+        let mut input = InBuffer::around(&self.batch);
+        loop {
+            let mut output = OutBuffer::around(&mut self.output[..]);
+            let waiting = if input.pos() < self.batch.len() {
+                self.encoder.run(&mut input, &mut output)?;
+                // Flushing comes when all is taken in: until then there is more to do.
+                1
+            } else {
+                self.encoder.flush(&mut output)?
+            };
+            let length = output.pos();
+            if length > 0 {
+                self.bytes_out += length as u64;
+                put(&self.output[..length])?;
+            }
+            if waiting == 0 {
+                break;
+            }
+        }
+        self.batch.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,353 @@
+//! One open event: a descriptor that counts or samples, closed when dropped.
+
+use crate::errors::{EventError, OpenError};
+use crate::limits;
+use crate::record::ReadValues;
+use crate::ring::Ring;
+use crate::sys::{self, Request};
+use crate::{Attr, AttrFlags, ReadFormat, event_type};
+use crate::{ByteOrder, Cursor};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Where an event counts: which thread, and on which CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A thread (0: the caller), on one CPU or (`None`) wherever it runs.
+    Thread(u32, Option<u32>),
+    /// All threads of a CPU.
+    Cpu(u32),
+}
+
+/// What is asked of the kernel: an attr at a place, for error messages as well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenRequest<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) attr: &'a Attr,
+    pub(crate) place: Place,
+    pub(crate) group: Option<BorrowedFd<'a>>,
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
+    /// Bytes of the attr behind those that [`Attr`] knows.
+    pub(crate) tail: &'a [u8],
+}
+
+impl OpenRequest<'_> {
+    pub(crate) fn counts_kernel(&self) -> bool {
+        !self.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+    }
+
+    pub(crate) fn is_cpu_wide(&self) -> bool {
+        matches!(self.place, Place::Cpu(_))
+    }
+
+    /// The known reasons for which kernels answer `EINVAL`, most likely first.
+    pub(crate) fn hint(&self) -> &'static str {
+        let attr = self.attr;
+        let has = |flag| attr.flags.contains(flag);
+        if has(AttrFlags::FREQ)
+            && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
+        {
+            "the frequency is above kernel.perf_event_max_sample_rate"
+        } else if self.group.is_some() {
+            // The leader, which has the same options, did open.
+            "a group holds as many events as the PMU has counters, of one PMU besides software events"
+        } else if has(AttrFlags::INHERIT) && attr.read_format.contains(ReadFormat::GROUP) {
+            "counter groups cannot be inherited before Linux 6.12; use --no-inherit"
+        } else if has(AttrFlags::INHERIT) && attr.sample_type.contains(crate::SampleType::READ) {
+            "counter values in samples cannot be inherited before Linux 6.12; use --no-inherit"
+        } else if attr.precise_ip() > 0 {
+            "precise addresses"
+        } else if attr.branch_sample_type != 0 {
+            "branch records"
+        } else if attr.kind == event_type::BREAKPOINT {
+            "a breakpoint's length must be 1, 2, 4 or 8 and its address a multiple of it"
+        } else {
+            ""
+        }
+    }
+
+    pub(crate) fn open(&self) -> Result<OwnedFd, io::Error> {
+        let id = |number: u32| {
+            i32::try_from(number).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+        };
+        let (pid, cpu) = match (self.place, self.cgroup) {
+            (Place::Thread(tid, cpu), _) => (id(tid)?, cpu.map_or(Ok(-1), id)?),
+            (Place::Cpu(cpu), Some(cgroup)) => (std::os::fd::AsRawFd::as_raw_fd(&cgroup), id(cpu)?),
+            (Place::Cpu(cpu), None) => (-1, id(cpu)?),
+        };
+        let size = u32::try_from(Attr::MAX_SIZE).unwrap_or(u32::MAX);
+        let cgroup = self.cgroup.is_some();
+        sys::perf_event_open(self.attr, size, self.tail, pid, cpu, self.group, cgroup)
+    }
+}
+
+impl fmt::Display for OpenRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the event {}", self.name)?;
+        match self.place {
+            Place::Thread(0, _) => write!(f, " on the calling thread"),
+            Place::Thread(tid, None) => write!(f, " on thread {tid}"),
+            Place::Thread(tid, Some(cpu)) => write!(f, " on thread {tid}, CPU {cpu}"),
+            Place::Cpu(cpu) if self.cgroup.is_some() => write!(f, " for the cgroup, CPU {cpu}"),
+            Place::Cpu(cpu) => write!(f, " on CPU {cpu}"),
+        }
+    }
+}
+
+/// An open event. Dropping it closes the descriptor, which ends the event here and in every thread that inherited it.
+#[derive(Debug)]
+pub struct Event {
+    name: Box<str>,
+    attr: Attr,
+    place: Place,
+    fd: OwnedFd,
+}
+
+/// A count as [`Event::read`] returns it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Events counted, those of ended and living threads that inherited the event included.
+    pub value: u64,
+    /// Nanoseconds for which the event was enabled; `None` without [`ReadFormat::TOTAL_TIME_ENABLED`].
+    pub time_enabled: Option<u64>,
+    /// Nanoseconds for which it counted; less than enabled where counters were shared.
+    pub time_running: Option<u64>,
+    /// The event's id, with [`ReadFormat::ID`].
+    pub id: Option<u64>,
+    /// Records that found its ring full, with [`ReadFormat::LOST`].
+    pub lost: Option<u64>,
+}
+
+impl Event {
+    /// Opens an event alone or, with `group`, as a member of that leader's group.
+    ///
+    /// # Errors
+    /// [`OpenError`], which names the cause and the remedy.
+    pub fn open(
+        name: &str,
+        attr: &Attr,
+        place: Place,
+        group: Option<&Event>,
+    ) -> Result<Event, OpenError> {
+        let group = group.map(AsFd::as_fd);
+        Event::request(OpenRequest {
+            name,
+            attr,
+            place,
+            group,
+            cgroup: None,
+            tail: &[],
+        })
+    }
+
+    pub(crate) fn request(request: OpenRequest<'_>) -> Result<Event, OpenError> {
+        match request.open() {
+            Ok(fd) => Ok(Event {
+                name: request.name.into(),
+                attr: request.attr.clone(),
+                place: request.place,
+                fd,
+            }),
+            Err(error) => Err(OpenError::new(&request, error)),
+        }
+    }
+
+    fn error(&self, operation: &'static str) -> impl FnOnce(io::Error) -> EventError + '_ {
+        move |source| EventError {
+            operation,
+            event: self.name.to_string(),
+            source,
+        }
+    }
+
+    /// The name it was opened under.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The attr it was opened with.
+    pub fn attr(&self) -> &Attr {
+        &self.attr
+    }
+
+    /// Where it counts.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Starts counting, in every thread that inherited the event as well.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn enable(&self) -> Result<(), EventError> {
+        sys::control(self.as_fd(), Request::Enable, false).map_err(self.error("enable"))
+    }
+
+    /// Stops counting, in every thread that inherited the event as well. Wakes no poll.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn disable(&self) -> Result<(), EventError> {
+        sys::control(self.as_fd(), Request::Disable, false).map_err(self.error("disable"))
+    }
+
+    /// Enables a leader's whole group at once.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn enable_group(&self) -> Result<(), EventError> {
+        sys::control(self.as_fd(), Request::Enable, true).map_err(self.error("enable"))
+    }
+
+    /// Disables a leader's whole group at once.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn disable_group(&self) -> Result<(), EventError> {
+        sys::control(self.as_fd(), Request::Disable, true).map_err(self.error("disable"))
+    }
+
+    /// Sets the count to zero; times go on.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn reset(&self) -> Result<(), EventError> {
+        sys::control(self.as_fd(), Request::Reset, false).map_err(self.error("reset"))
+    }
+
+    /// Sets a new period (or frequency, for an event opened with one). Threads that inherited the event already keep
+    /// theirs; threads created afterwards take the new one.
+    ///
+    /// # Errors
+    /// The kernel's refusal: `EINVAL` for zero.
+    pub fn period(&self, period: u64) -> Result<(), EventError> {
+        sys::set_period(self.as_fd(), period).map_err(self.error("set the period of"))
+    }
+
+    /// Lets `count` more samples be taken and enables the event; after them it disables itself, with its group.
+    ///
+    /// # Errors
+    /// The kernel's refusal: `EINVAL` for inherited events and for events that do not sample. `EOPNOTSUPP`, without
+    /// asking the kernel, for a clock event on the kernels that would hang
+    /// ([`limits::refresh_of_clocks_is_unsafe`](crate::limits::refresh_of_clocks_is_unsafe)), and `EINVAL` for a
+    /// count of zero, which the kernel takes for no limit.
+    pub fn refresh(&self, count: u32) -> Result<(), EventError> {
+        // cpu-clock and task-clock are the software events 0 and 1.
+        let clock = self.attr.kind == event_type::SOFTWARE && self.attr.config <= 1;
+        let result = if clock && limits::refresh_of_clocks_is_unsafe() {
+            Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+        } else {
+            match i32::try_from(count) {
+                Ok(count) if count > 0 => sys::refresh(self.as_fd(), count),
+                _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            }
+        };
+        result.map_err(self.error("refresh"))
+    }
+
+    /// Reads the count, of the leader where [`ReadFormat::GROUP`] is set.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn read(&self) -> Result<Count, EventError> {
+        let mut buffer = [0; 40];
+        if self.attr.read_format.contains(ReadFormat::GROUP) {
+            let counts = self.read_group()?;
+            return counts
+                .first()
+                .copied()
+                .ok_or_else(|| self.error("read")(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let length = sys::read(self.as_fd(), &mut buffer).map_err(self.error("read"))?;
+        let counts = self.counts(buffer.get(..length).unwrap_or_default());
+        counts
+            .first()
+            .copied()
+            .ok_or_else(|| self.error("read")(io::ErrorKind::UnexpectedEof.into()))
+    }
+
+    /// Reads the counts of a leader's group, leader first; of the event alone without [`ReadFormat::GROUP`].
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn read_group(&self) -> Result<Vec<Count>, EventError> {
+        // A group has far fewer members than counters fit here; the kernel answers ENOSPC otherwise.
+        let mut buffer = vec![0; 4096];
+        loop {
+            match sys::read(self.as_fd(), &mut buffer) {
+                Ok(length) => return Ok(self.counts(buffer.get(..length).unwrap_or_default())),
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ENOSPC) && buffer.len() < 1 << 20 =>
+                {
+                    buffer.resize(buffer.len() * 4, 0);
+                }
+                Err(error) => return Err(self.error("read")(error)),
+            }
+        }
+    }
+
+    fn counts(&self, bytes: &[u8]) -> Vec<Count> {
+        let mut at = Cursor::new(bytes, ByteOrder::NATIVE);
+        let Some(values) = ReadValues::parse(&mut at, self.attr.read_format) else {
+            return Vec::new();
+        };
+        let count = |value: crate::record::ReadValue| Count {
+            value: value.value,
+            time_enabled: values.time_enabled,
+            time_running: values.time_running,
+            id: value.id,
+            lost: value.lost,
+        };
+        values.iter().map(count).collect()
+    }
+
+    /// Sends the event's records to the ring of `target`, or with `None` nowhere.
+    ///
+    /// # Errors
+    /// The kernel's refusal: `EINVAL` where the two count on different CPUs or clocks, or `target` has no ring.
+    pub fn set_output(&self, target: Option<&Event>) -> Result<(), EventError> {
+        sys::set_output(self.as_fd(), target.map(AsFd::as_fd))
+            .map_err(self.error("redirect the output of"))
+    }
+
+    /// Stops (`true`), or goes on, writing into the event's ring; what is written meanwhile counts as lost.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn pause(&self, pause: bool) -> Result<(), EventError> {
+        sys::pause_output(self.as_fd(), pause).map_err(self.error("pause the output of"))
+    }
+
+    /// Sets a tracepoint's filter, in the language of `/sys/kernel/tracing/events/…/filter`.
+    ///
+    /// # Errors
+    /// The kernel's refusal; `EINVAL` for an expression that it can't read or that holds a NUL.
+    pub fn filter(&self, expression: &str) -> Result<(), EventError> {
+        let text = std::ffi::CString::new(expression)
+            .map_err(|_| self.error("filter")(io::Error::from_raw_os_error(libc::EINVAL)))?;
+        sys::set_filter(self.as_fd(), &text).map_err(self.error("filter"))
+    }
+
+    /// Maps a ring of `pages` data pages, a power of two.
+    ///
+    /// # Errors
+    /// The kernel's refusal; see [`Ring::new`].
+    pub fn mmap(&self, pages: usize) -> Result<Ring, EventError> {
+        Ring::new(self.as_fd(), pages).map_err(self.error("map the ring of"))
+    }
+
+    /// The event's id, as records carry it; clones in threads that inherit the event write the same.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn id(&self) -> Result<u64, EventError> {
+        sys::event_id(self.as_fd()).map_err(self.error("ask for the id of"))
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

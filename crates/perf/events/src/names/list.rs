@@ -1,0 +1,252 @@
+//! All events of this machine, with whether they work.
+
+use super::pmu::PmuDirectory;
+use super::{hardware, software, tracepoint};
+use crate::errors::Refusal;
+use crate::event::{Event, Place};
+use crate::{Attr, AttrFlags, event_type};
+use std::fmt;
+
+/// What kind of event a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// Counted by the CPU, named by the kernel for every CPU.
+    Hardware,
+    /// Of a cache.
+    Cache,
+    /// Counted by the kernel.
+    Software,
+    /// Of a PMU in sysfs.
+    Pmu,
+    /// A tracepoint.
+    Tracepoint,
+    /// A form for events that have no names: raw numbers, breakpoints, uprobes.
+    Form,
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EventKind::Hardware => "hardware",
+            EventKind::Cache => "cache",
+            EventKind::Software => "software",
+            EventKind::Pmu => "pmu",
+            EventKind::Tracepoint => "tracepoint",
+            EventKind::Form => "form",
+        })
+    }
+}
+
+/// One event to type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ListedEvent {
+    /// What to type.
+    pub name: String,
+    /// Other names for it.
+    pub aliases: Vec<String>,
+    /// Its kind.
+    pub kind: EventKind,
+    /// What it counts; empty where the kernel does not tell.
+    pub description: String,
+    /// Whether it opens here and now, or why not.
+    pub works: Result<(), String>,
+}
+
+/// Every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
+/// rest. Each is opened once to see whether it works, but tracepoints, of which one stands for all.
+pub fn list_events() -> Vec<ListedEvent> {
+    let mut list = Vec::new();
+    let mut add = |names: &[&str], kind, attr: Attr, description: &str| {
+        let (name, aliases) = names
+            .split_first()
+            .map_or(("", &[][..]), |(name, rest)| (*name, rest));
+        list.push(ListedEvent {
+            name: name.to_owned(),
+            aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+            kind,
+            description: description.to_owned(),
+            works: works(name, &attr, false),
+        });
+    };
+    let attr = |kind, config| Attr {
+        kind,
+        config,
+        ..Attr::default()
+    };
+    for event in hardware::EVENTS {
+        let attr = attr(event_type::HARDWARE, event.config);
+        add(event.names, EventKind::Hardware, attr, event.description);
+    }
+    for (name, config) in hardware::cache_events() {
+        add(
+            &[&name],
+            EventKind::Cache,
+            attr(event_type::HW_CACHE, config),
+            "",
+        );
+    }
+    for event in software::EVENTS {
+        let attr = attr(event_type::SOFTWARE, event.config);
+        add(event.names, EventKind::Software, attr, event.description);
+    }
+    list.extend(pmu_events(&PmuDirectory::default()));
+    list.extend(tracepoints());
+    list.extend(forms());
+    list
+}
+
+/// Opens an event, counting only user space where the kernel is refused, and closes it again.
+fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
+    let place = if wide {
+        Place::Cpu(0)
+    } else {
+        Place::Thread(0, None)
+    };
+    let mut attr = attr.clone();
+    attr.flags |= AttrFlags::DISABLED;
+    let mut result = Event::open(name, &attr, place, None);
+    if let Err(error) = &result
+        && matches!(
+            error.refusal,
+            Refusal::Permission {
+                needs_kernel: true,
+                ..
+            }
+        )
+        && !wide
+    {
+        attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        result = Event::open(name, &attr, place, None);
+    }
+    result.map(drop).map_err(|error| error.refusal.to_string())
+}
+
+fn pmu_events(directory: &PmuDirectory) -> Vec<ListedEvent> {
+    let mut list = Vec::new();
+    for pmu in directory.names() {
+        let Some(kind) = directory.kind(&pmu) else {
+            continue;
+        };
+        let wide = directory.cpumask(&pmu).is_some();
+        for event in directory.events(&pmu) {
+            let mut attr = Attr {
+                kind,
+                ..Attr::default()
+            };
+            let works = match directory.set_term(&mut attr, &pmu, &event, None) {
+                Ok(()) => works(&event, &attr, wide),
+                Err(error) => Err(error.to_string()),
+            };
+            list.push(ListedEvent {
+                name: format!("{pmu}/{event}/"),
+                aliases: Vec::new(),
+                kind: EventKind::Pmu,
+                description: if wide {
+                    "counts for whole CPUs only".to_owned()
+                } else {
+                    String::new()
+                },
+                works,
+            });
+        }
+    }
+    list
+}
+
+fn tracepoints() -> Vec<ListedEvent> {
+    let names = tracepoint::all();
+    let first = names.first().and_then(|name| name.split_once(':'));
+    let answer = match first.map(|(system, name)| tracepoint::config(system, name)) {
+        Some(Ok(config)) => {
+            let attr = Attr {
+                kind: event_type::TRACEPOINT,
+                config,
+                ..Attr::default()
+            };
+            works("tracepoint", &attr, false)
+        }
+        Some(Err(error)) => Err(error.to_string()),
+        None => Ok(()),
+    };
+    let listed = |name| ListedEvent {
+        name,
+        aliases: Vec::new(),
+        kind: EventKind::Tracepoint,
+        description: String::new(),
+        works: answer.clone(),
+    };
+    let mut list: Vec<ListedEvent> = names.into_iter().map(listed).collect();
+    if list.is_empty() {
+        let why = match tracepoint::directory() {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                "only root may read tracefs; run as root"
+            }
+            _ => "tracefs is not mounted; as root: mount -t tracefs tracefs /sys/kernel/tracing",
+        };
+        list.push(ListedEvent {
+            name: "SYSTEM:NAME".to_owned(),
+            aliases: Vec::new(),
+            kind: EventKind::Tracepoint,
+            description: "a tracepoint".to_owned(),
+            works: Err(why.to_owned()),
+        });
+    }
+    list
+}
+
+fn forms() -> Vec<ListedEvent> {
+    let raw = Attr {
+        kind: event_type::RAW,
+        ..Attr::default()
+    };
+    let word = 0_u64;
+    let breakpoint = Attr {
+        kind: event_type::BREAKPOINT,
+        bp_type: 3,
+        config1: (&raw const word) as u64,
+        config2: 8,
+        ..Attr::default()
+    };
+    let form = |name: &str, description: &str, works| ListedEvent {
+        name: name.to_owned(),
+        aliases: Vec::new(),
+        kind: EventKind::Form,
+        description: description.to_owned(),
+        works,
+    };
+    let uprobe = match super::pmu::kind("uprobe") {
+        None => Err("this kernel has no uprobes".to_owned()),
+        Some(_) if !privileged() => Err("needs root or CAP_PERFMON".to_owned()),
+        Some(_) => Ok(()),
+    };
+    vec![
+        form(
+            "rHEX",
+            "a raw event of the CPU, by number",
+            works("raw", &raw, false),
+        ),
+        form(
+            "mem:ADDRESS[/LENGTH][:rwx]",
+            "accesses to an address, by a hardware breakpoint",
+            works("breakpoint", &breakpoint, false),
+        ),
+        form(
+            "uprobe:FILE+OFFSET",
+            "calls of an instruction, by its place in the file",
+            uprobe.clone(),
+        ),
+        form(
+            "uretprobe:FILE+OFFSET",
+            "returns from a function, by its place in the file",
+            uprobe,
+        ),
+    ]
+}
+
+/// CAP_SYS_ADMIN or CAP_PERFMON.
+fn privileged() -> bool {
+    crate::limits::effective_capabilities()
+        .is_some_and(|bits| bits >> 21 & 1 != 0 || bits >> 38 & 1 != 0)
+}

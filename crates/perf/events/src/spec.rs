@@ -1,0 +1,471 @@
+//! What to capture and how: events, groups, targets, and the session's settings.
+
+use crate::cpus::CpuSet;
+use crate::names::software;
+use crate::{Attr, AttrFlags, SampleType, event_type};
+use bitflags::bitflags;
+use std::ffi::CStr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One event to capture.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct EventSpec {
+    /// Its name as typed.
+    pub name: String,
+    /// What it counts and what its samples hold. The session adds its ids, clock, inheritance and side-band flags.
+    pub attr: Attr,
+    /// Which of the session's threads.
+    pub thread: ThreadChoice,
+    /// A tracepoint's filter expression.
+    pub filter: Option<String>,
+    /// The file of a uprobe, whose place in memory becomes the attr's `config1`.
+    pub probed_file: Option<Arc<CStr>>,
+    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for what only some kernels know.
+    pub tail: Vec<u8>,
+    /// Whether the period or frequency was typed with the event.
+    pub explicit_period: bool,
+    /// Whether `attr` may be replaced by `cpu-clock` where the machine has no cycle counter: true of `cycles`.
+    pub clock_can_replace: bool,
+}
+
+/// Which threads of the session's target an event is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ThreadChoice {
+    /// All of them.
+    #[default]
+    All,
+    /// The thread of this tid only, which need not belong to the target.
+    Only(u32),
+}
+
+impl EventSpec {
+    /// An event of any kind, by its attr.
+    pub fn new(name: impl Into<String>, attr: Attr) -> EventSpec {
+        EventSpec {
+            name: name.into(),
+            explicit_period: attr.sample_period != 0,
+            clock_can_replace: attr.kind == event_type::HARDWARE && attr.config == 0,
+            attr,
+            thread: ThreadChoice::All,
+            filter: None,
+            probed_file: None,
+            tail: Vec::new(),
+        }
+    }
+
+    /// A software event, by the number that [`names::software`](crate::names::software) gives it.
+    pub fn software(config: u64) -> EventSpec {
+        let name = software::name(config).unwrap_or("software event");
+        let attr = Attr {
+            kind: event_type::SOFTWARE,
+            config,
+            ..Attr::default()
+        };
+        EventSpec::new(name, attr)
+    }
+
+    /// The CPU's clock: samples while a thread runs, on every machine.
+    pub fn cpu_clock() -> EventSpec {
+        EventSpec::software(software::CPU_CLOCK)
+    }
+
+    /// Page faults, minor and major.
+    pub fn page_faults() -> EventSpec {
+        EventSpec::software(software::PAGE_FAULTS)
+    }
+
+    /// The same with a sample after each `period` events.
+    #[must_use]
+    pub fn with_period(mut self, period: u64) -> EventSpec {
+        self.attr.sample_period = period;
+        self.attr.flags.remove(AttrFlags::FREQ);
+        self.explicit_period = true;
+        self
+    }
+
+    /// The same with `hertz` samples a second of running time, as far as the kernel manages.
+    #[must_use]
+    pub fn with_frequency(mut self, hertz: u64) -> EventSpec {
+        self.attr.sample_period = hertz;
+        self.attr.flags.insert(AttrFlags::FREQ);
+        self.explicit_period = true;
+        self
+    }
+
+    /// The same with samples that hold `fields` as well.
+    #[must_use]
+    pub fn with_sample(mut self, fields: SampleType) -> EventSpec {
+        self.attr.sample_type |= fields;
+        self
+    }
+
+    /// The same without what happens in the kernel.
+    #[must_use]
+    pub fn user_only(mut self) -> EventSpec {
+        self.attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
+        self
+    }
+
+    /// The same for one thread only.
+    #[must_use]
+    pub fn on_thread(mut self, tid: u32) -> EventSpec {
+        self.thread = ThreadChoice::Only(tid);
+        self
+    }
+
+    /// Sets a frequency in Hz unless a period was typed with the event. An event for which each occurrence matters
+    /// (tracepoint, breakpoint) gets a period of 1 instead.
+    pub fn set_default_frequency(&mut self, hertz: u64) {
+        if self.explicit_period {
+            return;
+        }
+        if self.each_counts() {
+            self.attr.sample_period = 1;
+        } else {
+            self.attr.sample_period = hertz;
+            self.attr.flags.insert(AttrFlags::FREQ);
+        }
+    }
+
+    /// Sets a period in events unless one was typed with the event.
+    pub fn set_default_period(&mut self, period: u64) {
+        if !self.explicit_period {
+            self.attr.sample_period = period;
+            self.attr.flags.remove(AttrFlags::FREQ);
+        }
+    }
+
+    /// Whether every occurrence is worth a sample: tracepoints, uprobes and breakpoints.
+    pub fn each_counts(&self) -> bool {
+        matches!(
+            self.attr.kind,
+            event_type::TRACEPOINT | event_type::BREAKPOINT
+        ) || crate::names::pmu::is_probe(self.attr.kind)
+    }
+
+    /// Whether the kernel fires the event itself, by count, rather than a counter or timer.
+    pub(crate) fn is_counted_by_kernel(&self) -> bool {
+        let clock =
+            self.attr.config == software::CPU_CLOCK || self.attr.config == software::TASK_CLOCK;
+        (self.attr.kind == event_type::SOFTWARE && !clock) || self.each_counts()
+    }
+}
+
+/// Events that count together, the leader first; most groups have one.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct EventGroup {
+    /// The events.
+    pub events: Vec<EventSpec>,
+    /// `:S`: only the leader samples, and its samples hold the counts of all.
+    pub sample_group: bool,
+    /// With `sample_group`: the second event samples as well, in the same way.
+    pub twin: bool,
+}
+
+impl EventGroup {
+    /// A group of `events`, leader first.
+    pub fn new(events: impl IntoIterator<Item = EventSpec>) -> EventGroup {
+        EventGroup {
+            events: events.into_iter().collect(),
+            sample_group: false,
+            twin: false,
+        }
+    }
+
+    /// The same with `:S`.
+    #[must_use]
+    pub fn sampled_together(mut self) -> EventGroup {
+        self.sample_group = true;
+        self
+    }
+}
+
+impl From<EventSpec> for EventGroup {
+    fn from(event: EventSpec) -> EventGroup {
+        EventGroup::new([event])
+    }
+}
+
+/// What a session watches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// Every thread of this process but the one that attaches, which is taken for the reader.
+    #[default]
+    SelfProcess,
+    /// All threads of these processes.
+    Processes(Vec<u32>),
+    /// These threads.
+    Threads(Vec<u32>),
+    /// A child, held before its exec.
+    Command(u32),
+    /// All threads of these CPUs; `None` for all CPUs.
+    Cpus(Option<CpuSet>),
+    /// The threads of a cgroup.
+    Cgroup {
+        /// Its path, absolute or below the root of the cgroup file system.
+        path: PathBuf,
+        /// On these CPUs; `None` for all.
+        cpus: Option<CpuSet>,
+    },
+}
+
+impl Target {
+    /// Whether events count for CPUs rather than threads.
+    pub fn is_cpu_wide(&self) -> bool {
+        matches!(self, Target::Cpus(_) | Target::Cgroup { .. })
+    }
+}
+
+/// Who inherits a thread's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Inherit {
+    /// Nobody.
+    No,
+    /// Threads it creates, not processes it forks.
+    #[default]
+    Threads,
+    /// Both.
+    ThreadsAndChildren,
+}
+
+/// When events start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Start {
+    /// At the target's next exec.
+    OnExec,
+    /// As soon as they are attached.
+    #[default]
+    AtAttach,
+    /// With [`Session::enable`](crate::Session::enable). Mappings and names are told from the start.
+    Manual,
+}
+
+bitflags! {
+    /// What a session may do instead where something is refused. Everything that it did is in the summary's notes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Fallbacks: u32 {
+        /// Raise the limit of open descriptors.
+        const RAISE_DESCRIPTORS = 1 << 0;
+        /// Map smaller rings.
+        const SMALLER_RINGS = 1 << 1;
+        /// Leave the kernel out where only user space may be counted.
+        const EXCLUDE_KERNEL = 1 << 2;
+        /// Sample `cpu-clock` where there is no cycle counter.
+        const CPU_CLOCK = 1 << 3;
+        /// Ask for less precise addresses.
+        const LESS_PRECISE = 1 << 4;
+        /// Lower the frequency to what the kernel allows.
+        const LOWER_FREQUENCY = 1 << 5;
+        /// Take one event per thread instead of one per thread and CPU, where descriptors run out: inherits nothing.
+        const PER_THREAD = 1 << 6;
+        /// Let the kernel send signals instead of writing into rings, where descriptors or memory for rings run out:
+        /// for [`Target::SelfProcess`] only. Takes the process's SIGTRAP, so it is off unless asked for.
+        const SIGNALS = 1 << 7;
+        /// Sample by a timer of the process where there are no events at all: for [`Target::SelfProcess`] only. Takes
+        /// the process's SIGPROF, so it is off unless asked for.
+        const TIMER = 1 << 8;
+    }
+}
+
+impl Default for Fallbacks {
+    /// All that take nothing from the process: no signals.
+    fn default() -> Fallbacks {
+        Fallbacks::all().difference(Fallbacks::SIGNALS | Fallbacks::TIMER)
+    }
+}
+
+/// Which records besides samples are wanted. What the kernel does not know is left out, with a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SideBand {
+    /// Executable mappings.
+    pub mmap: bool,
+    /// Data mappings as well.
+    pub mmap_data: bool,
+    /// Thread names.
+    pub comm: bool,
+    /// Thread creation and exit.
+    pub task: bool,
+    /// Context switches.
+    pub switch: bool,
+    /// Kernel symbols that come and go.
+    pub ksymbol: bool,
+    /// BPF programs.
+    pub bpf: bool,
+    /// Cgroup paths.
+    pub cgroup: bool,
+    /// Namespaces.
+    pub namespaces: bool,
+    /// Build ids in place of inodes.
+    pub build_id: bool,
+}
+
+impl Default for SideBand {
+    /// Mappings, names and threads.
+    fn default() -> SideBand {
+        SideBand {
+            mmap: true,
+            mmap_data: false,
+            comm: true,
+            task: true,
+            switch: false,
+            ksymbol: false,
+            bpf: false,
+            cgroup: false,
+            namespaces: false,
+            build_id: false,
+        }
+    }
+}
+
+impl SideBand {
+    /// Nothing but samples.
+    pub const NONE: SideBand = SideBand {
+        mmap: false,
+        mmap_data: false,
+        comm: false,
+        task: false,
+        switch: false,
+        ksymbol: false,
+        bpf: false,
+        cgroup: false,
+        namespaces: false,
+        build_id: false,
+    };
+
+    /// The attr's flags that ask for it.
+    pub(crate) fn flags(self) -> AttrFlags {
+        let mut flags = AttrFlags::empty();
+        let mut set = |wanted: bool, more: AttrFlags| {
+            if wanted {
+                flags |= more;
+            }
+        };
+        set(self.mmap, AttrFlags::MMAP | AttrFlags::MMAP2);
+        set(self.mmap_data, AttrFlags::MMAP_DATA);
+        set(self.comm, AttrFlags::COMM | AttrFlags::COMM_EXEC);
+        set(self.task, AttrFlags::TASK);
+        set(self.switch, AttrFlags::CONTEXT_SWITCH);
+        set(self.ksymbol, AttrFlags::KSYMBOL);
+        set(self.bpf, AttrFlags::BPF_EVENT);
+        set(self.cgroup, AttrFlags::CGROUP);
+        set(self.namespaces, AttrFlags::NAMESPACES);
+        set(self.build_id && self.mmap, AttrFlags::BUILD_ID);
+        flags
+    }
+}
+
+/// A session's events, target and settings. The default watches this process and has no events.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SessionSpec {
+    /// The events, in groups.
+    pub groups: Vec<EventGroup>,
+    /// What to watch.
+    pub target: Target,
+    /// Who inherits.
+    pub inherit: Inherit,
+    /// When events start.
+    pub start: Start,
+    /// Data pages of each CPU's ring; `None` for 512 KiB, or 2 MiB where memory may be locked freely. Rounded up to
+    /// a power of two, halved as often as the kernel refuses.
+    pub ring_pages: Option<usize>,
+    /// Only these CPUs; `None` for all that are online.
+    pub cpus: Option<CpuSet>,
+    /// Bytes in a ring before the reader is woken; `None` for a quarter of it.
+    pub watermark: Option<u32>,
+    /// How long [`Session::run`](crate::Session::run) waits at most before it looks at the rings anyway.
+    pub poll_timeout: Duration,
+    /// How often the list of threads is read again until all are covered.
+    pub attach_iterations: u32,
+    /// The share of the descriptor limit that may be in use after attaching, 0 to 1.
+    pub fd_ratio: f64,
+    /// What may be done where something is refused.
+    pub fallbacks: Fallbacks,
+    /// Records besides samples.
+    pub side_band: SideBand,
+    /// Clock of all times, a `CLOCK_*` number; `None` for the kernel's own.
+    pub clock: Option<i32>,
+    /// Whether the thread that attaches is watched too, with [`Target::SelfProcess`].
+    pub watch_reader: bool,
+}
+
+impl Default for SessionSpec {
+    fn default() -> SessionSpec {
+        SessionSpec {
+            groups: Vec::new(),
+            target: Target::SelfProcess,
+            inherit: Inherit::Threads,
+            start: Start::AtAttach,
+            ring_pages: None,
+            cpus: None,
+            watermark: None,
+            poll_timeout: Duration::from_millis(100),
+            attach_iterations: 16,
+            fd_ratio: 1.0,
+            fallbacks: Fallbacks::default(),
+            side_band: SideBand::default(),
+            clock: Some(libc::CLOCK_MONOTONIC),
+            watch_reader: false,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        $($(#[$doc])* #[must_use] pub fn $name(mut self, $name: $type) -> SessionSpec {
+            self.$name = $name;
+            self
+        })*
+    };
+}
+
+impl SessionSpec {
+    /// The default settings and no events.
+    pub fn new() -> SessionSpec {
+        SessionSpec::default()
+    }
+
+    /// Adds an event, or a group of them.
+    #[must_use]
+    pub fn event(mut self, event: impl Into<EventGroup>) -> SessionSpec {
+        self.groups.push(event.into());
+        self
+    }
+
+    setters! {
+        /// Sets [`SessionSpec::groups`], such as from [`parse_events`](crate::parse_events).
+        groups: Vec<EventGroup>,
+        /// Sets [`SessionSpec::target`].
+        target: Target,
+        /// Sets [`SessionSpec::inherit`].
+        inherit: Inherit,
+        /// Sets [`SessionSpec::start`].
+        start: Start,
+        /// Sets [`SessionSpec::ring_pages`].
+        ring_pages: Option<usize>,
+        /// Sets [`SessionSpec::cpus`].
+        cpus: Option<CpuSet>,
+        /// Sets [`SessionSpec::watermark`].
+        watermark: Option<u32>,
+        /// Sets [`SessionSpec::poll_timeout`].
+        poll_timeout: Duration,
+        /// Sets [`SessionSpec::attach_iterations`].
+        attach_iterations: u32,
+        /// Sets [`SessionSpec::fd_ratio`].
+        fd_ratio: f64,
+        /// Sets [`SessionSpec::fallbacks`].
+        fallbacks: Fallbacks,
+        /// Sets [`SessionSpec::side_band`].
+        side_band: SideBand,
+        /// Sets [`SessionSpec::clock`].
+        clock: Option<i32>,
+        /// Sets [`SessionSpec::watch_reader`].
+        watch_reader: bool,
+    }
+}

@@ -1,0 +1,100 @@
+//! Why a recording failed.
+
+use dioptra_perfdata::WriteError;
+use dioptra_perfevents::windows::WindowError;
+use dioptra_perfevents::{AttachError, EventError, RunError};
+use dioptra_processes::command::CommandError;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a recording failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// The command did not start, or can't be waited for.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The target is a command, but there is none.
+    #[error("there is no command to record; give one, or another target")]
+    NoCommand,
+    /// The events could not be opened.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The events could not be started.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// Reading the rings failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// No windows can be made.
+    #[error("--windows: {0}")]
+    Windows(#[from] WindowError),
+    /// What is known of the windows can't be kept.
+    #[error("keeping bursts beside {}: {source}; what was written before can be read", .path.display())]
+    Side {
+        /// The recording's file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Signals can't be received.
+    #[error("receiving signals: {0}")]
+    Signals(io::Error),
+    /// `/proc` can't be read.
+    #[error("describing what runs already: {0}; is /proc mounted?")]
+    Existing(io::Error),
+    /// The file can't be created.
+    #[error("creating {}: {source}; give another file with -o", .path.display())]
+    Create {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file can't be written.
+    #[error("{}: {source}; what was written before can be read", .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: WriteError,
+    },
+}
+
+impl RecordError {
+    /// The exit status for it: 126 and 127 if the command could not be executed, else 125.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            RecordError::Command(error) => error.exit_code(),
+            _ => 125,
+        }
+    }
+}
+
+/// Why a made-up record was not written.
+pub(crate) enum SinkError {
+    /// The file.
+    Write(WriteError),
+    /// What it was to be made of could not be read.
+    Existing(io::Error),
+}
+
+impl From<io::Error> for SinkError {
+    fn from(error: io::Error) -> Self {
+        SinkError::Existing(error)
+    }
+}
+
+impl SinkError {
+    /// The same as an error of the recording in the file `path`.
+    pub fn of(self, path: &Path) -> RecordError {
+        match self {
+            SinkError::Write(source) => RecordError::Write {
+                path: path.to_owned(),
+                source,
+            },
+            SinkError::Existing(error) => RecordError::Existing(error),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Starts or attaches to targets and writes what they did to a perf.data file.
+//!
+//! [`record::record`] does it all, as a [`spec::RecordSpec`] says, and returns an [`outcome::Outcome`]. It stands on
+//! `dioptra-perfevents` for the events and on `dioptra-perfdata` for the file; what is its own is the order of things
+//! (see [`mod@record`]), the command that is held until its events are open ([`dioptra_processes::command`]), and the description of what
+//! existed before ([`existing`]).
+
+pub mod counters;
+mod error;
+pub mod existing;
+mod features;
+mod file_events;
+pub mod kernel;
+pub mod machine;
+pub mod modules;
+pub mod outcome;
+pub mod output_file;
+pub mod record;
+pub mod sample_options;
+mod session;
+mod side_file;
+mod sink;
+pub mod spec;
+mod tracing_data;
+mod windows;
+
+pub use error::RecordError;
+pub use outcome::{Ending, Outcome, WindowsOutcome};
+pub use record::{Observer, record};
+pub use spec::{RecordSpec, RecordTarget, WindowOptions};

@@ -1,0 +1,357 @@
+//! A recording from start to end.
+//!
+//! Events are opened first, so that nothing that happens afterwards is missed; then what exists already is described;
+//! then the command is let go, or the events are enabled. One loop waits for signals and for the rings until the
+//! recording's end, drains the rings once more, and completes the file.
+
+mod complete;
+mod follow;
+
+use crate::error::{RecordError, SinkError};
+use crate::existing::Synthesizer;
+use crate::features;
+use crate::file_events::recorded;
+use crate::machine::Machine;
+use crate::modules::Modules;
+use crate::outcome::{Ending, Outcome, Progress, WindowsOutcome};
+use crate::output_file::{self, Undo};
+use crate::session::session_spec;
+use crate::sink::Sink;
+use crate::spec::{RecordSpec, RecordTarget};
+use crate::windows::Windowed;
+use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
+use dioptra_perfevents::record::RecordLayout;
+use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
+use dioptra_processes::command::{CommandStatus, HeldCommand};
+use dioptra_processes::signals::Signals;
+use std::time::{Duration, Instant};
+
+/// How long the loop waits at most before it reports progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How long the command may take to end before the observer is told that it is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Is told what happens while a recording runs.
+pub trait Observer {
+    /// Something was done in another way than asked for, or left out.
+    fn note(&mut self, note: &str);
+    /// The events are open. Told after the notes.
+    fn attached(&mut self, summary: &AttachSummary) {
+        let _ = summary;
+    }
+    /// Windows will be made in this way. Told after [`Observer::attached`].
+    fn windows(&mut self, windows: &WindowsOutcome) {
+        let _ = windows;
+    }
+    /// Called about ten times a second.
+    fn progress(&mut self, progress: Progress);
+    /// The recording has ended, well or (`failure`) not, but the command still runs and is waited for.
+    fn waiting(&mut self, failure: Option<&RecordError>);
+}
+
+/// Records as `spec` says. Returns when the recording is complete and its command, if there is one, has ended.
+///
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the recording; one that a process sent to us is passed on to the command,
+/// one from the terminal has reached it already. While the command is waited for, another one kills it. These signals
+/// are blocked in the calling thread meanwhile.
+///
+/// # Errors
+/// [`RecordError`]. A command that runs by then is waited for before the error is returned.
+pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
+    let mut signals = Signals::new().map_err(RecordError::Signals)?;
+    let mut command = match &spec.command {
+        Some(words) => Some(HeldCommand::hold(
+            words,
+            signals.mask_before(),
+            spec.to_stdout(),
+        )?),
+        None => None,
+    };
+    let recorded = Recording::start(spec, command.as_ref(), observer)
+        .and_then(|recording| recording.run(command.as_mut(), &mut signals, observer));
+    let status = match &mut command {
+        Some(command) if command.is_released() => {
+            let failure = recorded.as_ref().err();
+            Some(wait_for(command, &mut signals, failure, observer)?)
+        }
+        _ => None,
+    };
+    let mut outcome = recorded?;
+    outcome.command = status;
+    Ok(outcome)
+}
+
+/// Waits for the command's end. A signal that asks for an end, the second by now, kills it.
+fn wait_for(
+    command: &mut HeldCommand,
+    signals: &mut Signals,
+    failure: Option<&RecordError>,
+    observer: &mut dyn Observer,
+) -> Result<CommandStatus, RecordError> {
+    let silent_until = Instant::now() + PATIENCE;
+    let mut told = false;
+    loop {
+        if let Some(status) = command.try_wait()? {
+            return Ok(status);
+        }
+        if !told && Instant::now() >= silent_until {
+            told = true;
+            observer.waiting(failure);
+        }
+        signals.wait(TICK).map_err(RecordError::Signals)?;
+        while let Some(received) = signals.take() {
+            if received.ends_recording() {
+                command.signal(libc::SIGKILL);
+            }
+        }
+    }
+}
+
+/// A recording whose events are open and whose file has been begun.
+struct Recording<'a> {
+    spec: &'a RecordSpec,
+    machine: Machine,
+    session: Session,
+    sink: Sink,
+    /// Ids that the writer knows.
+    ids_known: usize,
+    /// Notes of the session that the observer knows.
+    notes_told: usize,
+    /// Since when samples may be taken.
+    enabled_at: Option<Instant>,
+    clocks: features::Clocks,
+    /// Whether the observer knows of ids that a pipe can't name.
+    late_ids_told: bool,
+    /// Removes the file if the command can't be executed.
+    undo: Option<Undo>,
+    windows_started: bool,
+    /// When the events began and ended, in nanoseconds of their clock.
+    span: (u64, u64),
+}
+
+impl<'a> Recording<'a> {
+    /// Opens the events and begins the file. What exists already is described in it.
+    fn start(
+        spec: &'a RecordSpec,
+        command: Option<&HeldCommand>,
+        observer: &mut dyn Observer,
+    ) -> Result<Recording<'a>, RecordError> {
+        let session_spec = session_spec(spec, command)?;
+        let starts = session_spec.start;
+        let mut session = Session::new(session_spec.clone())?;
+        let before = Instant::now();
+        let attached = session.attach()?;
+        for note in &attached.notes {
+            observer.note(note);
+        }
+        for thread in &attached.failed {
+            observer.note(&format!(
+                "thread {} is not recorded: {}",
+                thread.tid, thread.reason
+            ));
+        }
+        observer.attached(&attached);
+        let mut recorded = recorded(spec, session.events());
+        let windows = Windowed::attach(spec, &session_spec, &recorded, &attached.notes)?;
+        let mut events: Vec<EventToWrite> = recorded
+            .iter()
+            .map(|event| EventToWrite {
+                attr: event.attr.clone(),
+                name: event.name.clone(),
+                ids: event.ids.clone(),
+            })
+            .collect();
+        if let Some(windows) = &windows {
+            events.extend(windows.events_to_write());
+            recorded.extend_from_slice(windows.events());
+            observer.windows(&windows.outcome());
+        }
+        let (machine, clocks) = (Machine::running(), features::Clocks::now());
+        let options = WriteOptions {
+            compression: spec.compression,
+        };
+        let not_created = |source| RecordError::Create {
+            path: spec.output.clone(),
+            source,
+        };
+        let mut undo = None;
+        let writer = if spec.to_stdout() {
+            let file = output_file::stdout().map_err(not_created)?;
+            let tracing_data = told_tracing_data(&recorded, observer);
+            let mut features =
+                features::to_write(&machine, spec, &recorded, Vec::new(), &clocks, tracing_data);
+            let groups = windows.iter().flat_map(Windowed::group_descriptions);
+            features.group_descriptions.extend(groups);
+            Writer::create_pipe(file, &events, &features, options)
+        } else {
+            let (file, way_back) = output_file::create(&spec.output).map_err(not_created)?;
+            undo = Some(way_back);
+            Writer::create(file, &events, options)
+        };
+        let writer = writer.map_err(|source| SinkError::Write(source).of(&spec.output))?;
+        let first = events
+            .first()
+            .map(|event| event.attr.clone())
+            .unwrap_or_default();
+        let modules = Modules::new(RecordLayout::new(&first, ByteOrder::NATIVE));
+        let mut recording = Recording {
+            spec,
+            machine,
+            ids_known: session.new_ids_since(0).len(),
+            session,
+            sink: Sink::new(writer, modules, windows),
+            notes_told: attached.notes.len(),
+            enabled_at: (starts == Start::AtAttach).then_some(before),
+            clocks,
+            late_ids_told: false,
+            undo,
+            windows_started: false,
+            span: (features::monotonic_time(), 0),
+        };
+        recording.describe_existing(observer)?;
+        Ok(recording)
+    }
+
+    /// Writes records of our own making, at `time` (see [`Synthesizer::at`]).
+    fn write_made<T>(
+        &mut self,
+        time: u64,
+        make: impl FnOnce(
+            &mut Synthesizer<'_, &mut dyn FnMut(&[u8]) -> Result<(), SinkError>>,
+        ) -> Result<T, SinkError>,
+    ) -> Result<T, RecordError> {
+        let first = self.session.events().first();
+        let (attr, id) = first
+            .map(|event| (event.attr.clone(), event.ids.first().copied()))
+            .unwrap_or_default();
+        let sink = &mut self.sink;
+        let mut write = |bytes: &[u8]| sink.write_made(bytes);
+        let write: &mut dyn FnMut(&[u8]) -> Result<(), SinkError> = &mut write;
+        let mut synthesizer = Synthesizer::new(&attr, id.unwrap_or(0), write)
+            .at(time)
+            .data_mappings(self.spec.samples.copies_stacks());
+        make(&mut synthesizer).map_err(|error| error.of(&self.spec.output))
+    }
+
+    fn describe_existing(&mut self, observer: &mut dyn Observer) -> Result<(), RecordError> {
+        let release = self.machine.os_release.clone();
+        let target = &self.spec.target;
+        let known = self.write_made(0, |synthesizer| {
+            let known = synthesizer.kernel(&release)?;
+            match target {
+                // It has nothing yet that its exec leaves.
+                RecordTarget::Command => {}
+                RecordTarget::Processes(tids) | RecordTarget::Threads(tids) => {
+                    synthesizer.tasks(tids)?
+                }
+                RecordTarget::Machine(_) | RecordTarget::Cgroup { .. } => synthesizer.machine()?,
+            }
+            Ok(known)
+        })?;
+        let counts_kernel = self.session.events().iter().any(|event| {
+            event.attr.samples() && !event.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
+        });
+        if counts_kernel && !known {
+            observer.note(
+                "the kernel hides its addresses, so that its functions will have no names: run as root, or \
+                 `sysctl kernel.kptr_restrict=0`",
+            );
+        }
+        Ok(())
+    }
+
+    /// Records until the end, and completes the file.
+    fn run(
+        mut self,
+        mut command: Option<&mut HeldCommand>,
+        signals: &mut Signals,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome, RecordError> {
+        let delayed = !self.spec.delay.is_zero();
+        if !delayed && self.enabled_at.is_none() && self.spec.target != RecordTarget::Command {
+            self.enable()?;
+        }
+        let released_at = Instant::now();
+        if let Some(command) = command.as_deref_mut() {
+            if let Err(error) = command.release() {
+                if let Some(undo) = self.undo.take() {
+                    undo.undo();
+                }
+                return Err(error.into());
+            }
+            // Its exec has enabled the events.
+            if !delayed && self.spec.target == RecordTarget::Command {
+                self.enabled_at = Some(released_at);
+                self.span.0 = features::monotonic_time();
+            }
+        }
+        if self.enabled_at.is_some() {
+            self.start_windows()?;
+        }
+        let begin = Instant::now();
+        let ending = self.follow(begin, command, signals, observer);
+        // An error while reading loses nothing of what was read.
+        let (ending, failure) = match ending {
+            Ok(ending) => (ending, None),
+            Err(error) => (Ending::TargetsEnded, Some(error)),
+        };
+        let stopped = match &mut self.sink.windows {
+            Some(windows) => windows.stop(),
+            None => Ok(()),
+        };
+        let finished = self.session.finish(&mut self.sink);
+        let disabled_at = self.session.disabled_at().unwrap_or_else(Instant::now);
+        let passed = u64::try_from(disabled_at.elapsed().as_nanos()).unwrap_or(0);
+        self.span.1 = features::monotonic_time().saturating_sub(passed);
+        let sampled_for = self.enabled_at.map_or(Duration::ZERO, |enabled| {
+            disabled_at.saturating_duration_since(enabled)
+        });
+        self.tell_new_notes(observer);
+        let outcome = self.complete(ending, sampled_for, observer);
+        match failure {
+            Some(error) => Err(error),
+            None => {
+                finished?;
+                stopped?;
+                outcome
+            }
+        }
+    }
+
+    fn enable(&mut self) -> Result<(), RecordError> {
+        // Before: with many threads it takes a while, in which the first are sampled.
+        self.enabled_at = Some(Instant::now());
+        self.span.0 = features::monotonic_time();
+        self.session.enable()?;
+        self.start_windows()
+    }
+
+    fn start_windows(&mut self) -> Result<(), RecordError> {
+        if self.windows_started {
+            return Ok(());
+        }
+        self.windows_started = true;
+        match &mut self.sink.windows {
+            Some(windows) => windows.start(),
+            None => Ok(()),
+        }
+    }
+
+    fn write_error(&self, source: WriteError) -> RecordError {
+        SinkError::Write(source).of(&self.spec.output)
+    }
+}
+
+/// Descriptions of tracepoints; the observer is told where there are none for some.
+fn told_tracing_data(events: &[AttachedEvent], observer: &mut dyn Observer) -> Option<Vec<u8>> {
+    match features::tracing_data(events)? {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            observer.note(&format!(
+                "tracepoints are not described in the file, so that perf cannot read it: {error}"
+            ));
+            None
+        }
+    }
+}

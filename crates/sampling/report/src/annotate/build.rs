@@ -1,0 +1,430 @@
+//! From a function and its samples to an annotation.
+
+use super::code::{Decoded, decode};
+use super::counts::{FrameCounts, add, events_of};
+use super::details;
+use super::find::{FoundFunction, request};
+use super::lines::lines;
+use super::model::{
+    AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedLoop, Annotation, Place, PlaceCount,
+    PlaceFrame,
+};
+use crate::profile_facts::profile_facts;
+use crate::{Severity, escape};
+use dioptra_instructions::{ControlFlow, EdgeEnd, LoopNest, SourceMap};
+use dioptra_profile::{FrameId, Module, Names, Profile};
+use dioptra_symbols::{ModuleKind, Note, Symbolizer, demangle, is_jit_dump};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// How many missing source files are told one by one in text.
+const FILES_TOLD: usize = 3;
+
+/// How many loops times blocks a function may have: far more than any compiler makes.
+const MOST_IN_LOOPS: usize = 1 << 26;
+
+/// A frame, its address, and its counts.
+pub(super) type Counted<'a> = (FrameId, u64, &'a [PlaceCount]);
+
+/// Annotates a function. `names` must be those with which it was found.
+pub fn annotate(
+    profile: &Profile,
+    names: &Names,
+    symbolizer: &Symbolizer,
+    found: &FoundFunction,
+    options: &AnnotateOptions,
+) -> Annotation {
+    let events: Vec<usize> = match &options.events {
+        Some(events) => events.clone(),
+        None => profile.sampled_events(),
+    };
+    let known = |index: &usize| *index < profile.events().len();
+    let events: Vec<usize> = events.into_iter().filter(known).collect();
+    let module = profile.modules().get(found.module);
+    let name = if options.demangle {
+        demangle(&found.raw_name).into_owned()
+    } else {
+        found.raw_name.clone()
+    };
+    let mut annotation = Annotation {
+        name,
+        raw_name: found.raw_name.clone(),
+        module: module.label.clone(),
+        module_path: module.path().to_string_lossy().into_owned(),
+        addresses: found.addresses.clone(),
+        virtual_start: None,
+        events: events_of(profile, &events),
+        places: Vec::new(),
+        has_code: false,
+        blocks: Vec::new(),
+        edges: Vec::new(),
+        loops: Vec::new(),
+        unresolved_jumps: 0,
+        lines: Vec::new(),
+        branches: None,
+        memory: None,
+        sources: BTreeMap::new(),
+        facts: profile_facts(profile, &Names::default(), &events),
+    };
+    annotation.facts.append(found.facts.clone());
+    let counts = FrameCounts::of(profile, names, &events);
+    let wanted: BTreeSet<FrameId> = found.frames.iter().copied().collect();
+    let counts: Vec<Counted<'_>> = counts
+        .iter()
+        .filter(|(frame, _)| wanted.contains(frame))
+        .map(|(frame, counts)| (frame, profile.frames().get(frame).address, counts))
+        .collect();
+    let decoded = match decode(symbolizer, found, module, options) {
+        Ok(decoded) => Some(decoded),
+        Err(why) => {
+            let text = format!(
+                "no instructions, only the addresses of samples: {}",
+                escape(&why)
+            );
+            annotation
+                .facts
+                .add(Severity::Fallback, "no_code", text, why);
+            None
+        }
+    };
+    let notes = put_places(
+        &mut annotation,
+        symbolizer,
+        module,
+        decoded.as_ref(),
+        &counts,
+    );
+    put_counts(&mut annotation, &counts);
+    if let Some(decoded) = &decoded {
+        annotation.has_code = true;
+        tell_kernel(&mut annotation, decoded);
+        annotation.virtual_start = Some(decoded.code.virtual_start());
+        let flow = decoded.control_flow();
+        let nest = flow.loops();
+        put_blocks(&mut annotation, decoded, &flow, &nest);
+        let of = details::Sources {
+            profile,
+            names,
+            symbolizer,
+            demangle: options.demangle,
+        };
+        details::add_branches(&mut annotation, &of, found.module);
+    }
+    details::add_memory(&mut annotation, profile, &counts);
+    annotation.lines = lines(&annotation.places, events.len());
+    tell_lines(&mut annotation, &notes);
+    let kernel = decoded.as_ref().and_then(Decoded::kernel_file);
+    let file = kernel.map_or_else(|| module_file(module, options), Path::to_path_buf);
+    read_sources(&mut annotation, options, &file);
+    annotation
+}
+
+/// Instructions, or addresses where there is no code; gives what the debug information's reader noted.
+fn put_places(
+    annotation: &mut Annotation,
+    symbolizer: &Symbolizer,
+    module: &Module,
+    decoded: Option<&Decoded>,
+    counts: &[Counted<'_>],
+) -> Vec<Note> {
+    let events = annotation.events.len();
+    if module.kind == ModuleKind::NotAFile {
+        let symbols = is_jit_dump(module.path()).then(|| symbolizer.jit_dump(module.path()));
+        let mut files: BTreeMap<String, Arc<str>> = BTreeMap::new();
+        let mut frames = |address: u64| -> Vec<PlaceFrame> {
+            let line = symbols
+                .as_ref()
+                .and_then(|known| known.line_in_file(address));
+            let frame = line.map(|(file, line)| PlaceFrame {
+                function: None,
+                file: Some(
+                    files
+                        .entry(file.to_owned())
+                        .or_insert_with(|| file.into())
+                        .clone(),
+                ),
+                line: Some(line),
+                column: None,
+                is_inlined: false,
+            });
+            frame.into_iter().collect()
+        };
+        annotation.places = match decoded {
+            Some(decoded) => decoded.places(events, |instruction| frames(instruction.address)),
+            None => addresses(counts, events, frames),
+        };
+        return Vec::new();
+    }
+    let lines = symbolizer.lines(&request(module));
+    let reader = lines.reader();
+    annotation.places = match decoded {
+        Some(decoded) => {
+            let map = SourceMap::of(&decoded.code, &reader);
+            decoded.places(events, |instruction| {
+                let frames = map.frames(instruction.index).iter().cloned();
+                frames.map(PlaceFrame::from).collect()
+            })
+        }
+        None => addresses(counts, events, |address| {
+            let frames = reader.frames(address).into_iter();
+            frames.map(PlaceFrame::from).collect()
+        }),
+    };
+    lines.notes()
+}
+
+/// The addresses that have samples.
+fn addresses(
+    counts: &[Counted<'_>],
+    events: usize,
+    mut frames: impl FnMut(u64) -> Vec<PlaceFrame>,
+) -> Vec<Place> {
+    let addresses: BTreeSet<u64> = counts.iter().map(|(_, address, _)| *address).collect();
+    let place = |address: u64| Place {
+        address,
+        virtual_address: address,
+        bytes: Vec::new(),
+        text: String::new(),
+        kind: None,
+        target: None,
+        block: None,
+        counts: vec![PlaceCount::default(); events],
+        frames: frames(address).into(),
+    };
+    addresses.into_iter().map(place).collect()
+}
+
+/// The place to which an address belongs.
+pub(super) fn place_at(places: &[Place], address: u64) -> Option<usize> {
+    let after = places.partition_point(|place| place.address <= address);
+    after.checked_sub(1)
+}
+
+/// Gives each frame's counts to its place.
+fn put_counts(annotation: &mut Annotation, counts: &[Counted<'_>]) {
+    let mut inside = 0;
+    for (_, address, counts) in counts {
+        let index = place_at(&annotation.places, *address).unwrap_or(0);
+        let Some(place) = annotation.places.get_mut(index) else {
+            continue;
+        };
+        if place.address != *address {
+            inside += counts.iter().map(|count| count.count.samples).sum::<u64>();
+        }
+        add(&mut place.counts, counts);
+        for (event, count) in annotation.events.iter_mut().zip(*counts) {
+            event.function.add(*count);
+        }
+    }
+    if inside > 0 {
+        annotation.facts.add(
+            Severity::Loss,
+            "inside_instructions",
+            format!(
+                "{inside} samples lie inside of instructions and count for these; the file is probably not the one that ran"
+            ),
+            inside,
+        );
+    }
+}
+
+/// Blocks, edges and loops with their counts.
+fn put_blocks(annotation: &mut Annotation, decoded: &Decoded, flow: &ControlFlow, nest: &LoopNest) {
+    let nothing = vec![PlaceCount::default(); annotation.events.len()];
+    for (number, block) in flow.blocks().iter().enumerate() {
+        let mut counts = nothing.clone();
+        for place in &mut annotation.places[block.instructions.clone()] {
+            place.block = Some(number);
+            add(&mut counts, &place.counts);
+        }
+        annotation.blocks.push(AnnotatedBlock {
+            places: block.instructions.clone(),
+            counts,
+            innermost_loop: nest.innermost(number),
+            depth: nest.depth(number),
+        });
+    }
+    let edges = flow.edges().iter().map(|edge| AnnotatedEdge {
+        from: edge.from,
+        to: edge.to,
+        kind: edge.kind,
+        function: match edge.to {
+            EdgeEnd::Outside(Some(address)) => decoded.function_at(address).map(|(name, _)| name),
+            _ => None,
+        },
+        executions: None,
+    });
+    annotation.edges = edges.collect();
+    let mut loops = nest.loops();
+    if loops.len().saturating_mul(flow.blocks().len()) > MOST_IN_LOOPS {
+        annotation.facts.add(
+            Severity::Loss,
+            "loops_left_out",
+            format!("{} loops are too many to show", loops.len()),
+            loops.len(),
+        );
+        loops = &[];
+        for block in &mut annotation.blocks {
+            (block.innermost_loop, block.depth) = (None, 0);
+        }
+    }
+    for (number, natural) in loops.iter().enumerate() {
+        let blocks: Vec<usize> = nest.blocks_of(number).collect();
+        let mut counts = nothing.clone();
+        for block in &blocks {
+            add(&mut counts, &annotation.blocks[*block].counts);
+        }
+        annotation.loops.push(AnnotatedLoop {
+            natural: natural.clone(),
+            blocks,
+            counts,
+        });
+    }
+    annotation.unresolved_jumps = flow.unresolved_jumps();
+    if annotation.unresolved_jumps > 0 {
+        annotation.facts.add(
+            Severity::Info,
+            "unresolved_jumps",
+            format!(
+                "{} indirect jump{} to unknown places: blocks and loops may be connected by ways that are not shown",
+                annotation.unresolved_jumps,
+                if annotation.unresolved_jumps == 1 { " leads" } else { "s lead" }
+            ),
+            annotation.unresolved_jumps,
+        );
+    }
+    let irreducible = nest.irreducible().len();
+    if irreducible > 0 {
+        annotation.facts.add(
+            Severity::Info,
+            "irreducible",
+            format!(
+                "{irreducible} cycles of blocks have several entries and are not shown as loops"
+            ),
+            irreducible,
+        );
+    }
+}
+
+/// Says for how many samples no line is known, and why.
+fn tell_lines(annotation: &mut Annotation, notes: &[Note]) {
+    let unknown = annotation.lines.iter().find(|line| line.file.is_none());
+    let Some(unknown) = unknown else {
+        return;
+    };
+    let samples: u64 = unknown
+        .innermost
+        .iter()
+        .map(|count| count.count.samples)
+        .sum();
+    let why: Vec<String> = notes
+        .iter()
+        .filter(|note| note.is_problem())
+        .map(ToString::to_string)
+        .collect();
+    let reasons = if why.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", escape(&why.join("; ")))
+    };
+    if annotation.lines.len() == 1 {
+        let text = if why.is_empty() {
+            "no source: nothing tells the lines of this function".to_owned()
+        } else {
+            format!("no source{reasons}")
+        };
+        annotation
+            .facts
+            .add(Severity::Fallback, "no_lines", text, why);
+    } else if samples > 0 {
+        annotation.facts.add(
+            Severity::Loss,
+            "samples_without_line",
+            format!("{samples} samples lie in instructions without a source line{reasons}"),
+            samples,
+        );
+    }
+}
+
+/// Says that the kernel may have run other instructions than its file has.
+fn tell_kernel(annotation: &mut Annotation, decoded: &Decoded) {
+    let Some(path) = decoded.kernel_file() else {
+        return;
+    };
+    let path = path.to_string_lossy();
+    annotation.facts.add(
+        Severity::Info,
+        "kernel_file",
+        format!(
+            "instructions of {}; the running kernel replaces some of them in place: for its processor, for static keys and for tracing",
+            escape(&path)
+        ),
+        &*path,
+    );
+}
+
+/// Where the module's file lies here.
+fn module_file(module: &Module, options: &AnnotateOptions) -> PathBuf {
+    match &options.sources.symfs {
+        Some(root) => root.join(module.path().strip_prefix("/").unwrap_or(module.path())),
+        None => module.path().to_path_buf(),
+    }
+}
+
+/// Reads the source files and says which are missing, or newer than the program.
+fn read_sources(annotation: &mut Annotation, options: &AnnotateOptions, program: &Path) {
+    let mut files: BTreeSet<Arc<str>> = BTreeSet::new();
+    for line in &annotation.lines {
+        files.extend(line.file.clone());
+    }
+    let mut missing = Vec::new();
+    for file in files {
+        match options.sources.read(&file) {
+            Ok(text) => {
+                annotation.sources.insert(file, text);
+            }
+            Err(why) => missing.push((file, why)),
+        }
+    }
+    for (file, why) in missing.iter().take(FILES_TOLD) {
+        annotation.facts.add(
+            Severity::Fallback,
+            "no_source",
+            format!(
+                "no source file {}; give its place with --source-path OLD=NEW or --symfs",
+                escape(why)
+            ),
+            &**file,
+        );
+    }
+    if missing.len() > FILES_TOLD {
+        let more = missing.len() - FILES_TOLD;
+        let list: Vec<&str> = missing.iter().map(|(file, _)| &**file).collect();
+        annotation.facts.add(
+            Severity::Fallback,
+            "no_sources",
+            format!("{more} more source files were not found"),
+            list,
+        );
+    }
+    let built: Option<SystemTime> = std::fs::metadata(program)
+        .and_then(|data| data.modified())
+        .ok();
+    for (file, text) in &annotation.sources {
+        if let (Some(built), Some(changed)) = (built, text.modified)
+            && changed > built
+        {
+            annotation.facts.add(
+                Severity::Info,
+                "newer_source",
+                format!(
+                    "{} was changed after the program was built, so its lines may have moved",
+                    escape(&text.path.to_string_lossy())
+                ),
+                &**file,
+            );
+        }
+    }
+}

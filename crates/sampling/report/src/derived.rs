@@ -1,0 +1,317 @@
+//! Derived columns: what a metric set's formulas make of a row's counts.
+
+use crate::grid::{Measure, TableEvent};
+use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
+use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
+use dioptra_perfrecords::AttrFlags;
+use dioptra_profile::Profile;
+use serde_json::{Value, json};
+use std::collections::HashSet;
+
+/// How many columns without values are told one by one in text.
+const COLUMNS_TOLD: usize = 5;
+
+/// Derived columns of one set.
+#[derive(Clone, Debug)]
+pub struct MetricColumns<'a> {
+    /// The set.
+    pub set: &'a MetricSet,
+    /// Which of its columns, by index; a column stands before those that fold under it.
+    pub columns: Vec<usize>,
+    /// Which of these are shown even where their inputs were not recorded; of the others a fact tells.
+    pub keep: Vec<usize>,
+    /// What is known of the machine.
+    pub environment: Environment,
+}
+
+/// The derived columns of one set, bound to a table's events.
+pub(crate) struct Derived<'a> {
+    of: &'a MetricColumns<'a>,
+    bound: Bound,
+    /// Columns of the set that are shown.
+    shown: Vec<usize>,
+}
+
+fn count(measure: &Measure) -> metrics::Count {
+    metrics::Count {
+        samples: measure.count.own.samples,
+        value: measure.estimate.value,
+        variance: measure.estimate.variance,
+    }
+}
+
+impl<'a> Derived<'a> {
+    /// Binds each set, and tells which events rows have to count: those shown, then all that formulas may need, in the
+    /// order that they are bound to.
+    pub(crate) fn all(
+        metrics: &'a [MetricColumns<'a>],
+        inputs: &[Input<'_>],
+        shown: &[TableEvent],
+    ) -> (Vec<Self>, Vec<TableEvent>) {
+        let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+        let recorded = TableEvent::all(&profiles);
+        let derived: Vec<Self> = metrics
+            .iter()
+            .map(|of| Derived::new(of, inputs, &recorded))
+            .collect();
+        let mut counted = shown.to_vec();
+        let asks = |derived: &Self| derived.inputs().next().is_some();
+        if derived.iter().any(asks) {
+            counted.extend(recorded);
+        }
+        (derived, counted)
+    }
+
+    /// Binds to the events, of which rows give counts in this order.
+    pub(crate) fn new(
+        of: &'a MetricColumns<'a>,
+        inputs: &[Input<'_>],
+        events: &[TableEvent],
+    ) -> Self {
+        let recorded: Vec<metrics::RecordedEvent> = events
+            .iter()
+            .map(|event| {
+                let attrs =
+                    event.of.iter().zip(inputs).filter_map(|(index, input)| {
+                        Some(input.profile.events()[(*index)?].attr())
+                    });
+                let mut periods: Vec<Option<u64>> = attrs
+                    .map(|attr| {
+                        let fixed = !attr.flags.contains(AttrFlags::FREQ);
+                        fixed.then_some(attr.sample_period)
+                    })
+                    .collect();
+                periods.dedup();
+                metrics::RecordedEvent {
+                    name: event.name.clone(),
+                    period: match periods[..] {
+                        [Some(period @ 1..)] => Some(period as f64),
+                        _ => None,
+                    },
+                    group: None,
+                }
+            })
+            .collect();
+        let bound = of.set.bind(&recorded, &of.environment);
+        let is_missing = |column: usize| !bound.columns()[column].missing.is_empty();
+        let shown = of.columns.iter().copied();
+        let shown = shown
+            .filter(|column| of.keep.contains(column) || !is_missing(*column))
+            .collect();
+        Derived { of, bound, shown }
+    }
+
+    /// Which of the events the shown columns need.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = usize> + '_ {
+        let columns = self
+            .shown
+            .iter()
+            .map(|column| &self.bound.columns()[*column]);
+        columns.flat_map(|column| column.inputs.iter().map(|input| *input as usize))
+    }
+
+    /// The name, heading and unit of its columns.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, &str, &metrics::Unit)> {
+        let columns = self.of.set.columns();
+        self.shown.iter().map(|column| {
+            let column = &columns[*column];
+            (&*column.name, &*column.title, &column.unit)
+        })
+    }
+
+    /// Its columns; `heads` are those that there are already.
+    pub(crate) fn push_heads(&self, heads: &mut Vec<Column>) {
+        let set = self.of.set;
+        let mut places = vec![None; set.columns().len()];
+        let mut taken: HashSet<String> = heads.iter().map(|head| head.id.clone()).collect();
+        for column in &self.shown {
+            let head = &set.columns()[*column];
+            let id = if taken.contains(&head.name) {
+                format!("{}.{}", set.name, head.name)
+            } else {
+                head.name.clone()
+            };
+            taken.insert(id.clone());
+            let mut new = Column::new(id, &*head.title, ColumnKind::Ratio, unit(&head.unit));
+            // The nearest one above that is shown.
+            let mut above = head.parent;
+            while let Some(parent) = above {
+                if let Some(place) = places[parent] {
+                    new = new.below(place);
+                    break;
+                }
+                above = set.columns()[parent].parent;
+            }
+            places[*column] = Some(heads.len());
+            heads.push(new);
+        }
+    }
+
+    /// An evaluator for a profile with these sums.
+    pub(crate) fn evaluator(&self, totals: &[Measure]) -> Evaluator<'_> {
+        let totals: Vec<metrics::Count> = totals.iter().map(count).collect();
+        self.bound.evaluator(&totals, Mode::Exact)
+    }
+
+    /// The values of a row, one for each column.
+    pub(crate) fn values(
+        &self,
+        evaluator: &mut Evaluator<'_>,
+        counts: &[Measure],
+    ) -> Vec<metrics::Cell> {
+        let counts: Vec<metrics::Count> = counts.iter().map(count).collect();
+        let cells = evaluator.row(&counts);
+        self.shown
+            .iter()
+            .map(|column| cells[*column].clone())
+            .collect()
+    }
+
+    /// The cells of a row, with what is known of them.
+    pub(crate) fn push(
+        &self,
+        evaluator: &mut Evaluator<'_>,
+        counts: &[Measure],
+        cells: &mut Vec<Cell<'_>>,
+        notes: &mut Vec<CellNote>,
+    ) {
+        for value in self.values(evaluator, counts) {
+            push_value(&value, cells, notes);
+        }
+    }
+
+    /// What was left out, chosen or is missing.
+    pub(crate) fn add_facts(&self, facts: &mut Facts) {
+        let set = self.of.set;
+        let missing = |column: &usize| {
+            let inputs = &self.bound.columns()[*column].missing;
+            (!inputs.is_empty()).then(|| (&*set.columns()[*column].name, inputs.clone()))
+        };
+        let list: Vec<_> = self.of.columns.iter().filter_map(missing).collect();
+        if !list.is_empty() {
+            let mut told: Vec<String> = list
+                .iter()
+                .take(COLUMNS_TOLD)
+                .map(|(name, inputs)| format!("{name} (no {})", inputs.join(", ")))
+                .collect();
+            if let Some(more @ 1..) = list.len().checked_sub(COLUMNS_TOLD) {
+                told.push(format!("{more} more, which --format json tells"));
+            }
+            let value: serde_json::Map<String, Value> = list
+                .iter()
+                .map(|(name, inputs)| ((*name).to_owned(), json!(inputs.to_vec())))
+                .collect();
+            let what = if list.len() > 1 {
+                "columns"
+            } else {
+                "a column"
+            };
+            facts.add(
+                Severity::Info,
+                "missing_inputs",
+                format!(
+                    "{}: {what} without values, since events were not recorded: {}; `dioptra record --metrics {}` records what this machine can count",
+                    set.name,
+                    told.join("; "),
+                    set.name
+                ),
+                Value::Object(value),
+            );
+        }
+        for column in &self.shown {
+            let left_out = &self.bound.columns()[*column].left_out;
+            if !left_out.is_empty() {
+                let name = &set.columns()[*column].name;
+                facts.add(
+                    Severity::Loss,
+                    "partial_sum",
+                    format!(
+                        "{name} is a lower bound: without {}, which were not recorded",
+                        left_out.join(", ")
+                    ),
+                    json!({"column": name, "left_out": left_out.to_vec()}),
+                );
+            }
+        }
+        let is_shown = |name: &str| {
+            let column = set.column(name);
+            column.is_some_and(|column| self.shown.contains(&column))
+        };
+        for note in self.bound.notes() {
+            let told = match note {
+                BindNote::Several {
+                    wanted,
+                    chosen,
+                    others,
+                } => Some(format!(
+                    "{wanted} in formulas is the event {chosen}, not {}",
+                    others.join(", ")
+                )),
+                BindNote::MixedModifiers { column, inputs } if is_shown(column) => Some(format!(
+                    "{column} compares events that were counted in different modes: {}",
+                    inputs.join(", ")
+                )),
+                BindNote::ApartGroups { column } if is_shown(column) => Some(format!(
+                    "{column} compares events that were not counted at the same time"
+                )),
+                BindNote::TooLarge { column } => {
+                    Some(format!("{column}: the formula is too large"))
+                }
+                _ => None,
+            };
+            if let Some(told) = told {
+                facts.add(Severity::Fallback, "metric_inputs", told, Value::Null);
+            }
+        }
+        let unknown = set.unknown.iter();
+        unknown.for_each(|what| {
+            facts.add(
+                Severity::Info,
+                "metric_set",
+                what.as_str(),
+                set.name.as_str(),
+            );
+        });
+    }
+}
+
+/// A value as a cell.
+pub(crate) fn push_value(
+    value: &metrics::Cell,
+    cells: &mut Vec<Cell<'_>>,
+    notes: &mut Vec<CellNote>,
+) {
+    let (cell, standard_error, mark) = match value {
+        metrics::Cell::Value {
+            value,
+            error,
+            low_counts,
+            partial,
+        } => {
+            let mark = match (low_counts, partial) {
+                (true, _) => Some(Mark::FewSamples),
+                (false, true) => Some(Mark::Partial),
+                (false, false) => None,
+            };
+            (Cell::real(*value), Some(*error), mark)
+        }
+        metrics::Cell::Missing(inputs) => (Cell::Empty, None, Some(Mark::Missing(inputs.clone()))),
+        metrics::Cell::Undefined => (Cell::real(f64::NAN), None, None),
+    };
+    notes.push(CellNote {
+        column: cells.len(),
+        standard_error,
+        mark,
+    });
+    cells.push(cell);
+}
+
+/// A column's unit. Percentages come as such.
+pub(crate) fn unit(unit: &metrics::Unit) -> Unit {
+    match unit {
+        metrics::Unit::Events => Unit::Events,
+        metrics::Unit::Percent(_) => Unit::Percent,
+        metrics::Unit::Ratio => Unit::None,
+        other => Unit::Named(other.to_string()),
+    }
+}
