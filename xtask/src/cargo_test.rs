@@ -29,6 +29,16 @@ pub fn run(skips: &Path) -> Result<ExitStatus> {
         fs::read_to_string(&configuration).with_context(|| configuration.display().to_string())?;
     let machine = binaries_of_the_machine(&configuration)
         .context(".config/nextest.toml names no binaries whose tests may be tried again")?;
+    // Tests run the examples; `cargo test` builds them as tests only.
+    let status = Command::new(cargo())
+        .args(["build", "--workspace", "--examples"])
+        .current_dir(root())
+        .stdin(Stdio::null())
+        .status()
+        .context("running cargo build")?;
+    if !status.success() {
+        return Ok(status);
+    }
     let mut names = Vec::new();
     for left in (0..TRIES).rev() {
         let mut failed = BTreeSet::new();

@@ -362,10 +362,12 @@ mod tests {
     /// Where the hook that is interrupted has its stack.
     const HOOK: u64 = 0x10_0000;
 
-    /// Returns a thread with an open call, in whose hook a handler begins to call.
-    fn interrupted() -> Thread {
+    /// Returns a thread with an open call, in whose hook a handler begins to call, and the number of entries below that
+    /// call: those that another test's thread has left in the record.
+    fn interrupted() -> (Thread, usize) {
         let mut thread = Thread::new();
         let mut writer = thread.writer();
+        let below = writer.entries().len();
         let time = now(&thread.arena);
         writer.write(1, |to| to.entry(time, 1));
         thread.push(call(1, HOOK + 16));
@@ -375,7 +377,7 @@ mod tests {
         thread.block.busy = HOOK;
         // SAFETY: this thread's record, to which there is no other reference.
         assert!(begin(thread.block, unsafe { &mut *thread.record }));
-        thread
+        (thread, below)
     }
 
     fn enter(thread: &mut Thread, function: u32) {
@@ -415,12 +417,12 @@ mod tests {
 
     #[test]
     fn what_a_handler_calls_follows_what_the_hook_writes() {
-        let mut thread = interrupted();
+        let (mut thread, below) = interrupted();
         enter(&mut thread, 2);
         enter(&mut thread, 3);
         assert!(thread.record().interrupted.is_active());
         assert_eq!(thread.log(), ["+1"], "the chunk is the hook's");
-        assert_eq!(thread.writer_behind().outside(), 2);
+        assert_eq!(thread.writer_behind().outside(), below + 2);
         leave_one(&mut thread);
         assert!(thread.record().interrupted.is_active());
         leave_one(&mut thread);
@@ -428,7 +430,7 @@ mod tests {
         // SAFETY: behind the innermost entry is where the hook writes.
         let now_behind = unsafe { thread.record().top.add(1).read() };
         assert_eq!((now_behind.id(), now_behind.slot), (9, HOOK));
-        assert_eq!(thread.writer_behind().entries().len(), 1);
+        assert_eq!(thread.writer_behind().entries().len(), below + 1);
         // The hook goes on: a call of function 4.
         let mut writer = thread.writer_behind();
         let cursor = writer.cursor();
@@ -448,7 +450,7 @@ mod tests {
 
     #[test]
     fn calls_of_a_handler_that_jumps_are_left() {
-        let mut thread = interrupted();
+        let (mut thread, below) = interrupted();
         enter(&mut thread, 2);
         enter(&mut thread, 3);
         let mut writer = thread.writer_behind();
@@ -457,7 +459,7 @@ mod tests {
         assert_eq!(thread.block.busy, 0);
         assert!(!thread.record().interrupted.is_active());
         assert!(!thread.record().interrupted.is_waiting());
-        assert_eq!(thread.writer().entries().len(), 1);
+        assert_eq!(thread.writer().entries().len(), below + 1);
         assert_eq!(thread.log(), ["+1", "+2", "+3", "^2"]);
     }
 
@@ -488,7 +490,7 @@ mod tests {
 
     #[test]
     fn handlers_calls_are_refused_when_no_more_can_be_kept() {
-        let mut thread = interrupted();
+        let (mut thread, _) = interrupted();
         let mut count = 0;
         // SAFETY: this thread's record, to which there is no other reference.
         while begin(thread.block, unsafe { &mut *thread.record }) {
@@ -512,7 +514,7 @@ mod tests {
 
     #[test]
     fn a_forked_child_writes_elsewhere() {
-        let mut thread = interrupted();
+        let (mut thread, _) = interrupted();
         enter(&mut thread, 2);
         let before = thread.log();
         thread.record().interrupted.forget();

@@ -36,6 +36,15 @@ static KEPT_NOW: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 /// Whether a call has returned that was taken for gone: this process copies stacks.
 static COPIES: AtomicBool = AtomicBool::new(false);
 
+/// Forgets what the process has seen, so that a test begins as a new process does.
+#[cfg(test)]
+pub fn reset() {
+    for kept in &KEPT_NOW {
+        kept.store(0, Ordering::Relaxed);
+    }
+    COPIES.store(false, Ordering::Relaxed);
+}
+
 /// Notes that a parked call with these flags has returned.
 pub fn returned(flags: u32) {
     if flags & GONE != 0 {
