@@ -41,6 +41,26 @@ fn arena() -> MappedArena {
     session::arena().unwrap()
 }
 
+/// Returns whether the test of this name has its process to itself. If it has not, the test has passed in a process of
+/// its own by the time of the return.
+pub fn is_alone(name: &str) -> bool {
+    const ALONE: &str = "DIOPTRA_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args([name, "--exact"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    let text = std::string::String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    false
+}
+
 /// A traced thread: the one that the test runs in.
 pub struct Thread {
     pub block: &'static mut Block,
