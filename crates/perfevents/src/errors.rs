@@ -284,6 +284,11 @@ pub enum AttachError {
     /// The reader's thread could not be started, or panicked.
     #[error("cannot start the reader's thread: {0}")]
     Thread(io::Error),
+    /// The session was made by another process, of which this one is a forked copy.
+    #[error(
+        "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
+    )]
+    OtherProcess,
     /// The session is attached already.
     #[error("the session is attached already; detach it first")]
     Attached,
@@ -306,6 +311,11 @@ pub enum RunError {
     /// The session is not attached.
     #[error("the session is not attached; call attach first")]
     NotAttached,
+    /// The session was made by another process, of which this one is a forked copy.
+    #[error(
+        "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
+    )]
+    OtherProcess,
     /// Waiting for records failed.
     #[error("cannot wait for records: {0}")]
     Poll(io::Error),

@@ -37,6 +37,7 @@ mod features;
 pub mod limits;
 mod listener;
 pub mod names;
+mod owner;
 mod probe;
 mod procfs;
 mod reader;

@@ -11,6 +11,7 @@ use super::schedule::Schedule;
 use super::slot::{Made, Slot};
 use super::trigger::Trigger;
 use crate::event::Place;
+use crate::owner::Owner;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -47,6 +48,7 @@ pub(super) struct Lane {
     pub cpu: u32,
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
+    owner: Owner,
 }
 
 /// What is shared, and how to tell the thread that it changed: it waits for that alone, or for triggers too.
@@ -88,6 +90,7 @@ impl Lane {
             cpu,
             common,
             thread: Some(thread),
+            owner: Owner::this_process(),
         })
     }
 
@@ -118,9 +121,15 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        let thread = self.thread.take();
+        if !self.owner.is_this_process() {
+            // A forked child has no such thread, and the lock may have been held when it was copied.
+            std::mem::forget(thread);
+            return;
+        }
         self.lock().quit = true;
         self.common.tell();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }

@@ -129,6 +129,23 @@ fn b11_children_are_followed_only_when_asked() {
     }
 }
 
+#[test]
+fn events_that_are_not_open_can_be_neither_enabled_nor_disabled() {
+    let worker = Worker::spinning();
+    let spec = SessionSpec::new()
+        .event(clock())
+        .target(Target::Threads(vec![worker.tid]))
+        .start(Start::Manual);
+    let mut session = Session::new(spec).expect("a session");
+    let refuses = |result| matches!(result, Err(RunError::NotAttached));
+    assert!(refuses(session.enable()) && refuses(session.disable()));
+    session.attach().expect("attach");
+    session.enable().expect("enable");
+    session.disable().expect("disable");
+    session.detach();
+    assert!(refuses(session.enable()) && refuses(session.disable()));
+}
+
 /// B14: stop is legal before the run, counts once, and the session can be run again.
 #[test]
 fn b14_a_session_stops_before_its_run_and_runs_again() {
