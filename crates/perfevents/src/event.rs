@@ -248,7 +248,10 @@ impl Event {
         result.map_err(self.error("refresh"))
     }
 
-    /// Reads the count, of the leader where [`ReadFormat::GROUP`] is set.
+    /// Reads the event's own count, of a leader or of a member.
+    ///
+    /// With [`ReadFormat::GROUP`] the kernel answers every member with its whole group, leader first; the own count is
+    /// found by its id, which needs [`ReadFormat::ID`]. Without ids it is the leader's.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -256,8 +259,15 @@ impl Event {
         let mut buffer = [0; 40];
         if self.attr.read_format.contains(ReadFormat::GROUP) {
             let counts = self.read_group()?;
-            return counts
-                .first()
+            let own = match counts.as_slice() {
+                [count] => Some(count),
+                counts if self.attr.read_format.contains(ReadFormat::ID) => {
+                    let id = self.id()?;
+                    counts.iter().find(|count| count.id == Some(id))
+                }
+                counts => counts.first(),
+            };
+            return own
                 .copied()
                 .ok_or_else(|| self.error("read")(io::ErrorKind::UnexpectedEof.into()));
         }
