@@ -49,6 +49,8 @@ impl OpenRequest<'_> {
             && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
         {
             "the frequency is above kernel.perf_event_max_sample_rate"
+        } else if attr.sample_period > i64::MAX.cast_unsigned() && !has(AttrFlags::FREQ) {
+            "a period is at most 9223372036854775807 events"
         } else if self.group.is_some() {
             // The leader, which has the same options, did open.
             "a group holds as many events as the PMU has counters, of one PMU besides software events"

@@ -52,6 +52,7 @@ mod summary;
 mod syntax;
 mod sys;
 pub mod traps;
+mod unsampled;
 pub mod windows;
 
 pub use attach::{
@@ -80,3 +81,4 @@ pub use spec::{
 pub use stop::StopHandle;
 pub use summary::{EventSummary, Summary};
 pub use syntax::{EventSyntaxError, parse_events, parse_events_with};
+pub use unsampled::Unsampled;

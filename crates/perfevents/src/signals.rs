@@ -210,6 +210,8 @@ pub(crate) struct SignalSource {
     signal: libc::c_int,
     lost_before: u64,
     owner: Owner,
+    /// CPU time in nanoseconds of all threads but the reader when a timer was started; `None` for traps.
+    cpu_before: Option<u64>,
 }
 
 /// `si_code` of a SIGTRAP that an event sent.
@@ -226,7 +228,8 @@ impl SignalSource {
     /// Starts a timer that fires after each `period` nanoseconds of the process's CPU time.
     pub(crate) fn timer(reader: u32, index: usize, period: u64) -> io::Result<SignalSource> {
         QUEUE.timer_word.store(word(0, index), Ordering::Relaxed);
-        let source = Self::listen(libc::SIGPROF, on_timer, reader)?;
+        let mut source = Self::listen(libc::SIGPROF, on_timer, reader)?;
+        source.cpu_before = Some(cpu_of_others());
         set_timer(period)?;
         Ok(source)
     }
@@ -251,6 +254,7 @@ impl SignalSource {
             signal,
             lost_before: QUEUE.lost.load(Ordering::Relaxed),
             owner: Owner::this_process(),
+            cpu_before: None,
         };
         while QUEUE.pop().is_some() {}
         QUEUE.reader.store(reader, Ordering::Relaxed);
@@ -272,6 +276,12 @@ impl SignalSource {
         QUEUE.pop()
     }
 
+    /// CPU time in nanoseconds that the threads but the reader have used since a timer was started; `None` for traps.
+    /// Called on the reader.
+    pub(crate) fn cpu_time(&self) -> Option<u64> {
+        Some(cpu_of_others().saturating_sub(self.cpu_before?))
+    }
+
     /// Samples that found the queue full.
     pub(crate) fn lost(&self) -> u64 {
         QUEUE.lost.load(Ordering::Relaxed) - self.lost_before
@@ -290,6 +300,12 @@ impl Drop for SignalSource {
         }
         TAKEN_BY.store(0, Ordering::Release);
     }
+}
+
+/// Returns the CPU time of this process without that of the calling thread, the reader.
+fn cpu_of_others() -> u64 {
+    let all = crate::sys::clock_now(libc::CLOCK_PROCESS_CPUTIME_ID);
+    all.saturating_sub(crate::sys::clock_now(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
 /// Fires SIGPROF after each `nanoseconds` of CPU time; 0 stops.

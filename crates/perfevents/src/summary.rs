@@ -27,6 +27,8 @@ pub struct Summary {
     pub damaged_bytes: u64,
     /// THROTTLE records.
     pub throttled: u64,
+    /// Threads attached to, and threads and processes that inherited events since; none for sessions of whole CPUs.
+    pub threads: u64,
     /// Rounds in which all rings were drained.
     pub rounds: u64,
 }
@@ -52,6 +54,15 @@ pub struct EventSummary {
     pub throttled: u64,
     /// Events counted, nanoseconds for clocks.
     pub count: u64,
+    /// Events that the samples delivered stand for: the sum of their periods.
+    pub sampled: u64,
+    /// Events between two samples, nanoseconds for clocks; an average for events sampled with a frequency, `None` where
+    /// such an event has no sample, and for events that only count.
+    pub period: Option<u64>,
+    /// Whether the event is a clock, which counts nanoseconds.
+    pub is_time: bool,
+    /// Whether each thread counts its own periods, as inherited events do.
+    pub is_per_thread: bool,
     /// Nanoseconds enabled, over all threads and CPUs.
     pub time_enabled: u64,
     /// Nanoseconds counting; less than enabled where counters were shared.

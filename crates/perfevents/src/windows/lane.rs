@@ -7,7 +7,7 @@
 //! Slots with a [`Trigger`](super::trigger::Trigger) are armed when that expires, the others by the lane's own timer.
 
 use super::random::Random;
-use super::schedule::Schedule;
+use super::schedule::{SHORTEST_LONG, Schedule};
 use super::slot::{Made, Slot};
 use super::trigger::Trigger;
 use crate::event::Place;
@@ -38,6 +38,10 @@ pub(super) struct Shared {
     /// Whether the thread got a real-time priority; unknown until it has begun.
     pub prompt: Option<bool>,
 }
+
+/// How long a lane sleeps at least after it has armed a burst, with its slots unlocked: the recorder takes in what they made
+/// meanwhile, and adds and removes threads.
+const REST: Duration = Duration::from_micros(50);
 
 /// How long nothing is looked at where triggers alone tell.
 const IDLE: Duration = Duration::from_secs(10);
@@ -158,7 +162,7 @@ fn arm_when_due(cpu: u32, schedule: &Schedule, common: &Common) {
             state.arm_next(cpu, schedule, &mut random);
             // From the time it was due: delays do not add up. Long ones are not made up for.
             let after = next + wait(schedule, &mut random);
-            due = Some(after.max(now));
+            due = Some(after.max(Instant::now() + REST));
             continue;
         }
         let left = timed.then(|| next - now);
@@ -205,7 +209,12 @@ fn ready_to_read(fd: i32) -> libc::pollfd {
 }
 
 fn wait(schedule: &Schedule, random: &mut Random) -> Duration {
-    Duration::from_nanos(random.long(schedule))
+    Duration::from_nanos(long(schedule, random))
+}
+
+/// Draws the time to the next burst, in nanoseconds.
+fn long(schedule: &Schedule, random: &mut Random) -> u64 {
+    random.long(schedule).max(SHORTEST_LONG)
 }
 
 impl Shared {
@@ -217,7 +226,7 @@ impl Shared {
             .iter_mut()
             .filter_map(|slot| slot.trigger.as_mut())
         {
-            if trigger.start(random.long(schedule)).is_err() {
+            if trigger.start(long(schedule, random)).is_err() {
                 trigger.end();
             }
             fds.extend(trigger.fd().map(ready_to_read));
@@ -241,7 +250,7 @@ impl Shared {
         let Some(trigger) = &mut slot.trigger else {
             return;
         };
-        let expired = trigger.expired(random.long(schedule));
+        let expired = trigger.expired(long(schedule, random));
         if ready.revents & !libc::POLLIN != 0 || expired.is_err() {
             trigger.end();
         }
