@@ -12,6 +12,7 @@ use crate::ring::Drained;
 use crate::session::AttachedEvent;
 use crate::signals::SignalSource;
 use crate::summary::{EventSummary, Summary};
+use crate::windows::ids::set_id;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Instant;
 
@@ -41,6 +42,8 @@ pub(crate) struct Delivery {
     /// The event of samples whose id is unknown: the only one of the session that may carry another session's id
     /// (trap T9).
     of_unknown_id: Option<usize>,
+    /// Room for a sample of a foreign id.
+    adopted: Vec<u8>,
     /// The last occurrence of such an event in each CPU's ring, and whether one of its samples was delivered.
     occurrences: FxHashMap<u32, (Occurrence, bool)>,
     /// How much of the attachment's id log is in `ids`.
@@ -274,6 +277,23 @@ impl Delivery {
             self.totals.duplicates += 1;
             return;
         }
+        if let (None, Some(index)) = (known, index) {
+            self.adopt(cpu, index, bytes, parsed, listener);
+            return;
+        }
+        self.deliver(cpu, index, bytes, record, parsed, listener);
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        cpu: u32,
+        index: Option<usize>,
+        bytes: &[u8],
+        record: &RawRecord<'_>,
+        parsed: bool,
+        listener: &mut dyn RecordListener,
+    ) {
         self.totals.records += 1;
         self.totals.bytes += bytes.len() as u64;
         self.count(index, record);
@@ -281,6 +301,29 @@ impl Delivery {
         if parsed {
             self.parse(index, record, listener);
         }
+    }
+
+    /// Delivers a sample of a foreign id with an id of the event at `index`: readers of files could not tell its layout,
+    /// and perf gives up at the first such sample.
+    fn adopt(
+        &mut self,
+        cpu: u32,
+        index: usize,
+        bytes: &[u8],
+        parsed: bool,
+        listener: &mut dyn RecordListener,
+    ) {
+        let mut own = std::mem::take(&mut self.adopted);
+        own.clear();
+        own.extend_from_slice(bytes);
+        if let Some(id) = self.events.get(index).and_then(|event| event.ids.first()) {
+            set_id(*id, &mut own);
+        }
+        self.totals.foreign_ids += 1;
+        if let Ok((record, _)) = RawRecord::split(&own, ByteOrder::NATIVE) {
+            self.deliver(cpu, Some(index), &own, &record, parsed, listener);
+        }
+        self.adopted = own;
     }
 
     /// Whether a record is of a thread that has events of its own, but comes from an event of another thread: one that

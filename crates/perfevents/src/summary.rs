@@ -19,6 +19,9 @@ pub struct Summary {
     pub lost_told: u64,
     /// Samples whose event could not be told.
     pub unknown_samples: u64,
+    /// Samples that carried the id of another session's event (trap T9), and were given an id of the only event of this
+    /// session that may have such samples.
+    pub foreign_ids: u64,
     /// Records left out because their thread was found to be watched twice while attaching.
     pub duplicates: u64,
     /// Records that do not have their event's layout.

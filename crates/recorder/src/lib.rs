@@ -26,6 +26,7 @@ mod sink;
 pub mod spec;
 pub mod trace;
 mod tracing_data;
+mod watchdog;
 mod windows;
 
 pub use error::RecordError;

@@ -4,11 +4,11 @@ use crate::error::WriteError;
 use crate::events::EventDescription;
 use crate::features::{
     BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, GroupDescription, NumaNode,
-    PmuMapping,
+    PmuMapping, encode_unsampled,
 };
 use crate::kind::file_type;
-use dioptra_perfevents::ATTR_SIZE_IN_FILES;
 use dioptra_perfevents::record::HEADER_SIZE;
+use dioptra_perfevents::{ATTR_SIZE_IN_FILES, Unsampled};
 
 /// What [`crate::Writer::finish`] writes beside the records. What is `None` or empty is left out.
 ///
@@ -58,6 +58,8 @@ pub struct FeaturesToWrite {
     pub tracing_data: Option<Vec<u8>>,
     /// The section of windows, from [`crate::Windows::encode`] or [`crate::WindowsEncoder`].
     pub windows: Option<Vec<u8>>,
+    /// Events that were counted in threads too short to be sampled.
+    pub unsampled: Vec<Unsampled>,
 }
 
 /// Text is padded to a multiple of this, in bytes.
@@ -300,6 +302,10 @@ fn encode_recording(
     }
     if let Some(bytes) = &features.windows {
         all.0.push((Feature::WINDOWS, bytes.clone()));
+    }
+    if !features.unsampled.is_empty() {
+        let bytes = encode_unsampled(&features.unsampled);
+        all.0.push((Feature::UNSAMPLED, bytes));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@
 
 mod alternate;
 mod cost;
-mod ids;
+pub(crate) mod ids;
 mod lane;
 mod plan;
 mod probe;
