@@ -66,6 +66,72 @@ fn the_findings_are_those_of_the_system() {
     );
 }
 
+/// A filter answers before the kernel looks at rights: nothing is said of what rights would change.
+#[test]
+fn a_seccomp_filter_is_the_only_reason_where_there_is_one() {
+    use std::os::unix::process::CommandExt;
+    let number = u32::try_from(libc::SYS_perf_event_open).expect("a system call");
+    let statement = |code: u32, jump: (u8, u8), k: u32| libc::sock_filter {
+        code: u16::try_from(code).expect("a short code"),
+        jt: jump.0,
+        jf: jump.1,
+        k,
+    };
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    let mut program = [
+        // The system call's number is the first word.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, (0, 1), number),
+        statement(libc::BPF_RET | libc::BPF_K, (0, 0), refuse),
+        statement(libc::BPF_RET | libc::BPF_K, (0, 0), libc::SECCOMP_RET_ALLOW),
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
+    command.args(["doctor", "--format", "json"]);
+    let install = move || {
+        let filter = libc::sock_fprog {
+            len: 4,
+            filter: program.as_mut_ptr(),
+        };
+        // SAFETY: system calls, with a program that lives through them.
+        let done = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(
+                    libc::PR_SET_SECCOMP,
+                    libc::SECCOMP_MODE_FILTER,
+                    &raw const filter,
+                ) == 0
+        };
+        if done {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: the closure makes system calls only.
+    let output = unsafe { command.pre_exec(install) }.output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return programs::skip(format!("no filter can be installed: {error}")),
+    };
+    let document = json(&output);
+    assert_eq!(document["usable"], false);
+    let call = check(&document, "perf_event_open");
+    assert_eq!(call["status"], "missing");
+    assert!(
+        call["found"]
+            .as_str()
+            .is_some_and(|found| found.contains("seccomp"))
+    );
+    if programs::paranoid().is_some() {
+        let level = check(&document, "perf_event_paranoid");
+        assert_eq!(
+            (&level["status"], &level["cost"]),
+            (&"ok".into(), &Value::Null)
+        );
+    }
+    assert!(check(&document, "sample_user")["remedy"].is_null());
+}
+
 #[test]
 fn text_ends_with_a_verdict() {
     let output = dioptra(&["doctor"]);

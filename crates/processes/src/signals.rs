@@ -40,6 +40,7 @@ impl Received {
 pub struct Signals {
     file: File,
     before: libc::sigset_t,
+    set: libc::sigset_t,
 }
 
 impl Signals {
@@ -81,6 +82,7 @@ impl Signals {
                 fd => Ok(Signals {
                     file: OwnedFd::from_raw_fd(fd).into(),
                     before,
+                    set,
                 }),
             }
         }
@@ -89,6 +91,11 @@ impl Signals {
     /// The signal mask from before, which a command should get.
     pub fn mask_before(&self) -> &libc::sigset_t {
         &self.before
+    }
+
+    /// The signals that are blocked and read here.
+    pub fn set(&self) -> libc::sigset_t {
+        self.set
     }
 
     /// Waits for a signal, up to `timeout`.

@@ -1,5 +1,6 @@
 //! `dioptra record`: what it passes on, how it ends, and what others make of its files.
 
+mod ends;
 mod forms;
 mod metrics;
 mod support;

@@ -1,9 +1,8 @@
 //! From rings to the listener: finding each record's event, counting, parsing.
 
-use crate::attach::plan::Plan;
+use crate::attach::plan::{Plan, Planned};
 use crate::attach::{Attachment, CpuRing, Shape};
 use crate::event::Count;
-use crate::event_type;
 use crate::listener::{self, RecordListener};
 use crate::names::software;
 use crate::record::{RawRecord, RecordLayout, RecordType};
@@ -11,7 +10,8 @@ use crate::ring::Drained;
 use crate::session::AttachedEvent;
 use crate::signals::SignalSource;
 use crate::summary::{EventSummary, Summary};
-use crate::{ByteOrder, Cursor};
+use crate::windows::ids::set_id;
+use crate::{Attr, AttrFlags, ByteOrder, Cursor, event_type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Instant;
 
@@ -34,9 +34,15 @@ pub(crate) struct Delivery {
     /// For each event, whether all copies of it that count one occurrence write the same time and the same id: a
     /// software event other than a clock (trap T9), of which the session has one specification.
     at_once: Vec<bool>,
+    /// Events that a sample of each event stands for where it doesn't say so itself.
+    periods: Vec<Option<u64>>,
+    /// Whether processes inherit events, not threads only.
+    children_inherit: bool,
     /// The event of samples whose id is unknown: the only one of the session that may carry another session's id
     /// (trap T9).
     of_unknown_id: Option<usize>,
+    /// Room for a sample of a foreign id.
+    adopted: Vec<u8>,
     /// The last occurrence of such an event in each CPU's ring, and whether one of its samples was delivered.
     occurrences: FxHashMap<u32, (Occurrence, bool)>,
     /// How much of the attachment's id log is in `ids`.
@@ -59,6 +65,8 @@ struct Occurrence {
 struct Tally {
     samples: u64,
     throttled: u64,
+    /// Sum of the samples' periods.
+    weight: u64,
 }
 
 impl Delivery {
@@ -97,6 +105,10 @@ impl Delivery {
         let uniform = layouts.windows(2).all(|pair| pair[0] == pair[1]);
         Delivery {
             tallies: vec![Tally::default(); events.len()],
+            periods: plan.events.iter().map(Planned::fixed_period).collect(),
+            children_inherit: !events
+                .iter()
+                .any(|event| event.attr.flags.contains(AttrFlags::INHERIT_THREAD)),
             common: layouts.first().cloned(),
             uniform,
             layouts,
@@ -264,6 +276,23 @@ impl Delivery {
             self.totals.duplicates += 1;
             return;
         }
+        if let (None, Some(index)) = (known, index) {
+            self.adopt(cpu, index, bytes, parsed, listener);
+            return;
+        }
+        self.deliver(cpu, index, bytes, record, parsed, listener);
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        cpu: u32,
+        index: Option<usize>,
+        bytes: &[u8],
+        record: &RawRecord<'_>,
+        parsed: bool,
+        listener: &mut dyn RecordListener,
+    ) {
         self.totals.records += 1;
         self.totals.bytes += bytes.len() as u64;
         self.count(index, record);
@@ -271,6 +300,29 @@ impl Delivery {
         if parsed {
             self.parse(index, record, listener);
         }
+    }
+
+    /// Delivers a sample of a foreign id with an id of the event at `index`: readers of files could not tell its layout,
+    /// and perf gives up at the first such sample.
+    fn adopt(
+        &mut self,
+        cpu: u32,
+        index: usize,
+        bytes: &[u8],
+        parsed: bool,
+        listener: &mut dyn RecordListener,
+    ) {
+        let mut own = std::mem::take(&mut self.adopted);
+        own.clear();
+        own.extend_from_slice(bytes);
+        if let Some(id) = self.events.get(index).and_then(|event| event.ids.first()) {
+            set_id(*id, &mut own);
+        }
+        self.totals.foreign_ids += 1;
+        if let Ok((record, _)) = RawRecord::split(&own, ByteOrder::NATIVE) {
+            self.deliver(cpu, Some(index), &own, &record, parsed, listener);
+        }
+        self.adopted = own;
     }
 
     /// Whether a record is of a thread that has events of its own, but comes from an event of another thread: one that
@@ -335,10 +387,23 @@ impl Delivery {
         match record.kind {
             RecordType::SAMPLE => {
                 self.totals.samples += 1;
-                match index.and_then(|index| self.tallies.get_mut(index)) {
-                    Some(tally) => tally.samples += 1,
+                match index.and_then(|index| Some((index, self.tallies.get_mut(index)?))) {
+                    Some((index, tally)) => {
+                        tally.samples += 1;
+                        let period = match self.layouts[index].period(record) {
+                            None => self.periods[index],
+                            told => told,
+                        };
+                        tally.weight = tally.weight.saturating_add(period.unwrap_or(0));
+                    }
                     None => self.totals.unknown_samples += 1,
                 }
+            }
+            // Pid and parent's pid.
+            RecordType::FORK => {
+                let pids = word(0).unwrap_or(0);
+                let is_thread = pids >> 32 == pids & 0xffff_ffff;
+                self.totals.threads += u64::from(is_thread || self.children_inherit);
             }
             // An id, then the count.
             RecordType::LOST => self.totals.lost_told += word(1).unwrap_or(0),
@@ -383,6 +448,30 @@ impl Delivery {
         }
     }
 
+    /// Notes the share of a timer's samples that never came: the kernel looks at such timers at its ticks only, and a
+    /// signal that still waits swallows the next.
+    fn note_late_timer(&self, index: usize, time: u64, attachment: &mut Attachment) {
+        const WHAT: &str = "the timer gave";
+        let Some(expected) = self.periods[index].and_then(|period| time.checked_div(period)) else {
+            return;
+        };
+        let came = self.tallies[index].samples;
+        let missing = expected.saturating_sub(came);
+        attachment
+            .summary
+            .notes
+            .retain(|note| !note.starts_with(WHAT));
+        // A sample more or less is chance.
+        if missing > 2 && missing * 20 > expected {
+            attachment.note(format!(
+                "{WHAT} {came} of the {expected} samples that {:.2} s of CPU time make: {} % are missing, for the kernel looks \
+                 at such timers at its ticks only; weights by samples are too small by that, shares are not",
+                time as f64 / 1e9,
+                missing * 100 / expected
+            ));
+        }
+    }
+
     /// The totals until now, with what the kernel counted.
     pub(crate) fn sum_up(&self, attachment: &mut Attachment) -> Summary {
         let mut counts = attachment.closed.clone();
@@ -396,7 +485,18 @@ impl Delivery {
                 crate::attach::add_count(&mut counts[index], &ring.owner);
             }
         }
+        let timed = attachment.signals.as_ref().and_then(SignalSource::cpu_time);
+        if let (Some(time), Some((index, _))) = (timed, attachment.id_log.first().copied()) {
+            counts[index].value = time;
+            self.note_late_timer(index, time, attachment);
+        }
         let mut summary = self.totals.clone();
+        summary.threads = match attachment.shape {
+            Shape::PerCpu => 0,
+            // Threads are looked for; what they inherit is nothing.
+            Shape::PerThread => attachment.id_owners.iter().collect::<FxHashSet<_>>().len() as u64,
+            _ => summary.threads + attachment.summary.threads as u64,
+        };
         let sum = |lost: u64, count: &Count| lost + count.lost.unwrap_or(0);
         // The kernel counts a lost record for its event and for its ring: the two tell of the same loss.
         summary.lost = counts.iter().fold(0, sum).max(summary.lost_told);
@@ -406,10 +506,17 @@ impl Delivery {
             .iter()
             .zip(&counts)
             .zip(&self.tallies)
-            .map(|((event, count), tally)| {
+            .enumerate()
+            .map(|(index, ((event, count), tally))| {
                 let mut total = EventSummary::named(event);
+                let average = || tally.weight.checked_div(tally.samples);
+                total.period = self.periods[index].or_else(average);
+                total.is_time = is_clock(&event.attr);
+                total.is_per_thread = attachment.shape == Shape::PerThread
+                    || event.attr.flags.contains(AttrFlags::INHERIT);
                 total.samples = tally.samples;
                 total.throttled = tally.throttled;
+                total.sampled = tally.weight;
                 total.lost = count.lost;
                 total.count = count.value;
                 total.time_enabled = count.time_enabled.unwrap_or(0);
@@ -421,9 +528,16 @@ impl Delivery {
     }
 }
 
+/// Returns whether an event counts nanoseconds.
+fn is_clock(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE
+        && matches!(attr.config, software::CPU_CLOCK | software::TASK_CLOCK)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::SampleType;
     use crate::record::Misc;
     use crate::{Attr, SampleType};
 

@@ -122,6 +122,18 @@ fn permission_remedy(needs_kernel: bool, cpu_wide: bool) -> &'static str {
     }
 }
 
+fn places_text(threads: usize, cpus: usize) -> String {
+    let text = |count: usize, what: &str| {
+        let several = if count == 1 { "" } else { "s" };
+        format!("{count} {what}{several}")
+    };
+    match (threads, cpus) {
+        (0, cpus) => text(cpus, "CPU"),
+        (threads, 0) => text(threads, "thread"),
+        (threads, cpus) => format!("{} on {}", text(threads, "thread"), text(cpus, "CPU")),
+    }
+}
+
 fn hint_text(hint: &'static str) -> String {
     if hint.is_empty() {
         String::new()
@@ -260,8 +272,9 @@ pub enum AttachError {
     },
     /// More descriptors are needed than allowed.
     #[error(
-        "{needed} file descriptors are needed for {threads} threads on {cpus} CPUs, and {allowed} are allowed (limit \
-         {limit}); raise it with `ulimit -n`, or watch fewer threads, CPUs or events"
+        "{needed} file descriptors are needed for {}, and {allowed} are allowed (limit {limit}); raise it with `ulimit -n`, \
+         or watch fewer threads, CPUs or events",
+        places_text(*threads, *cpus)
     )]
     Descriptors {
         /// How many would be open.
@@ -270,9 +283,9 @@ pub enum AttachError {
         allowed: u64,
         /// The soft limit.
         limit: u64,
-        /// Threads to attach to.
+        /// Threads to attach to; 0 for whole CPUs.
         threads: usize,
-        /// CPUs.
+        /// CPUs; 0 for threads wherever they run.
         cpus: usize,
     },
     /// The signals that stand in for rings can't be had.
@@ -284,6 +297,11 @@ pub enum AttachError {
     /// The reader's thread could not be started, or panicked.
     #[error("cannot start the reader's thread: {0}")]
     Thread(io::Error),
+    /// The session was made by another process, of which this one is a forked copy.
+    #[error(
+        "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
+    )]
+    OtherProcess,
     /// The session is attached already.
     #[error("the session is attached already; detach it first")]
     Attached,
@@ -306,6 +324,11 @@ pub enum RunError {
     /// The session is not attached.
     #[error("the session is not attached; call attach first")]
     NotAttached,
+    /// The session was made by another process, of which this one is a forked copy.
+    #[error(
+        "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
+    )]
+    OtherProcess,
     /// Waiting for records failed.
     #[error("cannot wait for records: {0}")]
     Poll(io::Error),

@@ -49,6 +49,8 @@ impl OpenRequest<'_> {
             && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
         {
             "the frequency is above kernel.perf_event_max_sample_rate"
+        } else if attr.sample_period > i64::MAX.cast_unsigned() && !has(AttrFlags::FREQ) {
+            "a period is at most 9223372036854775807 events"
         } else if self.group.is_some() {
             // The leader, which has the same options, did open.
             "a group holds as many events as the PMU has counters, of one PMU besides software events"
@@ -246,7 +248,10 @@ impl Event {
         result.map_err(self.error("refresh"))
     }
 
-    /// Reads the count, of the leader where [`ReadFormat::GROUP`] is set.
+    /// Reads the event's own count, of a leader or of a member.
+    ///
+    /// With [`ReadFormat::GROUP`] the kernel answers every member with its whole group, leader first; the own count is
+    /// found by its id, which needs [`ReadFormat::ID`]. Without ids it is the leader's.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -254,8 +259,15 @@ impl Event {
         let mut buffer = [0; 40];
         if self.attr.read_format.contains(ReadFormat::GROUP) {
             let counts = self.read_group()?;
-            return counts
-                .first()
+            let own = match counts.as_slice() {
+                [count] => Some(count),
+                counts if self.attr.read_format.contains(ReadFormat::ID) => {
+                    let id = self.id()?;
+                    counts.iter().find(|count| count.id == Some(id))
+                }
+                counts => counts.first(),
+            };
+            return own
                 .copied()
                 .ok_or_else(|| self.error("read")(io::ErrorKind::UnexpectedEof.into()));
         }

@@ -35,6 +35,7 @@ mod features;
 pub mod limits;
 mod listener;
 pub mod names;
+mod owner;
 mod probe;
 mod procfs;
 mod reader;
@@ -48,6 +49,7 @@ mod summary;
 mod syntax;
 mod sys;
 pub mod traps;
+mod unsampled;
 pub mod windows;
 
 pub use dioptra_perfrecords::record;
@@ -78,3 +80,4 @@ pub use spec::{
 pub use stop::StopHandle;
 pub use summary::{EventSummary, Summary};
 pub use syntax::{EventSyntaxError, parse_events, parse_events_with};
+pub use unsampled::Unsampled;

@@ -1,6 +1,6 @@
 //! Waiting for records, for the end of threads, and for CPUs that come and go.
 
-use crate::attach::{self, Attachment};
+use crate::attach::{self, Attachment, Shape};
 use crate::cpus::CpuSet;
 use crate::delivery::Delivery;
 use crate::listener::RecordListener;
@@ -206,7 +206,9 @@ impl FdPollReader {
         delivery: &mut Delivery,
         listener: &mut dyn RecordListener,
     ) {
-        if self.cpus_checked.elapsed() < CPUS_EVERY {
+        // Rings of threads are on no CPU, and go wherever the threads go.
+        let of_cpus = matches!(attachment.shape, Shape::PerCore | Shape::PerCpu);
+        if !of_cpus || self.cpus_checked.elapsed() < CPUS_EVERY {
             return;
         }
         self.cpus_checked = Instant::now();

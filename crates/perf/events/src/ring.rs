@@ -66,21 +66,28 @@ impl Ring {
     }
 
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: both offsets lie in the mapped control page, aligned to eight; the kernel and we agree that the
+        // SAFETY: callers make sure that the ring is mapped. Both offsets lie in the mapped control page, aligned to eight; the kernel and we agree that the
         // words are only read and written whole.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(offset).cast()) }
     }
 
-    /// Bytes that wait to be read.
+    /// Bytes that wait to be read; none in a forked child, which has no rings.
     pub fn waiting(&self) -> u64 {
+        if !self.mapping.is_mapped() {
+            return 0;
+        }
         let head = self.counter(DATA_HEAD).load(Ordering::Acquire);
         head.wrapping_sub(self.counter(DATA_TAIL).load(Ordering::Relaxed))
     }
 
     /// Hands every record that is in the ring now to `each`, oldest first: its bytes with header, and its parts.
     ///
-    /// Records that arrive meanwhile stay for the next drain, so that a busy ring can't hold the reader for ever.
+    /// Records that arrive meanwhile stay for the next drain, so that a busy ring can't hold the reader for ever. In a
+    /// forked child, which has no rings, nothing is found.
     pub fn drain(&mut self, mut each: impl FnMut(&[u8], &RawRecord<'_>)) -> Drained {
+        if !self.mapping.is_mapped() {
+            return Drained::default();
+        }
         let head = self.counter(DATA_HEAD).load(Ordering::Acquire);
         let mut tail = self.counter(DATA_TAIL).load(Ordering::Relaxed);
         let mut handed_back = tail;

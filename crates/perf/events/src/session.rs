@@ -5,9 +5,10 @@ use crate::ByteOrder;
 use crate::attach::plan::Plan;
 use crate::attach::{self, AttachSummary, Attachment, AttachmentStrategy, Shape};
 use crate::delivery::Delivery;
-use crate::errors::{AttachError, EventError, RunError};
+use crate::errors::{AttachError, RunError};
 use crate::features::Features;
 use crate::listener::RecordListener;
+use crate::owner::Owner;
 use crate::reader::{FdPollReader, Reader};
 use crate::record::RecordLayout;
 use crate::spec::{EventSpec, SessionSpec, Start};
@@ -70,6 +71,10 @@ pub enum Running {
 /// Events attached to a target, and the reader of their records.
 ///
 /// A session reads on the thread that attached it. Dropping it closes everything.
+///
+/// A session belongs to the process that made it. A forked child has a copy whose events are the parent's and whose
+/// rings are not mapped: every method that would control or read them fails there, and dropping the copy closes the
+/// child's descriptors only.
 #[derive(Debug)]
 pub struct Session {
     spec: SessionSpec,
@@ -82,6 +87,7 @@ pub struct Session {
     /// Disabled by the end of a run.
     at_rest: bool,
     deadline: Option<Instant>,
+    owner: Owner,
 }
 
 impl Session {
@@ -103,6 +109,7 @@ impl Session {
             summary: Summary::default(),
             at_rest: false,
             deadline: None,
+            owner: Owner::this_process(),
             spec,
         })
     }
@@ -146,6 +153,9 @@ impl Session {
     /// # Errors
     /// [`AttachError`]; whatever was opened is closed again.
     pub fn attach(&mut self) -> Result<AttachSummary, AttachError> {
+        if !self.owner.is_this_process() {
+            return Err(AttachError::OtherProcess);
+        }
         if self.attachment.is_some() {
             return Err(AttachError::Attached);
         }
@@ -193,29 +203,22 @@ impl Session {
     /// Starts events that wait for it: those of [`Start::Manual`], or all after [`Session::disable`].
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn enable(&mut self) -> Result<(), EventError> {
+    /// [`RunError::NotAttached`], [`RunError::OtherProcess`], or the kernel's refusal.
+    pub fn enable(&mut self) -> Result<(), RunError> {
+        let attachment = attached(self.owner, &mut self.attachment)?;
         self.at_rest = false;
-        match &mut self.attachment {
-            Some(attachment) => {
-                attachment.running = true;
-                attachment.disabled_at = None;
-                attachment.leaders(|_, event| event.enable())
-            }
-            None => Ok(()),
-        }
+        attachment.running = true;
+        attachment.disabled_at = None;
+        Ok(attachment.leaders(|_, event| event.enable())?)
     }
 
     /// Stops all events, those in threads that inherited them included. The carrier of mappings and names goes on
     /// where the session has one of its own ([`Start::Manual`] and CPU-wide targets).
     ///
     /// # Errors
-    /// The kernel's refusal.
-    pub fn disable(&mut self) -> Result<(), EventError> {
-        match &mut self.attachment {
-            Some(attachment) => attachment.disable(),
-            None => Ok(()),
-        }
+    /// [`RunError::NotAttached`], [`RunError::OtherProcess`], or the kernel's refusal.
+    pub fn disable(&mut self) -> Result<(), RunError> {
+        Ok(attached(self.owner, &mut self.attachment)?.disable()?)
     }
 
     /// Reads until [`StopHandle::stop`], the deadline, or the end of every target; then disables the events, reads
@@ -224,9 +227,7 @@ impl Session {
     /// # Errors
     /// [`RunError`].
     pub fn run(&mut self, listener: &mut dyn RecordListener) -> Result<(), RunError> {
-        if self.attachment.is_none() {
-            return Err(RunError::NotAttached);
-        }
+        attached(self.owner, &mut self.attachment)?;
         if self.at_rest && self.spec.start != Start::Manual {
             self.enable()?;
         }
@@ -274,9 +275,7 @@ impl Session {
         wake: &[BorrowedFd<'_>],
         listener: &mut dyn RecordListener,
     ) -> Result<Progress, RunError> {
-        let Some(attachment) = &mut self.attachment else {
-            return Err(RunError::NotAttached);
-        };
+        let attachment = attached(self.owner, &mut self.attachment)?;
         if self.stop.take() {
             let drained = self.delivery.round(attachment, self.deadline, listener);
             return Ok(Progress {
@@ -315,7 +314,11 @@ impl Session {
         }
         self.reader
             .follow_cpus(&self.spec, attachment, &mut self.delivery, listener);
-        let state = if found.stopped && self.stop.take() {
+        let is_stopped = found.stopped && self.stop.take();
+        if found.stopped && !is_stopped {
+            self.stop.forget_wakeup();
+        }
+        let state = if is_stopped {
             Running::Stopped
         } else if self.reader.all_ended() {
             Running::TargetsEnded
@@ -334,11 +337,9 @@ impl Session {
     /// # Errors
     /// [`RunError`].
     pub fn finish(&mut self, listener: &mut dyn RecordListener) -> Result<(), RunError> {
-        self.disable()?;
+        let attachment = attached(self.owner, &mut self.attachment)?;
+        attachment.disable()?;
         self.at_rest = true;
-        let Some(attachment) = &mut self.attachment else {
-            return Err(RunError::NotAttached);
-        };
         // Twice: the first round may have found a ring full, into which nothing but the second's could be written.
         self.delivery.round(attachment, None, listener);
         self.delivery.round(attachment, None, listener);
@@ -414,6 +415,17 @@ impl Session {
             .map(|ring| std::os::fd::AsFd::as_fd(&ring.owner).as_raw_fd());
         owners.chain([self.stop.fd().as_raw_fd()]).collect()
     }
+}
+
+/// Returns what a session has open, where the calling process owns it.
+fn attached(
+    owner: Owner,
+    attachment: &mut Option<Attachment>,
+) -> Result<&mut Attachment, RunError> {
+    if !owner.is_this_process() {
+        return Err(RunError::OtherProcess);
+    }
+    attachment.as_mut().ok_or(RunError::NotAttached)
 }
 
 /// The layout by which a record's event is found: all events have the same ids at the same places.

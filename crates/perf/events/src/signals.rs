@@ -3,6 +3,7 @@
 //! The handlers touch nothing but atomics of one static queue, and call only what POSIX lets signal handlers call.
 
 use crate::SampleType;
+use crate::owner::Owner;
 use crate::record::{HEADER_SIZE, RecordType};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -73,8 +74,9 @@ static QUEUE: Queue = Queue {
     timer_word: AtomicU64::new(0),
 };
 
-/// One session at a time listens.
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// The process whose session listens, one at a time; 0 for none. A forked child copies the number of its parent, whose
+/// session is none of the child's.
+static TAKEN_BY: AtomicU32 = AtomicU32::new(0);
 
 impl Queue {
     /// Adds a sample; called in signal handlers, so without locks.
@@ -125,6 +127,16 @@ impl Queue {
         );
         slot.turn
             .store(2 * (at / SLOTS) as u64 + 1, Ordering::Release);
+    }
+
+    /// Empties the queue in a forked child, whose copy may hold a place that a thread of the parent was writing to.
+    fn reset(&self) {
+        self.open.store(false, Ordering::Relaxed);
+        for slot in &self.slots {
+            slot.turn.store(0, Ordering::Relaxed);
+        }
+        self.tail.store(0, Ordering::Relaxed);
+        self.head.store(0, Ordering::Release);
     }
 
     /// Takes the oldest sample; one that a writer has claimed and not finished is not there yet.
@@ -197,6 +209,9 @@ impl Signalled {
 pub(crate) struct SignalSource {
     signal: libc::c_int,
     lost_before: u64,
+    owner: Owner,
+    /// CPU time in nanoseconds of all threads but the reader when a timer was started; `None` for traps.
+    cpu_before: Option<u64>,
 }
 
 /// `si_code` of a SIGTRAP that an event sent.
@@ -213,7 +228,8 @@ impl SignalSource {
     /// Starts a timer that fires after each `period` nanoseconds of the process's CPU time.
     pub(crate) fn timer(reader: u32, index: usize, period: u64) -> io::Result<SignalSource> {
         QUEUE.timer_word.store(word(0, index), Ordering::Relaxed);
-        let source = Self::listen(libc::SIGPROF, on_timer, reader)?;
+        let mut source = Self::listen(libc::SIGPROF, on_timer, reader)?;
+        source.cpu_before = Some(cpu_of_others());
         set_timer(period)?;
         Ok(source)
     }
@@ -223,14 +239,22 @@ impl SignalSource {
         handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void),
         reader: u32,
     ) -> io::Result<SignalSource> {
-        if TAKEN.swap(true, Ordering::Acquire) {
-            let why = "another session of this process uses signals";
-            return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+        let process = std::process::id();
+        let take = |by| (by != process).then_some(process);
+        match TAKEN_BY.fetch_update(Ordering::Acquire, Ordering::Relaxed, take) {
+            Ok(0) => {}
+            Ok(_) => QUEUE.reset(),
+            Err(_) => {
+                let why = "another session of this process uses signals";
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, why));
+            }
         }
         // From here on its drop gives the queue back.
         let source = SignalSource {
             signal,
             lost_before: QUEUE.lost.load(Ordering::Relaxed),
+            owner: Owner::this_process(),
+            cpu_before: None,
         };
         while QUEUE.pop().is_some() {}
         QUEUE.reader.store(reader, Ordering::Relaxed);
@@ -252,6 +276,12 @@ impl SignalSource {
         QUEUE.pop()
     }
 
+    /// CPU time in nanoseconds that the threads but the reader have used since a timer was started; `None` for traps.
+    /// Called on the reader.
+    pub(crate) fn cpu_time(&self) -> Option<u64> {
+        Some(cpu_of_others().saturating_sub(self.cpu_before?))
+    }
+
     /// Samples that found the queue full.
     pub(crate) fn lost(&self) -> u64 {
         QUEUE.lost.load(Ordering::Relaxed) - self.lost_before
@@ -260,13 +290,22 @@ impl SignalSource {
 
 impl Drop for SignalSource {
     fn drop(&mut self) {
+        if !self.owner.is_this_process() {
+            return;
+        }
         QUEUE.open.store(false, Ordering::Release);
         if self.signal == libc::SIGPROF {
             // A timer that can't be stopped has no listener any more.
             let _ = set_timer(0);
         }
-        TAKEN.store(false, Ordering::Release);
+        TAKEN_BY.store(0, Ordering::Release);
     }
+}
+
+/// Returns the CPU time of this process without that of the calling thread, the reader.
+fn cpu_of_others() -> u64 {
+    let all = crate::sys::clock_now(libc::CLOCK_PROCESS_CPUTIME_ID);
+    all.saturating_sub(crate::sys::clock_now(libc::CLOCK_THREAD_CPUTIME_ID))
 }
 
 /// Fires SIGPROF after each `nanoseconds` of CPU time; 0 stops.

@@ -3,6 +3,7 @@
 use crate::attach::AttachSummary;
 use crate::errors::{AttachError, RunError};
 use crate::listener::RecordListener;
+use crate::owner::Owner;
 use crate::session::Session;
 use crate::spec::SessionSpec;
 use crate::stop::StopHandle;
@@ -11,11 +12,15 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 /// A session that runs on its own thread, which is not watched. Dropping it stops the session and waits for its end.
+///
+/// The session belongs to the process that made it: in a forked child, which has no such thread, stopping is an error
+/// and dropping leaves the session alone.
 #[derive(Debug)]
 pub struct RunningSession<L> {
     attached: AttachSummary,
     stop: StopHandle,
     thread: Option<JoinHandle<Ended<L>>>,
+    owner: Owner,
 }
 
 type Ended<L> = (L, Summary, Result<(), RunError>);
@@ -55,6 +60,7 @@ impl Session {
             attached,
             stop,
             thread: Some(thread),
+            owner: Owner::this_process(),
         })
     }
 }
@@ -68,8 +74,11 @@ impl<L> RunningSession<L> {
     /// Ends the session: the listener, with all it was told, and the totals.
     ///
     /// # Errors
-    /// [`RunError`]; [`RunError::Listener`] where the listener panicked.
+    /// [`RunError`]; [`RunError::Listener`] where the listener panicked, [`RunError::OtherProcess`] in a forked child.
     pub fn stop(mut self) -> Result<(L, Summary), RunError> {
+        if !self.owner.is_this_process() {
+            return Err(RunError::OtherProcess);
+        }
         self.stop.stop();
         let Some(thread) = self.thread.take() else {
             return Err(RunError::NotAttached);
@@ -81,8 +90,14 @@ impl<L> RunningSession<L> {
 
 impl<L> Drop for RunningSession<L> {
     fn drop(&mut self) {
+        let thread = self.thread.take();
+        if !self.owner.is_this_process() {
+            // A fork copies one thread: there is nothing to wait for, and nothing that may be detached.
+            std::mem::forget(thread);
+            return;
+        }
         self.stop.stop();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             // A panic of the listener was reported by the panic hook.
             let _ = thread.join();
         }

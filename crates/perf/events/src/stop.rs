@@ -1,5 +1,6 @@
 //! Ending a session from elsewhere.
 
+use crate::owner::Owner;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,6 +15,8 @@ pub struct StopHandle(Arc<Shared>);
 struct Shared {
     requested: AtomicBool,
     wake: OwnedFd,
+    /// The process whose session it ends: forked children share `wake` with it, but not `requested`.
+    owner: Owner,
 }
 
 impl StopHandle {
@@ -21,12 +24,17 @@ impl StopHandle {
         Ok(StopHandle(Arc::new(Shared {
             requested: AtomicBool::new(false),
             wake: sys::eventfd()?,
+            owner: Owner::this_process(),
         })))
     }
 
     /// Asks the session to end its run, without waiting for it. Legal before the run, which then ends at once; any
-    /// number of calls count as one. Safe to call in a signal handler.
+    /// number of calls count as one. Safe to call in a signal handler. Does nothing in a process forked from the one
+    /// that made the session.
     pub fn stop(&self) {
+        if !self.0.owner.is_this_process() {
+            return;
+        }
         self.0.requested.store(true, Ordering::Release);
         sys::eventfd_signal(self.fd());
     }
@@ -34,6 +42,11 @@ impl StopHandle {
     /// Whether a stop was asked for and not yet obeyed.
     pub fn is_requested(&self) -> bool {
         self.0.requested.load(Ordering::Acquire)
+    }
+
+    /// Takes back a wakeup that no stop asked for, so that waiting does not end at once for ever.
+    pub(crate) fn forget_wakeup(&self) {
+        sys::eventfd_clear(self.fd());
     }
 
     /// Obeys: whether a stop was asked for. The handle can be used again afterwards.
@@ -54,6 +67,33 @@ impl StopHandle {
 mod tests {
     use super::*;
 
+    /// Returns whether a wait on the handle would end at once.
+    fn is_ready(handle: &StopHandle) -> bool {
+        let mut fds = [libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&handle.fd()),
+            events: libc::POLLIN,
+            revents: 0,
+        }];
+        sys::poll(&mut fds, std::time::Duration::ZERO).expect("poll") > 0
+    }
+
+    #[test]
+    fn a_forked_childs_stop_wakes_nobody() {
+        let handle = StopHandle::new().expect("an eventfd");
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            handle.stop();
+            // SAFETY: ends the child without destructors.
+            unsafe { libc::_exit(0) };
+        }
+        // SAFETY: our own child; no status is asked for.
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+        assert!(!is_ready(&handle));
+        handle.stop();
+        assert!(is_ready(&handle) && handle.take());
+    }
+
     #[test]
     fn many_stops_are_one_and_leave_no_trace() {
         let handle = StopHandle::new().expect("an eventfd");
@@ -63,12 +103,6 @@ mod tests {
         assert!(handle.is_requested());
         assert!(handle.take());
         assert!(!handle.take());
-        let mut fds = [libc::pollfd {
-            fd: std::os::fd::AsRawFd::as_raw_fd(&handle.fd()),
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        let ready = sys::poll(&mut fds, std::time::Duration::ZERO).expect("poll");
-        assert_eq!(ready, 0, "the wakeup was taken back");
+        assert!(!is_ready(&handle), "the wakeup was taken back");
     }
 }

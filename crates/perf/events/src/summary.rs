@@ -19,6 +19,9 @@ pub struct Summary {
     pub lost_told: u64,
     /// Samples whose event could not be told.
     pub unknown_samples: u64,
+    /// Samples that carried the id of another session's event (trap T9), and were given an id of the only event of this
+    /// session that may have such samples.
+    pub foreign_ids: u64,
     /// Records left out because their thread was found to be watched twice while attaching.
     pub duplicates: u64,
     /// Records that do not have their event's layout.
@@ -27,6 +30,8 @@ pub struct Summary {
     pub damaged_bytes: u64,
     /// THROTTLE records.
     pub throttled: u64,
+    /// Threads attached to, and threads and processes that inherited events since; none for sessions of whole CPUs.
+    pub threads: u64,
     /// Rounds in which all rings were drained.
     pub rounds: u64,
 }
@@ -52,6 +57,15 @@ pub struct EventSummary {
     pub throttled: u64,
     /// Events counted, nanoseconds for clocks.
     pub count: u64,
+    /// Events that the samples delivered stand for: the sum of their periods.
+    pub sampled: u64,
+    /// Events between two samples, nanoseconds for clocks; an average for events sampled with a frequency, `None` where
+    /// such an event has no sample, and for events that only count.
+    pub period: Option<u64>,
+    /// Whether the event is a clock, which counts nanoseconds.
+    pub is_time: bool,
+    /// Whether each thread counts its own periods, as inherited events do.
+    pub is_per_thread: bool,
     /// Nanoseconds enabled, over all threads and CPUs.
     pub time_enabled: u64,
     /// Nanoseconds counting; less than enabled where counters were shared.

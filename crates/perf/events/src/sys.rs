@@ -1,6 +1,7 @@
 //! The system calls that this crate stands on, each as a safe function. Nothing here decides anything.
 
 use crate::Attr;
+use crate::owner::Owner;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -389,6 +390,8 @@ pub(crate) fn read_file(path: &str) -> io::Result<String> {
 pub(crate) struct Mapping {
     base: std::ptr::NonNull<u8>,
     length: usize,
+    /// The kernel leaves the mapping out of forked children: there the addresses are free, or taken by others.
+    owner: Owner,
 }
 
 // SAFETY: the mapping is plain memory of the process, bound to no thread.
@@ -416,7 +419,16 @@ impl Mapping {
         }
         let base = std::ptr::NonNull::new(base.cast())
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(Mapping { base, length })
+        Ok(Mapping {
+            base,
+            length,
+            owner: Owner::this_process(),
+        })
+    }
+
+    /// Returns whether the calling process has the mapping; a forked child doesn't.
+    pub(crate) fn is_mapped(&self) -> bool {
+        self.owner.is_this_process()
     }
 
     /// The mapping's first byte.
@@ -427,6 +439,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.is_mapped() {
+            return;
+        }
         // SAFETY: exactly what `new` mapped; views of it borrow `self` and are gone.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }

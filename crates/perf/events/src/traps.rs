@@ -36,7 +36,7 @@
 //! | T6 | attaching twice doubles samples | duplicates are closed, their records dropped and counted | `attach::t6_no_fault_is_sampled_twice_by_two_events_of_the_session` |
 //! | T7 | a new period does not reach threads that inherited | told in [`Event::period`](crate::Event::period) | `events::t7_the_period_can_be_changed` |
 //! | T8 | stream ids move between threads | never used: threads are told by tid | `samples::one_event_may_be_for_one_thread_only` |
-//! | T9 | software events carry another profiler's id | the session's only such event gets the sample; with several such events the sample comes without an event, and is counted; samples of windows get their own id back | `samples::two_sessions_on_one_thread_lose_no_sample`, `windows::t9_…` |
+//! | T9 | software events carry another profiler's id | the session's only such event gets the sample, with an id of its own; with several such events the sample comes without an event, and is counted; samples of windows get their own id back | `samples::two_sessions_on_one_thread_lose_no_sample`, `windows::t9_…` |
 //! | T10 | the period in a sample makes each occurrence one | left out for counted events with a period above one | `events::t10_…` |
 //! | T11 | each inherited event costs each new thread | no event of the session's own beside the user's | `attach::b10_side_band_records_come_once` |
 //! | T12 | enabling takes longer the more events a thread has | single events start as they are opened | `sessions::existing_and_later_threads_…` |

@@ -23,7 +23,7 @@ use crate::unwinding::{Splitting, Unwinding};
 use crate::windows;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
-use dioptra_perfrecords::{AttrFlags, SampleType};
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -114,7 +114,8 @@ pub(crate) struct Loader<'a> {
     /// Who ran the samples, where counts are kept apart by that.
     who: parts::Parts,
     pub(crate) events: Vec<EventState>,
-    /// The only event that samples, to which samples of unknown ids belong.
+    /// The event to which samples of unknown ids belong: the only one that samples, or the only one whose samples may
+    /// carry the id of another recorder's event.
     pub(crate) only_sampler: Option<usize>,
     pub(crate) modules: Modules,
     pub(crate) frames: Frames,
@@ -145,6 +146,12 @@ pub(crate) struct Loader<'a> {
     pub(crate) windows: Option<Box<windows::Collector<'a>>>,
     pub(crate) jit: Jit,
     pub(crate) losses: Losses,
+}
+
+/// Returns whether an event's samples may carry ids of events that the recording does not describe.
+fn may_have_foreign_ids(attr: &Attr) -> bool {
+    // PERF_COUNT_SW_CPU_CLOCK, _TASK_CLOCK and _DUMMY.
+    attr.kind == event_type::SOFTWARE && attr.samples() && !matches!(attr.config, 0 | 1 | 9)
 }
 
 impl<'a> Loader<'a> {
@@ -179,6 +186,14 @@ impl<'a> Loader<'a> {
             .filter(|(_, event)| event.attr.samples() && !crate::profile::is_dummy(&event.attr))
             .map(|(index, _)| index);
         let only_sampler = samplers.next().filter(|_| samplers.next().is_none());
+        // The kernel may write an id of another recorder's event into the sample of a software event other than a clock,
+        // where both watch one thread.
+        let recorded = data.events().iter().enumerate();
+        let mut sharing = recorded
+            .filter(|(_, event)| may_have_foreign_ids(&event.attr))
+            .map(|(index, _)| index);
+        let only_sharing = sharing.next().filter(|_| sharing.next().is_none());
+        let only_sampler = only_sampler.or(only_sharing);
         let mut build_ids = HashMap::default();
         for entry in &data.features().build_ids {
             build_ids.insert(entry.path.as_slice(), entry.build_id.as_slice());
@@ -347,6 +362,9 @@ impl<'a> Loader<'a> {
             self.losses.unwinding = unwinding.counts;
             self.losses.unwinding_notes = unwinding.notes();
         }
+        self.losses
+            .unsampled
+            .clone_from(&self.data.features().unsampled);
         self.losses.spaces_not_copied = self.budget.refused();
         self.losses.jit_dumps_without_times = self.jit.untimed;
         self.losses.jit_dumps_refused = self.jit.refused;

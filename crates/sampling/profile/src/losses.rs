@@ -2,6 +2,7 @@
 
 use crate::unwinding::UnwindCounts;
 use dioptra_perfdata::ReadSummary;
+use dioptra_perfevents::Unsampled;
 use dioptra_symbols::Note;
 
 /// What was lost, damaged or could not be told, all counted.
@@ -10,6 +11,8 @@ use dioptra_symbols::Note;
 pub struct Losses {
     /// What the reader of the file tells: record counts, lost records, throttling, damage.
     pub summary: ReadSummary,
+    /// Events that the recorder counted in threads too short to be sampled.
+    pub unsampled: Vec<Unsampled>,
     /// Samples whose event is not known and that are in no count.
     pub unknown_event: u64,
     /// Samples of unknown events that were counted for the only event that samples.

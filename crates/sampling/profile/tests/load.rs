@@ -210,6 +210,33 @@ fn samples_of_unknown_ids_belong_to_the_only_event_that_samples() {
         (0, 1)
     );
     assert_eq!(profile.sampled_events(), [0, 2]);
+
+    // Another recorder's id can stand in samples of software events that are no clocks: those of one event only here.
+    events.pop();
+    let faults = Attr {
+        config: 2,
+        ..attr(SampleType::empty())
+    };
+    events.push(event("page-faults", faults.clone(), &[98]));
+    let profile = records.load(&events, LoadOptions::default());
+    assert_eq!(
+        (profile.losses().adopted, profile.losses().unknown_event),
+        (1, 0)
+    );
+    let weights: Vec<u64> = [0, 2]
+        .map(|index: usize| profile.events()[index].total().weight)
+        .to_vec();
+    assert_eq!(weights, [1, 10]);
+    let switches = Attr {
+        config: 3,
+        ..faults
+    };
+    events.push(event("context-switches", switches, &[97]));
+    let profile = records.load(&events, LoadOptions::default());
+    assert_eq!(
+        (profile.losses().adopted, profile.losses().unknown_event),
+        (0, 1)
+    );
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod side_file;
 mod sink;
 pub mod spec;
 mod tracing_data;
+mod watchdog;
 mod windows;
 
 pub use error::RecordError;

@@ -1,5 +1,6 @@
 //! What came of a recording.
 
+use dioptra_perfevents::Unsampled;
 use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
 use dioptra_processes::command::CommandStatus;
 use std::path::PathBuf;
@@ -67,6 +68,10 @@ pub struct Outcome {
     pub unknown_samples: u64,
     /// Records that were lost in all, of samples and of anything else.
     pub lost: u64,
+    /// Events that were counted in threads too short to be sampled.
+    pub unsampled: Vec<Unsampled>,
+    /// Whether the command has rights that the recorder lacks (set-user-ID), or may not be read: the kernel ended its events.
+    pub command_is_kept: bool,
     /// Whether mappings, threads' names and the like may be among them.
     pub mappings_may_be_lost: bool,
     /// From the first moment in which samples could be taken to the last.
@@ -87,6 +92,8 @@ impl Outcome {
             windows: None,
             unknown_samples: 0,
             lost: 0,
+            unsampled: Vec::new(),
+            command_is_kept: false,
             mappings_may_be_lost: false,
             duration: Duration::ZERO,
             ending: Ending::CommandEnded,

@@ -4,17 +4,17 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Creates `path`, empty, open for reading and writing, and readable by its owner only: samples may hold copies of a
-/// program's memory. A file that was there is renamed to `path` with `.old` behind it, which replaces what had that
-/// name. A special file, such as `/dev/null`, is written to as it is.
+/// Creates a file for the recording `path`, empty, open for reading and writing, and readable by its owner only: samples
+/// may hold copies of a program's memory. Where an older recording has that name, the file gets another name until
+/// [`Created::publish`]. A special file, such as `/dev/null`, is written to as it is.
 ///
 /// # Errors
-/// Of the system calls.
-pub fn create(path: &Path) -> io::Result<(File, Undo)> {
-    let mut replaced = false;
+/// Of the system calls; [`io::ErrorKind::NotSeekable`] for a pipe, into which no file can be written.
+pub fn create(path: &Path) -> io::Result<(File, Created)> {
+    let mut written = path.to_owned();
     let mut is_regular = true;
     // Through links: what they lead to is written to, as by any other program.
     if let Ok(found) = fs::metadata(path) {
@@ -22,10 +22,15 @@ pub fn create(path: &Path) -> io::Result<(File, Undo)> {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
         is_regular = found.is_file();
+        if found.file_type().is_fifo() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotSeekable,
+                "it is a pipe, and a file's head is written last; use `-o -` and redirect that into the pipe",
+            ));
+        }
         // An empty file, as mktemp makes, is no recording that should be kept.
         if is_regular && found.len() > 0 {
-            fs::rename(path, old(path))?;
-            replaced = true;
+            written = with_end(path, ".new");
         }
     }
     let file = File::options()
@@ -34,13 +39,13 @@ pub fn create(path: &Path) -> io::Result<(File, Undo)> {
         .create(true)
         .truncate(true)
         .mode(0o600)
-        .open(path)?;
+        .open(&written)?;
     Ok((
         file,
-        Undo {
+        Created {
             path: path.to_owned(),
-            is_regular,
-            replaced,
+            written,
+            is_removed: is_regular,
         },
     ))
 }
@@ -53,30 +58,49 @@ pub fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// The way back from a creation.
+/// A created file, before it is known whether there will be a recording. Dropping it removes the file; older recordings
+/// are as they were.
 #[derive(Debug)]
-pub struct Undo {
+pub struct Created {
     path: PathBuf,
-    is_regular: bool,
-    replaced: bool,
+    /// The name under which it is written.
+    written: PathBuf,
+    /// Whether a drop removes the file.
+    is_removed: bool,
 }
 
-impl Undo {
-    /// Removes the file again and brings the older one back: there is no recording after all. As far as it goes.
-    pub fn undo(self) {
-        if self.is_regular {
-            let _ = fs::remove_file(&self.path);
+impl Created {
+    /// Gives the file its name. The older recording of that name gets `.old` behind its own, which replaces what had that
+    /// name before.
+    ///
+    /// # Errors
+    /// Of the renaming; then the older recording keeps its name, or has the one with `.old`.
+    pub fn publish(mut self) -> io::Result<()> {
+        self.is_removed = false;
+        if self.written == self.path {
+            return Ok(());
         }
-        if self.replaced {
-            let _ = fs::rename(old(&self.path), &self.path);
+        fs::rename(&self.path, old(&self.path))?;
+        fs::rename(&self.written, &self.path)
+    }
+}
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        if self.is_removed {
+            let _ = fs::remove_file(&self.written);
         }
     }
 }
 
 /// The name that an older recording gets.
 pub fn old(path: &Path) -> PathBuf {
+    with_end(path, ".old")
+}
+
+fn with_end(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".old");
+    name.push(end);
     PathBuf::from(name)
 }
 
@@ -89,14 +113,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
         for content in ["first", "second", "third"] {
-            let _ = create(&path).unwrap();
+            create(&path).unwrap().1.publish().unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"");
             fs::write(&path, content).unwrap();
         }
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");
         // An empty file does not push out the one kept.
         fs::write(&path, "").unwrap();
-        let _ = create(&path).unwrap();
+        create(&path).unwrap().1.publish().unwrap();
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");
     }
 
@@ -113,15 +137,18 @@ mod tests {
     fn what_was_created_in_vain_is_undone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf.data");
-        let (_, undo) = create(&path).unwrap();
-        undo.undo();
+        drop(create(&path).unwrap());
         assert!(!path.exists());
         fs::write(&path, "kept").unwrap();
-        let (_, undo) = create(&path).unwrap();
-        undo.undo();
+        drop(create(&path).unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"kept");
         assert!(!old(&path).exists());
-        create(Path::new("/dev/null")).unwrap().1.undo();
+        fs::write(old(&path), "older").unwrap();
+        drop(create(&path).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"kept");
+        assert_eq!(fs::read(old(&path)).unwrap(), b"older");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        drop(create(Path::new("/dev/null")).unwrap());
         assert!(Path::new("/dev/null").exists());
     }
 

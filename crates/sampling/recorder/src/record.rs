@@ -14,16 +14,19 @@ use crate::file_events::recorded;
 use crate::machine::Machine;
 use crate::modules::Modules;
 use crate::outcome::{Ending, Outcome, Progress, WindowsOutcome};
-use crate::output_file::{self, Undo};
+use crate::output_file::{self, Created};
 use crate::session::session_spec;
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
+use crate::watchdog::Watchdog;
 use crate::windows::Windowed;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the loop waits at most before it reports progress.
@@ -54,12 +57,15 @@ pub trait Observer {
 ///
 /// SIGINT, SIGTERM, SIGHUP and SIGQUIT end the recording; one that a process sent to us is passed on to the command,
 /// one from the terminal has reached it already. While the command is waited for, another one kills it. These signals
-/// are blocked in the calling thread meanwhile.
+/// are blocked in the calling thread meanwhile. A recorder that is stuck, such as on a pipe that nobody reads, is killed by
+/// the signal within a second.
 ///
 /// # Errors
 /// [`RecordError`]. A command that runs by then is waited for before the error is returned.
 pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
     let mut signals = Signals::new().map_err(RecordError::Signals)?;
+    let watchdog =
+        Watchdog::start(signals.set(), spec.on_slow_end).map_err(RecordError::Signals)?;
     let mut command = match &spec.command {
         Some(words) => Some(HeldCommand::hold(
             words,
@@ -68,7 +74,8 @@ pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome,
         )?),
         None => None,
     };
-    let recorded = Recording::start(spec, command.as_ref(), observer)
+    watchdog.command(command.as_ref().map(HeldCommand::pid));
+    let recorded = Recording::start(spec, command.as_ref(), &watchdog, observer)
         .and_then(|recording| recording.run(command.as_mut(), &mut signals, observer));
     let status = match &mut command {
         Some(command) if command.is_released() => {
@@ -77,6 +84,7 @@ pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome,
         }
         _ => None,
     };
+    watchdog.command(None);
     let mut outcome = recorded?;
     outcome.command = status;
     Ok(outcome)
@@ -123,9 +131,11 @@ struct Recording<'a> {
     clocks: features::Clocks,
     /// Whether the observer knows of ids that a pipe can't name.
     late_ids_told: bool,
-    /// Removes the file if the command can't be executed.
-    undo: Option<Undo>,
+    /// The file until the command is executed: it goes if that fails.
+    created: Option<Created>,
     windows_started: bool,
+    /// Whether the command has rights that we lack, so that the kernel has ended its events.
+    command_is_kept: bool,
     /// When the events began and ended, in nanoseconds of their clock.
     span: (u64, u64),
 }
@@ -135,6 +145,7 @@ impl<'a> Recording<'a> {
     fn start(
         spec: &'a RecordSpec,
         command: Option<&HeldCommand>,
+        watchdog: &Watchdog,
         observer: &mut dyn Observer,
     ) -> Result<Recording<'a>, RecordError> {
         let session_spec = session_spec(spec, command)?;
@@ -175,7 +186,7 @@ impl<'a> Recording<'a> {
             path: spec.output.clone(),
             source,
         };
-        let mut undo = None;
+        let mut created = None;
         let writer = if spec.to_stdout() {
             let file = output_file::stdout().map_err(not_created)?;
             let tracing_data = told_tracing_data(&recorded, observer);
@@ -185,8 +196,8 @@ impl<'a> Recording<'a> {
             features.group_descriptions.extend(groups);
             Writer::create_pipe(file, &events, &features, options)
         } else {
-            let (file, way_back) = output_file::create(&spec.output).map_err(not_created)?;
-            undo = Some(way_back);
+            let (file, new) = output_file::create(&spec.output).map_err(not_created)?;
+            created = Some(new);
             Writer::create(file, &events, options)
         };
         let writer = writer.map_err(|source| SinkError::Write(source).of(&spec.output))?;
@@ -200,13 +211,14 @@ impl<'a> Recording<'a> {
             machine,
             ids_known: session.new_ids_since(0).len(),
             session,
-            sink: Sink::new(writer, modules, windows),
+            sink: Sink::new(writer, modules, windows, Arc::clone(&watchdog.progress)),
             notes_told: attached.notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,
-            undo,
+            created,
             windows_started: false,
+            command_is_kept: false,
             span: (features::monotonic_time(), 0),
         };
         recording.describe_existing(observer)?;
@@ -275,16 +287,24 @@ impl<'a> Recording<'a> {
         let released_at = Instant::now();
         if let Some(command) = command.as_deref_mut() {
             if let Err(error) = command.release() {
-                if let Some(undo) = self.undo.take() {
-                    undo.undo();
-                }
+                // The file goes, and what has its name stays.
+                self.created = None;
                 return Err(error.into());
+            }
+            if self.spec.target == RecordTarget::Command {
+                self.command_is_kept = is_kept_from_users(command.pid());
             }
             // Its exec has enabled the events.
             if !delayed && self.spec.target == RecordTarget::Command {
                 self.enabled_at = Some(released_at);
                 self.span.0 = features::monotonic_time();
             }
+        }
+        if let Some(created) = self.created.take() {
+            created.publish().map_err(|source| RecordError::Create {
+                path: self.spec.output.clone(),
+                source,
+            })?;
         }
         if self.enabled_at.is_some() {
             self.start_windows()?;
@@ -341,6 +361,17 @@ impl<'a> Recording<'a> {
     fn write_error(&self, source: WriteError) -> RecordError {
         SinkError::Write(source).of(&self.spec.output)
     }
+}
+
+/// Returns whether a command that has just been executed has another user's rights, or may not be read: the kernel ends the
+/// events of such a program at its exec, unless whoever opened them may watch all programs.
+fn is_kept_from_users(pid: u32) -> bool {
+    let folder = format!("/proc/{pid}");
+    // SAFETY: no arguments.
+    let own = unsafe { libc::geteuid() };
+    let is_anothers = std::fs::metadata(&folder).is_ok_and(|found| found.uid() != own);
+    let exe = std::fs::metadata(format!("{folder}/exe"));
+    is_anothers || exe.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Descriptions of tracepoints; the observer is told where there are none for some.

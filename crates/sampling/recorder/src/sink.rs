@@ -7,6 +7,8 @@ use dioptra_perfdata::{WriteError, Writer};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};
 use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes every record as it is. The first error stops all writing and is kept.
 pub(crate) struct Sink {
@@ -19,12 +21,19 @@ pub(crate) struct Sink {
     pub lost: u64,
     /// Bytes of records written, before compression.
     pub bytes: u64,
+    /// The bytes, for those who watch whether the recorder gets on.
+    progress: Arc<AtomicU64>,
     /// The windows, whose records go into the same file.
     pub windows: Option<Windowed>,
 }
 
 impl Sink {
-    pub fn new(writer: Writer<File>, modules: Modules, windows: Option<Windowed>) -> Sink {
+    pub fn new(
+        writer: Writer<File>,
+        modules: Modules,
+        windows: Option<Windowed>,
+        progress: Arc<AtomicU64>,
+    ) -> Sink {
         Sink {
             writer,
             modules,
@@ -33,6 +42,7 @@ impl Sink {
             samples: 0,
             lost: 0,
             bytes: 0,
+            progress,
         }
     }
 
@@ -48,6 +58,7 @@ impl Sink {
             _ => self.modules.see(record),
         }
         self.bytes += bytes.len() as u64;
+        self.progress.store(self.bytes, Ordering::Relaxed);
         if let Err(error) = self.writer.write(bytes) {
             self.error = Some(error);
         }

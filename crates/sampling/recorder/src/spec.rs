@@ -74,6 +74,9 @@ pub struct RecordSpec {
     pub output: PathBuf,
     /// The command line that the file states.
     pub command_line: Vec<OsString>,
+    /// Called, from a thread of the recorder's, with a signal that asked for an end a second ago, if the recorder is busy
+    /// and obeys it later. A recorder that is stuck is ended by the signal.
+    pub on_slow_end: Option<fn(signal: i32)>,
 }
 
 impl RecordSpec {
@@ -98,6 +101,7 @@ impl RecordSpec {
             compression: None,
             output: PathBuf::from("perf.data"),
             command_line: crate::machine::command_line(),
+            on_slow_end: None,
         }
     }
 }

@@ -11,8 +11,8 @@ use dioptra_perfdata::{
 };
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
-    self, FoundSource, Seen, WindowError, WindowListener, WindowSource, WindowStats, WindowsSpec,
-    find_source,
+    self, FoundSource, Length, SHORTEST_LONG, Seen, SourceKind, WindowError, WindowListener,
+    WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
     AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, EventSummary, ReadFormat,
@@ -117,6 +117,13 @@ impl Windowed {
             findings.push(format!(
                 "cost: a burst takes {:.0} us from a program that computes, as tried out at the start",
                 cost.burst as f64 / 1000.0
+            ));
+        }
+        let long = options.schedule.long;
+        if source.kind() == SourceKind::Refresh && (1..SHORTEST_LONG).contains(&long.number()) {
+            findings.push(format!(
+                "long={long} cannot be kept: bursts of a CPU begin {} apart or more",
+                Length::Time(SHORTEST_LONG)
             ));
         }
         let output = (!spec.to_stdout()).then_some(spec.output.as_path());

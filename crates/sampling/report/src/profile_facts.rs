@@ -58,6 +58,17 @@ pub(crate) fn facts_of_shares(
             );
         }
     }
+    for unsampled in &profile.losses().unsampled {
+        facts.add(
+            Severity::Loss,
+            "unsampled_threads",
+            format!("{unsampled}; record all CPUs (-a), or with a higher frequency (-F)"),
+            json!({
+                "event": unsampled.event, "counted": unsampled.counted, "sampled": unsampled.sampled,
+                "period": unsampled.period, "threads": unsampled.threads,
+            }),
+        );
+    }
     add_losses(&mut facts, profile.losses());
     if profile.options().call_chains {
         let without = |index: &usize| !profile.events()[*index].has_chains();
@@ -377,7 +388,7 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
             Severity::Fallback,
             "unknown_ids",
             format!(
-                "{} of ids that the recording does not tell; counted for its only sampling event",
+                "{} of ids that the recording does not tell; counted for its only event that may have such samples",
                 samples(losses.adopted)
             ),
             losses.adopted,

@@ -111,6 +111,12 @@ impl Sampling {
         }
     }
 
+    /// Whether the kernel's own rules and the user's rights were never asked.
+    fn never_asked(&self) -> bool {
+        let refusal = self.user.as_ref().err().map(|error| &error.refusal);
+        matches!(refusal, Some(Refusal::Seccomp | Refusal::NoSyscall))
+    }
+
     fn paranoid(&self) -> Check {
         let Some(level) = limits::paranoid() else {
             return Check::ok(
@@ -127,6 +133,12 @@ impl Sampling {
         .value(level);
         if level < 0 || (self.kernel.is_ok() && self.machine.is_ok()) {
             return check;
+        }
+        if self.never_asked() {
+            return Check {
+                found: format!("{}; no call gets as far as to be judged by it", check.found),
+                ..check
+            };
         }
         let check = match (&self.user, &self.kernel, &self.machine) {
             (Err(_), _, _) => check.but(Status::Missing, "nothing can be sampled without privileges"),
@@ -145,6 +157,8 @@ impl Sampling {
         let check = |found: String| Check::ok("sample_user", "own processes", found);
         match &self.user {
             Ok(()) => check("user space can be sampled (cpu-clock)".into()),
+            Err(_) if self.never_asked() => check("unknown: no call reaches the kernel".into())
+                .but(Status::Missing, "nothing can be sampled"),
             Err(error) => check(error.refusal.to_string())
                 .but(Status::Missing, "nothing can be sampled")
                 .remedy(GRANT),

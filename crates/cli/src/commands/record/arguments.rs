@@ -6,7 +6,7 @@ use dioptra_recorder::sample_options::{
 };
 use dioptra_recorder::spec::{RecordSpec, RecordTarget};
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ Examples:
   dioptra record --windows ./program           counters over short windows, for `dioptra metrics`
 
 Exit status: the command's (128 + signal if one killed it), 125 if recording failed, 126 if the command
-cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command."
+cannot be executed, 127 if there is none; 0 when Ctrl-C ends a recording without command, and when the SIGTERM
+of --duration kills the command."
 )]
 pub struct Arguments {
     /// Events to sample, separated by commas; see `dioptra list events`. `{a,b}` is a group
@@ -58,7 +59,7 @@ pub struct Arguments {
     pub frequency: Option<u64>,
 
     /// Events between two samples
-    #[arg(short, long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..=i64::MAX as u64))]
     pub count: Option<u64>,
 
     /// Record call chains by following frame pointers (as --call-graph fp)
@@ -125,7 +126,7 @@ pub struct Arguments {
           default_missing_value = DEFAULT_LEVEL, value_parser = clap::value_parser!(i32).range(1..=22))]
     pub compression_level: Option<i32>,
 
-    /// Seconds to record at most; a command that still runs then is ended with SIGTERM
+    /// Seconds to record at most; a command that still runs then is ended with SIGTERM, which is no failure
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub duration: Option<Duration>,
 
@@ -207,6 +208,14 @@ impl Arguments {
         spec.duration = self.duration;
         spec.compression = self.compression_level;
         spec.output = self.output.clone();
+        spec.on_slow_end = Some(|signal| {
+            // Nobody may be listening any more.
+            let name = super::summary::signal_name(signal);
+            let _ = writeln!(
+                io::stderr(),
+                "dioptra: {name}: the recorder is busy, and ends once it has written what came"
+            );
+        });
         Ok(spec)
     }
 

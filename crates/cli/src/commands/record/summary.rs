@@ -70,11 +70,20 @@ pub fn losses(outcome: &Outcome) -> Option<String> {
             "the kernel held back samples {times} times, for taking too much time: lower -F"
         ));
     }
+    for unsampled in &outcome.unsampled {
+        parts.push(format!(
+            "{unsampled}; record all CPUs (-a, then `report --comm NAME`), or raise -F"
+        ));
+    }
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Why there may be no samples.
 fn why_none(outcome: &Outcome) -> &'static str {
+    if outcome.command_is_kept {
+        return "the command runs with another user's rights (set-user-ID), or its file may not be read: the kernel lets only \
+                root and CAP_PERFMON watch it";
+    }
     let any_ran = outcome.events.iter().any(|event| event.passes_with_time);
     if any_ran {
         "the target did not run, or too briefly"
@@ -162,7 +171,7 @@ fn windows_made(windows: &WindowsOutcome) -> String {
     line
 }
 
-fn signal_name(signal: i32) -> String {
+pub(super) fn signal_name(signal: i32) -> String {
     match signal {
         libc::SIGINT => "SIGINT".into(),
         libc::SIGTERM => "SIGTERM".into(),

@@ -3,7 +3,7 @@
 use super::arguments::ArgumentError;
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::windows::{
-    BurstCost, Length, Schedule, SourceKind, WindowRequest, shortest_useful_window,
+    BurstCost, Length, SHORTEST_LONG, Schedule, SourceKind, WindowRequest, shortest_useful_window,
 };
 use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType, event_type, parse_events};
 use dioptra_recorder::WindowOptions;
@@ -99,14 +99,33 @@ pub(super) fn options(
         Length::Count(_) => Length::Count(number / 3),
     });
     let settle = u32::from(takes_a_counter(&leader.attr));
+    let schedule = Schedule {
+        long: request.long.unwrap_or(Length::Time(LONG)),
+        short,
+        jitter,
+        batch: request.batch.unwrap_or(BATCH),
+    };
+    let settle = request.settle.unwrap_or(settle);
+    if settle >= schedule.batch && request.settle.is_some() && !schedule.is_steady() {
+        return Err(ArgumentError::Windows(format!(
+            "settle={settle} leaves none of the {} windows of a burst for the analysis; give a smaller settle or a larger \
+             batch",
+            schedule.batch
+        )));
+    }
+    if let Length::Time(long) = schedule.long
+        && (1..SHORTEST_LONG).contains(&long)
+        && matches!(source, None | Some(SourceKind::Refresh))
+    {
+        say(&format!(
+            "long={} cannot be kept: the shortest from one burst of a CPU to the next is {}",
+            schedule.long,
+            Length::Time(SHORTEST_LONG)
+        ));
+    }
     Ok(WindowOptions {
-        schedule: Schedule {
-            long: request.long.unwrap_or(Length::Time(LONG)),
-            short,
-            jitter,
-            batch: request.batch.unwrap_or(BATCH),
-        },
-        settle: request.settle.unwrap_or(settle),
+        schedule,
+        settle,
         source,
         groups,
         cost: None,

@@ -2,15 +2,18 @@
 
 mod parse;
 mod topology;
+mod unsampled;
 mod windows;
 
 pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_feature};
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
+pub(crate) use unsampled::encode as encode_unsampled;
 pub(crate) use windows::split as split_windows;
 pub use windows::{
     Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows, WindowsEncoder, WindowsError,
 };
 
+use dioptra_perfevents::Unsampled;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -99,6 +102,8 @@ features! {
     PMU_CAPS = 31,
     /// Bursts of windows: a section of dioptra's own ([`Windows`]).
     WINDOWS = 200,
+    /// Events counted in threads too short to be sampled: a section of dioptra's own ([`Unsampled`]).
+    UNSAMPLED = 201,
 }
 
 impl fmt::Display for Feature {
@@ -185,6 +190,8 @@ pub struct Features {
     pub bpf_types: Option<u32>,
     /// How counters were read over windows, and the bursts.
     pub windows: Option<Windows>,
+    /// Events that were counted in threads too short to be sampled.
+    pub unsampled: Vec<Unsampled>,
     /// All sections that the recording has, with their sizes in bytes, also those that this crate does not know.
     pub sections: BTreeMap<Feature, u64>,
 }

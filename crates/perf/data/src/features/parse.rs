@@ -23,6 +23,7 @@ pub(crate) struct DescribedEvent {
 }
 
 /// What is wrong with a section.
+#[derive(Debug)]
 pub(crate) struct SectionDamage {
     /// Where, in bytes from its start.
     pub at: u64,
@@ -45,6 +46,10 @@ pub(crate) fn read_feature(
             at: error.offset as u64,
             why: error.to_string(),
         });
+    }
+    if feature == Feature::UNSAMPLED {
+        features.unsampled = super::unsampled::decode(bytes)?;
+        return Ok(());
     }
     let mut at = Cursor::new(bytes, order);
     let read = read_known(features, described, feature, &mut at);

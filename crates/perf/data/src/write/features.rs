@@ -4,9 +4,10 @@ use crate::error::WriteError;
 use crate::events::EventDescription;
 use crate::features::{
     BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, GroupDescription, NumaNode,
-    PmuMapping,
+    PmuMapping, encode_unsampled,
 };
 use crate::kind::file_type;
+use dioptra_perfevents::Unsampled;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
 use dioptra_perfrecords::record::HEADER_SIZE;
 
@@ -58,6 +59,8 @@ pub struct FeaturesToWrite {
     pub tracing_data: Option<Vec<u8>>,
     /// The section of windows, from [`crate::Windows::encode`] or [`crate::WindowsEncoder`].
     pub windows: Option<Vec<u8>>,
+    /// Events that were counted in threads too short to be sampled.
+    pub unsampled: Vec<Unsampled>,
 }
 
 /// Text is padded to a multiple of this, in bytes.
@@ -300,6 +303,10 @@ fn encode_recording(
     }
     if let Some(bytes) = &features.windows {
         all.0.push((Feature::WINDOWS, bytes.clone()));
+    }
+    if !features.unsampled.is_empty() {
+        let bytes = encode_unsampled(&features.unsampled);
+        all.0.push((Feature::UNSAMPLED, bytes));
     }
     Ok(())
 }

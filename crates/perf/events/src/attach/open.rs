@@ -266,11 +266,15 @@ impl Attachment {
         }
     }
 
-    /// Makes sure that `more` events may be opened, raising the limit where that is allowed.
+    /// Makes sure that `more` events may be opened for so many threads and CPUs, raising the limit where that is allowed.
     ///
     /// # Errors
     /// [`AttachError::Descriptors`].
-    pub(crate) fn reserve(&mut self, more: u64, threads: usize) -> Result<(), AttachError> {
+    pub(crate) fn reserve(
+        &mut self,
+        more: u64,
+        (threads, cpus): (usize, usize),
+    ) -> Result<(), AttachError> {
         let open = limits::open_descriptors();
         let needed = open + more;
         let Some((limit, _)) = limits::descriptors() else {
@@ -299,7 +303,7 @@ impl Attachment {
             allowed: share(now),
             limit: now,
             threads,
-            cpus: self.rings.len(),
+            cpus,
         })
     }
 }

@@ -43,7 +43,10 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
                 online: online.to_string(),
             });
         }
-        attachment.reserve(cpus.len() as u64, 0)?;
+        // What single threads need is asked for once they are known; an error names all of it.
+        let threads = list(spec, attachment.reader)?.len();
+        let each = 1 + threads as u64 * attachment.plan.events.len() as u64;
+        attachment.reserve(cpus.len() as u64 * each, (threads, cpus.len()))?;
         for cpu in cpus.iter() {
             match attachment.add_ring(cpu, spec) {
                 // It went offline since the list was read.
@@ -162,7 +165,7 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
         }
         let events = attachment.plan.events.len() as u64;
         let needed = new.len() as u64 * attachment.rings.len() as u64 * events;
-        attachment.reserve(needed, new.len())?;
+        attachment.reserve(needed, (new.len(), attachment.rings.len()))?;
         for (count, (tid, listed)) in new.into_iter().enumerate() {
             if count % THREADS_PER_DRAIN == THREADS_PER_DRAIN - 1 {
                 learn(attachment, &mut coverage, last_try);
@@ -198,6 +201,13 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
         if matches!(spec.target, Target::Threads(_) | Target::Command(_)) && named.is_empty() {
             break;
         }
+    }
+    if attachment.threads.is_empty() {
+        attachment.note(
+            "nothing is watched: the thread that attaches reads the records and is left out, the process has no other, and \
+             threads that this one creates inherit nothing; use Session::spawn, or watch the reader as well"
+                .to_owned(),
+        );
     }
     learn(attachment, &mut coverage, true);
     attachment.summary.inherited = coverage.inherited();

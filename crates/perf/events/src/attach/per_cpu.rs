@@ -49,7 +49,7 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
             attachment.cgroup = Some(open_cgroup(path)?.into());
         }
         let events = attachment.plan.events.len() as u64 + 1;
-        attachment.reserve(cpus.len() as u64 * events, 0)?;
+        attachment.reserve(cpus.len() as u64 * events, (0, cpus.len()))?;
         let mut resolved = false;
         for cpu in cpus.iter() {
             match open_cpu(cpu, spec, attachment, &mut resolved) {

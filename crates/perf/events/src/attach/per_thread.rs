@@ -37,7 +37,7 @@ impl AttachmentStrategy for PerThreadAttachmentStrategy {
         let mut wanted = list(spec, attachment.reader)?;
         wanted.extend(named_by_events(attachment));
         let each = attachment.plan.events.len() as u64;
-        attachment.reserve(wanted.len() as u64 * each, wanted.len())?;
+        attachment.reserve(wanted.len() as u64 * each, (wanted.len(), 0))?;
         attachment.note(
             "one event per thread: threads created later are found within 100 ms, and missed if they end before"
                 .to_owned(),

@@ -73,6 +73,19 @@ impl Planned {
         }
     }
 
+    /// Events between two samples, nanoseconds for clocks; `None` where they vary, and for events that only count.
+    pub(crate) fn fixed_period(&self) -> Option<u64> {
+        let clock = matches!(self.attr.config, software::CPU_CLOCK | software::TASK_CLOCK);
+        match self.attr.sample_period {
+            0 => None,
+            hertz if self.attr.flags.contains(AttrFlags::FREQ) => {
+                let is_clock = self.attr.kind == event_type::SOFTWARE && clock;
+                is_clock.then(|| 1_000_000_000 / hertz)
+            }
+            period => Some(period),
+        }
+    }
+
     /// Whether its leader has to be enabled by us once it is open.
     pub(crate) fn starts_late(&self) -> bool {
         self.attr.flags.contains(AttrFlags::DISABLED)

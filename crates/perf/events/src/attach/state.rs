@@ -286,7 +286,6 @@ fn fork_of(layout: &RecordLayout, record: &RawRecord<'_>) -> Option<Task> {
 
 /// Adds an event's count and losses to `total`. An event that can't be read any more adds nothing.
 pub(crate) fn add_count(total: &mut Count, event: &Event) {
-    // A member's count is in its own read as well; a leader's group read starts with the leader.
     if let Ok(count) = event.read() {
         let sum = |total: Option<u64>, more: Option<u64>| match (total, more) {
             (None, None) => None,

@@ -17,7 +17,7 @@ pub(super) fn own_id(layout: &RecordLayout, record: &RawRecord<'_>) -> Option<u6
 }
 
 /// Gives a sample, the whole record, an id.
-pub(super) fn set_id(id: u64, record: &mut [u8]) {
+pub(crate) fn set_id(id: u64, record: &mut [u8]) {
     if let Some(identifier) = record.get_mut(HEADER_SIZE..HEADER_SIZE + 8) {
         identifier.copy_from_slice(&id.to_ne_bytes());
     }

@@ -7,10 +7,11 @@
 //! Slots with a [`Trigger`](super::trigger::Trigger) are armed when that expires, the others by the lane's own timer.
 
 use super::random::Random;
-use super::schedule::Schedule;
+use super::schedule::{SHORTEST_LONG, Schedule};
 use super::slot::{Made, Slot};
 use super::trigger::Trigger;
 use crate::event::Place;
+use crate::owner::Owner;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -38,6 +39,10 @@ pub(super) struct Shared {
     pub prompt: Option<bool>,
 }
 
+/// How long a lane sleeps at least after it has armed a burst, with its slots unlocked: the recorder takes in what they made
+/// meanwhile, and adds and removes threads.
+const REST: Duration = Duration::from_micros(50);
+
 /// How long nothing is looked at where triggers alone tell.
 const IDLE: Duration = Duration::from_secs(10);
 
@@ -47,6 +52,7 @@ pub(super) struct Lane {
     pub cpu: u32,
     common: Arc<Common>,
     thread: Option<JoinHandle<()>>,
+    owner: Owner,
 }
 
 /// What is shared, and how to tell the thread that it changed: it waits for that alone, or for triggers too.
@@ -88,6 +94,7 @@ impl Lane {
             cpu,
             common,
             thread: Some(thread),
+            owner: Owner::this_process(),
         })
     }
 
@@ -118,9 +125,15 @@ impl Lane {
 
 impl Drop for Lane {
     fn drop(&mut self) {
+        let thread = self.thread.take();
+        if !self.owner.is_this_process() {
+            // A forked child has no such thread, and the lock may have been held when it was copied.
+            std::mem::forget(thread);
+            return;
+        }
         self.lock().quit = true;
         self.common.tell();
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }
@@ -149,7 +162,7 @@ fn arm_when_due(cpu: u32, schedule: &Schedule, common: &Common) {
             state.arm_next(cpu, schedule, &mut random);
             // From the time it was due: delays do not add up. Long ones are not made up for.
             let after = next + wait(schedule, &mut random);
-            due = Some(after.max(now));
+            due = Some(after.max(Instant::now() + REST));
             continue;
         }
         let left = timed.then(|| next - now);
@@ -196,7 +209,12 @@ fn ready_to_read(fd: i32) -> libc::pollfd {
 }
 
 fn wait(schedule: &Schedule, random: &mut Random) -> Duration {
-    Duration::from_nanos(random.long(schedule))
+    Duration::from_nanos(long(schedule, random))
+}
+
+/// Draws the time to the next burst, in nanoseconds.
+fn long(schedule: &Schedule, random: &mut Random) -> u64 {
+    random.long(schedule).max(SHORTEST_LONG)
 }
 
 impl Shared {
@@ -208,7 +226,7 @@ impl Shared {
             .iter_mut()
             .filter_map(|slot| slot.trigger.as_mut())
         {
-            if trigger.start(random.long(schedule)).is_err() {
+            if trigger.start(long(schedule, random)).is_err() {
                 trigger.end();
             }
             fds.extend(trigger.fd().map(ready_to_read));
@@ -232,7 +250,7 @@ impl Shared {
         let Some(trigger) = &mut slot.trigger else {
             return;
         };
-        let expired = trigger.expired(random.long(schedule));
+        let expired = trigger.expired(long(schedule, random));
         if ready.revents & !libc::POLLIN != 0 || expired.is_err() {
             trigger.end();
         }

@@ -16,7 +16,7 @@
 
 mod alternate;
 mod cost;
-mod ids;
+pub(crate) mod ids;
 mod lane;
 mod plan;
 mod probe;
@@ -30,7 +30,7 @@ mod trigger;
 
 pub use cost::BurstCost;
 pub use probe::{Finding, shortest_useful_window};
-pub use schedule::{Length, Schedule, WindowRequest, WindowSyntaxError};
+pub use schedule::{Length, SHORTEST_LONG, Schedule, WindowRequest, WindowSyntaxError};
 pub use source::{
     Burst, BurstOutcome, FoundSource, Seen, SourceKind, WindowError, WindowGroup, WindowListener,
     WindowSource, WindowStats, WindowsSpec, find_source,

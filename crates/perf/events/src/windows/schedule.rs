@@ -189,6 +189,10 @@ pub struct WindowSyntaxError {
     pub remedy: &'static str,
 }
 
+/// The shortest time from one burst of a CPU to the next that is kept, in nanoseconds. Finding a thread and arming its
+/// events takes some 10 µs, and the thread that does so has to leave its CPU to others in between.
+pub const SHORTEST_LONG: u64 = 100_000;
+
 /// The most windows of a burst: more would be steady sampling.
 const MOST_WINDOWS: u32 = 1000;
 

@@ -208,6 +208,58 @@ fn a_timer_samples_where_nothing_else_does() {
     ));
 }
 
+/// A timer comes at the kernel's ticks only: what that leaves out of a thousand samples a second is counted and said.
+#[test]
+fn the_share_of_samples_that_a_timer_does_not_give_is_told() {
+    if as_nobody("ladder::the_share_of_samples_that_a_timer_does_not_give_is_told") {
+        return;
+    }
+    if !is_nobody() {
+        skip!("the timer is tried in a process of its own only");
+    }
+    let _worker = Worker::new(|| {
+        spin(200_000);
+    });
+    // Far above any kernel's ticks.
+    let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_frequency(20_000).user_only());
+    let mut session = Session::new(spec)
+        .expect("a session")
+        .with_strategy(TimerAttachmentStrategy);
+    session.attach().expect("attach");
+    let mut seen = Collected::default();
+    read_until(&mut session, &mut seen, "samples", |seen| seen.samples > 50);
+    session.finish(&mut seen).expect("finish");
+    let summary = session.summary().clone();
+    let expected = summary.events[0].count / 50_000;
+    assert!(expected > 2 * summary.samples, "{summary:?}");
+    assert_eq!(summary.events[0].sampled, summary.samples * 50_000);
+    let notes = session.attach_summary().expect("attached").notes.clone();
+    let told = format!("gave {} of the {expected} samples", summary.samples);
+    assert!(notes.iter().any(|note| note.contains(&told)), "{notes:?}");
+}
+
+/// Rings and signals of threads are on no CPU: nothing is said of CPUs that come or go.
+#[test]
+fn threads_that_have_events_of_their_own_tell_nothing_of_cpus() {
+    let worker = Worker::new(|| {
+        fault(1);
+        std::thread::sleep(Duration::from_millis(1));
+    });
+    let target = dioptra_perfevents::Target::Threads(vec![worker.tid]);
+    let spec = SessionSpec::new().event(faults()).target(target);
+    let mut session = Session::new(spec)
+        .expect("a session")
+        .with_strategy(dioptra_perfevents::PerThreadAttachmentStrategy);
+    let notes = session.attach().expect("attach").notes;
+    let mut seen = Collected::default();
+    // CPUs are looked at once a second.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1300) {
+        session.read_once(STEP, &mut seen).expect("read");
+    }
+    assert_eq!(session.attach_summary().expect("attached").notes, notes);
+}
+
 #[test]
 fn signals_and_timers_are_taken_only_when_asked_for() {
     assert!(!Fallbacks::default().intersects(Fallbacks::SIGNALS | Fallbacks::TIMER));

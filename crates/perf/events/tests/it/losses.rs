@@ -53,6 +53,73 @@ fn t17_sampled_and_lost_make_all_that_happened() {
     worker.join().expect("the thread");
 }
 
+/// What a group sampled and lost is counted once, whatever the number of its members, and each member's count is its
+/// own.
+#[test]
+fn members_of_a_group_count_for_themselves_and_lose_nothing() {
+    if !Features::get().read_lost {
+        skip!("this kernel does not count lost records");
+    }
+    const FAULTS: usize = 6000;
+    let minor = EventSpec::software(5).user_only();
+    // Nothing on x86-64 or 64-bit Arm is ever counted by it.
+    let never = EventSpec::software(8).user_only();
+    let each_fault = EventSpec::page_faults().with_period(1).user_only();
+    let clock = EventSpec::cpu_clock().with_period(1_000_000).user_only();
+    for leader in [each_fault, clock] {
+        for members in 1..4 {
+            let (go, gone) = std::sync::mpsc::channel::<usize>();
+            let (tell, told) = std::sync::mpsc::channel();
+            let worker = std::thread::spawn(move || {
+                tell.send(crate::collect::own_tid()).expect("a listener");
+                for pages in gone {
+                    fault(pages);
+                    tell.send(0).expect("a listener");
+                }
+            });
+            let tid = told.recv().expect("the thread's id");
+            let others = [
+                minor.clone(),
+                never.clone(),
+                EventSpec::page_faults().user_only(),
+            ];
+            let events = std::iter::once(leader.clone()).chain(others.into_iter().take(members));
+            let group = dioptra_perfevents::EventGroup::new(events).sampled_together();
+            let spec = SessionSpec::new()
+                .event(group)
+                .target(Target::Threads(vec![tid]))
+                .ring_pages(Some(1))
+                .side_band(SideBand::NONE);
+            let mut session = Session::new(spec).expect("a session");
+            session.attach().expect("attach");
+            let mut seen = Collected::default();
+            go.send(FAULTS).expect("the thread");
+            told.recv().expect("done");
+            session.finish(&mut seen).expect("finish");
+            let summary = session.summary().clone();
+            let counts: Vec<u64> = summary.events.iter().map(|event| event.count).collect();
+            let faults = FAULTS as u64..FAULTS as u64 + 200;
+            assert!(faults.contains(&counts[1]), "{summary:?}");
+            assert!(counts.get(2).is_none_or(|never| *never == 0), "{summary:?}");
+            assert!(
+                counts.get(3).is_none_or(|count| *count == counts[1]),
+                "{summary:?}"
+            );
+            let lost = |index: usize| summary.events[index].lost.expect("a count");
+            assert_eq!(summary.lost, lost(0), "{summary:?}");
+            assert!((1..=members).all(|index| lost(index) == 0), "{summary:?}");
+            if leader.name == "page-faults" {
+                assert!(summary.lost > 0, "one page holds fewer");
+                assert_eq!(summary.samples + summary.lost, counts[0], "{summary:?}");
+            } else {
+                assert!(counts[0] > counts[1], "nanoseconds: {summary:?}");
+            }
+            drop(go);
+            worker.join().expect("the thread");
+        }
+    }
+}
+
 /// T18: throttling is told and counted.
 #[test]
 fn t18_throttling_is_counted() {

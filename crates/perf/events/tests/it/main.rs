@@ -3,6 +3,7 @@
 mod attach;
 mod collect;
 mod events;
+mod forks;
 mod ladder;
 mod losses;
 mod oracle;

@@ -331,6 +331,36 @@ fn two_sessions_on_one_thread_lose_no_sample() {
         session.attach().expect("attach");
         session
     };
+    /// Counts samples that do not carry an id of their event.
+    #[derive(Default)]
+    struct Ids(u64);
+    impl dioptra_perfevents::RecordListener for Ids {
+        fn sample(
+            &mut self,
+            event: Option<&dioptra_perfevents::AttachedEvent>,
+            sample: &dioptra_perfevents::record::Sample<'_>,
+        ) {
+            let is_own =
+                event.is_some_and(|event| event.ids.iter().any(|id| sample.id == Some(*id)));
+            self.0 += u64::from(!is_own);
+        }
+    }
+    let mut foreign = 0;
+    for _ in 0..2 {
+        let (mut first, mut second) = (session(), session());
+        go.send(300).expect("the thread");
+        told.recv().expect("done");
+        for session in [&mut first, &mut second] {
+            let mut ids = Ids::default();
+            session.finish(&mut ids).expect("finish");
+            assert_eq!(ids.0, 0, "every sample has an id of its event");
+            foreign += session.summary().foreign_ids;
+        }
+    }
+    assert!(
+        foreign >= 600,
+        "the kernel gave one session the other's ids"
+    );
     let (mut first, mut second) = (session(), session());
     go.send(300).expect("the thread");
     told.recv().expect("done");

@@ -1,6 +1,6 @@
 //! Whole sessions: targets, inheritance, start and stop.
 
-use crate::collect::{Collected, Held, STEP, Worker, own_tid, read_until, spin};
+use crate::collect::{Collected, Held, STEP, Worker, as_nobody, fault, own_tid, read_until, spin};
 use crate::skip;
 use dioptra_perfevents::{
     AttachError, CpuSet, EventSpec, Features, Inherit, Refusal, RunError, Session, SessionSpec,
@@ -126,6 +126,103 @@ fn b11_children_are_followed_only_when_asked() {
             .filter(|tid| **tid != held.pid())
             .count();
         assert_eq!(others > 0, follows, "{inherit:?}: {:?}", seen.of_thread);
+    }
+}
+
+#[test]
+fn events_that_are_not_open_can_be_neither_enabled_nor_disabled() {
+    let worker = Worker::spinning();
+    let spec = SessionSpec::new()
+        .event(clock())
+        .target(Target::Threads(vec![worker.tid]))
+        .start(Start::Manual);
+    let mut session = Session::new(spec).expect("a session");
+    let refuses = |result| matches!(result, Err(RunError::NotAttached));
+    assert!(refuses(session.enable()) && refuses(session.disable()));
+    session.attach().expect("attach");
+    session.enable().expect("enable");
+    session.disable().expect("disable");
+    session.detach();
+    assert!(refuses(session.enable()) && refuses(session.disable()));
+}
+
+/// The reader is all that a process of one thread has, and it is not watched.
+#[test]
+fn a_session_that_watches_nothing_says_so() {
+    if as_nobody("sessions::a_session_that_watches_nothing_says_so") {
+        return;
+    }
+    // A forked child has one thread.
+    // SAFETY: the child ends in _exit; malloc is in order after a fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let says = |watches: bool| {
+            let spec = SessionSpec::new().event(faults()).watch_reader(watches);
+            let mut session = Session::new(spec).expect("a session");
+            let attached = session.attach().expect("attach");
+            let told = |note: &String| note.starts_with("nothing is watched: ");
+            attached.notes.iter().any(told)
+        };
+        let right = says(false) && !says(true);
+        // SAFETY: ends the child without destructors.
+        unsafe { libc::_exit(i32::from(!right)) };
+    }
+    let mut status = -1;
+    // SAFETY: our own child; the status outlives the call.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+/// Threads that end before their first period are counted, and no thread's samples tell of them.
+#[test]
+fn threads_that_end_before_their_first_period_are_told() {
+    const THREADS: u64 = 200;
+    const PAGES: u64 = 50;
+    for short in [true, false] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (go, gone) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::spawn(move || {
+            tell.send(own_tid()).expect("a listener");
+            gone.recv().expect("the word to go");
+            let all = usize::try_from(THREADS * PAGES).expect("a small number");
+            if short {
+                for _ in 0..THREADS {
+                    let thread = std::thread::spawn(move || fault(PAGES as usize));
+                    thread.join().expect("a thread");
+                }
+            } else {
+                fault(all);
+            }
+        });
+        let tid = told.recv().expect("the thread's id");
+        let spec = SessionSpec::new()
+            .event(EventSpec::page_faults().with_period(100).user_only())
+            .target(Target::Threads(vec![tid]));
+        let mut session = Session::new(spec).expect("a session");
+        session.attach().expect("attach");
+        go.send(()).expect("the thread");
+        let mut seen = Collected::default();
+        session.run(&mut seen).expect("run until the thread ends");
+        worker.join().expect("the thread");
+        let summary = session.summary().clone();
+        let event = &summary.events[0];
+        assert!(event.count >= THREADS * PAGES, "{summary:?}");
+        assert_eq!(event.sampled, 100 * event.samples);
+        let unsampled = summary.unsampled();
+        if short {
+            assert_eq!(unsampled.len(), 1, "{summary:?}");
+            assert_eq!(
+                (
+                    unsampled[0].counted,
+                    unsampled[0].period,
+                    unsampled[0].threads
+                ),
+                (event.count, 100, THREADS + 1)
+            );
+        } else {
+            assert_eq!(summary.threads, 1);
+            assert_eq!(unsampled, [], "{summary:?}");
+        }
     }
 }
 

@@ -184,6 +184,18 @@ impl RecordLayout {
         Some(self.order.u32(*bytes))
     }
 
+    /// The period of a sample, read without parsing the rest; `None` where samples hold none.
+    #[inline]
+    pub fn period(&self, record: &RawRecord<'_>) -> Option<u64> {
+        if !self.sample_type.contains(SampleType::PERIOD) {
+            return None;
+        }
+        let before = TRAILER | SampleType::IP | SampleType::ADDR;
+        let offset = 8 * (self.sample_type & before).bits().count_ones() as usize;
+        let bytes = record.body.get(offset..)?.first_chunk()?;
+        Some(self.order.u64(*bytes))
+    }
+
     /// The time of a record in nanoseconds, read without parsing the rest; `None` where the record holds none.
     #[inline]
     pub fn time(&self, record: &RawRecord<'_>) -> Option<u64> {

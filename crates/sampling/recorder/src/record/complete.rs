@@ -21,6 +21,13 @@ impl Recording<'_> {
         let spec = self.spec;
         self.take_in_new_ids(observer)?;
         let summary = self.session.summary().clone();
+        if summary.foreign_ids > 0 {
+            observer.note(&format!(
+                "{} samples carried the id of another profiler's event, as the kernel has it where two watch one software \
+                 event; they were given to this recording's only event that may have such samples",
+                summary.foreign_ids
+            ));
+        }
         let untold = summary.lost_untold();
         if untold > 0 {
             self.write_made(features::monotonic_time(), |synthesizer| {
@@ -59,6 +66,8 @@ impl Recording<'_> {
             &self.clocks,
             tracing_data,
         );
+        let unsampled = summary.unsampled();
+        to_write.unsampled.clone_from(&unsampled);
         let groups = windows.iter().flat_map(Windowed::group_descriptions);
         to_write.group_descriptions.extend(groups);
         let mut windows = windows;
@@ -114,6 +123,8 @@ impl Recording<'_> {
             windows: windows_outcome,
             unknown_samples: summary.unknown_samples,
             lost,
+            unsampled,
+            command_is_kept: self.command_is_kept,
             mappings_may_be_lost: lost > 0 && !side_band_is_whole,
             duration,
             ending,
