@@ -2,8 +2,9 @@
 
 use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
-use crate::grid::{Grid, GridOptions, Match, Measure};
+use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
+use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
 use crate::windows::events_of_windows;
 use crate::{
@@ -110,7 +111,9 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 ///
 /// After the columns of each event (see [`by()`]) come the derived ones, then the names: `module`, `function`, `pid`,
 /// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks; where
-/// inlined functions are known, `inlined` tells which rows are theirs.
+/// inlined functions are known, `inlined` tells which rows are theirs. Where rows have the same names, `location` tells
+/// them apart: a function's source file or address, a module's path or build id. Programs read a key that no two rows
+/// share: `module_id`, the module's build id or path, and of functions `function_address`, their first one.
 ///
 /// With several dimensions rows have parents, and a row's own counts are the sum of those of the rows below. Then
 /// `name` names a row, `level` says by what, and the other names, which only programs read, are those of the row and
@@ -119,7 +122,7 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
 pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels::new(inputs, options.by, options.slices, false);
+    let mut labels = Labels::new(inputs, options.by, options.slices, false);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let grid = Grid::new(
         inputs,
@@ -135,6 +138,7 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             matching: Match::Equal,
         },
     )?;
+    labels.locate(inputs, &grid, options.by);
     let number_options = NumberOptions {
         children: options.children,
         shown: options.shown,
@@ -183,16 +187,12 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             let of_formulas = measures.get(shown..).unwrap_or_default();
             derived.push(evaluator, of_formulas, &mut cells, &mut notes);
         }
-        firsts.find(
-            &mut names,
-            &labels,
-            &inputs[row.input],
-            (row.level, row.key),
-        );
+        firsts.find(&mut names, &labels, inputs, row);
         // Rows have the ids that their places give them, and so many of them fit.
         let parent = row.parent.map(|parent| parent as u32);
         table.rows.push(parent, &cells, &names.cells, &notes)?;
     }
+    match_facts(&mut table.facts, &grid.notes, inputs);
     drop(grid);
     sort(
         &mut table,
@@ -276,13 +276,21 @@ impl NameColumns {
         let has_levels = levels.len() > 1;
         for dimension in levels {
             let mut places = Vec::new();
-            for mut head in labels.heads(*dimension) {
+            let own = match has_levels {
+                true => {
+                    let mut own = labels.heads(*dimension);
+                    own.extend(labels.key_heads(*dimension));
+                    own
+                }
+                false => labels.all_heads(*dimension),
+            };
+            for mut head in own {
                 let known = heads[columns.first..]
                     .iter()
                     .position(|known| known.id == head.id);
                 places.push(known.unwrap_or(heads.len() - columns.first));
                 if known.is_none() {
-                    head.is_for_programs = has_levels;
+                    head.is_for_programs |= has_levels;
                     heads.push(head);
                 }
             }
@@ -299,24 +307,28 @@ impl NameColumns {
         columns
     }
 
-    /// Finds the names of a row on a level with a key.
+    /// Finds the names of a row.
     pub(crate) fn find<'a>(
         &self,
         names: &mut RowNames<'a>,
         labels: &Labels,
-        input: &Input<'a>,
-        (level, key): (usize, u32),
+        inputs: &[Input<'a>],
+        row: GridRow,
     ) {
-        let dimension = self.levels[level];
+        let GridRow { level, key, .. } = row;
+        let (input, dimension) = (&inputs[row.input], self.levels[level]);
         let RowNames { own, cells } = names;
         own.clear();
         cells.clear();
-        labels.push_cells(input, dimension, key, own);
         if self.levels.len() == 1 {
+            labels.push_all_cells(input, row.input, dimension, key, own);
             cells.extend(own.drain(..).map(Some));
             return;
         }
-        let text = labels.text(dimension, own, &self.levels[..level]);
+        labels.push_cells(input, dimension, key, own);
+        let location = labels.location(input, row.input, dimension, key);
+        let text = labels.text(dimension, own, &self.levels[..level], location);
+        labels.push_key(input, dimension, key, own);
         cells.resize(self.details, None);
         for (place, cell) in self.places[level].iter().zip(own.drain(..)) {
             cells[*place] = Some(cell);

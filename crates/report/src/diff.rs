@@ -7,6 +7,7 @@ use crate::by::{NameColumns, RowNames, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
+use crate::match_facts::match_facts;
 use crate::{
     Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
     TableEvent, Unit,
@@ -71,7 +72,7 @@ pub(crate) fn letter(place: usize) -> String {
 /// # Errors
 /// As [`crate::report()`].
 pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels::new(inputs, options.by, options.slices, true);
+    let mut labels = Labels::new(inputs, options.by, options.slices, true);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let formulas = options.events.len();
     let grid = Grid::new(
@@ -86,6 +87,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
             matching: Match::Versions,
         },
     )?;
+    labels.locate(inputs, &grid, options.by);
     let slots = inputs.len();
     let totals: Vec<Vec<Measure>> = (0..slots)
         .map(|slot| {
@@ -157,12 +159,12 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
                 _ => Cell::Empty,
             });
         }
-        let key = (row.level, row.key);
-        names.find(&mut named, &labels, &inputs[row.input], key);
+        names.find(&mut named, &labels, inputs, row);
         let parent = row.parent.map(|parent| ids[parent]);
         ids[index] = table.rows.push(parent, &cells, &named.cells, &notes)?;
     }
     add_facts(&mut table.facts, inputs, options, &totals);
+    match_facts(&mut table.facts, &grid.notes, inputs);
     derived
         .iter()
         .for_each(|derived| derived.add_facts(&mut table.facts));

@@ -1,13 +1,15 @@
 //! Counts along the levels of a table, of one profile or of several whose rows are matched by name.
 
+mod functions;
 mod same;
 
 use crate::Input;
 use crate::labels::Labels;
 use dioptra_profile::{
-    Dimension, Estimate, Hierarchy, HierarchyOptions, Profile, SelectError, SelfAndTotal, Slices,
-    TimeSlices, aggregate, hierarchy,
+    Dimension, Estimate, Hierarchy, HierarchyOptions, ModuleId, Profile, SelectError, SelfAndTotal,
+    Slices, TimeSlices, aggregate, hierarchy,
 };
+pub(crate) use functions::MatchNotes;
 pub(crate) use same::Match;
 use same::Same;
 use std::collections::HashMap;
@@ -90,7 +92,11 @@ impl Measure {
 
 /// Rows with their counts: each row stands behind the one above it.
 pub(crate) struct Grid {
+    /// How functions of several profiles were matched.
+    pub notes: MatchNotes,
     rows: GridRows,
+    /// By profile and module: its number among all; empty where there is one profile.
+    modules: Vec<Vec<usize>>,
     slots: usize,
     events: usize,
 }
@@ -121,12 +127,16 @@ impl Grid {
         {
             let counted = Counted::new(input, 0, labels, options)?;
             return Ok(Grid {
+                notes: MatchNotes::default(),
                 rows: GridRows::Counted(Box::new(counted)),
+                modules: Vec::new(),
                 slots,
                 events,
             });
         }
-        let same = Same::new(inputs, options.matching);
+        let same = Same::new(inputs, options.matching, options.levels);
+        let functions = inputs.iter().map(|input| input.names.functions().len());
+        let mut has_row: Vec<Vec<bool>> = functions.map(|number| vec![false; number]).collect();
         let (mut rows, mut measures) = (Vec::new(), Vec::new());
         let mut known = HashMap::new();
         for (place, input) in inputs.iter().enumerate() {
@@ -136,7 +146,13 @@ impl Grid {
             for index in 0..found.rows.len() {
                 let row = found.row(index);
                 let parent = row.parent.map(|parent| ids[parent]);
-                let key = same.key(place, options.levels[row.level], row.key);
+                let level = options.levels[row.level];
+                let key = same.key(place, level, row.key);
+                if level == Dimension::Function
+                    && let Some(has_row) = has_row[place].get_mut(row.key as usize)
+                {
+                    *has_row = true;
+                }
                 let id = *known.entry((parent, row.level, key)).or_insert_with(|| {
                     rows.push(GridRow {
                         parent,
@@ -154,10 +170,19 @@ impl Grid {
             }
         }
         Ok(Grid {
+            notes: same.notes(|input, function| has_row[input][function as usize]),
             rows: GridRows::Matched { rows, measures },
+            modules: same.into_modules(),
             slots,
             events,
         })
+    }
+
+    /// The number of a profile's module among those of all profiles.
+    pub(crate) fn module_number(&self, input: usize, module: ModuleId) -> usize {
+        let numbers = self.modules.get(input);
+        let number = numbers.and_then(|numbers| numbers.get(module as usize));
+        number.copied().unwrap_or(module as usize)
     }
 
     /// How many rows there are.

@@ -4,6 +4,7 @@ mod diff;
 mod errors;
 mod levels;
 mod metrics;
+mod namesakes;
 mod sum;
 
 use dioptra_testprograms::{self as programs, perf_record as record};
