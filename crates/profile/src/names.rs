@@ -38,7 +38,9 @@ pub struct FunctionName {
 impl FunctionName {
     /// Whether it stands for the places of its module that have no name.
     pub fn is_unknown(&self) -> bool {
-        self.name == UNKNOWN
+        let rest = self.name.strip_prefix(UNKNOWN);
+        // With a range of addresses: see `Names::split_unknown`.
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" 0x"))
     }
 
     /// Whether it has no name: its places are unknown, or all that is known is where it starts.
