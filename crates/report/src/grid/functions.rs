@@ -239,7 +239,7 @@ fn other_builds(inputs: &[Input<'_>], modules: &[Vec<usize>]) -> Vec<String> {
 }
 
 /// What two functions of one name must share to be the same, the most telling first.
-const STAGES: [fn(&Member<'_>) -> Option<(u64, Option<Arc<str>>)>; 4] = [
+const STAGES: [fn(&Member<'_>) -> Option<MatchKey>; 4] = [
     |one| Some((one.function.link_name, Some(one.function.file.clone()?))),
     |one| Some((0, Some(one.function.file.clone()?))),
     |one| Some((one.function.link_name, None)),
@@ -257,14 +257,20 @@ fn match_members(members: Vec<Member<'_>>, inputs: usize) -> Vec<Group<'_>> {
         }
         let before = groups.len();
         // The same address in the same build, or in what may be the same.
+        let mut by_start: HashMap<Option<u64>, Vec<usize>> = HashMap::new();
+        for (index, group) in groups.iter().enumerate() {
+            for known in &group.members {
+                by_start.entry(known.start).or_default().push(index);
+            }
+        }
         own.retain(|member| {
             let same = |known: &Member<'_>| {
                 !known.build.is_other(member.build) && known.start == member.start
             };
-            let mut rows = groups.iter_mut();
-            let group = rows.find(|group| group.members.iter().any(same));
-            group
-                .map(|group| group.members.push(member.clone()))
+            let mut rows = by_start.get(&member.start).into_iter().flatten();
+            let found = rows.find(|index| groups[**index].members.iter().any(same));
+            found
+                .map(|index| groups[*index].members.push(member.clone()))
                 .is_none()
         });
         for stage in STAGES {
@@ -295,46 +301,65 @@ fn match_members(members: Vec<Member<'_>>, inputs: usize) -> Vec<Group<'_>> {
             first.append(&mut fitting);
             groups.retain(|group| !group.members.is_empty());
         }
+        let mut by_start: HashMap<Option<u64>, Vec<usize>> = HashMap::new();
         for member in own {
             // A module may have two paths in one profile.
-            let same = |known: &Member<'_>| {
-                known.build.is_same(member.build) && known.start == member.start
-            };
-            let mut rows = groups.iter_mut();
-            match rows.find(|group| group.members.iter().any(same)) {
-                Some(group) => group.members.push(member),
-                None => groups.push(Group {
-                    members: vec![member],
-                }),
+            let same = |known: &Member<'_>| known.build.is_same(member.build);
+            let rows = by_start.entry(member.start).or_default();
+            let found = rows
+                .iter()
+                .find(|index| groups[**index].members.iter().any(same));
+            match found {
+                Some(index) => groups[*index].members.push(member),
+                None => {
+                    rows.push(groups.len());
+                    groups.push(Group {
+                        members: vec![member],
+                    });
+                }
             }
         }
     }
     groups
 }
 
+/// What functions share that may be the same one.
+type MatchKey = (u64, Option<Arc<str>>);
+
 /// Puts each function into the only row that shares a key with it, if it is the only one of its profile that does.
 fn match_by<'a>(
-    key: impl Fn(&Member<'a>) -> Option<(u64, Option<Arc<str>>)>,
+    key: impl Fn(&Member<'a>) -> Option<MatchKey>,
     own: &mut Vec<Member<'a>>,
     groups: &mut [Group<'a>],
     input: usize,
 ) {
-    let keys: Vec<_> = own.iter().map(&key).collect();
-    let mut index = 0;
-    own.retain(|member| {
-        let wanted = keys[index].clone();
-        index += 1;
-        if wanted.is_none() || keys.iter().filter(|key| **key == wanted).count() > 1 {
-            return true;
+    let mut counts: HashMap<MatchKey, usize> = HashMap::new();
+    for key in own.iter().filter_map(&key) {
+        *counts.entry(key).or_default() += 1;
+    }
+    let mut by_key: HashMap<MatchKey, Vec<usize>> = HashMap::new();
+    let open = groups.iter().enumerate();
+    for (index, group) in open.filter(|(_, group)| group.is_open(input)) {
+        for key in group.members.iter().filter_map(&key) {
+            let rows = by_key.entry(key).or_default();
+            // A row's functions share most keys.
+            if rows.last() != Some(&index) {
+                rows.push(index);
+            }
         }
-        let mut fitting = groups.iter_mut().filter(|group| {
-            group.is_open(input)
-                && group.may_hold(member)
-                && group.members.iter().any(|known| key(known) == wanted)
+    }
+    own.retain(|member| {
+        let Some(wanted) = key(member).filter(|key| counts[key] == 1) else {
+            return true;
+        };
+        let rows = by_key.get(&wanted).into_iter().flatten();
+        let mut fitting = rows.filter(|index| {
+            let group = &groups[**index];
+            group.is_open(input) && group.may_hold(member)
         });
         match (fitting.next(), fitting.next()) {
-            (Some(group), None) => {
-                group.members.push(member.clone());
+            (Some(index), None) => {
+                groups[*index].members.push(member.clone());
                 false
             }
             _ => true,
