@@ -86,7 +86,7 @@ fn every_rendering_holds_the_same_table() {
     assert_eq!(one, shown(&["--event", "1", "--format", "csv"], &file));
     assert_eq!(
         one.lines().next(),
-        Some("self_percent,samples,weight,module,function")
+        Some("self_percent,samples,weight,module,function,module_id,function_address")
     );
 }
 
@@ -102,7 +102,7 @@ fn rows_can_be_sorted_and_limited() {
     let functions: Vec<&str> = csv
         .lines()
         .skip(1)
-        .map(|line| line.rsplit(',').next().expect("a cell"))
+        .map(|line| line.rsplit(',').nth(2).expect("a cell"))
         .collect();
     assert_eq!(functions.len(), 3, "{csv}");
     assert!(functions.is_sorted(), "{csv}");

@@ -1,5 +1,6 @@
 //! `dioptra annotate`.
 
+use super::nothing::Filters;
 use super::profiles::{Span, cpus, find_events, open, time};
 use crate::symbol_sources::SymbolSources;
 use anyhow::{anyhow, bail};
@@ -22,6 +23,7 @@ use std::process::ExitCode;
 Examples:
   dioptra annotate                           the hottest function of perf.data
   dioptra annotate parse                     a function by its name, demangled or as the linker knows it
+  dioptra annotate pars                      or by a part of it that no other function with samples has
   dioptra annotate libm.so.6:exp             in this module
   dioptra annotate libm.so.6:0x2a1f0         by an address in it, as objdump shows them
   dioptra annotate parse --source            its source lines only
@@ -29,7 +31,8 @@ Examples:
   dioptra annotate parse --format dot | dot -Tsvg > parse.svg
   dioptra annotate parse --source-path /build=$HOME/src")]
 pub struct Arguments {
-    /// The function: NAME, MODULE:NAME, MODULE:0xADDRESS or 0xADDRESS [default: the hottest one]
+    /// The function: NAME or a part that only one has, MODULE:NAME, MODULE:0xADDRESS or 0xADDRESS [default: the hottest
+    /// one]
     #[arg(value_name = "FUNCTION")]
     function: Option<String>,
     /// The profile; `-` is standard input
@@ -136,22 +139,30 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         ..SymbolOptions::default()
     };
     let mut options = arguments.sources.add_to(options)?;
+    let filter = SampleFilter {
+        comms: arguments.comm.clone(),
+        tids: arguments.tid.clone(),
+        cpus: arguments.cpu.clone(),
+        time: arguments.time.unwrap_or_default(),
+    };
     let profile = Profile::load_with(
         &data,
         &LoadPlan {
             branches: true,
             memory: true,
             errors: true,
-            filter: SampleFilter {
-                comms: arguments.comm.clone(),
-                tids: arguments.tid.clone(),
-                cpus: arguments.cpu.clone(),
-                time: arguments.time.unwrap_or_default(),
-            },
+            filter: filter.clone(),
             symbols: options.clone(),
             ..LoadPlan::default()
         },
     );
+    Filters {
+        samples: &filter,
+        modules: &[],
+        functions: &[],
+        symbols: &options,
+    }
+    .check(&[(&arguments.input, &profile)])?;
     let events = match arguments.event.as_slice() {
         [] => profile.sampled_events(),
         wanted => find_events(&profile, wanted)?,

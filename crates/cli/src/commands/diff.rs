@@ -18,7 +18,9 @@ use std::process::ExitCode;
 /// Arguments of `dioptra diff`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Rows are the same where their names are: functions of modules with the same build id, else with the same path or file name, so that a program can be compared with a newer build of itself; functions of stripped modules by their instructions; processes and threads by name.
+Rows are the same where their names are: modules with the same build id, else with the same path or file name, so that a program can be compared with a newer build of itself; functions of one build by address, of different builds by name and source file; functions of stripped modules by their instructions; processes and threads by name. What shares a row although nothing tells it apart is told.
+
+The status is `new` or `gone` where only one profile has samples of a row and that is no chance of sampling, else `new?` or `gone?`.
 
 The error of a difference is that of sampling. Stars tell which differences are more than that; two runs of the same program may differ by more, so compare sums of several runs where it matters.
 

@@ -8,6 +8,7 @@ pub mod dump;
 pub mod info;
 pub mod list;
 pub mod metrics;
+mod nothing;
 mod profiles;
 pub mod record;
 pub mod report;

@@ -1,6 +1,7 @@
 //! Profiles as commands read them: which samples count, whose names are looked for, and where.
 
 use super::derived::Derived;
+use super::nothing::Filters;
 use crate::symbol_sources::SymbolSources;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
@@ -75,8 +76,8 @@ pub enum By {
     OuterLine,
     /// A basic block of a function
     Block,
-    /// An instruction: its address, relative to its module; `instruction` is the same
-    #[value(alias = "instruction")]
+    /// An instruction, by its address relative to its module; `address` is the same
+    #[value(name = "instruction", alias = "address")]
     Address,
     /// A slice of time
     Time,
@@ -188,6 +189,10 @@ pub struct Wanted {
     pub shapes: bool,
     /// Windows between samples that read groups of counters, and the call chains of these samples.
     pub windows: WantedWindows,
+    /// Branch records.
+    pub branches: bool,
+    /// Places without names apart by range of addresses.
+    pub unknown_ranges: bool,
 }
 
 /// A profile with the names of its places.
@@ -241,8 +246,29 @@ impl Selection {
         if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
             bail!("standard input (`-`) can be read once only; give files");
         }
-        let each = paths.iter();
-        each.map(|path| self.load_one(path, wanted)).collect()
+        let each = paths.iter().map(|path| self.load_one(path, wanted));
+        let loaded: Vec<Loaded> = each.collect::<anyhow::Result<_>>()?;
+        let profiles: Vec<(&Path, &Profile)> = loaded
+            .iter()
+            .map(|loaded| (&*loaded.path, &loaded.profile))
+            .collect();
+        Filters {
+            samples: &self.filter(),
+            modules: &self.dso,
+            functions: &self.symbol,
+            symbols: &self.symbols()?,
+        }
+        .check(&profiles)?;
+        Ok(loaded)
+    }
+
+    fn filter(&self) -> SampleFilter {
+        SampleFilter {
+            comms: self.comm.clone(),
+            tids: self.tid.clone(),
+            cpus: self.cpu.clone(),
+            time: self.time.unwrap_or_default(),
+        }
     }
 
     fn load_one(&self, path: &Path, wanted: &Wanted) -> anyhow::Result<Loaded> {
@@ -273,12 +299,8 @@ impl Selection {
                 log: by_time,
                 errors: wanted.errors,
                 windows,
-                filter: SampleFilter {
-                    comms: self.comm.clone(),
-                    tids: self.tid.clone(),
-                    cpus: self.cpu.clone(),
-                    time: self.time.unwrap_or_default(),
-                },
+                branches: wanted.branches,
+                filter: self.filter(),
                 symbols: symbols.clone(),
                 ..LoadPlan::default()
             },
@@ -288,6 +310,9 @@ impl Selection {
         // Windows count by the functions at their ends.
         if windows || wanted.by.iter().any(|by| named.contains(by)) || !self.symbol.is_empty() {
             names = Names::find(&profile, symbols.clone());
+            if wanted.unknown_ranges {
+                names.split_unknown(&profile);
+            }
         }
         let debug_info = DebugInfoWanted {
             lines: has(By::Line) || has(By::OuterLine) || has(By::Block),
@@ -311,7 +336,8 @@ impl Selection {
         })
     }
 
-    fn symbols(&self) -> anyhow::Result<SymbolOptions> {
+    /// Where names and code are looked for.
+    pub fn symbols(&self) -> anyhow::Result<SymbolOptions> {
         self.sources.add_to(SymbolOptions {
             demangle: !self.no_demangle,
             symfs: self.symfs.clone(),
@@ -414,7 +440,7 @@ impl Selection {
     }
 }
 
-fn is_stdin(path: &Path) -> bool {
+pub fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
@@ -474,6 +500,21 @@ pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
         (Ok(first), Ok(last)) if first <= last => Ok(first..=last),
         _ => Err("give CPUs such as 0,2-5".to_owned()),
     }
+}
+
+/// CPUs as `--cpu` takes them.
+pub fn cpu_list(cpus: &[u32]) -> String {
+    let mut cpus = cpus.to_vec();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let runs = cpus.chunk_by(|one, other| *other == one + 1);
+    let runs: Vec<String> = runs
+        .map(|run| match run {
+            [first, .., last] => format!("{first}-{last}"),
+            _ => run[0].to_string(),
+        })
+        .collect();
+    runs.join(",")
 }
 
 /// `A..B` in seconds, either of which may be empty.
@@ -545,7 +586,7 @@ fn without_modifiers(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpus, is_spelling, time, without_modifiers};
+    use super::{cpu_list, cpus, is_spelling, time, without_modifiers};
 
     #[test]
     fn ranges() {
@@ -560,6 +601,7 @@ mod tests {
         }
         assert_eq!(cpus("2-5"), Ok(2..=5));
         assert_eq!(cpus("7"), Ok(7..=7));
+        assert_eq!(cpu_list(&[5, 0, 1, 2, 2]), "0-2,5");
         assert!(cpus("5-2").is_err() && cpus("x").is_err());
     }
 

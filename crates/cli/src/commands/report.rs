@@ -5,12 +5,12 @@ use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shape, Shown};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
-use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
+use dioptra_profile::{Dimension, Profile, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
-    Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions, WindowOptions, WindowRows,
-    add_window_metrics, report, tree,
+    CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions,
+    WindowOptions, WindowRows, add_window_metrics, call_graph, has_calls, report, tree,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,6 +29,8 @@ Examples:
   dioptra report --by function --errors      with standard errors
   dioptra report --metric ipc,branch_mpki    with derived columns, from what was recorded
   dioptra report --tree callers              who calls the hottest functions
+  dioptra report --tree callees --calls      the graph of calls, from branch records (record -b)
+  dioptra report --working-set               with the cache lines and pages of code that each function executed
   dioptra report --inline                    with inlined functions as rows of their own
   dioptra report --time 2..3.5 --comm gcc    one program in a part of the recording
   dioptra report -i a.data -i b.data         the sum of two recordings
@@ -47,12 +49,17 @@ pub struct Options {
     /// What a row is; several are levels of a tree, the first one outermost
     #[arg(long, value_enum, value_delimiter = ',', default_value = "function")]
     by: Vec<By>,
-    /// Show totals too: time in a function or anything it called. Needs call chains (`record -g`)
+    /// Show totals too: time in a function or anything it called. Needs call chains (`record -g`). Places without names are
+    /// apart by module and range of addresses
     #[arg(long)]
     children: bool,
     /// Show a call tree: below each sampled function its callers, or below the outermost ones what they call
     #[arg(long, value_enum, value_name = "DIRECTION")]
     tree: Option<Tree>,
+    /// With --tree: count the calls that branch records (LBR, `record -b`) tell, not samples by their call chains. So do
+    /// trees of profiles without call chains
+    #[arg(long, requires = "tree")]
+    calls: bool,
     /// Show functions that the compiler inlined as functions of their own, from debug information. Trees do unless told
     /// otherwise; in tables the time of inlined code counts for the function that contains it
     #[arg(long, overrides_with = "no_inline")]
@@ -82,6 +89,10 @@ pub struct Options {
     /// Show the standard errors of samples, weights and shares; JSON has them anyway
     #[arg(long)]
     errors: bool,
+    /// Show how many distinct cache lines and pages of code each row executed, as far as samples and branch records tell:
+    /// lower bounds of its instruction working set
+    #[arg(long)]
+    working_set: bool,
     #[command(flatten)]
     rows: Rows,
     #[command(flatten)]
@@ -149,6 +160,8 @@ impl Options {
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
             errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
             windows: WantedWindows::for_metrics(&self.derived),
+            branches: self.tree.is_some() || self.working_set,
+            unknown_ranges: self.children,
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
@@ -174,12 +187,14 @@ impl Options {
         let by_function = self.by == [By::Function];
         if self.children && !self.by.iter().any(|by| by.is_place()) {
             Some(
-                "--children goes with --by function, module, line, block or address: a process calls nothing",
+                "--children goes with --by function, module, line, block or instruction: a process calls nothing",
             )
         } else if self.tree.is_some() && !by_function {
             Some("--tree goes with --by function")
         } else if self.tree.is_some() && !self.derived.is_empty() {
             Some("--metric does not go with --tree")
+        } else if self.working_set && (self.tree.is_some() || inputs > 1) {
+            Some("--working-set goes with one profile, and not with --tree")
         } else if self.tree.is_some() && inputs > 1 {
             Some("--tree goes with one profile")
         } else if self.inline && !self.by.contains(&By::Function) {
@@ -217,6 +232,7 @@ impl Options {
                 few: self.rows.few,
                 metrics: if of_windows { &[] } else { &columns },
                 slices: Slices::Number(self.rows.slices),
+                working_set: self.working_set,
             },
         )?;
         if of_windows {
@@ -235,23 +251,55 @@ impl Options {
     fn tree(&self, direction: Tree, loaded: &[Loaded]) -> anyhow::Result<Table> {
         let events = self.selection.events(loaded)?;
         let only = loaded.first().context("there is no profile")?;
+        let events: Vec<usize> = events.iter().filter_map(|event| event.of[0]).collect();
+        let direction = match direction {
+            Tree::Callers => TreeDirection::Callers,
+            Tree::Callees => TreeDirection::Callees,
+        };
+        let limits = TreeLimits {
+            // Checked to lie between 0 and 100.
+            least: (self.percent_limit * 100.0).round() as u32,
+            width: self.shown.limit.unwrap_or(usize::MAX),
+        };
+        if let Some(event) = self.event_of_calls(&only.profile, &events)? {
+            let options = CallGraphOptions {
+                direction,
+                event,
+                limits,
+                symbols: self.selection.symbols()?,
+            };
+            return Ok(call_graph(&only.profile, &only.names, &options)?);
+        }
         let table = tree(
             &only.profile,
             &only.names,
             &TreeOptions {
-                direction: match direction {
-                    Tree::Callers => TreeDirection::Callers,
-                    Tree::Callees => TreeDirection::Callees,
-                },
-                limits: TreeLimits {
-                    // Checked to lie between 0 and 100.
-                    least: (self.percent_limit * 100.0).round() as u32,
-                    width: self.shown.limit.unwrap_or(usize::MAX),
-                },
-                events: Some(events.iter().filter_map(|event| event.of[0]).collect()),
+                direction,
+                limits,
+                events: Some(events),
             },
         );
         Ok(table?)
+    }
+
+    /// The event whose branch records a tree shows: where `--calls` asks for them, or there are no call chains.
+    fn event_of_calls(&self, profile: &Profile, events: &[usize]) -> anyhow::Result<Option<usize>> {
+        let has_chains = |event: &&usize| profile.events()[**event].has_chains();
+        if !self.calls && events.iter().any(|event| has_chains(&event)) {
+            return Ok(None);
+        }
+        let event = events.iter().find(|event| has_calls(profile, **event));
+        if event.is_none() && profile.dropped().branches {
+            bail!(
+                "--tree: branch records of calls go with the filters --comm, --tid, --cpu and --time only, not with --dso or --symbol"
+            );
+        }
+        if event.is_none() && self.calls {
+            bail!(
+                "--calls: the profile has no branch records of calls; record with -b, on a CPU that keeps them (LBR, BRBE)"
+            );
+        }
+        Ok(event.copied())
     }
 }
 

@@ -99,6 +99,13 @@ fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<()> {
                 .iter()
                 .position(|column| column.name == wanted)
         })
+        // Of several events the first one.
+        .or_else(|| {
+            table.columns.iter().position(|column| {
+                let rest = column.id.strip_prefix(wanted);
+                rest.is_some_and(|rest| rest.starts_with('['))
+            })
+        })
         .with_context(|| {
             let known: Vec<&str> = table
                 .columns

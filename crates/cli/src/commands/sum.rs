@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// Arguments of `dioptra sum`.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Modules are the same where their build ids are, else their paths; processes and threads where their numbers and names are. Every count of the sum is exactly the sum of the profiles' counts. Times are since the first sample of each profile.
+Modules are the same where their build ids are, else their paths, and functions where their addresses in a module are; processes and threads where their numbers and names are. Every count of the sum is exactly the sum of the profiles' counts. Times are since the first sample of each profile.
 
 Examples:
   dioptra sum run1.data run2.data run3.data    functions over three runs

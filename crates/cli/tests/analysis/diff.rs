@@ -186,3 +186,30 @@ fn wrong_questions() {
         "{message}"
     );
 }
+
+#[test]
+fn events_of_perf_and_ours_are_one_event() {
+    let shares = or_skip!(programs::c("shares", &[]));
+    // What perf calls the event depends on the precision that it asks for.
+    let perfs = or_skip!(record(
+        &["-e", "cpu-clock:ppp", "-F", "2000"],
+        &[shares.as_os_str(), "200".as_ref()]
+    ));
+    let folder = tempfile::tempdir().expect("a folder");
+    let ours = folder.path().join("ours.data");
+    let arguments = ["record", "-e", "cpu-clock", "-F", "2000", "-o"].map(AsRef::as_ref);
+    let command: [&std::ffi::OsStr; 4] = [
+        ours.as_os_str(),
+        "--".as_ref(),
+        shares.as_os_str(),
+        "200".as_ref(),
+    ];
+    let output = dioptra(&[&arguments[..], &command].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = diff(&[&perfs.file, &ours], &[]);
+    let row = find(&table, "sixty");
+    assert!(row.count("a_samples") > 50 && row.count("b_samples") > 50);
+    assert!(table.facts["event_not_in_all"].is_null(), "{}", table.facts);
+    let fact = &table.facts["paired_events"];
+    assert_eq!(fact["value"][1], "cpu-clock:ppp", "{fact}");
+}

@@ -198,7 +198,7 @@ fn blocks_are_of_their_functions_and_hold_their_instructions() {
     for row in table
         .rows
         .iter()
-        .filter(|row| row.text("level") == "address")
+        .filter(|row| row.text("level") == "instruction")
     {
         if row.text("module") != "shares" {
             continue;
@@ -273,12 +273,12 @@ fn renderings_of_levels() {
     let lines: Vec<&str> = csv.lines().collect();
     assert_eq!(
         lines[0],
-        "row_id,parent_row_id,self_percent,samples,weight,pid,process,module,function,level,name"
+        "row_id,parent_row_id,self_percent,samples,weight,pid,process,module,module_id,function,function_address,level,name"
     );
     // The hottest function of the hottest module of the hottest process.
     assert_eq!(lines.len(), 4, "{csv}");
     assert!(
-        lines[3].ends_with(",shares,shares,sixty,function,sixty"),
+        lines[3].ends_with(",function,sixty") && lines[3].contains(",sixty,0x"),
         "{csv}"
     );
     // Percent of the row above.

@@ -4,7 +4,9 @@ mod diff;
 mod errors;
 mod levels;
 mod metrics;
+mod namesakes;
 mod sum;
+mod working_set;
 
 use dioptra_testprograms::{self as programs, perf_record as record};
 use serde_json::Value;
@@ -109,7 +111,7 @@ impl Table {
         let adds = |id: &str| {
             ["samples", "weight"].iter().any(|name| {
                 let rest = id.strip_prefix(name);
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('['))
             })
         };
         let columns = self.columns.iter().map(String::as_str);

@@ -101,3 +101,25 @@ fn what_is_not_in_all_is_told() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("standard input"));
 }
+
+#[test]
+fn columns_of_several_events_name_them() {
+    let shares = or_skip!(programs::c("shares", &[]));
+    let options = ["-e", "cpu-clock,page-faults", "-F", "2000"];
+    let recorded = or_skip!(record(&options, &[shares.as_os_str(), "100".as_ref()]));
+    let file = recorded.file.to_str().expect("a path");
+    let csv = super::shown(&["report", "-i", file, "--format", "csv"]);
+    let heads = csv.lines().next().expect("a line");
+    for id in [
+        "samples[cpu-clock]",
+        "samples[page-faults]",
+        "self_percent[page-faults]",
+    ] {
+        assert!(heads.split(',').any(|head| head == id), "{heads}");
+    }
+    // The plain name is the first event's.
+    let by = |column: &str| super::shown(&["report", "-i", file, "--sort", column]);
+    assert_eq!(by("samples"), by("samples[cpu-clock]"));
+    let diff = super::table(&["diff", file, file]);
+    assert!(diff.columns.contains(&"b_delta[page-faults]".to_owned()));
+}

@@ -185,6 +185,9 @@ fn functions_are_found_by_name_module_and_address() {
     let address = number(&json["function"]["virtual_start"]) + 3;
     for wanted in [
         "shares:sixty",
+        // A part of one name only, and the same in other letters.
+        "sixt",
+        "shares:IXTY",
         &format!("shares:{address:#x}"),
         &format!("{address:#x}"),
     ] {
@@ -193,7 +196,10 @@ fn functions_are_found_by_name_module_and_address() {
         assert_eq!(found["instructions"], json["instructions"], "{wanted}");
     }
     for (wanted, told) in [
-        ("sixt", "did you mean sixty?"),
+        ("sixtz", "did you mean sixty?"),
+        // Parts of several names: sixty, thirty.
+        ("ty", "shares:sixty ("),
+        ("shares:TY", "shares:thirty ("),
         ("libc.so.6:sixty", "no function"),
         ("shares:0xfffffff0", "neither a function nor samples"),
         ("nothing_like_it", "dioptra report"),

@@ -279,12 +279,12 @@ fn parse_ours(json: &serde_json::Value) -> Table {
         index("function").expect("functions"),
     );
     let mut table = Table::new();
-    for number in 1.. {
-        let suffix = if number == 1 {
-            String::new()
-        } else {
-            format!("_{number}")
-        };
+    let mut suffixes: Vec<String> = columns
+        .iter()
+        .filter_map(|(id, _)| id.strip_prefix("samples").map(str::to_owned))
+        .collect();
+    suffixes.dedup();
+    for suffix in suffixes {
         let column = |name: &str| index(&format!("{name}{suffix}"));
         let Some(samples) = column("samples") else {
             break;

@@ -89,6 +89,8 @@ pub(crate) struct CodeSymbol<'d> {
     pub section_end: u64,
     pub binding: Binding,
     pub is_function: bool,
+    /// The source file of a local symbol, from the file symbol before it; else empty.
+    pub file: &'d [u8],
     pub name: &'d [u8],
 }
 
@@ -264,10 +266,18 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             Some(self.bytes(section)?)
         };
         let mut alone = 0_u64;
+        // Where the name of the last file symbol stands, and that name once it is read.
+        let mut file_at = None;
+        let mut file: Option<&[u8]> = None;
         for symbol in symbols {
             let is_function = match symbol.st_type() {
                 elf::STT_FUNC | elf::STT_GNU_IFUNC => true,
                 elf::STT_NOTYPE => false,
+                elf::STT_FILE => {
+                    file_at = Some(symbol.st_name(self.endian));
+                    file = None;
+                    continue;
+                }
                 _ => continue,
             };
             let index = symbol.st_shndx(self.endian);
@@ -297,6 +307,7 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
                     _ => Binding::Global,
                 },
                 is_function,
+                file: &[],
                 name: &[],
             };
             // A label must show by its name that it is one.
@@ -320,6 +331,14 @@ impl<'d, R: ReadRef<'d>> Image<'d, R> {
             };
             if found.name.is_empty() {
                 continue;
+            }
+            if found.binding == Binding::Local
+                && let Some(at) = file_at
+            {
+                found.file = *file.get_or_insert_with(|| match strings {
+                    Some(strings) => string_at(strings, at),
+                    None => self.string_in(section, at).unwrap_or_default(),
+                });
             }
             if is_function
                 || (names_code(found.name, symbol.st_visibility()) && taker.wants(&found))

@@ -307,6 +307,7 @@ impl<'a> Adding<'_, 'a> {
                 is_function: true,
                 source: 0,
                 owner,
+                file: &[],
                 name: line.name,
             });
         }

@@ -89,6 +89,7 @@ impl ModuleSymbols {
             raw_name: symbol.name,
             start: symbol.start.wrapping_sub(self.shift),
             size: symbol.end - symbol.start,
+            file: symbol.file,
             module: match symbol.owner {
                 0 => None,
                 owner => self.owners.get(usize::from(owner)).map(String::as_str),
@@ -114,6 +115,9 @@ pub struct Function<'a> {
     pub start: u64,
     /// Its length in bytes; for a symbol without a size, up to the next one or the section's end.
     pub size: u64,
+    /// The source file's name without its folder, where the symbol table tells it: only local functions (`static` ones) have one,
+    /// and a link editor or `strip` may have dropped it.
+    pub file: Option<&'a str>,
     /// For the kernel: the loadable module it belongs to, such as `ext4`.
     pub module: Option<&'a str>,
 }

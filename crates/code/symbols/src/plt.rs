@@ -40,6 +40,7 @@ impl PltEntry<'_> {
             section_end: self.section_end,
             binding: Binding::Local,
             is_function: true,
+            file: &[],
             name,
         }
     }

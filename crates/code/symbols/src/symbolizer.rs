@@ -455,6 +455,7 @@ impl Adding<'_, '_, '_> {
             is_function: symbol.is_function,
             source: self.source,
             owner: 0,
+            file: symbol.file,
             name: symbol.name,
         })
     }

@@ -31,6 +31,8 @@ pub(crate) struct NewSymbol<'a> {
     pub source: u8,
     /// Index of the owner in the caller's own list (kernel module); zero if there is none.
     pub owner: u16,
+    /// The source file's name, for a local symbol whose table tells it; else empty.
+    pub file: &'a [u8],
     pub name: &'a [u8],
 }
 
@@ -40,6 +42,8 @@ pub(crate) struct Entry {
     limit: u64,
     name_at: u32,
     name_len: u32,
+    /// One more than the index of the source file's name; zero if none is known.
+    file: u32,
     owner: u16,
     binding: Binding,
     is_function: bool,
@@ -56,6 +60,7 @@ impl Entry {
             limit: end,
             name_at: 0,
             name_len: 0,
+            file: 0,
             owner: 0,
             binding: Binding::Local,
             is_function,
@@ -92,6 +97,8 @@ impl Entry {
 pub(crate) struct TableBuilder {
     entries: Vec<Entry>,
     names: String,
+    /// The names of source files; symbols of one file follow each other.
+    files: Vec<String>,
     name_budget: usize,
     /// The addresses that will be asked for; `None` for all.
     wanted: Option<Wanted>,
@@ -106,6 +113,7 @@ impl TableBuilder {
         Self {
             entries: Vec::new(),
             names: String::new(),
+            files: Vec::new(),
             name_budget: name_budget.min(u32::MAX as usize - 1),
             wanted: None,
             offered: 0,
@@ -143,6 +151,7 @@ impl TableBuilder {
             return false;
         }
         self.names.push_str(&name);
+        let file = self.file(symbol.file);
         let underscores = name
             .bytes()
             .take_while(|&byte| byte == b'_')
@@ -155,6 +164,7 @@ impl TableBuilder {
             // Both fit: the budget is below u32::MAX.
             name_at: name_at as u32,
             name_len: name.len() as u32,
+            file,
             owner: symbol.owner,
             binding: symbol.binding,
             is_function: symbol.is_function,
@@ -162,6 +172,23 @@ impl TableBuilder {
             underscores: underscores as u8,
         });
         true
+    }
+
+    /// One more than the index of a file's name; zero for an empty one, or one beyond the budget for names.
+    fn file(&mut self, name: &[u8]) -> u32 {
+        if name.is_empty() {
+            return 0;
+        }
+        let name = String::from_utf8_lossy(name);
+        if self.files.last().is_none_or(|last| *last != name) {
+            if self.names.len() + name.len() > self.name_budget {
+                return 0;
+            }
+            self.name_budget -= name.len();
+            self.files.push(name.into_owned());
+        }
+        // There are no more files than symbols, whose number fits.
+        self.files.len() as u32
     }
 
     /// Raises the budget for names.
@@ -213,8 +240,13 @@ impl TableBuilder {
             name_ends: Vec::with_capacity(kept.len()),
             enclosing: Vec::with_capacity(kept.len()),
             owners: Vec::new(),
+            files_of: Vec::new(),
+            files: std::mem::take(&mut self.files),
             names: String::with_capacity(names_len),
         };
+        if kept.iter().any(|entry| entry.file != 0) {
+            table.files_of = kept.iter().map(|entry| entry.file).collect();
+        }
         if kept.iter().any(|entry| entry.owner != 0) {
             table.owners = kept.iter().map(|entry| entry.owner).collect();
         }
@@ -289,6 +321,9 @@ pub(crate) struct SymbolTable {
     enclosing: Vec<u32>,
     /// Empty when no symbol has an owner.
     owners: Vec<u16>,
+    /// Each symbol's file, one more than its index in `files`; empty when no file is known.
+    files_of: Vec<u32>,
+    files: Vec<String>,
     names: String,
 }
 
@@ -298,6 +333,7 @@ pub(crate) struct Symbol<'a> {
     pub start: u64,
     pub end: u64,
     pub owner: u16,
+    pub file: Option<&'a str>,
     pub name: &'a str,
 }
 
@@ -327,10 +363,16 @@ impl SymbolTable {
             start: *self.starts.get(index)?,
             end: *self.ends.get(index)?,
             owner: self.owners.get(index).copied().unwrap_or(0),
+            file: self.file(index),
             name: self
                 .names
                 .get(name_start..*self.name_ends.get(index)? as usize)?,
         })
+    }
+
+    fn file(&self, index: usize) -> Option<&str> {
+        let file = self.files_of.get(index)?.checked_sub(1)?;
+        self.files.get(file as usize).map(String::as_str)
     }
 
     /// How many symbols there are.
@@ -345,6 +387,8 @@ impl SymbolTable {
             + size_of_val(&self.name_ends[..])
             + size_of_val(&self.enclosing[..])
             + size_of_val(&self.owners[..])
+            + size_of_val(&self.files_of[..])
+            + self.files.iter().map(String::len).sum::<usize>()
             + self.names.len()
     }
 }
@@ -362,6 +406,7 @@ mod tests {
             is_function: true,
             source: 0,
             owner: 0,
+            file: &[],
             name: name.as_bytes(),
         }
     }
@@ -495,6 +540,7 @@ mod tests {
                         is_function: below(2) == 0,
                         source: below(3) as u8,
                         owner: 0,
+                        file: &[],
                         name: NAMES[below(6) as usize].as_bytes(),
                     }
                 })

@@ -79,7 +79,9 @@ impl Symbolizer {
             path: &vmlinux.path,
             build_id: vmlinux.build_id.as_deref(),
         });
-        let budget = of_file.functions().map(|function| function.raw_name.len());
+        let budget = of_file
+            .functions()
+            .map(|function| function.raw_name.len() + function.file.map_or(0, str::len));
         let mut builder = TableBuilder::new(budget.sum());
         for function in of_file.functions() {
             let mut segments = vmlinux.segments.iter();
@@ -94,6 +96,7 @@ impl Symbolizer {
                 is_function: true,
                 source: 0,
                 owner: 0,
+                file: function.file.unwrap_or_default().as_bytes(),
                 name: function.raw_name.as_bytes(),
             });
         }

@@ -83,6 +83,8 @@ pub struct ReadSummary {
     pub skipped: u64,
     /// Bytes that are no records, among the records; each place is told in [`ReadSummary::damaged`].
     pub skipped_bytes: u64,
+    /// Bytes behind the last record that are messages of the recorder, for people.
+    pub message_bytes: u64,
     /// Records that came too late to be put into the order of time.
     pub out_of_order: u64,
     /// What is damaged, at most [`DAMAGE_LIMIT`] entries.

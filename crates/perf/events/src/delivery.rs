@@ -539,7 +539,6 @@ mod tests {
     use super::*;
     use crate::SampleType;
     use crate::record::Misc;
-    use crate::{Attr, SampleType};
 
     #[test]
     fn records_that_a_thread_inherited_beside_its_own_events_are_doubles() {

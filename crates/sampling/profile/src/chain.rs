@@ -16,7 +16,7 @@ use dioptra_perfrecords::U64s;
 use dioptra_perfrecords::record::CpuMode;
 
 /// Entries from here on are no addresses but marks (`PERF_CONTEXT_MAX` in `linux/perf_event.h`).
-const FIRST_MARK: u64 = -4095_i64 as u64;
+pub(crate) const FIRST_MARK: u64 = -4095_i64 as u64;
 
 /// One entry of the last chain, with the stack from the outermost frame to it.
 #[derive(Clone, Copy, Debug)]

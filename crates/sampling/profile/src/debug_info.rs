@@ -8,7 +8,7 @@ use crate::hash::FxBuildHasher;
 use crate::inlined::{Chains, Inlined, Roles};
 use crate::modules::{ModuleId, UNKNOWN};
 use crate::names::{
-    FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine, places_by_module,
+    FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine, hash_of, places_by_module,
 };
 use crate::profile::Profile;
 use dioptra_symbols::{ModuleKind, ModuleRequest, Note, SymbolOptions, Symbolizer, is_jit_dump};
@@ -136,6 +136,9 @@ impl Names {
                         self.functions.push(FunctionName {
                             module,
                             name: name.to_string(),
+                            start: None,
+                            file: None,
+                            link_name: hash_of(name),
                             is_inlined: true,
                         });
                         u32::try_from(self.functions.len() - 1).unwrap_or(u32::MAX - 1)

@@ -7,6 +7,7 @@
 
 mod aggregate;
 pub mod branches;
+mod call_stack;
 mod chain;
 mod counts;
 mod debug_info;
@@ -39,6 +40,7 @@ mod spread;
 mod stacks;
 mod tasks;
 mod tree;
+mod unknown;
 mod unwinding;
 mod walks;
 pub mod windows;

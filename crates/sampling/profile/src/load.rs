@@ -1,5 +1,7 @@
 //! Reading a recording once, in time order, into the model.
 
+use crate::branches::BranchFilter;
+use crate::call_stack::CallStack;
 use crate::chain::{ChainMemo, Parts};
 use crate::counts::{Count, Counter, Keep};
 use crate::details::Collectors;
@@ -78,6 +80,8 @@ pub(crate) struct EventState {
     pub(crate) tells_times: bool,
     has_chains: bool,
     pub(crate) copies_stacks: bool,
+    /// Whether its samples hold the CPU's stack of open calls, and chains are wanted.
+    call_stack: bool,
     /// Samples before any filter.
     pub(crate) all: Count,
 }
@@ -137,6 +141,7 @@ pub(crate) struct Loader<'a> {
     /// By thread.
     pub(crate) memos: Vec<ChainMemo>,
     pub(crate) parts: Parts,
+    call_stack: CallStack,
     /// Samples that wait to be counted.
     pub(crate) waiting: Waiting,
     pub(crate) budget: CopyBudget,
@@ -170,7 +175,9 @@ impl<'a> Loader<'a> {
                     log: plan.log,
                 }),
                 tells_times,
-                has_chains: event.attr.sample_type.contains(SampleType::CALLCHAIN),
+                has_chains: event.attr.sample_type.contains(SampleType::CALLCHAIN)
+                    || has_call_stack(&event.attr),
+                call_stack: plan.options.call_chains && has_call_stack(&event.attr),
                 copies_stacks: plan.options.call_chains
                     && event
                         .attr
@@ -240,6 +247,7 @@ impl<'a> Loader<'a> {
             readings,
             memos: Vec::new(),
             parts: Parts::default(),
+            call_stack: CallStack::default(),
             waiting: Waiting::default(),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
@@ -328,7 +336,19 @@ impl<'a> Loader<'a> {
             weight: sample.weight,
             elapsed,
         };
-        if self.unwinding.is_some() {
+        if self.events[event].call_stack && passes {
+            let Ok(whole) = self.events[event].layout.sample(&record.raw) else {
+                self.losses.malformed += 1;
+                return;
+            };
+            // Samples that wait came before it.
+            self.settle_all();
+            let mut call_stack = std::mem::take(&mut self.call_stack);
+            call_stack.of(&whole, record.raw.misc.cpu_mode());
+            let chain = Some(call_stack.chain());
+            self.settle(task, &record.raw, (whole.ip.unwrap_or(0), chain), None);
+            self.call_stack = call_stack;
+        } else if self.unwinding.is_some() {
             self.settle_later(task, record);
         } else {
             self.settle(task, &record.raw, (sample.ip, sample.chain), None);
@@ -414,6 +434,12 @@ impl<'a> Loader<'a> {
             losses: self.losses,
         }
     }
+}
+
+/// Whether an event's samples hold the CPU's stack of open calls.
+fn has_call_stack(attr: &Attr) -> bool {
+    attr.sample_type.contains(SampleType::BRANCH_STACK)
+        && BranchFilter(attr.branch_sample_type).is_call_stack()
 }
 
 /// The socket of each CPU, as far as the recording tells.

@@ -10,6 +10,7 @@ use crate::profile::Profile;
 use dioptra_symbols::{ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
 use hashbrown::HashMap;
 use rayon::prelude::*;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 /// The index of a [`FunctionName`] in [`Names`].
@@ -23,6 +24,12 @@ pub struct FunctionName {
     /// The name; without one `[0x1234]`, where it starts in its module, or [`UNKNOWN`] for all places of the module of
     /// which not even that is known.
     pub name: String,
+    /// The first relative address; `None` for inlined functions, code made at run time and places without any name.
+    pub start: Option<u64>,
+    /// The source file's name without its folder, for a local (`static`) function whose symbol table tells it.
+    pub file: Option<Arc<str>>,
+    /// A hash of the name as the linker knows it, which tells functions apart that look the same demangled.
+    pub link_name: u64,
     /// Whether it stands for the function's code inside of others, into which the compiler put it; what it has of its
     /// own is another function.
     pub is_inlined: bool,
@@ -31,7 +38,9 @@ pub struct FunctionName {
 impl FunctionName {
     /// Whether it stands for the places of its module that have no name.
     pub fn is_unknown(&self) -> bool {
-        self.name == UNKNOWN
+        let rest = self.name.strip_prefix(UNKNOWN);
+        // With a range of addresses: see `Names::split_unknown`.
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" 0x"))
     }
 
     /// Whether it has no name: its places are unknown, or all that is known is where it starts.
@@ -87,9 +96,34 @@ struct Shown {
     demangled: bool,
 }
 
+/// A function's name within its module.
+struct OwnName {
+    name: String,
+    start: Option<u64>,
+    file: Option<Arc<str>>,
+    link_name: u64,
+}
+
+impl OwnName {
+    /// A name of which neither start nor file are known.
+    fn only(name: String) -> OwnName {
+        OwnName {
+            start: None,
+            file: None,
+            link_name: hash_of(&name),
+            name,
+        }
+    }
+}
+
+/// A hash that is the same in every run.
+pub(crate) fn hash_of(name: &str) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
+
 /// The names of one module's places.
 struct ModuleNames {
-    names: Vec<String>,
+    names: Vec<OwnName>,
     /// Each place with the index of its name.
     places: Vec<(FrameId, u32)>,
     notes: Vec<Note>,
@@ -134,9 +168,12 @@ impl Names {
         // There are no more functions than frames, whose number fits.
         let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
         self.functions
-            .extend(named.names.into_iter().map(|name| FunctionName {
+            .extend(named.names.into_iter().map(|own| FunctionName {
                 module,
-                name,
+                name: own.name,
+                start: own.start,
+                file: own.file,
+                link_name: own.link_name,
                 is_inlined: false,
             }));
         for (frame, name) in named.places {
@@ -292,7 +329,7 @@ fn name_module(
         notes: Vec::new(),
     };
     if module.is_unknown() {
-        result.names.push(UNKNOWN.to_owned());
+        result.names.push(OwnName::only(UNKNOWN.to_owned()));
         result
             .places
             .extend(places.iter().map(|(_, frame)| (*frame, 0)));
@@ -312,9 +349,12 @@ fn name_module(
     let symbols = symbolizer.load_for(&request, &addresses);
     result.notes = symbols.notes().to_vec();
     let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
+    // Functions of one file follow each other.
+    let mut last_file: Option<Arc<str>> = None;
     for (address, frame) in places {
+        let function = symbols.function(address);
         // Two functions may share a name, such as static ones of two sources: their start tells them apart.
-        let symbol = match symbols.function(address) {
+        let symbol = match &function {
             Some(function) => (function.start, function.raw_name),
             // A stripped file's unwind tables tell at least where the function starts.
             None => match symbols.extent(address) {
@@ -323,10 +363,21 @@ fn name_module(
             },
         };
         let id = *ids.entry(symbol).or_insert_with(|| {
-            result.names.push(match symbol {
+            let name = match symbol {
                 (start, NAMELESS) => format!("{NAMELESS}{start:x}]"),
                 (_, name) if shown.demangled => demangle(name).into_owned(),
                 (_, name) => name.to_owned(),
+            };
+            let file = function.as_ref().and_then(|function| function.file);
+            let file = file.map(|file| match &last_file {
+                Some(last) if **last == *file => last.clone(),
+                _ => last_file.insert(file.into()).clone(),
+            });
+            result.names.push(OwnName {
+                name,
+                start: (symbol.1 != UNKNOWN).then_some(symbol.0),
+                file,
+                link_name: hash_of(symbol.1),
             });
             // There are no more names than frames, whose number fits.
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
@@ -353,7 +404,7 @@ fn name_jit_module(
             None => UNKNOWN.to_owned(),
         };
         let id = *ids.entry(name).or_insert_with_key(|name| {
-            result.names.push(name.clone());
+            result.names.push(OwnName::only(name.clone()));
             u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
         });
         result.places.push((*frame, id));

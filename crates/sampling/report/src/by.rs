@@ -2,10 +2,13 @@
 
 use crate::columns::{Context, EventColumns, NumberOptions};
 use crate::derived::Derived;
-use crate::grid::{Grid, GridOptions, Match, Measure};
+use crate::events::{id_suffixes, paired_facts};
+use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
+use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
 use crate::windows::events_of_windows;
+use crate::working_set::WorkingSet;
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
     Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
@@ -47,6 +50,9 @@ pub struct ReportOptions<'a> {
     pub metrics: &'a [MetricColumns<'a>],
     /// How time is cut, for [`Dimension::Time`].
     pub slices: Slices,
+    /// Whether rows tell their instruction working set; of one profile only. Branch records are used where the profile has
+    /// any ([`dioptra_profile::LoadPlan::branches`]).
+    pub working_set: bool,
 }
 
 impl Default for ReportOptions<'_> {
@@ -62,6 +68,7 @@ impl Default for ReportOptions<'_> {
             few: 10,
             metrics: &[],
             slices: Slices::Number(const { NonZeroU32::new(20).unwrap() }),
+            working_set: false,
         }
     }
 }
@@ -108,9 +115,17 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// Builds the table of the sum of `inputs`, of which rows are the same where they have the same names: modules the same
 /// build id, else the same path; processes and threads the same numbers and name.
 ///
+/// The columns of several events end their ids in the event, as `samples[page-faults]`.
+///
 /// After the columns of each event (see [`by()`]) come the derived ones, then the names: `module`, `function`, `pid`,
 /// `process`, `tid`, `thread`, `cpu`, `address` (relative to the module), `file`, `line`, …, as the dimension asks; where
-/// inlined functions are known, `inlined` tells which rows are theirs.
+/// inlined functions are known, `inlined` tells which rows are theirs. Where rows have the same names, `location` tells
+/// them apart: a function's source file or address, a module's path or build id. Programs read a key that no two rows
+/// share: `module_id`, the module's build id or path, and of functions `function_address`, their first one.
+///
+/// With [`ReportOptions::working_set`] there are `code_lines` and `code_pages` behind the derived columns: the distinct
+/// cache lines of 64 bytes and pages of 4 KiB of code in which the row's own samples lie. Rows of functions and modules
+/// count the code between branch records, too.
 ///
 /// With several dimensions rows have parents, and a row's own counts are the sum of those of the rows below. Then
 /// `name` names a row, `level` says by what, and the other names, which only programs read, are those of the row and
@@ -119,7 +134,7 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
 pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels::new(inputs, options.by, options.slices, false);
+    let mut labels = Labels::new(inputs, options.by, options.slices, false);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let grid = Grid::new(
         inputs,
@@ -135,6 +150,7 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             matching: Match::Equal,
         },
     )?;
+    labels.locate(inputs, &grid, options.by);
     let number_options = NumberOptions {
         children: options.children,
         shown: options.shown,
@@ -148,13 +164,36 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         .map(|event| EventColumns::new(&event.name, &events_of(event, inputs), number_options))
         .collect();
     let mut heads = Vec::new();
-    for (place, event) in columns.iter().enumerate() {
-        event.push_heads(place, &mut heads);
+    let names: Vec<&str> = options.events.iter().map(|event| &*event.name).collect();
+    let suffixes = id_suffixes(&names);
+    for (place, (event, suffix)) in columns.iter().zip(&suffixes).enumerate() {
+        event.push_heads(place, suffix, &mut heads);
     }
     let numbers = heads.len();
     derived
         .iter()
         .for_each(|derived| derived.push_heads(&mut heads));
+    let working_set = match (options.working_set, inputs) {
+        (true, [input]) => {
+            let events: Vec<usize> = options
+                .events
+                .iter()
+                .filter_map(|event| event.of[0])
+                .collect();
+            let slices = labels.slices;
+            Some(WorkingSet::new(input, &grid, options.by, &events, slices)?)
+        }
+        _ => None,
+    };
+    if working_set.is_some() {
+        for (id, name, unit) in [
+            ("code_lines", "code lines", "lines"),
+            ("code_pages", "code pages", "pages"),
+        ] {
+            let unit = Unit::Named(unit.to_owned());
+            heads.push(Column::new(id, name, ColumnKind::Count, unit));
+        }
+    }
     let firsts = NameColumns::push_heads(&labels, options.by, &mut heads);
     let mut table = Table::new(heads);
     let shown = options.events.len();
@@ -183,16 +222,16 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
             let of_formulas = measures.get(shown..).unwrap_or_default();
             derived.push(evaluator, of_formulas, &mut cells, &mut notes);
         }
-        firsts.find(
-            &mut names,
-            &labels,
-            &inputs[row.input],
-            (row.level, row.key),
-        );
+        if let Some(set) = &working_set {
+            let size = set.rows[index];
+            cells.extend([Cell::Count(size.lines), Cell::Count(size.pages)]);
+        }
+        firsts.find(&mut names, &labels, inputs, row);
         // Rows have the ids that their places give them, and so many of them fit.
         let parent = row.parent.map(|parent| parent as u32);
         table.rows.push(parent, &cells, &names.cells, &notes)?;
     }
+    match_facts(&mut table.facts, &grid.notes, inputs);
     drop(grid);
     sort(
         &mut table,
@@ -207,11 +246,14 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         table.facts.append(facts);
     }
     if inputs.len() > 1 {
-        add_recorded_facts(&mut table.facts, options.events);
+        add_recorded_facts(&mut table.facts, options.events, inputs);
     }
     derived
         .iter()
         .for_each(|derived| derived.add_facts(&mut table.facts));
+    if let Some(set) = &working_set {
+        set.add_facts(&mut table.facts);
+    }
     add_few(&mut table, options.few);
     Ok(table)
 }
@@ -276,13 +318,21 @@ impl NameColumns {
         let has_levels = levels.len() > 1;
         for dimension in levels {
             let mut places = Vec::new();
-            for mut head in labels.heads(*dimension) {
+            let own = match has_levels {
+                true => {
+                    let mut own = labels.heads(*dimension);
+                    own.extend(labels.key_heads(*dimension));
+                    own
+                }
+                false => labels.all_heads(*dimension),
+            };
+            for mut head in own {
                 let known = heads[columns.first..]
                     .iter()
                     .position(|known| known.id == head.id);
                 places.push(known.unwrap_or(heads.len() - columns.first));
                 if known.is_none() {
-                    head.is_for_programs = has_levels;
+                    head.is_for_programs |= has_levels;
                     heads.push(head);
                 }
             }
@@ -299,24 +349,28 @@ impl NameColumns {
         columns
     }
 
-    /// Finds the names of a row on a level with a key.
+    /// Finds the names of a row.
     pub(crate) fn find<'a>(
         &self,
         names: &mut RowNames<'a>,
         labels: &Labels,
-        input: &Input<'a>,
-        (level, key): (usize, u32),
+        inputs: &[Input<'a>],
+        row: GridRow,
     ) {
-        let dimension = self.levels[level];
+        let GridRow { level, key, .. } = row;
+        let (input, dimension) = (&inputs[row.input], self.levels[level]);
         let RowNames { own, cells } = names;
         own.clear();
         cells.clear();
-        labels.push_cells(input, dimension, key, own);
         if self.levels.len() == 1 {
+            labels.push_all_cells(input, row.input, dimension, key, own);
             cells.extend(own.drain(..).map(Some));
             return;
         }
-        let text = labels.text(dimension, own, &self.levels[..level]);
+        labels.push_cells(input, dimension, key, own);
+        let location = labels.location(input, row.input, dimension, key);
+        let text = labels.text(dimension, own, &self.levels[..level], location);
+        labels.push_key(input, dimension, key, own);
         cells.resize(self.details, None);
         for (place, cell) in self.places[level].iter().zip(own.drain(..)) {
             cells[*place] = Some(cell);
@@ -374,8 +428,10 @@ pub(crate) fn facts_of(
     told
 }
 
-/// Tells which events are not of all profiles.
-pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent]) {
+/// Tells which events are not of all profiles, and which of other names count as one.
+pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent], inputs: &[Input<'_>]) {
+    let profiles: Vec<&Profile> = inputs.iter().map(|input| input.profile).collect();
+    paired_facts(facts, events, &profiles);
     for event in events {
         let recorded = event.of.iter().flatten().count();
         if recorded < event.of.len() {

@@ -126,12 +126,10 @@ impl EventColumns {
         }
     }
 
-    pub(crate) fn push_heads(&self, place: usize, heads: &mut Vec<Column>) {
+    /// Adds the columns of the event at this place; `suffix` follows their ids.
+    pub(crate) fn push_heads(&self, place: usize, suffix: &str, heads: &mut Vec<Column>) {
         let mut push = |id: &str, name: &str, kind, unit| {
-            let id = match place {
-                0 => id.to_owned(),
-                _ => format!("{id}_{}", place + 1),
-            };
+            let id = format!("{id}{suffix}");
             heads.push(Column::new(id, name, kind, unit).of_event(&*self.name));
         };
         let shown = self.options.shown;

@@ -1,6 +1,7 @@
 //! Derived columns: what a metric set's formulas make of a row's counts.
 
-use crate::grid::{Measure, TableEvent};
+use crate::events::TableEvent;
+use crate::grid::Measure;
 use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
 use dioptra_perfrecords::AttrFlags;

@@ -1,12 +1,14 @@
 //! What changed between profiles: the first one is compared with each of the others.
 
 mod compared;
+mod status;
 pub(crate) mod test;
 
 use crate::by::{NameColumns, RowNames, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
+use crate::match_facts::match_facts;
 use crate::{
     Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
     TableEvent, Unit,
@@ -14,6 +16,7 @@ use crate::{
 use compared::Compared;
 use dioptra_profile::{Dimension, Slices};
 use serde_json::json;
+use status::Status;
 
 /// What makes weights of profiles comparable.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,7 +65,7 @@ pub(crate) fn letter(place: usize) -> String {
 /// For each event there are, of each profile, `a_percent`, `b_percent`, … and `a_weight`, `b_weight`, … (and `a_value`, …,
 /// where weights are normalized), then for each but the first `b_delta` with its standard error, `b_change` in percent, and
 /// `b_significance`; programs also read `a_samples`, `b_z` and `b_q`. Derived columns follow, likewise. `b_status` tells rows
-/// that are `new` or `gone`. Rows with the largest difference of the first event come first.
+/// that are `new` or `gone`, or, where chance may have left them without samples, `new?` or `gone?`. Rows with the largest difference of the first event come first.
 ///
 /// Differences without normalization are exact, and those of top rows sum to the difference of the profiles' sums.
 /// The error is that of sampling: each count varies as a Poisson process does. One star or more means that no more than
@@ -71,7 +74,7 @@ pub(crate) fn letter(place: usize) -> String {
 /// # Errors
 /// As [`crate::report()`].
 pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, ReportError> {
-    let labels = Labels::new(inputs, options.by, options.slices, true);
+    let mut labels = Labels::new(inputs, options.by, options.slices, true);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let formulas = options.events.len();
     let grid = Grid::new(
@@ -86,6 +89,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
             matching: Match::Versions,
         },
     )?;
+    labels.locate(inputs, &grid, options.by);
     let slots = inputs.len();
     let totals: Vec<Vec<Measure>> = (0..slots)
         .map(|slot| {
@@ -121,6 +125,17 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
     let names = NameColumns::push_heads(&labels, options.by, &mut heads);
     let tests: Vec<Vec<Vec<f64>>> = columns.iter().map(|column| column.adjust(&grid)).collect();
 
+    let samples: Vec<Vec<u64>> = totals
+        .iter()
+        .map(|totals| {
+            let totals = totals.iter().take(formulas);
+            totals.map(|total| total.count.own.samples).collect()
+        })
+        .collect();
+    let statuses: Vec<Vec<Status>> = (1..slots)
+        .map(|slot| status::find(&grid, &samples, slot))
+        .collect();
+
     // Parents have lower levels.
     let mut order: Vec<usize> = (0..grid.len()).collect();
     let size = |row: usize| {
@@ -146,26 +161,24 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         for (column, adjusted) in columns.iter().zip(&tests) {
             column.push_cells(index, adjusted, &mut cells, &mut notes);
         }
-        let seen = |slot: usize| {
-            let mut measures = grid.measures(index, slot).take(formulas);
-            measures.any(|measure| measure.count.own.samples > 0)
-        };
-        for slot in 1..slots {
-            cells.push(match (seen(0), seen(slot)) {
-                (false, true) => Cell::name("new"),
-                (true, false) => Cell::name("gone"),
-                _ => Cell::Empty,
-            });
-        }
-        let key = (row.level, row.key);
-        names.find(&mut named, &labels, &inputs[row.input], key);
+        cells.extend(statuses.iter().map(|of_slot| of_slot[index].cell()));
+        names.find(&mut named, &labels, inputs, row);
         let parent = row.parent.map(|parent| ids[parent]);
         ids[index] = table.rows.push(parent, &cells, &named.cells, &notes)?;
     }
     add_facts(&mut table.facts, inputs, options, &totals);
+    match_facts(&mut table.facts, &grid.notes, inputs);
     derived
         .iter()
         .for_each(|derived| derived.add_facts(&mut table.facts));
+    if statuses.iter().flatten().any(|status| status.is_doubtful()) {
+        table.facts.add(
+            Severity::Info,
+            "perhaps_unsampled",
+            "new? and gone?: so few samples that chance may have left the row out of the other profile",
+            json!(status::LEAST_LIKELY),
+        );
+    }
     add_few(&mut table, options.few);
     Ok(table)
 }
@@ -223,7 +236,7 @@ fn add_facts(
             );
         }
     }
-    add_recorded_facts(facts, options.events);
+    add_recorded_facts(facts, options.events, inputs);
     match &options.normalize {
         Normalize::None => {}
         Normalize::Time(seconds) => {

@@ -71,16 +71,15 @@ impl Format {
         options: &TextOptions,
         out: impl Write,
     ) -> Result<(), RenderError> {
-        if self == Format::Text {
-            return write_text(table, options, out);
-        }
-        let limit = options.limit;
+        // Text says itself what it leaves out.
+        let limit = options.limit.filter(|_| self != Format::Text);
         if let Some(limit) = limit {
             table.limit(limit)?;
         }
         match self {
+            Format::Text => write_text(table, options, out),
             Format::Csv => write_csv(table, out),
-            _ => write_json(table, out),
+            Format::Json => write_json(table, out),
         }
     }
 }

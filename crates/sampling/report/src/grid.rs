@@ -1,54 +1,20 @@
 //! Counts along the levels of a table, of one profile or of several whose rows are matched by name.
 
+mod functions;
 mod same;
 
 use crate::Input;
+use crate::events::TableEvent;
 use crate::labels::Labels;
 use dioptra_profile::{
-    Dimension, Estimate, Hierarchy, HierarchyOptions, Profile, SelectError, SelfAndTotal, Slices,
+    Dimension, Estimate, Hierarchy, HierarchyOptions, ModuleId, SelectError, SelfAndTotal, Slices,
     TimeSlices, aggregate, hierarchy,
 };
+pub(crate) use functions::MatchNotes;
 pub(crate) use same::Match;
 use same::Same;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
-
-/// An event of a table: of each profile the one that it stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableEvent {
-    /// Its name.
-    pub name: String,
-    /// By profile: its index in [`Profile::events`]; `None` where it was not recorded.
-    pub of: Vec<Option<usize>>,
-}
-
-impl TableEvent {
-    /// The events of all profiles that sampled anything, those of one name together, in the order of the profiles.
-    pub fn all(profiles: &[&Profile]) -> Vec<TableEvent> {
-        let mut events: Vec<TableEvent> = Vec::new();
-        for (place, profile) in profiles.iter().enumerate() {
-            for index in profile.sampled_events() {
-                let name = profile.events()[index].name();
-                // One profile may have several events of one name.
-                let known = events
-                    .iter_mut()
-                    .find(|event| event.name == name && event.of[place].is_none());
-                match known {
-                    Some(event) => event.of[place] = Some(index),
-                    None => {
-                        let mut of = vec![None; profiles.len()];
-                        of[place] = Some(index);
-                        events.push(TableEvent {
-                            name: name.to_owned(),
-                            of,
-                        });
-                    }
-                }
-            }
-        }
-        events
-    }
-}
 
 /// What a table counts, and how.
 pub(crate) struct GridOptions<'a> {
@@ -90,7 +56,11 @@ impl Measure {
 
 /// Rows with their counts: each row stands behind the one above it.
 pub(crate) struct Grid {
+    /// How functions of several profiles were matched.
+    pub notes: MatchNotes,
     rows: GridRows,
+    /// By profile and module: its number among all; empty where there is one profile.
+    modules: Vec<Vec<usize>>,
     slots: usize,
     events: usize,
 }
@@ -121,12 +91,16 @@ impl Grid {
         {
             let counted = Counted::new(input, 0, labels, options)?;
             return Ok(Grid {
+                notes: MatchNotes::default(),
                 rows: GridRows::Counted(Box::new(counted)),
+                modules: Vec::new(),
                 slots,
                 events,
             });
         }
-        let same = Same::new(inputs, options.matching);
+        let same = Same::new(inputs, options.matching, options.levels);
+        let functions = inputs.iter().map(|input| input.names.functions().len());
+        let mut has_row: Vec<Vec<bool>> = functions.map(|number| vec![false; number]).collect();
         let (mut rows, mut measures) = (Vec::new(), Vec::new());
         let mut known = HashMap::new();
         for (place, input) in inputs.iter().enumerate() {
@@ -136,7 +110,13 @@ impl Grid {
             for index in 0..found.rows.len() {
                 let row = found.row(index);
                 let parent = row.parent.map(|parent| ids[parent]);
-                let key = same.key(place, options.levels[row.level], row.key);
+                let level = options.levels[row.level];
+                let key = same.key(place, level, row.key);
+                if level == Dimension::Function
+                    && let Some(has_row) = has_row[place].get_mut(row.key as usize)
+                {
+                    *has_row = true;
+                }
                 let id = *known.entry((parent, row.level, key)).or_insert_with(|| {
                     rows.push(GridRow {
                         parent,
@@ -154,10 +134,19 @@ impl Grid {
             }
         }
         Ok(Grid {
+            notes: same.notes(|input, function| has_row[input][function as usize]),
             rows: GridRows::Matched { rows, measures },
+            modules: same.into_modules(),
             slots,
             events,
         })
+    }
+
+    /// The number of a profile's module among those of all profiles.
+    pub(crate) fn module_number(&self, input: usize, module: ModuleId) -> usize {
+        let numbers = self.modules.get(input);
+        let number = numbers.and_then(|numbers| numbers.get(module as usize));
+        number.copied().unwrap_or(module as usize)
     }
 
     /// How many rows there are.

@@ -1,5 +1,7 @@
 //! What names a row: the columns and cells of each dimension, and one text for tables of several.
 
+use crate::grid::Grid;
+use crate::locations::{Locations, NamedRows, id_of};
 use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit, grid};
 use std::borrow::Cow;
 
@@ -20,8 +22,11 @@ pub struct Input<'a> {
     pub label: &'a str,
 }
 
+/// The place of the location among the columns that name a row.
+const AFTER_MODULE: usize = 1;
+
 /// How rows are named.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Labels {
     /// Whether some functions are inlined ones.
     pub has_inlined: bool,
@@ -29,6 +34,8 @@ pub(crate) struct Labels {
     pub tasks_by_name: bool,
     /// How time is cut.
     pub slices: TimeSlices,
+    /// Where rows are whose names others have too; `None` where rows have no keys for programs either.
+    locations: Option<Locations>,
 }
 
 impl Labels {
@@ -47,8 +54,155 @@ impl Labels {
             } else {
                 TimeSlices::default()
             },
+            locations: None,
         }
     }
+
+    /// For the functions of a call tree.
+    pub(crate) fn of_functions(has_inlined: bool, locations: Locations) -> Self {
+        Labels {
+            has_inlined,
+            tasks_by_name: false,
+            slices: TimeSlices::default(),
+            locations: Some(locations),
+        }
+    }
+
+    /// Gives the rows of a table keys for programs, and locations to those whose names others have too.
+    pub(crate) fn locate(&mut self, inputs: &[Input<'_>], grid: &Grid, levels: &[Dimension]) {
+        let number_of = |input, module| grid.module_number(input, module);
+        let mut rows = NamedRows::new(inputs, &number_of);
+        for row in (0..grid.len()).map(|index| grid.row(index)) {
+            rows.add(row.input, levels[row.level], row.key);
+        }
+        self.locations = Some(rows.locations());
+    }
+
+    /// The key of a row for programs, which does not depend on its name: its module's build id or path, and where the
+    /// function starts in the module.
+    pub(crate) fn key_heads(&self, dimension: Dimension) -> Vec<Column> {
+        if self.locations.is_none() || !has_module(dimension) {
+            return Vec::new();
+        }
+        let head = |id, name, kind| Column::new(id, name, kind, Unit::None).for_programs();
+        let mut heads = vec![head("module_id", "module id", ColumnKind::Name)];
+        if dimension == Dimension::Function {
+            let (id, name) = ("function_address", "function address");
+            heads.push(head(id, name, ColumnKind::Address));
+        }
+        heads
+    }
+
+    /// The cells of [`Labels::key_heads`].
+    pub(crate) fn push_key<'a>(
+        &self,
+        input: &Input<'a>,
+        dimension: Dimension,
+        key: u32,
+        cells: &mut Vec<Cell<'a>>,
+    ) {
+        if self.locations.is_none() || !has_module(dimension) {
+            return;
+        }
+        let Input { profile, names, .. } = *input;
+        let index = key as usize;
+        let function = names
+            .functions()
+            .get(index)
+            .filter(|_| dimension == Dimension::Function);
+        let module = match dimension {
+            Dimension::Module => Some(key),
+            Dimension::Function => function.map(|function| function.module),
+            Dimension::Block => input
+                .blocks
+                .and_then(|blocks| blocks.get(key))
+                .map(|block| block.module),
+            Dimension::Address => Some(profile.frames().get(key).module),
+            _ => names.lines().get(index).map(|line| line.module),
+        };
+        cells.push(module.map_or(Cell::Empty, |module| {
+            Cell::name(id_of(profile.modules().get(module)))
+        }));
+        if dimension == Dimension::Function {
+            let start = function.and_then(|function| function.start);
+            cells.push(start.map_or(Cell::Empty, Cell::Address));
+        }
+    }
+
+    /// The columns that name a row and tell it from others of the same names.
+    pub(crate) fn all_heads(&self, dimension: Dimension) -> Vec<Column> {
+        let mut heads = self.heads(dimension);
+        if self.has_locations(dimension) {
+            let location = Column::new("location", "location", ColumnKind::Name, Unit::None);
+            heads.insert(AFTER_MODULE, location);
+        }
+        heads.extend(self.key_heads(dimension));
+        heads
+    }
+
+    /// The cells of [`Labels::all_heads`], of a row of the profile at this place.
+    pub(crate) fn push_all_cells<'a>(
+        &self,
+        input: &Input<'a>,
+        place: usize,
+        dimension: Dimension,
+        key: u32,
+        cells: &mut Vec<Cell<'a>>,
+    ) {
+        let first = cells.len();
+        self.push_cells(input, dimension, key, cells);
+        if self.has_locations(dimension) {
+            let location = self.location(input, place, dimension, key);
+            let cell = location.map(|location| Cell::name(location.to_owned()));
+            cells.insert(first + AFTER_MODULE, cell.unwrap_or(Cell::Empty));
+        }
+        self.push_key(input, dimension, key, cells);
+    }
+
+    /// Where a row is whose name others have too.
+    pub(crate) fn location(
+        &self,
+        input: &Input<'_>,
+        place: usize,
+        dimension: Dimension,
+        key: u32,
+    ) -> Option<&str> {
+        let locations = self.locations.as_ref()?;
+        let module = |module| locations.module(place, module);
+        let Input { profile, names, .. } = *input;
+        match dimension {
+            Dimension::Function => {
+                let function = names.functions().get(key as usize)?;
+                locations.function(place, key, function.module)
+            }
+            Dimension::Module => module(key),
+            Dimension::Address => module(profile.frames().get(key).module),
+            Dimension::Block => module(input.blocks?.get(key)?.module),
+            Dimension::Line | Dimension::OutermostLine => {
+                module(names.lines().get(key as usize)?.module)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether rows of a dimension may have locations.
+    pub(crate) fn has_locations(&self, dimension: Dimension) -> bool {
+        let locations = self.locations.as_ref();
+        has_module(dimension) && locations.is_some_and(|locations| !locations.is_empty())
+    }
+}
+
+/// Whether the first name of a row is that of its module.
+fn has_module(dimension: Dimension) -> bool {
+    matches!(
+        dimension,
+        Dimension::Module
+            | Dimension::Function
+            | Dimension::Line
+            | Dimension::OutermostLine
+            | Dimension::Block
+            | Dimension::Address
+    )
 }
 
 /// The word for a dimension in tables, as `--by` reads it.
@@ -64,7 +218,7 @@ pub(crate) fn word(dimension: Dimension) -> &'static str {
         Dimension::Socket => "socket",
         Dimension::Block => "block",
         Dimension::Time => "time",
-        Dimension::Address => "address",
+        Dimension::Address => "instruction",
         Dimension::Line | Dimension::OutermostLine => "line",
         // The rest of a list that may grow.
         _ => "key",
@@ -72,7 +226,7 @@ pub(crate) fn word(dimension: Dimension) -> &'static str {
 }
 
 /// The columns that name a function: with inlined functions one more tells which ones are.
-pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
+fn function_heads(has_inlined: bool) -> &'static [&'static str] {
     if has_inlined {
         &["module", "inlined", "function"]
     } else {
@@ -81,7 +235,7 @@ pub(crate) fn function_heads(has_inlined: bool) -> &'static [&'static str] {
 }
 
 /// The cell that tells whether a function's row is of its code inside of others.
-pub(crate) fn inlined_cell(function: &FunctionName) -> Cell<'static> {
+fn inlined_cell(function: &FunctionName) -> Cell<'static> {
     if function.is_inlined {
         Cell::name("inlined")
     } else {
@@ -236,12 +390,31 @@ impl Labels {
         }
     }
 
-    /// One text for a row with these cells, below rows of the dimensions `above`, which it need not repeat.
+    /// One text for a row with these cells, below rows of the dimensions `above`, which it need not repeat. A row whose
+    /// names others have too tells its `location`.
     pub(crate) fn text<'a>(
         &self,
         dimension: Dimension,
         cells: &[Cell<'a>],
         above: &[Dimension],
+        location: Option<&str>,
+    ) -> Cow<'a, str> {
+        let text = self.plain_text(dimension, cells, above, location);
+        match location {
+            // Functions name it beside their module.
+            Some(location) if dimension != Dimension::Function => {
+                format!("{text} ({location})").into()
+            }
+            _ => text,
+        }
+    }
+
+    fn plain_text<'a>(
+        &self,
+        dimension: Dimension,
+        cells: &[Cell<'a>],
+        above: &[Dimension],
+        location: Option<&str>,
     ) -> Cow<'a, str> {
         let text = |index: usize| -> Cow<'a, str> {
             match cells.get(index) {
@@ -273,9 +446,11 @@ impl Labels {
             Dimension::Function => {
                 let name = text(cells.len() - 1);
                 let inlined = self.has_inlined && cells[1] != Cell::Empty;
-                let place = match has(Dimension::Module) {
-                    true => "".into(),
-                    false => text(0),
+                let place: Cow<'a, str> = match (has(Dimension::Module), location) {
+                    (true, None) => "".into(),
+                    (true, Some(location)) => location.to_owned().into(),
+                    (false, None) => text(0),
+                    (false, Some(location)) => format!("{}, {location}", text(0)).into(),
                 };
                 with(
                     if inlined {

@@ -11,17 +11,21 @@
 mod annotate;
 mod blocks;
 mod by;
+mod call_graph;
 mod cell;
 mod columns;
 mod derived;
 mod diff;
 mod error;
 mod escape;
+mod events;
 mod facts;
 mod format;
 mod grid;
 mod labels;
+mod locations;
 mod machine;
+mod match_facts;
 mod number;
 mod order;
 mod profile_facts;
@@ -32,6 +36,7 @@ mod table;
 mod text;
 mod tree;
 mod windows;
+mod working_set;
 
 pub use annotate::{
     AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
@@ -41,15 +46,16 @@ pub use annotate::{
 };
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report};
+pub use call_graph::{CallGraphOptions, call_graph, has_calls};
 pub use cell::Cell;
 pub use columns::{PercentOf, ShownNumbers};
 pub use derived::MetricColumns;
 pub use diff::{DiffOptions, Normalize, diff};
 pub use error::{RenderError, ReportError, TableError};
 pub use escape::{display_width, escape};
+pub use events::TableEvent;
 pub use facts::{Fact, Facts, Severity};
 pub use format::{Format, UnknownFormat};
-pub use grid::TableEvent;
 pub use labels::Input;
 pub use machine::{write_csv, write_json};
 pub use order::LeftOut;

@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use serde::ser::{SerializeMap, SerializeSeq, SerializeStruct};
 use serde::{Serialize, Serializer};
 
+use crate::escape::push_escaped;
 use crate::order::Place;
 use crate::table::{NOTE, PARENT_ROW_ID, ROW_ID, STANDARD_ERROR};
 use crate::{Cell, Mark, RenderError, Row, Table};
@@ -19,8 +20,11 @@ use crate::{Cell, Mark, RenderError, Row, Table};
 /// - A column with marked cells is followed by a column that tells the marks, named after it plus `_note`:
 ///   `few_samples`, `partial`, or `missing: ` and the inputs that were not recorded.
 /// - If rows form a tree, the columns `row_id` and `parent_row_id` come first; parents come before their children.
-/// - Names are quoted only where they must be, and else written as they are: control characters and a leading `=`
-///   too, since this is for programs. A name that is empty is `""`, a cell without a value nothing at all.
+/// - Names are quoted only where they must be. A name that is empty is `""`, a cell without a value nothing at all.
+/// - Names are harmless wherever the file is opened, since whoever made the profiled program chose them. Control and
+///   invisible characters are spelled out as in text ([`crate::escape()`]), so that each row is one line. A name that
+///   begins with `=`, `+`, `-` or `@`, which a spreadsheet would take for a formula, has a `'` before it. JSON has the
+///   exact names. Numbers are never changed: `-5` of a difference stays `-5`.
 /// - A ratio is one number; its numerator and denominator are in JSON only.
 /// - The table's facts are not part of it: print them with [`crate::Facts::write_text`].
 ///
@@ -39,6 +43,7 @@ pub fn write_csv(table: &Table, out: impl Write) -> Result<(), RenderError> {
     let mut record = Record {
         out: &mut out,
         fields: 0,
+        escaped: String::new(),
     };
 
     if tree {
@@ -101,7 +106,12 @@ impl std::fmt::Display for Shortest {
 struct Record<'a, W: Write> {
     out: &'a mut W,
     fields: usize,
+    /// Room for one name, reused.
+    escaped: String,
 }
+
+/// How the formulas of spreadsheets begin.
+const FORMULA: [char; 4] = ['=', '+', '-', '@'];
 
 impl<W: Write> Record<'_, W> {
     fn separate(&mut self) -> io::Result<()> {
@@ -128,7 +138,13 @@ impl<W: Write> Record<'_, W> {
 
     fn text(&mut self, text: &str) -> io::Result<()> {
         self.separate()?;
-        if !text.is_empty() && !text.contains(['"', ',', '\n', '\r']) {
+        self.escaped.clear();
+        if text.starts_with(FORMULA) {
+            self.escaped.push('\'');
+        }
+        push_escaped(&mut self.escaped, text);
+        let text = &*self.escaped;
+        if !text.is_empty() && !text.contains(['"', ',']) {
             return self.out.write_all(text.as_bytes());
         }
         self.out.write_all(b"\"")?;

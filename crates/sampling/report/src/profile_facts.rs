@@ -2,13 +2,15 @@
 
 use crate::columns::weight_unit;
 use crate::{Blocks, Cell, Facts, Severity, Unit};
+use dioptra_perfrecords::SampleType;
+use dioptra_profile::branches::BranchFilter;
 use dioptra_profile::{
     Count, Losses, ModuleId, ModuleNote, Names, Profile, traced, undescribed, unresolved,
     without_line,
 };
 use dioptra_symbols::Note;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 /// How many modules without names are told one by one in text.
 const MODULES_TOLD: usize = 3;
@@ -73,19 +75,48 @@ pub(crate) fn facts_of_shares(
     if profile.options().call_chains {
         let without = |index: &usize| !profile.events()[*index].has_chains();
         if events.iter().all(without) && !events.is_empty() {
+            let has_branches = |index: &usize| {
+                let bits = profile.events()[*index].attr().sample_type;
+                bits.contains(SampleType::BRANCH_STACK)
+            };
+            let remedy = match events.iter().any(has_branches) {
+                true => {
+                    "record with -g, or see the calls of the branch records with --tree callers"
+                }
+                false => "record with -g",
+            };
             facts.add(
                 Severity::Fallback,
                 "no_call_chains",
-                "no call chains were recorded, so totals equal self counts; record with -g",
+                format!("no call chains were recorded, so totals equal self counts; {remedy}"),
+                true,
+            );
+        }
+        let of_lbr = |index: &usize| {
+            BranchFilter(profile.events()[*index].attr().branch_sample_type).is_call_stack()
+        };
+        if events.iter().any(of_lbr) {
+            facts.add(
+                Severity::Info,
+                "call_chains_of_lbr",
+                "the user's part of call chains is the CPU's stack of open calls (LBR), which holds the 8 to 32 newest ones",
                 true,
             );
         }
         add_unwinding(&mut facts, profile.losses());
         add_traced(&mut facts, profile, traced(profile, events));
     }
+    // Modules with what was said of them.
+    let mut told = HashSet::new();
     if !names.functions().is_empty() {
         let modules = unresolved(profile, names, events);
-        add_missing(&mut facts, profile, names, modules, &Missing::NAMES);
+        add_missing(
+            &mut facts,
+            (profile, names),
+            modules,
+            &Missing::NAMES,
+            &mut told,
+        );
         add_unverified(&mut facts, profile, names);
     }
     if names.has_inlined() {
@@ -93,7 +124,13 @@ pub(crate) fn facts_of_shares(
     }
     if names.has_lines() {
         let modules = without_line(profile, names, events);
-        add_missing(&mut facts, profile, names, modules, &Missing::LINES);
+        add_missing(
+            &mut facts,
+            (profile, names),
+            modules,
+            &Missing::LINES,
+            &mut told,
+        );
     }
     facts
 }
@@ -375,6 +412,17 @@ fn add_losses(facts: &mut Facts, losses: &Losses) {
             offset,
         );
     }
+    if summary.message_bytes > 0 {
+        facts.add(
+            Severity::Info,
+            "recorder_messages",
+            format!(
+                "the last {} bytes are perf's messages, not records: its standard error was written into the profile",
+                summary.message_bytes
+            ),
+            summary.message_bytes,
+        );
+    }
     if summary.salvaged {
         facts.add(
             Severity::Loss,
@@ -450,21 +498,23 @@ impl Missing {
 fn problems(notes: &[ModuleNote]) -> BTreeMap<ModuleId, Vec<String>> {
     let mut problems: BTreeMap<ModuleId, Vec<String>> = BTreeMap::new();
     for note in notes.iter().filter(|note| note.note.is_problem()) {
-        problems
-            .entry(note.module)
-            .or_default()
-            .push(note.note.to_string());
+        let of_module: &mut Vec<String> = problems.entry(note.module).or_default();
+        let text = note.note.to_string();
+        // Names and debug information are looked for in the same files.
+        if !of_module.contains(&text) {
+            of_module.push(text);
+        }
     }
     problems
 }
 
-/// Tells which modules have samples that lack something, and why.
+/// Tells which modules have samples that lack something, and why, unless that was `told` already.
 fn add_missing(
     facts: &mut Facts,
-    profile: &Profile,
-    names: &Names,
+    (profile, names): (&Profile, &Names),
     modules: Vec<(ModuleId, Count)>,
     missing: &Missing,
+    told: &mut HashSet<(ModuleId, String)>,
 ) {
     let notes = problems(names.notes());
     let mut modules: Vec<(ModuleId, u64)> = modules
@@ -500,12 +550,15 @@ fn add_missing(
         ),
         list,
     );
-    let mut told = modules
+    let mut explained = modules
         .iter()
         .filter_map(|(module, count)| Some((module, count, notes.get(module)?)));
-    for (module, count, notes) in told.by_ref().take(MODULES_TOLD) {
+    for (module, count, notes) in explained.by_ref().take(MODULES_TOLD) {
         let label = &profile.modules().get(*module).label;
         for note in notes {
+            if !told.insert((*module, note.clone())) {
+                continue;
+            }
             facts.add(
                 Severity::Loss,
                 missing.ids[1],
@@ -514,7 +567,7 @@ fn add_missing(
             );
         }
     }
-    let more = told.count();
+    let more = explained.count();
     if more > 0 {
         let plural = if more == 1 { "module" } else { "modules" };
         facts.add(

@@ -1,10 +1,12 @@
 //! A profile's call tree as a table.
 
 use crate::columns::{EventColumns, NumberOptions};
-use crate::labels::{function_heads, inlined_cell};
+use crate::events::id_suffixes;
+use crate::labels::{Input, Labels};
+use crate::locations::NamedRows;
 use crate::profile_facts::profile_facts;
-use crate::{Cell, Column, ColumnKind, Severity, Table, TableError, Unit};
-use dioptra_profile::{Names, Profile, TreeDirection, TreeLimits, call_tree};
+use crate::{Cell, Severity, Table, TableError};
+use dioptra_profile::{Dimension, Names, Profile, TreeDirection, TreeLimits, call_tree};
 
 /// Which tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,14 +42,28 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
         })
         .collect();
     let mut heads = Vec::new();
-    for (place, event) in columns.iter().enumerate() {
-        event.push_heads(place, &mut heads);
+    let of_events = events.iter().map(|index| profile.events()[*index].name());
+    let suffixes = id_suffixes(&of_events.collect::<Vec<_>>());
+    for (place, (event, suffix)) in columns.iter().zip(&suffixes).enumerate() {
+        event.push_heads(place, suffix, &mut heads);
     }
-    for name in function_heads(names.has_inlined()) {
-        heads.push(Column::new(*name, *name, ColumnKind::Name, Unit::None));
-    }
-    let mut table = Table::new(heads);
     let tree = call_tree(profile, names, &events, options.direction, options.limits);
+    let input = Input {
+        profile,
+        names,
+        blocks: None,
+        shapes: None,
+        label: "",
+    };
+    let inputs = [input];
+    let number_of = |_, module| module as usize;
+    let mut rows = NamedRows::new(&inputs, &number_of);
+    for row in &tree.rows {
+        rows.add(0, Dimension::Function, row.function);
+    }
+    let labels = Labels::of_functions(names.has_inlined(), rows.locations());
+    heads.extend(labels.all_heads(Dimension::Function));
+    let mut table = Table::new(heads);
     let mut ids: Vec<u32> = Vec::with_capacity(tree.rows.len());
     for row in &tree.rows {
         let mut cells = Vec::with_capacity(table.columns.len());
@@ -56,16 +72,14 @@ pub fn tree(profile: &Profile, names: &Names, options: &TreeOptions) -> Result<T
         }
         // Functions are those of these names.
         let function = &names.functions()[row.function as usize];
-        let module = profile.modules().get(function.module);
-        cells.push(Cell::name(&*module.label));
-        if names.has_inlined() {
-            cells.push(inlined_cell(function));
+        let first = cells.len();
+        labels.push_all_cells(&input, 0, Dimension::Function, row.function, &mut cells);
+        let is_name = |cell: &&mut Cell<'_>| **cell == Cell::name(&*function.name);
+        if row.frames > 1
+            && let Some(name) = cells[first..].iter_mut().rfind(is_name)
+        {
+            *name = Cell::name(format!("{} (up to {} frames)", function.name, row.frames));
         }
-        cells.push(if row.frames > 1 {
-            Cell::name(format!("{} (up to {} frames)", function.name, row.frames))
-        } else {
-            Cell::name(&*function.name)
-        });
         let parent = row.parent.and_then(|parent| ids.get(parent).copied());
         ids.push(table.push(parent, cells)?);
     }

@@ -83,8 +83,8 @@ fn everything() -> Table {
 fn csv_of_everything() {
     let expected = "\
 row_id,parent_row_id,self_percent,period,ipc,ipc_standard_error,address,function
-0,,33.333333333333336,18446744073709551615,0.1,0.025,0xffffffff81000000,\"a,\"\"b\"\"\r\n\u{1b}\"
-1,0,,,1e300,,,=1+1
+0,,33.333333333333336,18446744073709551615,0.1,0.025,0xffffffff81000000,\"a,\"\"b\"\"\\r\\n\\x1b\"
+1,0,,,1e300,,,'=1+1
 2,,,2.5,,,,\"\"
 ";
     assert_eq!(csv(&everything()), expected);
@@ -122,12 +122,53 @@ fn small_csv() {
     let mut table = Table::new(vec![Column::new("x", "x", ColumnKind::Name, Unit::None)]);
     assert_eq!(csv(&table), "x\n");
     table.push(None, vec![Cell::name("a b\t")]).unwrap();
-    assert_eq!(csv(&table), "x\na b\t\n");
+    assert_eq!(csv(&table), "x\na b\\t\n");
     let empty = json_text(&Table::default());
     assert_eq!(
         serde_json::from_str::<Value>(&empty).unwrap(),
         json!({"schema": 1, "facts": {}, "columns": [], "rows": []})
     );
+}
+
+/// Names that a program chose can be no formula of a spreadsheet, and move no cursor; numbers stay numbers.
+#[test]
+fn csv_of_hostile_names() {
+    let mut table = Table::new(vec![
+        Column::new("delta", "delta", ColumnKind::Weight, Unit::Events),
+        Column::new("function", "function", ColumnKind::Name, Unit::None),
+    ]);
+    for name in [
+        "=HYPERLINK(\"http://x\",\"y\")",
+        "+1",
+        "-[Object method]",
+        "@SUM(A1)",
+        "\t=1",
+        "a\u{1b}[2J\u{202e}",
+        "two\nlines",
+        "operator=",
+    ] {
+        let delta = Cell::Difference {
+            minuend: 1,
+            subtrahend: 6,
+        };
+        table.push(None, vec![delta, Cell::name(name)]).unwrap();
+    }
+    let expected = "\
+delta,function
+-5,\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\"
+-5,'+1
+-5,'-[Object method]
+-5,'@SUM(A1)
+-5,\\t=1
+-5,a\\x1b[2J\\u{202e}
+-5,two\\nlines
+-5,operator=
+";
+    assert_eq!(csv(&table), expected);
+    // JSON has the exact names.
+    let json: Value = serde_json::from_str(&json_text(&table)).unwrap();
+    assert_eq!(json["rows"][1]["cells"], json!([-5, "+1"]));
+    assert_eq!(json["rows"][6]["cells"][1], "two\nlines");
 }
 
 #[test]
@@ -192,12 +233,21 @@ fn python_reads_the_same_from_csv_and_json() {
             let number = |value: &Value| value.as_str().unwrap().parse::<f64>();
             match (number(value), number(&csv_row[id])) {
                 (Ok(a), Ok(b)) => assert_eq!(a.to_bits(), b.to_bits(), "{id}"),
-                _ => assert_eq!(*value, csv_row[id], "{id}"),
+                _ => assert_eq!(harmless(value.as_str().unwrap()), csv_row[id], "{id}"),
             }
         }
     }
     assert_eq!(from_csv[0]["period"], "18446744073709551615");
-    assert_eq!(from_csv[0]["function"], "a,\"b\"\r\n\u{1b}");
+    assert_eq!(from_csv[0]["function"], "a,\"b\"\\r\\n\\x1b");
+}
+
+/// A name as CSV has it.
+fn harmless(name: &str) -> String {
+    let escaped = dioptra_report::escape(name);
+    match name.chars().next() {
+        Some('=' | '+' | '-' | '@') => format!("'{escaped}"),
+        _ => escaped,
+    }
 }
 
 /// A plain reading of RFC 4180, by its grammar and not by our writer: fields of each record.
@@ -223,7 +273,7 @@ fn read_csv(text: &str) -> Vec<Vec<String>> {
 }
 
 fn cells() -> impl Strategy<Value = (String, u64, u64, u64, f64, Option<f64>)> {
-    let name = prop_oneof![any::<String>(), "[\",\r\n=a]{0,6}"];
+    let name = prop_oneof![any::<String>(), "[\",\r\n=+@a-]{0,6}"];
     let error = prop::option::of(0.0..1e9_f64);
     (
         name,
@@ -263,7 +313,8 @@ proptest! {
         for (index, (name, count, numerator, denominator, value, error)) in rows.iter().enumerate() {
             let record = &records[index + 1];
             prop_assert_eq!(record.len(), records[0].len());
-            prop_assert_eq!(&record[0], name);
+            prop_assert_eq!(&record[0], &harmless(name));
+            prop_assert!(!record[0].contains(char::is_control));
             prop_assert_eq!(record[1].parse::<u64>().unwrap(), *count);
             prop_assert_eq!(record[3].parse::<f64>().ok(), value.is_finite().then_some(*value));
             if with_error {

@@ -82,16 +82,22 @@ fn counters_that_took_turns_have_scaled_columns_beside_the_raw_ones() {
     let table = report(&inputs, &options).unwrap();
     table.check().unwrap();
     let row = named(&table, "module", "a");
-    assert_eq!(cell(&table, row, "weight"), Cell::Count(40));
-    assert_eq!(cell(&table, row, "self_percent"), Cell::ratio(40, 50));
-    assert_eq!(cell(&table, row, "scaled"), Cell::real(10.0 + 60.0));
-    assert_eq!(error(&table, row, "scaled"), (100.0_f64 + 3600.0).sqrt());
-    let Cell::Real { value, .. } = cell(&table, row, "scaled_percent") else {
+    assert_eq!(cell(&table, row, "weight[cycles]"), Cell::Count(40));
+    assert_eq!(
+        cell(&table, row, "self_percent[cycles]"),
+        Cell::ratio(40, 50)
+    );
+    assert_eq!(cell(&table, row, "scaled[cycles]"), Cell::real(10.0 + 60.0));
+    assert_eq!(
+        error(&table, row, "scaled[cycles]"),
+        (100.0_f64 + 3600.0).sqrt()
+    );
+    let Cell::Real { value, .. } = cell(&table, row, "scaled_percent[cycles]") else {
         panic!("a share");
     };
     assert!((value - 100.0 * 70.0 / 110.0).abs() < 1e-9, "{value}");
     // The other event's counter ran all the time.
-    assert_eq!(table.column_index("scaled_2"), None);
+    assert_eq!(table.column_index("scaled[instructions]"), None);
     // Formulas take what counts stand for, with the errors of both.
     assert_eq!(cell(&table, row, "ipc"), Cell::real(100.0 / 70.0));
     let expected = 100.0 / 70.0 * (1.0 + 3700.0 / 4900.0_f64).sqrt();
@@ -204,7 +210,8 @@ fn sums_match_equal_modules_and_differences_match_versions() {
     );
     let library = named(&table, "name", "shared");
     assert_eq!(cell(&table, library, "b_delta"), difference(0, 7));
-    assert_eq!(cell(&table, library, "b_status"), Cell::name("gone"));
+    // One sample of ten tells nothing.
+    assert_eq!(cell(&table, library, "b_status"), Cell::name("gone?"));
 }
 
 #[test]
@@ -290,4 +297,46 @@ proptest! {
             prop_assert_eq!(deltas.sum::<i128>(), i128::from(each[slot]) - i128::from(each[0]));
         }
     }
+}
+
+/// Rows that one profile lacks are gone only where that is no chance of sampling.
+#[test]
+fn what_was_merely_not_sampled_is_not_gone() {
+    let profile = |samples: [u64; 4]| {
+        let mut records = Records::default();
+        for (place, name) in (1..).zip(["a", "b", "c", "d"]) {
+            records.map(5, place << 16, 0x1000, 0, &format!("/nonexistent/{name}"));
+        }
+        for (place, number) in (1..).zip(samples) {
+            for _ in 0..number {
+                records.sample(ID, (5, 5), place << 16, 10, &[]);
+            }
+        }
+        let events = [event("cpu-clock", attr(SampleType::empty()), &[ID])];
+        records.load_with(&events, &full())
+    };
+    let (before, after) = (profile([100, 100, 1, 0]), profile([100, 0, 0, 1]));
+    let names = Names::default();
+    let inputs = [input(&before, &names, "x"), input(&after, &names, "y")];
+    let events = TableEvent::all(&[&before, &after]);
+    let options = DiffOptions {
+        by: &[Dimension::Module],
+        events: &events,
+        shown: 1,
+        normalize: Normalize::None,
+        few: 10,
+        metrics: &[],
+        slices: Slices::Number(NonZeroU32::MIN),
+    };
+    let table = diff(&inputs, &options).unwrap();
+    let status = |module| cell(&table, named(&table, "module", module), "b_status");
+    assert_eq!(status("a"), Cell::Empty);
+    assert_eq!(
+        status("b"),
+        Cell::name("gone"),
+        "chance: (2/3) to the 100th"
+    );
+    assert_eq!(status("c"), Cell::name("gone?"), "chance: 2/3");
+    assert_eq!(status("d"), Cell::name("new?"), "chance: 1/3");
+    assert!(table.facts.get("perhaps_unsampled").is_some());
 }

@@ -147,6 +147,9 @@ pub(super) struct Stream<'d> {
     unpacker: Unpacker,
 }
 
+/// How the messages begin that perf writes to standard error.
+const MESSAGE: &[u8] = b"[ perf record: ";
+
 impl<'d> Stream<'d> {
     pub fn new(input: &Input<'d>, order: ByteOrder) -> Self {
         Stream {
@@ -222,6 +225,11 @@ impl<'d> Stream<'d> {
         match next {
             Next::Gap { .. } if self.source.has_faulted() => self.ended = true,
             Next::Record(found) => self.take(&found, table, summary, visit)?,
+            Next::Gap { .. } | Next::Stop(_) if self.is_at_message() => {
+                summary.message_bytes += (self.bytes.len() - self.at) as u64;
+                self.at = self.bytes.len();
+                self.end(Stop::End, summary);
+            }
             Next::Gap { to } => {
                 let length = to - self.at;
                 let why = format!("{length} bytes are no records; reading goes on at offset {to}");
@@ -326,6 +334,15 @@ impl<'d> Stream<'d> {
             self.source.release(self.released..until);
             self.released = until;
         }
+    }
+
+    /// Whether the rest is what perf says at its end, which a pipe holds if standard error was written to it too.
+    fn is_at_message(&self) -> bool {
+        let rest = &self.bytes[self.at..];
+        rest.starts_with(MESSAGE)
+            && rest
+                .iter()
+                .all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
     }
 
     fn end(&mut self, stop: Stop, summary: &mut ReadSummary) {

@@ -12,6 +12,8 @@ use std::ops::Range;
 
 /// How many names are suggested, or told to be as good.
 const MOST_TOLD: usize = 6;
+/// The number of functions that are listed where a part of a name is that of several.
+const MOST_LISTED: usize = 20;
 
 /// The function to annotate, and its samples.
 #[derive(Clone, Debug)]
@@ -42,12 +44,23 @@ pub enum FindError {
     NoFunction {
         /// What was asked for.
         wanted: String,
-        /// Functions whose names contain it, the hottest first.
+        /// Functions whose names begin alike, the hottest first.
         similar: Vec<String>,
+    },
+    /// Several functions with samples have names that contain it.
+    #[error(
+        "`{wanted}` is a part of the names of several functions with samples: {}; give more of the name, or MODULE:0xADDRESS",
+        .matches.join(", ")
+    )]
+    SeveralFunctions {
+        /// What was asked for.
+        wanted: String,
+        /// The functions, the hottest first.
+        matches: Vec<String>,
     },
     /// There is no function at this address.
     #[error(
-        "neither a function nor samples at {address:#x} of {}; addresses are those of objdump, or relative ones as `report --by address` shows them",
+        "neither a function nor samples at {address:#x} of {}; addresses are those of objdump, or relative ones as `report --by instruction` shows them",
         module.as_deref().unwrap_or("any module with samples")
     )]
     NoAddress {
@@ -86,7 +99,8 @@ struct Search<'a> {
 }
 
 /// Finds the function that is `wanted`: by its name as shown or as the linker knows it, perhaps after its module
-/// (`libm.so.6:exp`), or by an address in it (`libm.so.6:0x1234`, or `0x1234` alone). Without a wish it is the one with
+/// (`libm.so.6:exp`), by a part that only one function with samples has in its name, or by an address in it
+/// (`libm.so.6:0x1234`, or `0x1234` alone). Without a wish it is the one with
 /// most weight of the first event.
 ///
 /// `names` must be those of the linker: found with [`dioptra_symbols::SymbolOptions::demangle`] unset.
@@ -185,19 +199,85 @@ impl Search<'_> {
                 return Ok(found);
             }
         }
-        Err(self.no_function(wanted, &divisions))
+        self.by_part(wanted, &divisions)
     }
 
+    /// The only function with samples whose name contains what is wanted, as it is written or else in any case.
+    fn by_part(
+        &self,
+        wanted: &str,
+        divisions: &[(Option<&str>, &str)],
+    ) -> Result<FoundFunction, FindError> {
+        for is_exact in [true, false] {
+            for (module, function) in divisions {
+                let case = |text: &str| match is_exact {
+                    true => text.to_owned(),
+                    false => text.to_lowercase(),
+                };
+                let part = case(function);
+                let contains = |one: &&Candidate| {
+                    one.samples > 0
+                        && module.is_none_or(|module| self.is_module(one.module, module))
+                        && case(&demangle(&one.raw_name)).contains(&part)
+                };
+                let mut found: Vec<&Candidate> = self.sampled.iter().filter(contains).collect();
+                found.sort_by_key(|one| std::cmp::Reverse((one.weight, one.samples)));
+                let Some((only, others)) = found.split_first() else {
+                    continue;
+                };
+                if others.is_empty() {
+                    let name = crate::escape(&demangle(&only.raw_name));
+                    let mut facts = Facts::new();
+                    facts.add(
+                        Severity::Info,
+                        "part_of_name",
+                        format!("`{wanted}` is a part of the name of {name} only"),
+                        name,
+                    );
+                    return Ok(self.found((*only).clone(), facts));
+                }
+                return Err(FindError::SeveralFunctions {
+                    wanted: wanted.to_owned(),
+                    matches: self.listed(&found),
+                });
+            }
+        }
+        Err(self.no_function(wanted, divisions))
+    }
+
+    /// Functions by module and name, as they are asked for, of which the first are told.
+    fn listed(&self, found: &[&Candidate]) -> Vec<String> {
+        let mut list: Vec<String> = found
+            .iter()
+            .take(MOST_LISTED)
+            .map(|one| {
+                let name = crate::escape(&demangle(&one.raw_name));
+                let module = crate::escape(&self.module(one.module).label);
+                format!("{module}:{name} ({} samples)", one.samples)
+            })
+            .collect();
+        if let Some(more @ 1..) = found.len().checked_sub(MOST_LISTED) {
+            list.push(format!("and {more} more"));
+        }
+        list
+    }
+
+    /// Names of functions with samples that share the beginning of what is wanted.
     fn no_function(&self, wanted: &str, divisions: &[(Option<&str>, &str)]) -> FindError {
         let mut similar: Vec<&Candidate> = Vec::new();
         for (_, function) in divisions.iter().rev() {
-            let part = function.to_lowercase();
-            let contains = |one: &&Candidate| {
-                one.samples > 0
-                    && (one.raw_name.to_lowercase().contains(&part)
-                        || demangle(&one.raw_name).to_lowercase().contains(&part))
-            };
-            similar = self.sampled.iter().filter(contains).collect();
+            let own = function.to_lowercase();
+            let length = own.chars().count();
+            for kept in (length.div_ceil(2).max(3)..length).rev() {
+                let part: String = own.chars().take(kept).collect();
+                let contains = |one: &&Candidate| {
+                    one.samples > 0 && demangle(&one.raw_name).to_lowercase().contains(&part)
+                };
+                similar = self.sampled.iter().filter(contains).collect();
+                if !similar.is_empty() {
+                    break;
+                }
+            }
             if !similar.is_empty() {
                 break;
             }
@@ -371,7 +451,7 @@ impl Search<'_> {
                 Severity::Info,
                 "address_reading",
                 format!(
-                    "{address:#x} is taken as objdump's address; as a relative one (`report --by address`) it lies in {other}"
+                    "{address:#x} is taken as objdump's address; as a relative one (`report --by instruction`) it lies in {other}"
                 ),
                 other.clone(),
             );

@@ -5,6 +5,7 @@ use super::{DiffOptions, Normalize, letter};
 use crate::by::events_of;
 use crate::columns::{share_of, weight_name, weight_unit};
 use crate::derived::{Derived, unit};
+use crate::events::id_suffixes;
 use crate::grid::{Grid, Measure};
 use crate::{Cell, CellNote, Column, ColumnKind, Input, Mark, Unit};
 use dioptra_metrics as metrics;
@@ -160,9 +161,10 @@ impl Compared {
             })
             .collect();
         let mut compared = Compared {
-            id: match place {
-                0 => String::new(),
-                _ => format!("_{}", place + 1),
+            id: {
+                let shown = options.shown.min(options.events.len());
+                let names = options.events[..shown].iter().map(|event| &*event.name);
+                id_suffixes(&names.collect::<Vec<_>>()).swap_remove(place)
             },
             name: weight_name(&unit).to_owned(),
             event: Some(event.name.clone()),

@@ -1,7 +1,8 @@
 //! When rows of two profiles are the same row.
 
+use super::functions::{MatchNotes, SameFunctions};
 use crate::Input;
-use dioptra_profile::{Dimension, Module, ModuleId};
+use dioptra_profile::{Dimension, FunctionId, Module, ModuleId};
 use std::collections::HashMap;
 
 /// Which modules and tasks of two profiles are the same.
@@ -31,15 +32,34 @@ pub(crate) struct Same<'a> {
     matching: Match,
     /// By profile and module.
     modules: Vec<Vec<usize>>,
+    functions: SameFunctions<'a>,
 }
 
 impl<'a> Same<'a> {
-    pub(crate) fn new(inputs: &'a [Input<'a>], matching: Match) -> Self {
+    /// Matches the modules of `inputs` and, where `levels` need them, their functions.
+    pub(crate) fn new(inputs: &'a [Input<'a>], matching: Match, levels: &[Dimension]) -> Self {
+        let modules = match_modules(inputs, matching);
+        let of_functions = [Dimension::Function, Dimension::Block];
+        let functions = match levels.iter().any(|level| of_functions.contains(level)) {
+            true => SameFunctions::new(inputs, &modules, matching),
+            false => SameFunctions::default(),
+        };
         Same {
             inputs,
             matching,
-            modules: match_modules(inputs, matching),
+            modules,
+            functions,
         }
+    }
+
+    /// Tells how functions were matched, of those that `has_row`.
+    pub(crate) fn notes(&self, has_row: impl Fn(usize, FunctionId) -> bool) -> MatchNotes {
+        self.functions.notes(self.inputs, has_row)
+    }
+
+    /// The number of each module, by profile.
+    pub(crate) fn into_modules(self) -> Vec<Vec<usize>> {
+        self.modules
     }
 
     fn module(&self, input: usize, id: ModuleId) -> usize {
@@ -71,7 +91,10 @@ impl<'a> Same<'a> {
                     row.numbers.0 = function.is_inlined.into();
                     match shapes.and_then(|shapes| shapes.of(key)) {
                         Some(shape) => row.numbers.1 = shape,
-                        None => row.text.clone_from(&function.name),
+                        None => {
+                            row.numbers.1 = self.functions.of(input, key).into();
+                            row.text.clone_from(&function.name);
+                        }
                     }
                 }
             }
@@ -110,6 +133,9 @@ impl<'a> Same<'a> {
                         None => {
                             let function = names.functions().get(block.function as usize);
                             row.text = function.map_or(String::new(), |known| known.name.clone());
+                            // No block begins and ends at one address.
+                            let number = self.functions.of(input, block.function).into();
+                            row.numbers = (number, number);
                         }
                     }
                 }

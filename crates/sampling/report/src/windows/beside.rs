@@ -212,9 +212,8 @@ pub fn add_window_differences(
             None => return Ok(false),
         }
     }
-    let labels = sides.first().map(|side| side.labels);
-    let Some((first, names)) = labels.and_then(|labels| names_of(table, options.by, &labels))
-    else {
+    let labels = sides.first().map(|side| &side.labels);
+    let Some((first, names)) = labels.and_then(|labels| names_of(table, options.by, labels)) else {
         return Ok(false);
     };
     let mut added = Added::new(names.len());

@@ -130,7 +130,7 @@ impl Rows {
         let (labels, dimension) = (self.labels(input), self.by.dimension());
         let mut cells = Vec::new();
         labels.push_cells(input, dimension, function, &mut cells);
-        labels.text(dimension, &cells, &[]).into_owned()
+        labels.text(dimension, &cells, &[], None).into_owned()
     }
 
     pub fn push_names<'a>(
