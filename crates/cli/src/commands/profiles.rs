@@ -8,7 +8,7 @@ use dioptra_metrics::EventName;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
-    DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+    DebugInfoWanted, Dimension, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
 use dioptra_report::{Blocks, Input, Shapes, TableEvent, WindowRows, has_recorded_windows};
 use dioptra_symbols::SymbolOptions;
@@ -188,6 +188,8 @@ pub struct Wanted {
     pub shapes: bool,
     /// Windows between samples that read groups of counters, and the call chains of these samples.
     pub windows: WantedWindows,
+    /// Where samples in the kernel count.
+    pub kernel: KernelSamples,
 }
 
 /// A profile with the names of its places.
@@ -273,6 +275,7 @@ impl Selection {
                 log: by_time,
                 errors: wanted.errors,
                 windows,
+                kernel: wanted.kernel,
                 filter: SampleFilter {
                     comms: self.comm.clone(),
                     tids: self.tid.clone(),

@@ -7,7 +7,7 @@ use super::profiles::{
 use super::shown::{Rows, Shape, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
-use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
+use dioptra_profile::{Dimension, KernelSamples, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
     Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions, WindowOptions, WindowRows,
     add_window_metrics, report, tree,
@@ -149,6 +149,8 @@ impl Options {
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
             errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
             windows: WantedWindows::for_metrics(&self.derived),
+            // As `dioptra metrics` counts them, so that a metric has one meaning.
+            kernel: KernelSamples::WithCallerInWindows,
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;

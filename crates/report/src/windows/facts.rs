@@ -10,7 +10,7 @@ use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares
 use dioptra_perfevents::event_type;
 use dioptra_perfevents::names::software;
 use dioptra_profile::Profile;
-use dioptra_profile::windows::{EventTotal, ProfileWindows, WindowSource};
+use dioptra_profile::windows::{EventTotal, ProfileWindows, RecordedWindows, WindowSource};
 use serde_json::{Map, Value, json};
 
 /// Tells which events were recorded for windows: those that a table leaves out, and those that it shows.
@@ -127,6 +127,7 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             "findings": recorded.findings,
         }),
     );
+    changed_source(facts, recorded);
     for loss in &recorded.losses {
         facts.add(
             Severity::Loss,
@@ -134,6 +135,14 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             format!("{}: {}", loss.what, loss.count),
             loss.count,
         );
+    }
+}
+
+/// Tells that a better source did not make the windows, and why.
+pub(super) fn changed_source(facts: &mut Facts, recorded: &RecordedWindows) {
+    if let Some(why) = &recorded.instead {
+        let text = format!("windows by {why}");
+        facts.add(Severity::Fallback, "window_source", text, why.as_str());
     }
 }
 
@@ -447,7 +456,7 @@ fn is_switches(input: &Input<'_>, name: &str) -> bool {
 }
 
 /// The plain count of an event, scaled where its counter took turns.
-fn total(totals: &[EventTotal], name: &str) -> Option<f64> {
+pub(super) fn total(totals: &[EventTotal], name: &str) -> Option<f64> {
     let same = |total: &&EventTotal| total.event == name;
     let parsed = EventName::parse(name);
     let alike = |total: &&EventTotal| EventName::parse(&total.event) == parsed;
