@@ -111,19 +111,24 @@ impl Chosen {
             return Ok(());
         }
         for loaded in loaded {
-            let events = loaded.profile.events().iter();
-            let events: Vec<RecordedEvent> = events
-                .filter(|event| !event.is_dummy())
+            let all = loaded.profile.events();
+            let of_windows = all.iter().any(|event| event.is_of_windows());
+            let events: Vec<RecordedEvent> = all
+                .iter()
+                .filter(|event| !event.is_dummy() && event.is_of_windows() == of_windows)
                 .map(|event| RecordedEvent::named(event.name()))
                 .collect();
             let mut wanted: Vec<&str> = Vec::new();
             let mut missing: Vec<String> = Vec::new();
             let mut any = false;
-            for (chosen, _) in &self.sets {
+            for (chosen, named) in &self.sets {
                 let bound = chosen.set.bind(&events, &self.environment);
                 for column in &chosen.columns {
                     let of = &bound.columns()[*column].missing;
                     any |= of.is_empty();
+                    if !named.is_empty() && !named.contains(column) {
+                        continue;
+                    }
                     wanted.push(&chosen.set.columns()[*column].name);
                     missing.extend(of.iter().cloned());
                 }
@@ -195,8 +200,8 @@ fn no_events(
         known => format!("; what was recorded makes {}", list(known)),
     };
     format!(
-        "{}: {} {verb} no value, since {} was not recorded (but {}): record with `dioptra record --windows --metrics {first}` \
-         on a machine that counts it, as `dioptra list metrics` tells{instead}",
+        "{}: {} {verb} no value without {}, and the recording has only {}: record with `dioptra record --windows --metrics \
+         {first}` on a machine that counts them, as `dioptra list metrics` tells{instead}",
         loaded.path.display(),
         list(wanted),
         list(&missing),

@@ -377,13 +377,19 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
                 && artefact.of_interrupts
                 && artefact.note != ArtefactNote::Known
         });
+        // A clock of the program goes on while its events are switched on.
+        let arming_counts = recorded.source == "refresh"
+            && told
+                .artefacts
+                .iter()
+                .any(|a| a.event == leader && a.of_interrupts);
         let said = if counted == 0.0 {
             format!("predicts {:.1} where 0 were counted", closure.predicted)
         } else {
             let within = match (holds, closure.holds()) {
                 (_, true) => "within its interval".to_owned(),
                 (false, false) => {
-                    let why = why_missed(error, lost_switches, rates_are_low);
+                    let why = why_missed(error, lost_switches, rates_are_low, arming_counts);
                     format!("NOT within its interval{why}")
                 }
                 (true, false) => {
@@ -432,13 +438,20 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
 const MOST_BY_INTERRUPTS: f64 = -0.4;
 
 /// What most likely makes shares and rates miss a count.
-fn why_missed(error: f64, lost_switches: bool, rates_are_low: bool) -> &'static str {
+fn why_missed(
+    error: f64,
+    lost_switches: bool,
+    rates_are_low: bool,
+    arming_counts: bool,
+) -> &'static str {
     if lost_switches {
         ": windows that another thread ended are discarded, and their switches with them"
     } else if rates_are_low && (MOST_BY_INTERRUPTS..0.0).contains(&error) {
         ": rates are low by what interrupts take"
     } else if error < 0.0 {
         ": much of it was outside of windows, as at the program's start, or in rows without a rate"
+    } else if arming_counts {
+        ": arming bursts takes time that the clock counts and no window holds; a larger long= takes less"
     } else {
         ""
     }
