@@ -29,6 +29,8 @@ pub struct Truth {
     pub stays: [f64; 3],
     /// Whether every other sample of windows, and of the ranking, lies in the kernel.
     pub kernel: bool,
+    /// Whether windows count user code alone, while `sixty` has the kernel work for it as long again.
+    pub user_only: bool,
     /// Why a better source did not make the windows.
     pub instead: Option<String>,
 }
@@ -44,6 +46,7 @@ impl Default for Truth {
             groups: true,
             stays: STAYS,
             kernel: false,
+            user_only: false,
             instead: None,
         }
     }
@@ -166,7 +169,7 @@ const FIELDS: SampleType = SampleType::IDENTIFIER
     .union(SampleType::TID)
     .union(SampleType::TIME);
 
-fn events() -> Vec<EventToWrite> {
+fn events(user_only: bool) -> Vec<EventToWrite> {
     let attr = |kind, config, period, more| Attr {
         kind,
         config,
@@ -180,15 +183,19 @@ fn events() -> Vec<EventToWrite> {
         ..Attr::default()
     };
     let group = SampleType::READ | SampleType::CALLCHAIN;
-    let of_group = |name: &str, config, place: usize| EventToWrite {
-        attr: attr(
-            event_type::HARDWARE,
-            config,
-            if place == 0 { 300 } else { 0 },
-            group,
-        ),
-        name: name.into(),
-        ids: IDS.iter().map(|ids| ids[place]).collect(),
+    let of_group = |name: &str, config, place: usize| {
+        let mut event = EventToWrite {
+            attr: attr(
+                event_type::HARDWARE,
+                config,
+                if place == 0 { 300 } else { 0 },
+                group,
+            ),
+            name: name.into(),
+            ids: IDS.iter().map(|ids| ids[place]).collect(),
+        };
+        event.attr.flags.set(AttrFlags::EXCLUDE_KERNEL, user_only);
+        event
     };
     vec![
         EventToWrite {
@@ -250,7 +257,8 @@ impl Made {
 
     fn write(&mut self, truth: &Truth, program: &Path, places: [u64; 4]) {
         let out = File::create(&self.file).expect("a file");
-        let mut writer = Writer::create(out, &events(), WriteOptions::default()).expect("a writer");
+        let mut writer = Writer::create(out, &events(truth.user_only), WriteOptions::default())
+            .expect("a writer");
         let mut write = |record: Vec<u8>| writer.write(&record).expect("a record");
         let mut name = program.to_str().expect("a path").as_bytes().to_vec();
         name.resize((name.len() + 1).next_multiple_of(8), 0);
@@ -272,6 +280,11 @@ impl Made {
                 stack(truth.kernel && number % 2 == 1, ip, BASE + places[3] + 8);
             let head = words(&[CLOCK, own, two(100, TIDS[thread]), armed]);
             write(record(9, mode, &[head, chain].concat()));
+            if truth.user_only && function == 0 {
+                let (mode, own, chain) = stack(true, ip, BASE + places[3] + 8);
+                let head = words(&[CLOCK, own, two(100, TIDS[thread]), armed + 1]);
+                write(record(9, mode, &[head, chain].concat()));
+            }
             let period = 200 + (200.0 * random.next()) as u64;
             let late = number % 50 == 7;
             // What a burst has in common.

@@ -151,6 +151,32 @@ fn windows_that_end_in_the_kernel_count_for_their_function() {
     );
 }
 
+/// Where windows count user code alone, shares of that code make the program's counts: the kernel's time is shown, and is no
+/// part of the sum.
+#[test]
+fn events_of_user_code_close_without_the_kernel() {
+    let made = or_skip!(Made::new(&Truth {
+        user_only: true,
+        ..Truth::default()
+    }));
+    let table = json("metrics", &made.file, &[]);
+    let sixty = row(&table, "function", "sixty").expect("a row");
+    assert!(
+        (45.0..55.0).contains(&number(&sixty, "kernel_percent")),
+        "{sixty:?}"
+    );
+    assert!(number(&sixty, "share_percent") > 70.0, "{sixty:?}");
+    let closures = facts(&table, "closure");
+    assert_eq!(closures.len(), 2, "{closures:?}");
+    for closure in closures {
+        assert_eq!(closure["holds"], true, "{closure}");
+        assert!(
+            closure["error"].as_f64().expect("a number").abs() < 0.1,
+            "{closure}"
+        );
+    }
+}
+
 /// Where functions run shorter than windows, rows that do not are proposed, with what they would bring.
 #[test]
 fn longer_rows_are_proposed_where_functions_are_too_short() {
@@ -293,8 +319,6 @@ fn serial_a_metric_means_the_same_by_every_source() {
     let table = json("metrics", &armed, &["--set", "faults_per_ms"]);
     let touching = row(&table, "function", "touch_pages").expect("a row");
     assert_eq!(touching["trust"], "high", "{touching:?}");
-    assert_eq!(
-        facts(&table, "closure")[0]["counted"].as_f64() >= Some(600_000.0),
-        true
-    );
+    let counted = facts(&table, "closure")[0]["counted"].as_f64();
+    assert!(counted >= Some(600_000.0), "{counted:?}");
 }

@@ -7,8 +7,8 @@ use super::stream::Stream;
 use crate::{Facts, Input, Severity};
 use dioptra_metrics::EventName;
 use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares, Totals};
-use dioptra_perfevents::event_type;
 use dioptra_perfevents::names::software;
+use dioptra_perfevents::{AttrFlags, event_type};
 use dioptra_profile::Profile;
 use dioptra_profile::windows::{EventTotal, ProfileWindows, RecordedWindows, WindowSource};
 use serde_json::{Map, Value, json};
@@ -55,6 +55,8 @@ pub(super) struct Told<'t, 'w> {
     pub stream: &'t Stream,
     pub artefacts: &'t [Artefact],
     pub shares: &'t Shares,
+    /// The shares without what the kernel did on the rows' behalf: those by which events of user code alone were counted.
+    pub user_shares: &'t Shares,
     pub ranking: Option<usize>,
     pub options: &'t WindowOptions<'t>,
 }
@@ -350,9 +352,13 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
             // All that a sample interrupts takes about as long.
             interrupts: told.windows.facts().samples + told.shares.samples(),
         };
+        let shares = match counts_user_only(input, leader_name) {
+            true => told.user_shares,
+            false => told.shares,
+        };
         let closure = told
             .analysis
-            .closure(told.shares, told.artefacts, event, leader, &totals);
+            .closure(shares, told.artefacts, event, leader, &totals);
         let Some(closure) = closure else {
             continue;
         };
@@ -434,6 +440,9 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     }
 }
 
+/// Arming makes shares × rates larger by less than this: bursts come so seldom that they slow a program by a part of it.
+const MOST_BY_ARMING: f64 = 0.3;
+
 /// Interrupts take less of the windows that are useful.
 const MOST_BY_INTERRUPTS: f64 = -0.4;
 
@@ -450,11 +459,18 @@ fn why_missed(
         ": rates are low by what interrupts take"
     } else if error < 0.0 {
         ": much of it was outside of windows, as at the program's start, or in rows without a rate"
-    } else if arming_counts {
+    } else if arming_counts && error < MOST_BY_ARMING {
         ": arming bursts takes time that the clock counts and no window holds; a larger long= takes less"
     } else {
         ""
     }
+}
+
+/// Whether an event counts nothing in the kernel.
+fn counts_user_only(input: &Input<'_>, name: &str) -> bool {
+    let mut events = input.profile.events().iter();
+    let found = events.find(|event| event.name() == name);
+    found.is_some_and(|event| event.attr().flags.contains(AttrFlags::EXCLUDE_KERNEL))
 }
 
 /// Whether an event counts how often the program lost its CPU.

@@ -76,6 +76,10 @@ pub(super) fn measure(
     let counted = ranking.map_or_else(Vec::new, |event| rows.counts(input, event));
     let shares = Shares::new(counted.iter().copied());
     let inside = ranking.and_then(|event| InKernel::new(input, event, rows));
+    let user_shares = match &inside {
+        Some(inside) => Shares::new(inside.without(&counted)),
+        None => shares.clone(),
+    };
     let analysis = stream
         .windows
         .analyze(&rules(windows), |window| stream.key(window.number));
@@ -129,6 +133,7 @@ pub(super) fn measure(
             stream: &stream,
             artefacts: &artefacts,
             shares: &shares,
+            user_shares: &user_shares,
             ranking,
             options,
         },
@@ -145,7 +150,7 @@ pub(super) fn measure(
 }
 
 /// The samples in the kernel that count at the user code that entered it, by row.
-pub(super) struct InKernel(HashMap<u32, u64>);
+pub(super) struct InKernel(HashMap<u32, (u64, u64)>);
 
 impl InKernel {
     /// Of an event; `None` where its samples in the kernel stand apart.
@@ -158,17 +163,29 @@ impl InKernel {
             profile: &profile,
             ..*input
         };
-        let weights = rows.counts(&inside, event).into_iter();
-        Some(InKernel(
-            weights.map(|(key, _, weight)| (key, weight)).collect(),
-        ))
+        let counts = rows.counts(&inside, event).into_iter();
+        let counts = counts.map(|(key, samples, weight)| (key, (samples, weight)));
+        Some(InKernel(counts.collect()))
+    }
+
+    /// Returns all samples without these: those of user code, and of the kernel where nobody entered it.
+    pub fn without(&self, counted: &[Counted]) -> Vec<Counted> {
+        let rest = counted.iter().map(|&(key, samples, weight)| {
+            let inside = self.0.get(&key).copied().unwrap_or_default();
+            let rest = (
+                samples.saturating_sub(inside.0),
+                weight.saturating_sub(inside.1),
+            );
+            (key, rest.0, rest.1)
+        });
+        rest.collect()
     }
 
     /// Returns their part of a row's weight, from 0 to 1. `counted` has all samples by row.
     pub fn part(&self, key: u32, counted: &[Counted]) -> f64 {
         let of_row = counted.iter().filter(|(other, ..)| *other == key);
         let all: u64 = of_row.map(|(.., weight)| weight).sum();
-        let inside = self.0.get(&key).copied().unwrap_or(0);
+        let (_, inside) = self.0.get(&key).copied().unwrap_or_default();
         if all == 0 {
             0.0
         } else {
