@@ -18,6 +18,8 @@ pub struct MetricSets {
     published: Option<PmuData>,
     /// The CPU at hand, as a profile's header names it.
     cpu: Option<String>,
+    /// The recording whose CPU that is; `None` for this machine's.
+    recording: Option<PathBuf>,
 }
 
 /// A set, and those of its columns that were asked for.
@@ -67,7 +69,35 @@ impl MetricSets {
         Ok(MetricSets {
             published: folder.map(open).transpose()?,
             cpu,
+            recording: None,
         })
+    }
+
+    /// Finds the sets for the CPU that a recording names, if it names one.
+    ///
+    /// # Errors
+    /// As [`MetricSets::for_cpu`].
+    pub fn for_recording(
+        recording: &Path,
+        cpu: Option<String>,
+        folder: Option<&Path>,
+    ) -> anyhow::Result<MetricSets> {
+        let mut sets = MetricSets::for_cpu(cpu, folder)?;
+        sets.recording = Some(recording.to_owned());
+        Ok(sets)
+    }
+
+    /// Says who does not tell the CPU, and the remedy.
+    fn no_cpu(&self) -> String {
+        match &self.recording {
+            None => "this machine does not tell which CPU it has; name a set".to_owned(),
+            Some(recording) => format!(
+                "{} does not say which CPU it was recorded on: its header has no CPU id (feature CPUID), as after a \
+                 recorder that was killed or wrote to a pipe; name that CPU's set instead of `cpu` (`dioptra list cpus` \
+                 has them), or record again into a file",
+                recording.display()
+            ),
+        }
     }
 
     /// The CPU at hand, as a profile's header names it, if it is known.
@@ -128,9 +158,7 @@ impl MetricSets {
             return Ok(Some(Cow::Owned(MetricSet::load(path)?)));
         }
         if name.eq_ignore_ascii_case(OF_THE_CPU) {
-            let cpu = self
-                .cpu()
-                .context("this machine does not tell which CPU it has; name a set")?;
+            let cpu = self.cpu().with_context(|| self.no_cpu())?;
             let set = self.for_named_cpu(cpu)?.into_iter().next();
             let Some(set) = set else {
                 bail!(
@@ -212,6 +240,7 @@ mod tests {
         MetricSets {
             published: None,
             cpu: Some(cpu.to_owned()),
+            recording: None,
         }
     }
 

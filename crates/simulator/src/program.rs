@@ -65,6 +65,8 @@ pub struct Function {
     pub borders: Vec<f64>,
     /// From how many places it is called; 0 for recordings without call chains.
     pub call_sites: u32,
+    /// The function on whose behalf it works in the kernel: windows that end in it, and its samples, count there.
+    pub kernel_of: Option<u32>,
 }
 
 impl Function {
@@ -78,6 +80,7 @@ impl Function {
             entry_events: vec![0.0; rates.len()],
             borders: vec![0.0; rates.len()],
             call_sites: 0,
+            kernel_of: None,
         }
     }
 
@@ -148,8 +151,29 @@ impl Program {
         cycles.iter().map(|c| c / all).collect()
     }
 
-    /// The true rate of an event in a function, entries and all: events per cycle in the long run.
+    /// Returns the function at which windows and samples of a function count.
+    pub fn counted_at(&self, function: usize) -> usize {
+        let at = self.functions[function].kernel_of;
+        at.map_or(function, |at| at as usize)
+    }
+
+    /// Returns the true rate of an event over all that counts at a function: events per cycle in the long run.
     pub fn truth(&self, function: usize, event: usize) -> f64 {
+        let mut counted = (0..self.functions.len()).filter(|f| self.counted_at(*f) == function);
+        if counted.clone().count() == 1 {
+            return counted.next().map_or(f64::NAN, |f| self.own_rate(f, event));
+        }
+        let shares = self.shares();
+        let (mut events, mut cycles) = (0.0, 0.0);
+        for f in counted {
+            events += shares[f] * self.own_rate(f, event);
+            cycles += shares[f];
+        }
+        events / cycles
+    }
+
+    /// The true rate of an event in a function alone, entries and all: events per cycle in the long run.
+    pub fn own_rate(&self, function: usize, event: usize) -> f64 {
         let f = &self.functions[function];
         (f.rates[event] * f.run + f.entry_events[event]) / f.length()
     }
@@ -172,6 +196,15 @@ mod tests {
         for (found, expected) in program.shares().iter().zip([0.6, 0.2, 0.2]) {
             assert!((found - expected).abs() < 1e-9, "{found} {expected}");
         }
+    }
+
+    #[test]
+    fn the_kernel_is_part_of_the_function_that_entered_it() {
+        let mut functions = vec![Function::new(100.0, &[1.0]), Function::new(300.0, &[2.0])];
+        functions[1].kernel_of = Some(0);
+        let program = Program::mixed(vec![Event::flow()], functions);
+        assert!((program.truth(0, 0) - 1.75).abs() < 1e-9);
+        assert!((program.own_rate(0, 0) - 1.0).abs() < 1e-9);
     }
 
     #[test]

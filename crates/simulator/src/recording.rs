@@ -126,13 +126,13 @@ impl Recording {
         }
         let mut samples = vec![0; program.functions.len()];
         for _ in 0..self.samples {
-            samples[choose(shares, random)] += 1;
+            samples[program.counted_at(choose(shares, random))] += 1;
         }
         let total = |event| {
             let functions = shares.iter().enumerate();
             self.cycles
                 * functions
-                    .map(|(f, share)| share * program.truth(f, event))
+                    .map(|(f, share)| share * program.own_rate(f, event))
                     .sum::<f64>()
         };
         let interrupts =
@@ -285,10 +285,11 @@ impl Places<'_> {
             self.at += 1;
         }
         let run = self.runs[self.at];
+        let function = program.counted_at(run.function) as u32;
         let sites = program.functions[run.function].call_sites;
         Place {
-            function: Some(run.function as u32),
-            path: (sites > 0).then(|| run.function as u32 * 1000 + run.site),
+            function: Some(function),
+            path: (sites > 0).then(|| function * 1000 + run.site),
         }
     }
 }

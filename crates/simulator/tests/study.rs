@@ -109,3 +109,19 @@ fn a_seed_is_a_recording() {
     let other = scenarios()[0].study("ipc, 10 bursts", 3, 1000);
     assert_ne!(other[0].bias, one.bias);
 }
+
+/// Windows that end in the kernel on a function's behalf are the function's: its estimates are right and trusted, which they
+/// are not where the kernel stands apart.
+#[test]
+fn the_kernel_counts_at_the_function_that_entered_it() {
+    for column in ["ipc", "mpkc"] {
+        let outcome = study(&format!("{column}, kernel counted at the function"), 100);
+        assert!(
+            outcome.bias.is_some_and(|bias| bias.abs() < 0.02),
+            "{outcome:?}"
+        );
+        assert!(outcome.yes > 0.88, "{outcome:?}");
+    }
+    passes("doubted, kernel counted at the function", 40);
+    passes("doubted, kernel apart", 40);
+}

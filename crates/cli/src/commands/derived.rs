@@ -2,8 +2,8 @@
 
 use super::profiles::Loaded;
 use crate::metric_sets::{ChosenColumns, MetricSets};
-use anyhow::Context;
-use dioptra_metrics::{CpuId, Environment, MetricSet};
+use anyhow::{Context, bail};
+use dioptra_metrics::{CpuId, Environment, MetricSet, RecordedEvent};
 use dioptra_report::MetricColumns;
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -69,7 +69,11 @@ impl Derived {
         if self.metric.is_empty() {
             return Ok(chosen);
         }
-        let sets = MetricSets::for_cpu(cpuid, self.pmu_data.as_deref())?;
+        let folder = self.pmu_data.as_deref();
+        let sets = match loaded.first() {
+            Some(first) => MetricSets::for_recording(&first.path, cpuid, folder)?,
+            None => MetricSets::for_cpu(cpuid, folder)?,
+        };
         for name in &self.metric {
             let found = sets.choose(name).context("--metric")?;
             let all = found.set.columns();
@@ -98,6 +102,62 @@ impl Derived {
 }
 
 impl Chosen {
+    /// Checks that each profile has the events of at least one of the columns.
+    ///
+    /// # Errors
+    /// A profile has none: all that was asked for would be without values.
+    pub fn check_events(&self, loaded: &[Loaded]) -> anyhow::Result<()> {
+        if self.sets.is_empty() {
+            return Ok(());
+        }
+        for loaded in loaded {
+            let all = loaded.profile.events();
+            let of_windows = all.iter().any(|event| event.is_of_windows());
+            let events: Vec<RecordedEvent> = all
+                .iter()
+                .filter(|event| !event.is_dummy() && event.is_of_windows() == of_windows)
+                .map(|event| RecordedEvent::named(event.name()))
+                .collect();
+            let mut wanted: Vec<&str> = Vec::new();
+            let mut missing: Vec<String> = Vec::new();
+            let mut any = false;
+            for (chosen, named) in &self.sets {
+                let bound = chosen.set.bind(&events, &self.environment);
+                for column in &chosen.columns {
+                    let of = &bound.columns()[*column].missing;
+                    any |= of.is_empty();
+                    if !named.is_empty() && !named.contains(column) {
+                        continue;
+                    }
+                    wanted.push(&chosen.set.columns()[*column].name);
+                    missing.extend(of.iter().cloned());
+                }
+            }
+            if any {
+                continue;
+            }
+            missing.sort_unstable();
+            missing.dedup();
+            bail!(no_events(
+                loaded,
+                &wanted,
+                &missing,
+                &self.values_of(&events),
+                &events
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the generic metrics that these events make.
+    fn values_of(&self, events: &[RecordedEvent]) -> Vec<&'static str> {
+        let generic = MetricSet::generic();
+        let bound = generic.bind(events, &self.environment);
+        let columns = generic.columns().iter().zip(bound.columns());
+        let known = columns.filter(|(_, bound)| bound.missing.is_empty());
+        known.map(|(column, _)| &*column.name).collect()
+    }
+
     /// For tables. Columns whose inputs were not recorded are left out, and told, unless they were named themselves.
     pub fn columns(&self) -> Vec<MetricColumns<'_>> {
         let each = self.sets.iter().map(|(chosen, keep)| MetricColumns {
@@ -108,4 +168,43 @@ impl Chosen {
         });
         each.collect()
     }
+}
+
+/// The most names that an error lists.
+const NAMED: usize = 4;
+
+/// Says in one line that a profile lacks the events of all metrics that were asked for, and the remedy.
+fn no_events(
+    loaded: &Loaded,
+    wanted: &[&str],
+    missing: &[String],
+    known: &[&str],
+    events: &[RecordedEvent],
+) -> String {
+    let list = |names: &[&str]| {
+        let more = names.len().saturating_sub(NAMED);
+        let shown = names[..names.len().min(NAMED)].join(", ");
+        match more {
+            0 => shown,
+            more => format!("{shown} and {more} more"),
+        }
+    };
+    let missing: Vec<&str> = missing.iter().map(String::as_str).collect();
+    let recorded: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    let (verb, first) = match wanted {
+        [one] => ("has", *one),
+        _ => ("have", wanted.first().copied().unwrap_or_default()),
+    };
+    let instead = match known {
+        [] => String::new(),
+        known => format!("; what was recorded makes {}", list(known)),
+    };
+    format!(
+        "{}: {} {verb} no value without {}, and the recording has only {}: record with `dioptra record --windows --metrics \
+         {first}` on a machine that counts them, as `dioptra list metrics` tells{instead}",
+        loaded.path.display(),
+        list(wanted),
+        list(&missing),
+        list(&recorded),
+    )
 }

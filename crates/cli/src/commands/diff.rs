@@ -6,7 +6,7 @@ use super::profiles::{
 };
 use super::shown::{Rows, Shown};
 use anyhow::{Context, bail};
-use dioptra_profile::{Dimension, Slices};
+use dioptra_profile::{Dimension, KernelSamples, Slices};
 use dioptra_report::{
     DiffOptions, Input, Normalize, TableEvent, WindowOptions, WindowRows, add_window_differences,
     diff, has_recorded_windows,
@@ -66,6 +66,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         times: by_time,
         shapes: true,
         windows: WantedWindows::for_metrics(&arguments.derived),
+        // As `dioptra metrics` counts them, so that a metric has one meaning.
+        kernel: KernelSamples::WithCallerInWindows,
         ..Wanted::default()
     };
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
@@ -94,6 +96,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         event => Normalize::Event(arguments.event(event, &mut events, &loaded)?),
     };
     let metrics = arguments.derived.choose(&loaded, arguments.rows.few)?;
+    metrics.check_events(&loaded).context("--metric")?;
     let columns = metrics.columns();
     let mut table = diff(
         &inputs,

@@ -6,6 +6,7 @@ use super::shown::{Shape, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_metrics::windows::Trust;
+use dioptra_profile::KernelSamples;
 use dioptra_report::{WindowOptions, WindowRows, window_metrics};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +44,10 @@ pub struct Arguments {
     /// [default: DIOPTRA_PMU_DATA]
     #[arg(long, value_name = "DIR")]
     pmu_data: Option<PathBuf>,
+    /// Give functions of the kernel rows of their own. Without it their time and windows count for the function of the
+    /// program that entered the kernel, where samples tell it, and a column shows the kernel's part
+    #[arg(long)]
+    kernel_apart: bool,
     #[command(flatten)]
     selection: Selection,
     /// Leave rows out that have less than this share of the time [default: none; text then shows 30 rows unless --limit
@@ -103,6 +108,10 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         by,
         call_chains: arguments.by == MetricRows::Path,
         windows: WantedWindows::All,
+        kernel: match arguments.kernel_apart {
+            true => KernelSamples::Apart,
+            false => KernelSamples::WithCaller,
+        },
         ..Wanted::default()
     };
     let path = std::slice::from_ref(&arguments.input);
@@ -110,6 +119,9 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     let only = loaded.first().context("there is no profile")?;
     let derived = Derived::of(arguments.set.clone(), arguments.pmu_data.clone());
     let chosen = derived.choose_or_generic(&loaded)?;
+    if !derived.is_empty() {
+        chosen.check_events(&loaded).context("--set")?;
+    }
     let metrics = chosen.columns();
     let table = window_metrics(
         &only.input(),

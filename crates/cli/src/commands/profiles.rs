@@ -9,7 +9,7 @@ use dioptra_metrics::EventName;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
-    DebugInfoWanted, Dimension, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+    DebugInfoWanted, Dimension, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
 use dioptra_report::{Blocks, Input, Shapes, TableEvent, WindowRows, has_recorded_windows};
 use dioptra_symbols::SymbolOptions;
@@ -193,6 +193,8 @@ pub struct Wanted {
     pub branches: bool,
     /// Places without names apart by range of addresses.
     pub unknown_ranges: bool,
+    /// Where samples in the kernel count.
+    pub kernel: KernelSamples,
 }
 
 /// A profile with the names of its places.
@@ -301,6 +303,7 @@ impl Selection {
                 windows,
                 branches: wanted.branches,
                 filter: self.filter(),
+                kernel: wanted.kernel,
                 symbols: symbols.clone(),
                 ..LoadPlan::default()
             },

@@ -7,6 +7,7 @@ use super::profiles::{
 use super::shown::{Rows, Shape, Shown};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
+use dioptra_profile::KernelSamples;
 use dioptra_profile::{Dimension, Profile, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
     CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions,
@@ -162,6 +163,8 @@ impl Options {
             windows: WantedWindows::for_metrics(&self.derived),
             branches: self.tree.is_some() || self.working_set,
             unknown_ranges: self.children,
+            // As `dioptra metrics` counts them, so that a metric has one meaning.
+            kernel: KernelSamples::WithCallerInWindows,
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;

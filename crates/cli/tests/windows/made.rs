@@ -25,6 +25,14 @@ pub struct Truth {
     pub section: bool,
     /// Whether the samples of windows are there.
     pub groups: bool,
+    /// How probable it is that a function is still there after a window.
+    pub stays: [f64; 3],
+    /// Whether every other sample of windows, and of the ranking, lies in the kernel.
+    pub kernel: bool,
+    /// Whether windows count user code alone, while `sixty` has the kernel work for it as long again.
+    pub user_only: bool,
+    /// Why a better source did not make the windows.
+    pub instead: Option<String>,
 }
 
 impl Default for Truth {
@@ -36,6 +44,10 @@ impl Default for Truth {
             border: 0,
             section: true,
             groups: true,
+            stays: STAYS,
+            kernel: false,
+            user_only: false,
+            instead: None,
         }
     }
 }
@@ -74,9 +86,13 @@ pub struct Made {
 const NAMES: [&str; 3] = ["sixty", "thirty", "ten"];
 const SHARES: [f64; 3] = [0.6, 0.3, 0.1];
 /// How probable it is that a function is still there after a window.
-const STAYS: [f64; 3] = [0.95, 0.9, 0.3];
+pub const STAYS: [f64; 3] = [0.95, 0.9, 0.3];
 /// The mark of a chain's part in user mode.
 const USER: u64 = -512_i64 as u64;
+/// The mark of a chain's part in the kernel.
+const KERNEL: u64 = -128_i64 as u64;
+/// An address of the kernel.
+const IN_KERNEL: u64 = 0xffff_ffff_8100_0010;
 /// Misses in a thousand instructions.
 const MISSES: [f64; 3] = [5.0, 20.0, 10.0];
 const BURSTS: u64 = 3000;
@@ -153,7 +169,7 @@ const FIELDS: SampleType = SampleType::IDENTIFIER
     .union(SampleType::TID)
     .union(SampleType::TIME);
 
-fn events() -> Vec<EventToWrite> {
+fn events(user_only: bool) -> Vec<EventToWrite> {
     let attr = |kind, config, period, more| Attr {
         kind,
         config,
@@ -167,15 +183,19 @@ fn events() -> Vec<EventToWrite> {
         ..Attr::default()
     };
     let group = SampleType::READ | SampleType::CALLCHAIN;
-    let of_group = |name: &str, config, place: usize| EventToWrite {
-        attr: attr(
-            event_type::HARDWARE,
-            config,
-            if place == 0 { 300 } else { 0 },
-            group,
-        ),
-        name: name.into(),
-        ids: IDS.iter().map(|ids| ids[place]).collect(),
+    let of_group = |name: &str, config, place: usize| {
+        let mut event = EventToWrite {
+            attr: attr(
+                event_type::HARDWARE,
+                config,
+                if place == 0 { 300 } else { 0 },
+                group,
+            ),
+            name: name.into(),
+            ids: IDS.iter().map(|ids| ids[place]).collect(),
+        };
+        event.attr.flags.set(AttrFlags::EXCLUDE_KERNEL, user_only);
+        event
     };
     vec![
         EventToWrite {
@@ -237,7 +257,8 @@ impl Made {
 
     fn write(&mut self, truth: &Truth, program: &Path, places: [u64; 4]) {
         let out = File::create(&self.file).expect("a file");
-        let mut writer = Writer::create(out, &events(), WriteOptions::default()).expect("a writer");
+        let mut writer = Writer::create(out, &events(truth.user_only), WriteOptions::default())
+            .expect("a writer");
         let mut write = |record: Vec<u8>| writer.write(&record).expect("a record");
         let mut name = program.to_str().expect("a path").as_bytes().to_vec();
         name.resize((name.len() + 1).next_multiple_of(8), 0);
@@ -255,9 +276,15 @@ impl Made {
             let mut function = random.function();
             self.functions[function].samples += 1;
             let ip = random.address(&places, function);
-            let chain = words(&[3, USER, ip, BASE + places[3] + 8]);
-            let head = words(&[CLOCK, ip, two(100, TIDS[thread]), armed]);
-            write(record(9, 2, &[head, chain].concat()));
+            let (mode, own, chain) =
+                stack(truth.kernel && number % 2 == 1, ip, BASE + places[3] + 8);
+            let head = words(&[CLOCK, own, two(100, TIDS[thread]), armed]);
+            write(record(9, mode, &[head, chain].concat()));
+            if truth.user_only && function == 0 {
+                let (mode, own, chain) = stack(true, ip, BASE + places[3] + 8);
+                let head = words(&[CLOCK, own, two(100, TIDS[thread]), armed + 1]);
+                write(record(9, mode, &[head, chain].concat()));
+            }
             let period = 200 + (200.0 * random.next()) as u64;
             let late = number % 50 == 7;
             // What a burst has in common.
@@ -265,7 +292,7 @@ impl Made {
             for index in 0..=WINDOWS {
                 let start = function;
                 if index > 0 {
-                    if random.next() > STAYS[function] {
+                    if random.next() > truth.stays[function] {
                         function = (function + 1 + usize::from(random.next() < 0.5)) % 3;
                     }
                     let bend = match function {
@@ -291,7 +318,9 @@ impl Made {
                 if truth.groups {
                     let time = armed + 20_000 + 100 * index;
                     let ip = random.address(&places, function);
-                    write(threads[thread].sample(thread, time, ip, BASE + places[3] + 8));
+                    let in_kernel = truth.kernel && index % 2 == 1;
+                    let stack = stack(in_kernel, ip, BASE + places[3] + 8);
+                    write(threads[thread].sample(thread, time, stack));
                 }
             }
             bursts.push(Burst {
@@ -317,6 +346,18 @@ impl Made {
     }
 }
 
+/// The mode of a sample, its address and its chain, in the kernel or not. `ip` is the user's.
+fn stack(in_kernel: bool, ip: u64, caller: u64) -> (u16, u64, Vec<u8>) {
+    match in_kernel {
+        true => (
+            1,
+            IN_KERNEL,
+            words(&[5, KERNEL, IN_KERNEL, USER, ip, caller]),
+        ),
+        false => (2, ip, words(&[3, USER, ip, caller])),
+    }
+}
+
 /// A thread's counters.
 #[derive(Default)]
 struct Thread {
@@ -332,15 +373,15 @@ impl Thread {
         self.enabled += 100;
     }
 
-    fn sample(&self, thread: usize, time: u64, ip: u64, caller: u64) -> Vec<u8> {
+    fn sample(&self, thread: usize, time: u64, (mode, ip, chain): (u16, u64, Vec<u8>)) -> Vec<u8> {
         let ids = IDS[thread];
         let mut body = words(&[ids[0], ip, two(100, TIDS[thread]), time]);
         body.extend(words(&[3, self.enabled, self.enabled]));
         for (value, id) in self.values.iter().zip(ids) {
             body.extend(words(&[*value, id]));
         }
-        body.extend(words(&[3, USER, ip, caller]));
-        record(9, 2, &body)
+        body.extend(chain);
+        record(9, mode, &body)
     }
 }
 
@@ -374,6 +415,7 @@ fn section(truth: &Truth, bursts: Vec<Burst>) -> Windows {
     let mut windows = Windows::default();
     windows.source = "refresh".into();
     windows.findings = vec!["probe: as it was made".into()];
+    windows.instead = truth.instead.clone();
     windows.schedule = Some(Schedule {
         long: Length::Time(1_000_000),
         short: Length::Count(300),

@@ -3,6 +3,7 @@
 
 mod made;
 mod recorded;
+mod trust;
 
 use dioptra_testprograms::or_skip;
 use made::{Made, Truth};
@@ -96,16 +97,20 @@ fn rates_by_construction() {
             function.name
         );
         // No crossing windows are kept, so that nothing but chance is between them and the truth.
-        let (low, high) = (number(&row, "ipc_low"), number(&row, "ipc_high"));
-        assert!(
-            low < high && low <= function.ipc && function.ipc <= high,
-            "{} {low} {high} {row:?}",
-            function.ipc
-        );
+        if row["trust"] != "unreliable" {
+            let (low, high) = (number(&row, "ipc_low"), number(&row, "ipc_high"));
+            assert!(
+                low < high && low <= function.ipc && function.ipc <= high,
+                "{} {low} {high} {row:?}",
+                function.ipc
+            );
+        }
         let misses = function.misses as f64 / function.instructions as f64 * 1000.0;
         assert!((number(&row, "branch_mpki_raw") / misses - 1.0).abs() < 1e-9);
         assert!((number(&row, "share_percent") - 100.0 * function.share).abs() < 3.0);
-        assert!(number(&row, "ipc_needs_s") >= 0.0);
+        if row["trust"] != "unreliable" {
+            assert!(number(&row, "ipc_needs_s") >= 0.0);
+        }
     }
     assert_eq!(row(&table, "function", "sixty").unwrap()["trust"], "high");
     assert_ne!(row(&table, "function", "ten").unwrap()["trust"], "high");

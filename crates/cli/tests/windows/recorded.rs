@@ -68,7 +68,12 @@ fn faults_belong_to_the_function_that_faults() {
     {
         assert_eq!(number(&again, "faults_per_ms_raw"), 0.0, "{again:?}");
     }
-    // The same places as in the ordinary report.
+    // The same places as in the ordinary report, which has the kernel apart.
+    let table = json(
+        "metrics",
+        &recorded.file,
+        &["--set", "faults_per_ms", "--kernel-apart"],
+    );
     let report = json("report", &recorded.file, &[]);
     for name in ["touch_pages", "touch_again"] {
         let (one, other) = (
@@ -123,11 +128,15 @@ fn interrupts_are_taken_off_windows_of_clocks() {
     }
     let computing = row(&table, "function", "compute").expect("the other one");
     assert_eq!(number(&computing, "faults_per_ms"), 0.0, "{computing:?}");
-    // What is taken off the windows is taken off the program's time too.
+    // What is taken off the windows is taken off the program's time too. So many bursts take up to a fifth of that time to be
+    // armed, which the clock counts and no window holds.
     let closure = facts(&table, "closure")[0];
     let of = |what: &str| closure[what].as_f64().expect("a number");
     let half = (of("error_high") - of("error_low")) / 2.0;
-    assert!(of("error").abs() < 2.5 * half, "{closure}");
+    assert!(
+        (-2.5 * half..2.5 * half + 0.2).contains(&of("error")),
+        "{closure}"
+    );
 }
 
 /// perf's own recordings of groups: windows between all samples.

@@ -280,6 +280,7 @@ proptest! {
         let mut windows = Windows::default();
         windows.source = text.clone();
         windows.findings = vec![text.clone(), String::new()];
+        windows.instead = Some(text.clone());
         windows.schedule = Some(Schedule {
             long: Length::Time(numbers[0]),
             short: Length::Count(numbers[1]),

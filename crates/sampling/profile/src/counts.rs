@@ -119,6 +119,8 @@ pub(crate) struct Hit {
     pub elapsed: Option<u64>,
     /// By how much the weight is to be multiplied because its counter did not run all the time.
     pub factor: f64,
+    /// Whether it was taken in the kernel, and counts at the user code that entered it.
+    pub in_kernel: bool,
 }
 
 /// What is kept of samples beside their sums.
@@ -344,6 +346,7 @@ mod tests {
             weight,
             elapsed: Some(elapsed),
             factor: 1.0,
+            in_kernel: false,
         }
     }
 

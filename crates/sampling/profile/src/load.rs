@@ -8,12 +8,13 @@ use crate::details::Collectors;
 use crate::frames::Frames;
 use crate::hash::FxBuildHasher;
 use crate::jit::Jit;
+use crate::kernel_entry::KernelEntry;
 use crate::losses::Losses;
 use crate::mappings::MappingLog;
 use crate::modules::{self, ModuleId, Modules};
 use crate::multiplex::Running;
 use crate::parts::{self, PartId};
-use crate::plan::LoadPlan;
+use crate::plan::{KernelSamples, LoadPlan};
 use crate::profile::{EventProfile, Profile};
 use crate::settle::Waiting;
 use crate::shape::SampleShape;
@@ -84,6 +85,10 @@ pub(crate) struct EventState {
     call_stack: bool,
     /// Samples before any filter.
     pub(crate) all: Count,
+    /// There where samples in the kernel count at the user code that entered it.
+    pub(crate) kernel_entry: Option<KernelEntry>,
+    /// Those samples.
+    pub(crate) in_kernel: Counter,
 }
 
 /// Whose sample it is, as far as that depends on the records before it.
@@ -161,11 +166,18 @@ fn may_have_foreign_ids(attr: &Attr) -> bool {
 
 impl<'a> Loader<'a> {
     fn new(data: &'a PerfData, plan: &'a LoadPlan) -> Self {
+        let of_windows = windows::of_windows(data);
+        let counts_at_caller = |index: usize| match plan.kernel {
+            KernelSamples::Apart => false,
+            KernelSamples::WithCallerInWindows => of_windows[index],
+            KernelSamples::WithCaller => true,
+        };
         let events: Vec<EventState> = data
             .events()
             .iter()
-            .map(|event| (event, crate::multiplex::tells_times(&event.attr)))
-            .map(|(event, tells_times)| EventState {
+            .enumerate()
+            .map(|(index, event)| (index, event, crate::multiplex::tells_times(&event.attr)))
+            .map(|(index, event, tells_times)| EventState {
                 shape: SampleShape::new(&event.attr, &event.layout),
                 layout: event.layout.clone(),
                 total: Count::default(),
@@ -184,6 +196,13 @@ impl<'a> Loader<'a> {
                         .sample_type
                         .contains(SampleType::STACK_USER | SampleType::REGS_USER),
                 all: Count::default(),
+                kernel_entry: counts_at_caller(index)
+                    .then(|| KernelEntry::of(data, &event.attr, &event.layout))
+                    .flatten(),
+                in_kernel: Counter::new(Keep {
+                    parts: plan.options.threads || plan.cpus,
+                    ..Keep::default()
+                }),
             })
             .collect();
         let mut samplers = data
@@ -413,6 +432,7 @@ impl<'a> Loader<'a> {
                 of_windows: of_windows[index],
                 running: self.running.of_event(index),
                 counts: state.counter.freeze(),
+                in_kernel: state.kernel_entry.map(|_| state.in_kernel.freeze()),
             })
             .collect();
         Profile {

@@ -26,10 +26,25 @@ pub struct LoadPlan {
     pub memory: bool,
     /// Keep the windows between samples that read groups of counters; see [`crate::Profile::windows`].
     pub windows: bool,
+    /// Where samples count that were taken in the kernel.
+    pub kernel: KernelSamples,
     /// Which samples count.
     pub filter: SampleFilter,
     /// Where the modules lie whose tables unwind copies of user stacks.
     pub symbols: SymbolOptions,
+}
+
+/// Where samples count that were taken in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelSamples {
+    /// At the kernel's code.
+    #[default]
+    Apart,
+    /// The ends of windows at the user code that entered the kernel, where samples tell it; all other samples at the kernel's
+    /// code.
+    WithCallerInWindows,
+    /// At the user code that entered the kernel, where samples tell it. [`crate::Profile::in_kernel`] has their part.
+    WithCaller,
 }
 
 impl From<LoadOptions> for LoadPlan {

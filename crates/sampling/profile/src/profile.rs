@@ -56,6 +56,8 @@ pub struct EventProfile {
     pub(crate) running: Option<Multiplexing>,
     /// By stack, or by frame where stacks were not asked for; and by part.
     pub(crate) counts: Counts,
+    /// Those of the counts that were taken in the kernel and count at the user code that entered it.
+    pub(crate) in_kernel: Option<Counts>,
 }
 
 /// A sample that is kept with its time; see [`crate::LoadPlan::log`].
@@ -145,6 +147,11 @@ impl EventProfile {
     /// went.
     pub fn is_of_windows(&self) -> bool {
         self.of_windows
+    }
+
+    /// Whether it never counts anything, and only carries records of mappings and threads.
+    pub fn is_dummy(&self) -> bool {
+        is_dummy(&self.attr)
     }
 
     /// Whether a weight is a number of events; else every sample weighs one, since the recording does not tell for
@@ -276,6 +283,24 @@ impl Profile {
         }
     }
 
+    /// Whether samples of an event in the kernel count at the user code that entered it, as far as they tell that code.
+    pub fn counts_kernel_at_caller(&self, event: usize) -> bool {
+        let event = self.events.get(event);
+        event.is_some_and(|event| event.in_kernel.is_some())
+    }
+
+    /// The same profile with the counts of those samples only that were taken in the kernel and count at the user code that
+    /// entered it ([`crate::LoadPlan::kernel`]). Ids stay those of this profile.
+    pub fn in_kernel(&self) -> Profile {
+        let mut inside = self.clone();
+        inside.windows = None;
+        for event in &mut inside.events {
+            event.counts = event.in_kernel.clone().unwrap_or_default();
+            event.total = event.counts.total();
+        }
+        inside
+    }
+
     fn of_parts(&self, event: &EventProfile, mut visit: impl FnMut(Part, Count)) {
         event
             .counts
@@ -292,9 +317,10 @@ impl Profile {
         }
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
-            event
-                .counts
-                .retain(|cell: Cell| keep(self.leaf(cell.place)));
+            let inside = event.in_kernel.iter_mut();
+            for counts in inside.chain([&mut event.counts]) {
+                counts.retain(|cell: Cell| keep(self.leaf(cell.place)));
+            }
             event.total = event.counts.total();
         }
         self.events = events;

@@ -167,6 +167,7 @@ impl SampleLog {
                     elapsed,
                     // A list that began late holds all rows from the first one.
                     factor: self.factors.get(row).copied().unwrap_or(1.0),
+                    in_kernel: false,
                 };
                 visit(self.cells[row], hit);
             }
@@ -211,6 +212,7 @@ mod tests {
                     weight,
                     elapsed: time,
                     factor,
+                    in_kernel: false,
                 };
                 log.push(row as u32, hit);
                 expected.push((row as u32, weight, time, factor));

@@ -150,6 +150,8 @@ impl Profile {
         }
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
+            // The log tells the times of all samples, not which were taken in the kernel.
+            event.in_kernel = None;
             event.total = event.counts.total();
         }
         Ok(selected)

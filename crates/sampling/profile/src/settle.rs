@@ -61,10 +61,21 @@ impl<'a> Loader<'a> {
         } else {
             1.0
         };
+        let (mode, own) = (raw.misc.cpu_mode(), (ip, chain));
+        // Of a sample in the kernel the user code that entered it.
+        let entry = state.kernel_entry.as_ref();
+        let caller = entry
+            .filter(|_| mode == CpuMode::Kernel)
+            .and_then(|entry| entry.user_code(raw, chain));
+        let (mode, (ip, chain)) = match caller {
+            Some(code) => (CpuMode::User, (code.address, code.chain)),
+            None => (mode, own),
+        };
         let hit = Hit {
             weight: task.weight,
             elapsed: task.elapsed,
             factor,
+            in_kernel: caller.is_some(),
         };
         if !task.passes {
             if reads_group {
@@ -75,7 +86,6 @@ impl<'a> Loader<'a> {
             }
             return;
         }
-        let mode = raw.misc.cpu_mode();
         if self.options.call_chains {
             self.begin_walk(task, then, chain, (mode, ip));
         } else {
@@ -215,6 +225,9 @@ impl<'a> Loader<'a> {
         state.all.add(count);
         state.total.add(count);
         state.counter.add(part, place, hit);
+        if hit.in_kernel {
+            state.in_kernel.add(part, place, hit);
+        }
         if state.tells_times {
             self.running.count(event);
         }

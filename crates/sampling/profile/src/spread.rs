@@ -125,6 +125,7 @@ mod tests {
                 weight: *weight,
                 elapsed: None,
                 factor: *factor,
+                in_kernel: false,
             };
             counter.add(0, *place, hit);
         }

@@ -45,6 +45,8 @@ pub struct WindowsOutcome {
     pub groups: Vec<Vec<String>>,
     /// What was found of this source, and of better ones that could not be used: a sentence each.
     pub findings: Vec<String>,
+    /// Why a better source was not taken; `None` where this one was asked for or is the best.
+    pub instead: Option<String>,
     /// What it did.
     pub stats: WindowStats,
     /// What a burst was found to take from a program before the recording, if that was measured.

@@ -1,5 +1,6 @@
 //! What samples hold: how often they are taken, call chains, branch stacks.
 
+use dioptra_perfevents::windows::USER_INSTRUCTION_POINTER;
 use dioptra_perfevents::{AttrFlags, EventSpec, SampleType, event_type};
 use std::fmt;
 use std::str::FromStr;
@@ -161,9 +162,23 @@ pub struct SampleOptions {
     pub call_graph: Option<CallGraph>,
     /// Branch stacks.
     pub branches: Option<BranchFilter>,
+    /// Whether samples in the kernel tell the user code that entered it.
+    pub kernel_entry: bool,
 }
 
 impl SampleOptions {
+    /// Returns the fields of windows' samples besides ids, place, time and counts.
+    pub fn of_windows(&self) -> SampleType {
+        let mut fields = SampleType::empty();
+        if self.has_kernel_chains() {
+            fields |= SampleType::CALLCHAIN;
+        }
+        if self.kernel_entry {
+            fields |= SampleType::REGS_USER;
+        }
+        fields
+    }
+
     /// Whether the kernel follows the frame pointers of each sample.
     pub fn has_kernel_chains(&self) -> bool {
         self.call_graph == Some(CallGraph::FramePointer)
@@ -209,6 +224,10 @@ impl SampleOptions {
                 attr.branch_sample_type = BranchFilter::CALL_STACK;
                 attr.flags |= AttrFlags::EXCLUDE_CALLCHAIN_USER;
             }
+        }
+        if self.kernel_entry {
+            attr.sample_type |= SampleType::REGS_USER;
+            attr.sample_regs_user |= USER_INSTRUCTION_POINTER;
         }
         if let Some(BranchFilter(bits)) = self.branches {
             attr.sample_type |= SampleType::BRANCH_STACK;

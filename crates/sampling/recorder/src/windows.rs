@@ -71,6 +71,8 @@ pub(crate) fn counting(groups: &[EventGroup]) -> Vec<EventGroup> {
 pub(crate) struct Windowed {
     source: Box<dyn WindowSource>,
     findings: Vec<String>,
+    /// Why a better source was not taken.
+    instead: Option<String>,
     options: WindowOptions,
     encoder: WindowsEncoder,
     side: SideFile,
@@ -106,12 +108,11 @@ impl Windowed {
         asked.inherit = spec.inherit && !spec.to_stdout();
         asked.start = session.start;
         asked.cpus = session.cpus.clone();
-        if spec.samples.has_kernel_chains() {
-            asked.samples = SampleType::CALLCHAIN;
-        }
+        asked.samples = spec.samples.of_windows();
         let FoundSource {
             source,
             mut findings,
+            instead,
         } = find_source(&asked, options.source)?;
         if let Some(cost) = options.cost {
             findings.push(format!(
@@ -135,6 +136,7 @@ impl Windowed {
         let mut windowed = Windowed {
             source,
             findings,
+            instead,
             options: options.clone(),
             encoder: WindowsEncoder::new(),
             side,
@@ -155,6 +157,9 @@ impl Windowed {
         self.encoder.source(self.source.kind().name());
         for finding in &self.findings {
             self.encoder.finding(finding);
+        }
+        if let Some(why) = &self.instead {
+            self.encoder.instead(why);
         }
         self.encoder
             .schedule(&self.options.schedule, self.options.settle);
@@ -213,6 +218,7 @@ impl Windowed {
                 })
                 .collect(),
             findings: self.findings.clone(),
+            instead: self.instead.clone(),
             stats: self.source.stats(),
             cost: self.options.cost,
         }

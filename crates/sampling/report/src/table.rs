@@ -190,6 +190,8 @@ pub enum Mark {
     Partial,
     /// The clock it is divided by holds interrupts, whose time is not known.
     HoldsInterrupts,
+    /// It is of its row and of neighbours that nobody can tell apart: no interval holds for it.
+    Unreliable,
     /// There is none, since these inputs were not recorded.
     Missing(Arc<[String]>),
 }
@@ -201,6 +203,7 @@ impl Mark {
             Mark::FewSamples => "few_samples".to_owned(),
             Mark::Partial => "partial".to_owned(),
             Mark::HoldsInterrupts => "holds_interrupts".to_owned(),
+            Mark::Unreliable => "unreliable".to_owned(),
             Mark::Missing(inputs) => format!("missing: {}", inputs.join(", ")),
         }
     }

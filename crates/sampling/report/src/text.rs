@@ -265,6 +265,12 @@ impl<'a> Layout<'a> {
             return;
         }
         let cell = row.cell(index);
+        if row.mark(index) == Some(&Mark::Unreliable) {
+            out.push('[');
+            push_cell(out, &cell, column);
+            out.push(']');
+            return;
+        }
         push_cell(out, &cell, column);
         if let Some(error) = row
             .noted_error(index)

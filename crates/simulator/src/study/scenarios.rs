@@ -13,6 +13,8 @@ const COVERS_RARE: Bar = yes(0.94, 1.0);
 const AGREE: Bar = yes(0.0, 0.03);
 /// What interrupts take is found from the same windows as the rates, and uncertain in itself.
 const COVERS_CLOCKS: (f64, f64) = (0.92, 0.98);
+/// Closure where two rows have most of the time.
+const COVERS_CLOSURE: Bar = yes(0.92, 0.99);
 /// Windows of 300 cycles on average.
 const WINDOW: f64 = 300.0;
 
@@ -40,6 +42,7 @@ pub fn scenarios() -> Vec<Scenario> {
     regular(&mut all);
     clocks(&mut all);
     borders(&mut all);
+    kernel(&mut all);
     others(&mut all);
     all
 }
@@ -174,6 +177,52 @@ fn crossings(all: &mut Vec<Scenario>) {
             scenario.recording.skid = skid;
             all.push(scenario);
         }
+    }
+}
+
+/// A function that faults all the time: three quarters of it are the kernel's, in runs shorter than a window.
+fn kernel(all: &mut Vec<Scenario>) {
+    for (text, counted) in [("counted at the function", true), ("apart", false)] {
+        let user = Function::new(0.1 * WINDOW, &[0.5, 0.0]);
+        let mut fault = Function::new(0.25 * WINDOW, &[1.6, 0.0]);
+        fault.entry = 0.05 * WINDOW;
+        fault.entry_events = vec![0.0, 1.0];
+        fault.kernel_of = counted.then_some(0);
+        let other = Function::new(30.0 * WINDOW, &[1.2, 0.004]);
+        let mut program = Program::mixed(events(), vec![user, fault, other]);
+        // 80 faults, some 30 windows, until the other one runs.
+        program.next = vec![vec![0., 80., 1.], vec![1., 0., 0.], vec![1., 0., 0.]];
+        let right = Bar {
+            yes: Some((0.92, 0.98)),
+            bias: Some(0.01),
+        };
+        let bar = if counted { right } else { Bar::default() };
+        let mut questions: Vec<Asked> = ["ipc", "mpkc"]
+            .into_iter()
+            .map(|column| {
+                asked(
+                    format!("{column}, kernel {text}"),
+                    interval(column, true),
+                    bar,
+                )
+            })
+            .collect();
+        let doubted = if counted {
+            yes(0.0, 0.05)
+        } else {
+            yes(0.95, 1.0)
+        };
+        let question = Question::Doubted { function: 0 };
+        questions.push(asked(format!("doubted, kernel {text}"), question, doubted));
+        if counted {
+            let question = Question::Closure { event: 2 };
+            questions.push(asked(
+                format!("closure, kernel {text}"),
+                question,
+                COVERS_CLOSURE,
+            ));
+        }
+        all.push(scenario(program, 1000, questions));
     }
 }
 

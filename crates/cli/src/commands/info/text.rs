@@ -108,6 +108,9 @@ fn print_windows(out: &mut impl Write, windows: &Windows) -> io::Result<()> {
     for finding in &windows.findings {
         detail(out, finding)?;
     }
+    if let Some(why) = &windows.instead {
+        detail(out, &format!("fallback: {why}"))?;
+    }
     for group in &windows.groups {
         let last = if group.drop_last {
             ", without the last window"

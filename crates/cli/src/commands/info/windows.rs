@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 pub struct Windows {
     pub source: String,
     pub findings: Vec<String>,
+    /// Why a better source did not make the windows.
+    pub instead: Option<String>,
     /// As `--windows` reads it.
     pub schedule: Option<String>,
     /// `[period_long, period_short, period_jitter, batch_count]`.
@@ -62,6 +64,7 @@ impl Windows {
         Windows {
             source: windows.source.clone(),
             findings: windows.findings.clone(),
+            instead: windows.instead.clone(),
             schedule: windows.schedule.as_ref().map(ToString::to_string),
             schedule_numbers: windows.schedule.as_ref().map(|schedule| schedule.numbers()),
             settle: windows.settle,

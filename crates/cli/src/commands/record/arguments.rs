@@ -244,6 +244,7 @@ impl Arguments {
 
     pub(super) fn samples(&self) -> SampleOptions {
         SampleOptions {
+            kernel_entry: false,
             rate: match (self.count, self.frequency) {
                 (Some(period), _) => Rate::Period(period),
                 (None, Some(frequency)) => Rate::Frequency(frequency),

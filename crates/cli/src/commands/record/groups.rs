@@ -4,7 +4,7 @@ use super::arguments::{ArgumentError, Arguments};
 use super::metrics::events_for;
 use super::windows;
 use crate::metric_sets::{ChosenColumns, MetricSets};
-use dioptra_perfevents::{EventGroup, SampleType, parse_events};
+use dioptra_perfevents::{EventGroup, parse_events};
 use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{
     MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
@@ -62,11 +62,9 @@ impl Arguments {
             groups.extend(default_events()?);
         }
         let mut options = windows::options(&request, source, counted, &mut counters, say)?;
-        let chains = match samples.has_kernel_chains() {
-            true => SampleType::CALLCHAIN,
-            false => SampleType::empty(),
-        };
-        let cost = windows::cost(&options, chains);
+        // A window that ends in the kernel belongs to the function that entered it.
+        samples.kernel_entry = true;
+        let cost = windows::cost(&options, samples.of_windows());
         let rate = windows::fit(&mut options, &request, self.frequency, cost, say);
         if self.count.is_none() {
             samples.rate = Rate::Frequency(rate);

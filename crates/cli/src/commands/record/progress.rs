@@ -3,6 +3,7 @@
 use super::Arguments;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
+use dioptra_perfevents::windows::SourceKind;
 use dioptra_recorder::WindowsOutcome;
 use dioptra_recorder::outcome::Progress;
 use dioptra_recorder::{Observer, RecordError};
@@ -75,6 +76,10 @@ impl Observer for Terminal {
                 self.say(finding);
             }
         }
+        // Values of another source can differ: --quiet does not hide that.
+        if let Some(said) = said_instead(windows) {
+            self.say(&said);
+        }
         if !self.quiet {
             let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();
             self.say(&format!(
@@ -118,6 +123,22 @@ impl Observer for Terminal {
     }
 }
 
+/// Returns the line that tells of another source than the best, and of the consequences for the metrics.
+fn said_instead(windows: &WindowsOutcome) -> Option<String> {
+    let why = windows.instead.as_ref()?;
+    let consequence = match windows.source {
+        SourceKind::Period => {
+            "there are no windows: each event is sampled on its own, so that metrics are ratios of sampled counts, with \
+             wider intervals and no marks of trust"
+        }
+        _ => "metrics mean the same; there are fewer windows",
+    };
+    Some(format!(
+        "windows by {why}: {consequence}; --windows=source={} insists on the better one",
+        SourceKind::ALL[0]
+    ))
+}
+
 /// A number of bytes for people: `812 B`, `3.4 KiB`, `120.0 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
@@ -136,7 +157,37 @@ pub fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::{bytes, said_instead};
+    use dioptra_perfevents::windows::{Length, Schedule, SourceKind, WindowStats};
+    use dioptra_recorder::WindowsOutcome;
+
+    #[test]
+    fn another_source_is_said_with_its_reason() {
+        let mut outcome = WindowsOutcome {
+            source: SourceKind::Period,
+            schedule: Schedule {
+                long: Length::Time(1_000_000),
+                short: Length::Time(50_000),
+                jitter: Length::Time(10_000),
+                batch: 4,
+            },
+            groups: Vec::new(),
+            findings: Vec::new(),
+            instead: Some("period instead of refresh (refresh: 3 of 5 samples came)".into()),
+            stats: WindowStats::default(),
+            cost: None,
+        };
+        let said = said_instead(&outcome).expect("a line");
+        for part in [
+            "period instead of refresh",
+            "3 of 5 samples",
+            "source=refresh",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        outcome.instead = None;
+        assert_eq!(said_instead(&outcome), None);
+    }
 
     #[test]
     fn bytes_for_people() {

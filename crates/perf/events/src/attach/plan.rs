@@ -192,6 +192,16 @@ impl Plan {
     ) {
         let attr = &mut planned.attr;
         attr.sample_type |= common;
+        // An event that was given no mask and no size of its own would be refused with these fields.
+        for (field, is_given) in [
+            (SampleType::REGS_USER, attr.sample_regs_user != 0),
+            (SampleType::REGS_INTR, attr.sample_regs_intr != 0),
+            (SampleType::STACK_USER, attr.sample_stack_user != 0),
+        ] {
+            if !is_given {
+                attr.sample_type.remove(field);
+            }
+        }
         if attr.flags.contains(AttrFlags::FREQ) {
             // A frequency's periods vary: without them samples can't be weighted.
             attr.sample_type |= SampleType::PERIOD;

@@ -159,7 +159,7 @@ fn groups(spec: &WindowsSpec, kind: SourceKind) -> Result<Vec<EventGroup>, Windo
                 }
             }
             let alone = |mut event: EventSpec| {
-                event.attr.sample_type |= spec.samples | SampleType::IP;
+                spec.complete(&mut event.attr);
                 if Features::get().inherit_read || !spec.inherit {
                     // Its count tells whose the sample is, also where its id does not.
                     event.attr.sample_type |= SampleType::READ;

@@ -65,6 +65,17 @@ impl fmt::Display for SourceKind {
     }
 }
 
+/// The bit of the instruction pointer in [`Attr::sample_regs_user`]. A sample in the kernel tells by that register which
+/// user code entered it.
+#[cfg(target_arch = "x86_64")]
+pub const USER_INSTRUCTION_POINTER: u64 = 1 << 8;
+/// The bit of the instruction pointer in [`Attr::sample_regs_user`]. A sample in the kernel tells by that register which
+/// user code entered it.
+#[cfg(target_arch = "aarch64")]
+pub const USER_INSTRUCTION_POINTER: u64 = 1 << 32;
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the register of the instruction pointer is known for x86-64 and arm64 only");
+
 /// What is asked of a source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -81,7 +92,8 @@ pub struct WindowsSpec {
     pub start: Start,
     /// Only these CPUs, for a target of tasks; `None` for all.
     pub cpus: Option<CpuSet>,
-    /// What the leader's samples hold besides ids, place, time and counts, such as [`SampleType::CALLCHAIN`].
+    /// What the leader's samples hold besides ids, place, time and counts, such as [`SampleType::CALLCHAIN`]; with
+    /// [`SampleType::REGS_USER`] the instruction pointer.
     pub samples: SampleType,
     /// How many threads may have bursts at once.
     pub most_threads: usize,
@@ -108,11 +120,19 @@ impl WindowsSpec {
             let mut group = group.clone().sampled_together();
             if let Some(leader) = group.events.first_mut() {
                 *leader = leader.clone().with_period(period);
-                leader.attr.sample_type |= self.samples | SampleType::IP;
+                self.complete(&mut leader.attr);
             }
             group
         };
         self.groups.iter().map(with_period).collect()
+    }
+
+    /// Adds the fields that windows' samples hold to an event's attributes.
+    pub(super) fn complete(&self, attr: &mut Attr) {
+        attr.sample_type |= self.samples | SampleType::IP;
+        if attr.sample_type.contains(SampleType::REGS_USER) {
+            attr.sample_regs_user |= USER_INSTRUCTION_POINTER;
+        }
     }
 
     /// Whether every group's leader measures time.
@@ -325,6 +345,8 @@ pub struct FoundSource {
     pub source: Box<dyn WindowSource>,
     /// What was found of it and of those before it: a sentence each.
     pub findings: Vec<String>,
+    /// Why a better source was not taken, as a clause; `None` where this one was asked for or is the best.
+    pub instead: Option<String>,
 }
 
 /// Attaches the source `wanted`, or else the best that makes windows here as tried out on the calling thread.
@@ -351,6 +373,8 @@ pub fn find_source(
             .collect(),
     };
     let forced = wanted.is_some();
+    let best = kinds.first().copied();
+    let mut refusals: Vec<String> = Vec::new();
     for kind in kinds {
         let last = forced || kind == SourceKind::Period;
         let finding = match kind {
@@ -365,6 +389,7 @@ pub fn find_source(
                 let why = finding.text;
                 return Err(WindowError::Forced { kind, why });
             }
+            refusals.push(format!("{kind}: {}", finding.text));
             continue;
         }
         let attached: Result<Box<dyn WindowSource>, WindowError> = match kind {
@@ -372,12 +397,27 @@ pub fn find_source(
             _ => SessionSource::attach(spec, kind).map(|source| Box::new(source) as _),
         };
         match attached {
-            Ok(source) => return Ok(FoundSource { source, findings }),
+            Ok(source) => {
+                return Ok(FoundSource {
+                    source,
+                    findings,
+                    instead: best.and_then(|best| why_instead(best, kind, &refusals)),
+                });
+            }
             Err(error) if last => return Err(error),
-            Err(error) => findings.push(format!("{kind}: cannot be attached: {error}")),
+            Err(error) => {
+                let refusal = format!("{kind}: cannot be attached: {error}");
+                refusals.push(refusal.clone());
+                findings.push(refusal);
+            }
         }
     }
     Err(WindowError::NoEvents)
+}
+
+/// Returns why `taken` makes windows and not `best`, or `None` where it is the best.
+fn why_instead(best: SourceKind, taken: SourceKind, refusals: &[String]) -> Option<String> {
+    (best != taken).then(|| format!("{taken} instead of {best} ({})", refusals.join("; ")))
 }
 
 /// Whether what is asked makes sense at all.
@@ -449,6 +489,17 @@ mod tests {
             gate.contains("6.17.3") && gate.contains("never issued"),
             "{gate}"
         );
+    }
+
+    #[test]
+    fn a_source_that_is_not_the_best_says_why() {
+        let refusals = vec!["refresh: 3 of 5 samples came".to_owned()];
+        let why = why_instead(SourceKind::Refresh, SourceKind::Period, &refusals);
+        assert_eq!(
+            why.as_deref(),
+            Some("period instead of refresh (refresh: 3 of 5 samples came)")
+        );
+        assert_eq!(why_instead(SourceKind::Twin, SourceKind::Twin, &[]), None);
     }
 
     #[test]

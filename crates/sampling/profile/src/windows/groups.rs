@@ -52,7 +52,7 @@ const CONTEXT_SWITCHES: u64 = 3;
 const CPU_MIGRATIONS: u64 = 4;
 
 impl WindowPlan {
-    /// For a recording; `None` where no event's samples read a group.
+    /// For a recording; `None` where it was not made for windows and no event's samples read a group.
     pub(crate) fn of(data: &PerfData) -> Option<WindowPlan> {
         let recorded = data.features().windows.as_ref();
         let mut plan = match recorded {
@@ -86,8 +86,9 @@ impl WindowPlan {
                 .and_then(|leader| data.events().get(*leader as usize));
             leader.is_some_and(|leader| reads_group(&leader.attr))
         };
-        // Groups keep their numbers, since bursts name them.
-        plan.groups.iter().any(reads).then_some(plan)
+        // Groups keep their numbers, since bursts name them. A recording made for windows tells of them even where no source
+        // could make any.
+        (plan.recorded.is_some() || plan.groups.iter().any(reads)).then_some(plan)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::labels::Labels;
 use crate::{
     Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, TableError, Unit,
 };
-use dioptra_metrics::windows::Figure;
+use dioptra_metrics::windows::{Difference, Figure};
 use dioptra_profile::Profile;
 use std::collections::HashMap;
 
@@ -172,7 +172,9 @@ pub fn add_window_metrics(
                 Known::Windows(figure, _) => Some(figure),
                 Known::Sampled(_) => None,
             });
-            columns::push_value_of(figure.unwrap_or(&Figure::NoWindows), cells, notes);
+            let unreliable = row.is_some_and(MeasuredRow::is_unreliable);
+            let figure = figure.unwrap_or(&Figure::NoWindows);
+            columns::push_value_of(figure, unreliable, cells, notes);
         }
         let kept = row
             .and_then(|row| row.windows)
@@ -183,6 +185,7 @@ pub fn add_window_metrics(
         cells.extend([kept.unwrap_or(Cell::Empty), trust.unwrap_or(Cell::Empty)]);
     }
     added.insert(table, first)?;
+    columns::tell_few(table);
     table.facts.append(side.measured.facts);
     Ok(true)
 }
@@ -235,6 +238,11 @@ pub fn add_window_differences(
                 Known::Sampled(_) => None,
             }
         };
+        let unreliable = |slot: usize, names: &[String]| {
+            sides[slot]
+                .row(names)
+                .is_some_and(MeasuredRow::is_unreliable)
+        };
         debug_assert_eq!(places[0], Some(place));
         for slot in 0..sides.len() {
             let id = format!("{}_{}", letter(slot), metric.id);
@@ -244,7 +252,8 @@ pub fn add_window_differences(
             for (index, names) in names.iter().enumerate() {
                 let (cells, notes) = (&mut added.cells[index], &mut added.notes[index]);
                 let of_slot = figure(slot, names).unwrap_or(&Figure::NoWindows);
-                columns::push_value_of(of_slot, cells, notes);
+                let unreliable = unreliable(slot, names);
+                columns::push_value_of(of_slot, unreliable, cells, notes);
             }
         }
         for slot in 1..sides.len() {
@@ -258,10 +267,16 @@ pub fn add_window_differences(
                     Some(from.difference(to))
                 })
                 .collect();
-            let probabilities: Vec<f64> = differences
+            // Neighbours of unreliable rows may have changed instead.
+            let tells: Vec<bool> = names
                 .iter()
-                .map(|difference| difference.map_or(f64::NAN, |difference| difference.probability))
+                .map(|names| !unreliable(0, names) && !unreliable(slot, names))
                 .collect();
+            let probability = |(difference, tells): (&Option<Difference>, &bool)| {
+                let difference = difference.as_ref().filter(|_| *tells);
+                difference.map_or(f64::NAN, |difference| difference.probability)
+            };
+            let probabilities: Vec<f64> = differences.iter().zip(&tells).map(probability).collect();
             let adjusted = adjusted(&probabilities);
             let id = |what| format!("{}_{}_{what}", letter(slot), metric.id);
             let name = |what: &str| match sides.len() {
@@ -296,14 +311,16 @@ pub fn add_window_differences(
                 let cells = &mut added.cells[index];
                 let real = |number: Option<f64>| number.map_or(Cell::Empty, Cell::real);
                 cells.push(real(difference.map(|difference| difference.value)));
-                cells.push(real(difference.map(|difference| difference.low)));
-                cells.push(real(difference.map(|difference| difference.high)));
+                let limits = difference.filter(|_| tells[index]);
+                cells.push(real(limits.map(|difference| difference.low)));
+                cells.push(real(limits.map(|difference| difference.high)));
                 cells.push(real(Some(q).filter(|q| !q.is_nan())));
                 cells.push(Cell::name(significance(q)));
             }
         }
     }
     added.insert(table, first)?;
+    columns::tell_few(table);
     let several = sides.len() > 1;
     for (slot, side) in sides.into_iter().enumerate() {
         table

@@ -52,6 +52,9 @@ pub(super) fn heads(
         heads.push(ratio("share_high_percent", "time to", Unit::Percent));
         heads.push(count("samples", "samples"));
     }
+    if measured.with_kernel {
+        heads.push(ratio("kernel_percent", "in kernel", Unit::Percent));
+    }
     for metric in &measured.metrics {
         let place = heads.len();
         heads.push(ratio(&metric.id, &metric.title, unit(&metric.unit)));
@@ -96,11 +99,16 @@ pub(super) fn push(
     notes: &mut Vec<CellNote>,
 ) {
     push_share(row, options, cells);
+    if measured.with_kernel {
+        let part = row.in_kernel.filter(|_| row.share.is_some());
+        cells.push(part.map_or(Cell::Empty, |part| Cell::real(100.0 * part)));
+    }
     for figure in &row.figures {
         match figure {
             Known::Windows(figure, drift) => {
                 push_figure(
                     (figure, drift.as_ref()),
+                    row.is_unreliable(),
                     measured.seconds,
                     options,
                     cells,
@@ -124,7 +132,7 @@ pub(super) fn push(
     }
     if says_needs(measured, options) {
         let needs = match row.figures.first() {
-            Some(Known::Windows(figure, _)) if !says_nothing(figure) => {
+            Some(Known::Windows(figure, _)) if !says_nothing(figure) && !row.is_unreliable() => {
                 needs(figure, measured.seconds)
             }
             _ => None,
@@ -179,6 +187,7 @@ pub(super) fn says_nothing(figure: &Figure) -> bool {
 
 fn push_figure(
     (figure, drift): (&Figure, Option<&Drift>),
+    unreliable: bool,
     seconds: f64,
     options: &WindowOptions<'_>,
     cells: &mut Vec<Cell<'_>>,
@@ -188,7 +197,7 @@ fn push_figure(
         cells.push(Cell::Empty);
         return;
     }
-    push_value_of(figure, cells, notes);
+    push_value_of(figure, unreliable, cells, notes);
     let Figure::Value(estimate) = figure else {
         let details = if options.for_people { 0 } else { DETAILS.len() };
         cells.extend(std::iter::repeat_n(Cell::Empty, details));
@@ -196,18 +205,28 @@ fn push_figure(
     };
     let best = estimate.best();
     if options.for_people {
-        if let Some(note) = notes.last_mut() {
+        if let Some(note) = notes.last_mut().filter(|_| !unreliable) {
             note.standard_error = Some(reach(best));
         }
         return;
     }
-    let interval =
-        |interval: &Interval| [interval.value, interval.low, interval.high].map(Cell::real);
+    // The value stays, for those who know better. An interval would say how near it is to the truth, and nobody knows that.
+    let limit = |limit: f64| match unreliable {
+        true => Cell::Empty,
+        false => Cell::real(limit),
+    };
+    let interval = |interval: &Interval| {
+        [
+            Cell::real(interval.value),
+            limit(interval.low),
+            limit(interval.high),
+        ]
+    };
     let low = match estimate.never_negative {
         true => best.low.max(0.0),
         false => best.low,
     };
-    cells.extend([low, best.high].map(Cell::real));
+    cells.extend([low, best.high].map(limit));
     cells.extend(interval(&estimate.raw));
     match &estimate.corrected {
         Some(corrected) => cells.extend(interval(corrected)),
@@ -216,7 +235,8 @@ fn push_figure(
     cells.push(Cell::Count(estimate.bursts));
     cells.push(Cell::Count(estimate.windows));
     cells.push(Cell::Count(estimate.events));
-    cells.push(needs(figure, seconds).map_or(Cell::Empty, Cell::real));
+    let needs = needs(figure, seconds).filter(|_| !unreliable);
+    cells.push(needs.map_or(Cell::Empty, Cell::real));
     cells.push(Cell::name(match (estimate.method, estimate.few_events) {
         (Method::Delta, false) => "delta",
         (Method::Delta, true) => "delta, poisson",
@@ -233,11 +253,17 @@ fn push_figure(
     cells.push(drift.map_or(Cell::Empty, |(_, probability)| Cell::real(probability)));
 }
 
-/// The value of a metric, with its standard error and mark.
-pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell<'_>>, notes: &mut Vec<CellNote>) {
+/// Pushes the value of a metric, with its standard error and mark. One of an unreliable row has no error.
+pub(super) fn push_value_of(
+    figure: &Figure,
+    unreliable: bool,
+    cells: &mut Vec<Cell<'_>>,
+    notes: &mut Vec<CellNote>,
+) {
     let interval = figure.estimate().map(Estimate::best);
     let column = cells.len();
     let mark = match figure {
+        Figure::Value(_) if unreliable => Some(Mark::Unreliable),
         Figure::Value(estimate) if estimate.few_bursts => Some(Mark::FewSamples),
         Figure::Value(estimate) if estimate.holds_interrupts => Some(Mark::HoldsInterrupts),
         Figure::Value(estimate) if estimate.partial => Some(Mark::Partial),
@@ -249,6 +275,7 @@ pub(super) fn push_value_of(figure: &Figure, cells: &mut Vec<Cell<'_>>, notes: &
         (None, Figure::Undefined | Figure::NothingInCommon) => Cell::real(f64::NAN),
         (None, _) => Cell::Empty,
     };
+    let interval = interval.filter(|_| !unreliable);
     let standard_error = interval.map(|interval| interval.error);
     if standard_error.is_some() || mark.is_some() {
         notes.push(CellNote {
@@ -299,6 +326,16 @@ pub(super) fn tell_few(table: &mut Table) {
             "few_bursts",
             "values that end in ? are from fewer than 10 bursts (or sampled events): record longer",
             few,
+        );
+    }
+    let unreliable = table.rows.count_marks(&Mark::Unreliable);
+    if unreliable > 0 {
+        table.facts.add(
+            Severity::Info,
+            "unreliable_values",
+            "values in [brackets] are of rows that run shorter than windows: they mix the row with its neighbours, and have \
+             no interval",
+            unreliable,
         );
     }
     let holding = table.rows.count_marks(&Mark::HoldsInterrupts);

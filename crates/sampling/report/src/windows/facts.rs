@@ -7,10 +7,11 @@ use super::stream::Stream;
 use crate::{Facts, Input, Severity};
 use dioptra_metrics::EventName;
 use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares, Totals};
+use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::event_type;
 use dioptra_perfrecords::names::software;
 use dioptra_profile::Profile;
-use dioptra_profile::windows::{EventTotal, ProfileWindows, WindowSource};
+use dioptra_profile::windows::{EventTotal, ProfileWindows, RecordedWindows, WindowSource};
 use serde_json::{Map, Value, json};
 
 /// Tells which events were recorded for windows: those that a table leaves out, and those that it shows.
@@ -55,6 +56,8 @@ pub(super) struct Told<'t, 'w> {
     pub stream: &'t Stream,
     pub artefacts: &'t [Artefact],
     pub shares: &'t Shares,
+    /// The shares without what the kernel did on the rows' behalf: those by which events of user code alone were counted.
+    pub user_shares: &'t Shares,
     pub ranking: Option<usize>,
     pub options: &'t WindowOptions<'t>,
 }
@@ -127,6 +130,7 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             "findings": recorded.findings,
         }),
     );
+    changed_source(facts, recorded);
     for loss in &recorded.losses {
         facts.add(
             Severity::Loss,
@@ -134,6 +138,14 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
             format!("{}: {}", loss.what, loss.count),
             loss.count,
         );
+    }
+}
+
+/// Tells that a better source did not make the windows, and why.
+pub(super) fn changed_source(facts: &mut Facts, recorded: &RecordedWindows) {
+    if let Some(why) = &recorded.instead {
+        let text = format!("windows by {why}");
+        facts.add(Severity::Fallback, "window_source", text, why.as_str());
     }
 }
 
@@ -341,9 +353,13 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
             // All that a sample interrupts takes about as long.
             interrupts: told.windows.facts().samples + told.shares.samples(),
         };
+        let shares = match counts_user_only(input, leader_name) {
+            true => told.user_shares,
+            false => told.shares,
+        };
         let closure = told
             .analysis
-            .closure(told.shares, told.artefacts, event, leader, &totals);
+            .closure(shares, told.artefacts, event, leader, &totals);
         let Some(closure) = closure else {
             continue;
         };
@@ -368,13 +384,19 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
                 && artefact.of_interrupts
                 && artefact.note != ArtefactNote::Known
         });
+        // A clock of the program goes on while its events are switched on.
+        let arming_counts = recorded.source == "refresh"
+            && told
+                .artefacts
+                .iter()
+                .any(|a| a.event == leader && a.of_interrupts);
         let said = if counted == 0.0 {
             format!("predicts {:.1} where 0 were counted", closure.predicted)
         } else {
             let within = match (holds, closure.holds()) {
                 (_, true) => "within its interval".to_owned(),
                 (false, false) => {
-                    let why = why_missed(error, lost_switches, rates_are_low);
+                    let why = why_missed(error, lost_switches, rates_are_low, arming_counts);
                     format!("NOT within its interval{why}")
                 }
                 (true, false) => {
@@ -419,20 +441,37 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
     }
 }
 
+/// Arming makes shares × rates larger by less than this: bursts come so seldom that they slow a program by a part of it.
+const MOST_BY_ARMING: f64 = 0.3;
+
 /// Interrupts take less of the windows that are useful.
 const MOST_BY_INTERRUPTS: f64 = -0.4;
 
 /// What most likely makes shares and rates miss a count.
-fn why_missed(error: f64, lost_switches: bool, rates_are_low: bool) -> &'static str {
+fn why_missed(
+    error: f64,
+    lost_switches: bool,
+    rates_are_low: bool,
+    arming_counts: bool,
+) -> &'static str {
     if lost_switches {
         ": windows that another thread ended are discarded, and their switches with them"
     } else if rates_are_low && (MOST_BY_INTERRUPTS..0.0).contains(&error) {
         ": rates are low by what interrupts take"
     } else if error < 0.0 {
         ": much of it was outside of windows, as at the program's start, or in rows without a rate"
+    } else if arming_counts && error < MOST_BY_ARMING {
+        ": arming bursts takes time that the clock counts and no window holds; a larger long= takes less"
     } else {
         ""
     }
+}
+
+/// Whether an event counts nothing in the kernel.
+fn counts_user_only(input: &Input<'_>, name: &str) -> bool {
+    let mut events = input.profile.events().iter();
+    let found = events.find(|event| event.name() == name);
+    found.is_some_and(|event| event.attr().flags.contains(AttrFlags::EXCLUDE_KERNEL))
 }
 
 /// Whether an event counts how often the program lost its CPU.
@@ -447,7 +486,7 @@ fn is_switches(input: &Input<'_>, name: &str) -> bool {
 }
 
 /// The plain count of an event, scaled where its counter took turns.
-fn total(totals: &[EventTotal], name: &str) -> Option<f64> {
+pub(super) fn total(totals: &[EventTotal], name: &str) -> Option<f64> {
     let same = |total: &&EventTotal| total.event == name;
     let parsed = EventName::parse(name);
     let alike = |total: &&EventTotal| EventName::parse(&total.event) == parsed;

@@ -3,13 +3,14 @@
 use super::WindowOptions;
 use super::facts::{self, Told};
 use super::metrics::{Metric, Metrics};
-use super::rows::Rows;
+use super::rows::{Counted, Rows};
 use super::stream::Stream;
 use crate::{Facts, Input};
 use dioptra_metrics as metrics;
 use dioptra_metrics::windows::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_profile::Profile;
 use dioptra_profile::windows::{ProfileWindows, WindowSource};
+use std::collections::HashMap;
 
 /// What is known of a metric in a row.
 pub(super) enum Known {
@@ -23,6 +24,8 @@ pub(super) enum Known {
 pub(super) struct MeasuredRow {
     pub key: u32,
     pub share: Option<Share>,
+    /// The part of its time that the kernel worked for it, from 0 to 1; `None` where samples in the kernel stand apart.
+    pub in_kernel: Option<f64>,
     /// In the order of the metrics.
     pub figures: Vec<Known>,
     /// Kept windows, and all of them.
@@ -34,12 +37,21 @@ pub(super) struct MeasuredRow {
     pub left: Option<(f64, f64)>,
 }
 
+impl MeasuredRow {
+    /// Whether its values are of others' work as much as of its own.
+    pub fn is_unreliable(&self) -> bool {
+        self.trust == Some(Trust::Unreliable)
+    }
+}
+
 /// What is known of a profile.
 pub(super) struct Measured {
     pub metrics: Vec<Metric>,
     pub rows: Vec<MeasuredRow>,
     /// Whether there are windows, or else sampled counts.
     pub has_windows: bool,
+    /// Whether samples in the kernel count at the user code that entered it.
+    pub with_kernel: bool,
     /// How long windows were recorded, in seconds.
     pub seconds: f64,
     pub facts: Facts,
@@ -63,6 +75,11 @@ pub(super) fn measure(
     let ranking = options.ranking.or_else(|| ranking(input.profile));
     let counted = ranking.map_or_else(Vec::new, |event| rows.counts(input, event));
     let shares = Shares::new(counted.iter().copied());
+    let inside = ranking.and_then(|event| InKernel::new(input, event, rows));
+    let user_shares = match &inside {
+        Some(inside) => Shares::new(inside.without(&counted)),
+        None => shares.clone(),
+    };
     let analysis = stream
         .windows
         .analyze(&rules(windows), |window| stream.key(window.number));
@@ -95,6 +112,7 @@ pub(super) fn measure(
             MeasuredRow {
                 key,
                 share: shares.share(key),
+                in_kernel: inside.as_ref().map(|inside| inside.part(key, &counted)),
                 figures: figures.collect(),
                 windows: acceptance.map(|acceptance| (acceptance.kept(), acceptance.total())),
                 discarded: acceptance.and_then(|acceptance| acceptance.discard_ratio()),
@@ -115,6 +133,7 @@ pub(super) fn measure(
             stream: &stream,
             artefacts: &artefacts,
             shares: &shares,
+            user_shares: &user_shares,
             ranking,
             options,
         },
@@ -123,10 +142,110 @@ pub(super) fn measure(
     Measured {
         rows: measured,
         has_windows: true,
+        with_kernel: inside.is_some(),
         seconds: seconds(windows),
         facts,
         metrics: metrics.list,
     }
+}
+
+/// The samples in the kernel that count at the user code that entered it, by row.
+pub(super) struct InKernel(HashMap<u32, (u64, u64)>);
+
+impl InKernel {
+    /// Of an event; `None` where its samples in the kernel stand apart.
+    pub fn new(input: &Input<'_>, event: usize, rows: &Rows) -> Option<InKernel> {
+        if !input.profile.counts_kernel_at_caller(event) {
+            return None;
+        }
+        let profile = input.profile.in_kernel();
+        let inside = Input {
+            profile: &profile,
+            ..*input
+        };
+        let counts = rows.counts(&inside, event).into_iter();
+        let counts = counts.map(|(key, samples, weight)| (key, (samples, weight)));
+        Some(InKernel(counts.collect()))
+    }
+
+    /// Returns all samples without these: those of user code, and of the kernel where nobody entered it.
+    pub fn without(&self, counted: &[Counted]) -> Vec<Counted> {
+        let rest = counted.iter().map(|&(key, samples, weight)| {
+            let inside = self.0.get(&key).copied().unwrap_or_default();
+            let rest = (
+                samples.saturating_sub(inside.0),
+                weight.saturating_sub(inside.1),
+            );
+            (key, rest.0, rest.1)
+        });
+        rest.collect()
+    }
+
+    /// Returns their part of a row's weight, from 0 to 1. `counted` has all samples by row.
+    pub fn part(&self, key: u32, counted: &[Counted]) -> f64 {
+        let of_row = counted.iter().filter(|(other, ..)| *other == key);
+        let all: u64 = of_row.map(|(.., weight)| weight).sum();
+        let (_, inside) = self.0.get(&key).copied().unwrap_or_default();
+        if all == 0 {
+            0.0
+        } else {
+            inside as f64 / all as f64
+        }
+    }
+}
+
+/// The shares of time in rows of each trust, from 0 to 1.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct TrustShares {
+    pub high: f64,
+    pub low: f64,
+    pub unreliable: f64,
+    /// The share of rows without windows.
+    pub none: f64,
+}
+
+impl TrustShares {
+    /// Adds a row.
+    pub fn add(&mut self, trust: Option<Trust>, share: f64) {
+        *match trust {
+            Some(Trust::High) => &mut self.high,
+            Some(Trust::Low) => &mut self.low,
+            Some(Trust::Unreliable) => &mut self.unreliable,
+            None => &mut self.none,
+        } += share;
+    }
+
+    /// Returns the share of time in rows whose values have intervals.
+    pub fn trusted(&self) -> f64 {
+        self.high + self.low
+    }
+
+    /// Returns the share of all rows.
+    pub fn sum(&self) -> f64 {
+        self.high + self.low + self.unreliable + self.none
+    }
+}
+
+/// Returns how far rows can be trusted, without measuring anything else.
+pub(super) fn trust_shares(
+    input: &Input<'_>,
+    windows: &ProfileWindows,
+    options: &WindowOptions<'_>,
+    rows: &Rows,
+) -> TrustShares {
+    let stream = Stream::new(input, windows, rows);
+    let ranking = options.ranking.or_else(|| ranking(input.profile));
+    let counted = ranking.map_or_else(Vec::new, |event| rows.counts(input, event));
+    let shares = Shares::new(counted.iter().copied());
+    let analysis = stream
+        .windows
+        .analyze(&rules(windows), |window| stream.key(window.number));
+    let mut found = TrustShares::default();
+    for (key, ..) in &counted {
+        let trust = analysis.row(*key).and_then(|row| analysis.trust(row));
+        found.add(trust, shares.share(*key).map_or(0.0, |share| share.value));
+    }
+    found
 }
 
 /// For how long windows were recorded.

@@ -24,7 +24,7 @@ use crate::profile_facts::profile_facts;
 use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
 use dioptra_metrics::windows::Trust;
 use dioptra_profile::windows::ProfileWindows;
-use measure::{Known, Measured, MeasuredRow};
+use measure::{Known, Measured, MeasuredRow, TrustShares};
 use rows::Rows;
 use serde_json::json;
 
@@ -126,7 +126,7 @@ pub fn window_metrics(
     let shown: Vec<usize> = ranking.into_iter().collect();
     let of_profile = profile_facts(input.profile, input.names, &shown);
     table.facts.append(of_profile);
-    tell_trust(&mut table.facts, &measured, options);
+    tell_trust(&mut table.facts, input, &measured, options);
     tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
     Ok(table)
@@ -195,28 +195,50 @@ fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &
 }
 
 /// Tells how much of the time is in rows of which trust, and what to do where that is little.
-fn tell_trust(facts: &mut Facts, measured: &Measured, options: &WindowOptions<'_>) {
-    let mut known = [0.0; 4];
+fn tell_trust(
+    facts: &mut Facts,
+    input: &Input<'_>,
+    measured: &Measured,
+    options: &WindowOptions<'_>,
+) {
+    let mut shares = TrustShares::default();
     for row in &measured.rows {
-        let place = match row.trust {
-            Some(Trust::High) => 0,
-            Some(Trust::Low) => 1,
-            Some(Trust::Unreliable) => 2,
-            None => 3,
-        };
-        known[place] += row.share.map_or(0.0, |share| share.value);
+        shares.add(row.trust, row.share.map_or(0.0, |share| share.value));
     }
-    let [high, low, unreliable, none] = known;
-    if !measured.has_windows || known.iter().sum::<f64>() == 0.0 {
+    if !measured.has_windows || shares.sum() == 0.0 {
         return;
     }
-    let hint = match options.by {
-        _ if unreliable + none < 0.5 => "",
-        WindowRows::Thread | WindowRows::Process => "",
-        _ => {
-            ". Most is in rows that run shorter than windows; --by thread and --by process keep every window"
+    let TrustShares {
+        high,
+        low,
+        unreliable,
+        none,
+    } = shares;
+    let proposals = match unreliable + none < 0.5 {
+        true => Vec::new(),
+        false => proposals(input, options, shares),
+    };
+    let is_of_task = options.by.is_of_task();
+    let hint = match proposals.as_slice() {
+        _ if is_of_task || unreliable + none < 0.5 => String::new(),
+        [] => ". Most is in rows that run shorter than windows; --by thread and --by process keep every window".to_owned(),
+        proposals => {
+            let list: Vec<String> = proposals
+                .iter()
+                .map(|(by, of)| {
+                    format!("--by {by} has {:.1}% in rows of high trust, {:.1}% low", 100.0 * of.high, 100.0 * of.low)
+                })
+                .collect();
+            format!(
+                ". Most is in rows that run shorter than windows: {}; --by thread and --by process keep every window",
+                list.join(", ")
+            )
         }
     };
+    let proposed: Vec<_> = proposals
+        .iter()
+        .map(|(by, of)| json!({"by": by, "high": of.high, "low": of.low}))
+        .collect();
     facts.add(
         Severity::Info,
         "trust",
@@ -227,8 +249,34 @@ fn tell_trust(facts: &mut Facts, measured: &Measured, options: &WindowOptions<'_
             100.0 * unreliable,
             100.0 * none
         ),
-        json!({"high": high, "low": low, "unreliable": unreliable, "none": none}),
+        json!({"high": high, "low": low, "unreliable": unreliable, "none": none, "proposals": proposed}),
     );
+}
+
+/// By how much more of the time other rows must be trusted to be proposed.
+const WORTH_PROPOSING: f64 = 0.1;
+
+/// Returns other rows in which more of the time can be trusted, by the name that `--by` has for them, the best first.
+fn proposals(
+    input: &Input<'_>,
+    options: &WindowOptions<'_>,
+    now: TrustShares,
+) -> Vec<(&'static str, TrustShares)> {
+    let Some(windows) = input.profile.windows() else {
+        return Vec::new();
+    };
+    let others = [("module", WindowRows::Module), ("path", WindowRows::Path)];
+    let mut found: Vec<(&str, TrustShares)> = others
+        .into_iter()
+        .filter(|(_, by)| *by != options.by)
+        .filter_map(|(name, by)| {
+            let rows = Rows::new(input, by).ok()?;
+            Some((name, measure::trust_shares(input, windows, options, &rows)))
+        })
+        .filter(|(_, of)| of.trusted() > now.trusted() + WORTH_PROPOSING)
+        .collect();
+    found.sort_by(|(_, one), (_, other)| other.trusted().total_cmp(&one.trusted()));
+    found
 }
 
 fn left_out(facts: &mut Facts, small: u64, untrusted: u64, options: &WindowOptions<'_>) {

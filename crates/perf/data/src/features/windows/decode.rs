@@ -136,6 +136,7 @@ fn read_part(windows: &mut Windows, tag: u64, mut at: Values<'_>) -> Result<(), 
     match tag {
         part::SOURCE => windows.source = at.text(),
         part::FINDING => push(&mut windows.findings, at.text(), at)?,
+        part::INSTEAD => windows.instead = Some(at.text()),
         part::SCHEDULE => {
             windows.schedule = Some(schedule(&mut at)?);
             windows.settle = at.small()?;

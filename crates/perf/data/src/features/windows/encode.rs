@@ -59,6 +59,11 @@ impl WindowsEncoder {
         self.part(part::FINDING, finding.as_bytes());
     }
 
+    /// Why a better source does not make the windows.
+    pub fn instead(&mut self, why: &str) {
+        self.part(part::INSTEAD, why.as_bytes());
+    }
+
     /// The schedule, and how many windows at the start of each burst are left out of the analysis.
     pub fn schedule(&mut self, schedule: &Schedule, settle: u32) {
         let mut content = Vec::new();

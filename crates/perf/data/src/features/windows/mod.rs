@@ -38,6 +38,7 @@ mod part {
     pub const SPAN: u64 = 6;
     pub const LOSS: u64 = 7;
     pub const BURSTS: u64 = 8;
+    pub const INSTEAD: u64 = 9;
 }
 
 /// Which fields of a burst differ from the one before it.
@@ -58,6 +59,9 @@ pub struct Windows {
     pub source: String,
     /// What the probe found at the start, and why other sources were not taken: a sentence each.
     pub findings: Vec<String>,
+    /// Why a better source did not make the windows, such as `period instead of refresh (…)`; `None` where the source was
+    /// asked for or is the best.
+    pub instead: Option<String>,
     /// The schedule that was asked for; `None` where that part is missing.
     pub schedule: Option<Schedule>,
     /// How many windows at the start of each burst are left out of the analysis.
@@ -189,6 +193,7 @@ impl Windows {
         Windows {
             source: self.source.clone(),
             findings: self.findings.clone(),
+            instead: self.instead.clone(),
             schedule: self.schedule,
             settle: self.settle,
             groups: self.groups.clone(),
@@ -204,6 +209,7 @@ impl Windows {
         let mut encoder = WindowsEncoder::new();
         encoder.source(&self.source);
         self.findings.iter().for_each(|text| encoder.finding(text));
+        self.instead.iter().for_each(|text| encoder.instead(text));
         if let Some(schedule) = &self.schedule {
             encoder.schedule(schedule, self.settle);
         }
