@@ -1,9 +1,10 @@
 //! One set of rules, applied to one stream.
 
 use crate::{Call, Ending, Shown};
-use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
+use dioptra_filters::{Effects, Event, Lane, Plan, Sampler, Switch};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A call as the lane knows it.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Filter<'v> {
     plan: Option<Plan<'v>>,
     left_out: &'v [bool],
     thread: u64,
+    /// For how many executions a chosen one stands; see [`Lane::scaled`].
+    scales: Option<Arc<[f64]>>,
     stack: Stack,
     number: u32,
     elsewhere: FxHashMap<u32, Stack>,
@@ -79,11 +82,17 @@ impl Lost {
 }
 
 impl<'v> Filter<'v> {
-    pub fn new(plan: Option<Plan<'v>>, left_out: &'v [bool], thread: u64) -> Filter<'v> {
+    pub fn new(
+        plan: Option<Plan<'v>>,
+        left_out: &'v [bool],
+        thread: u64,
+        scales: Option<Arc<[f64]>>,
+    ) -> Filter<'v> {
         let mut filter = Filter {
             plan,
             left_out,
             thread,
+            scales,
             stack: Stack {
                 lane: None,
                 known: Vec::new(),
@@ -103,10 +112,17 @@ impl<'v> Filter<'v> {
 
     fn new_stack(&self) -> Stack {
         Stack {
-            lane: self.plan.map(|plan| Lane::new(&plan, self.thread)),
+            lane: self
+                .plan
+                .map(|plan| Lane::new(&plan, self.thread).scaled(self.scales.clone())),
             known: Vec::new(),
             depth: 0,
         }
+    }
+
+    /// The counters of the sampled functions, by [`Sampling::slot`](dioptra_filters::Sampling::slot).
+    pub fn samplers(&self) -> &[Sampler] {
+        self.stack.lane.as_ref().map_or(&[], Lane::samplers)
     }
 
     /// How many calls have begun.

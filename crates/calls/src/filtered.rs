@@ -3,7 +3,7 @@
 use crate::complete::Complete;
 use crate::filter::Filter;
 use crate::{Shown, ViewLosses};
-use dioptra_filters::Switch;
+use dioptra_filters::{Sampler, Switch};
 use std::collections::VecDeque;
 
 /// When tracing was switched on or off, and by which call: the stream's place and the number of its call.
@@ -81,6 +81,11 @@ impl<'v> Calls<'v> {
             stages,
             ended: false,
         }
+    }
+
+    /// The counters of the sampled functions so far, of one set of rules after the other.
+    pub(crate) fn samplers(&self) -> impl Iterator<Item = &[Sampler]> {
+        self.stages.iter().map(|stage| stage.filter.samplers())
     }
 
     /// What is missing so far.

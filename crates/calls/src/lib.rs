@@ -8,6 +8,7 @@
 //! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
 
 mod ahead;
+mod choices;
 mod complete;
 mod estimate;
 mod filter;

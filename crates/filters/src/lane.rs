@@ -5,6 +5,7 @@ use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::state::{Store, ThreadState};
 use crate::tail::Tail;
+use std::sync::Arc;
 use std::vec::Vec;
 
 /// A part of a call that is shown.
@@ -87,6 +88,8 @@ pub struct Lane<T> {
     undecided: usize,
     /// Shown calls that are open in what was told.
     depth: u32,
+    /// By [`Sampling::slot`](crate::Sampling::slot): how many executions a chosen one stands for, if that is known.
+    scales: Option<Arc<[f64]>>,
 }
 
 impl<T: Copy> Lane<T> {
@@ -106,7 +109,16 @@ impl<T: Copy> Lane<T> {
             led: 0,
             undecided: 0,
             depth: 0,
+            scales: None,
         }
+    }
+
+    /// Sets for how many executions each chosen one stands, by [`Sampling::slot`](crate::Sampling::slot). Without, it
+    /// stands for those since the chosen one before it, so that nothing stands for those behind the last one.
+    #[must_use]
+    pub fn scaled(mut self, scales: Option<Arc<[f64]>>) -> Self {
+        self.scales = scales;
+        self
     }
 
     /// The counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
@@ -157,7 +169,17 @@ impl<T: Copy> Lane<T> {
         };
         let entry = self.state.enter(plan, &mut store, action, switch, || time);
         let around = self.open.last().map_or(1.0, |open| open.weight);
-        let weight = around * entry.stands_for as f64;
+        let weight = match &self.scales {
+            None => around * entry.stands_for as f64,
+            Some(scales) => match plan.sampling(action) {
+                Some(sampling)
+                    if entry.frame.is_chosen_subtree() || plan.is_sampled_alone(action) =>
+                {
+                    around * scales.get(sampling.slot as usize).copied().unwrap_or(1.0)
+                }
+                _ => around,
+            },
+        };
         let fate = match entry.show {
             Show::Hidden => Fate::Hidden,
             Show::Now => Fate::Shown,

@@ -341,6 +341,13 @@ impl<'a> Plan<'a> {
         (sampling.kind != SampleKind::All).then_some(sampling)
     }
 
+    /// Whether a sampled function comes and goes alone: what it calls is shown either way.
+    #[must_use]
+    pub fn is_sampled_alone(&self, action: u32) -> bool {
+        let rules = self.action(action);
+        rules.sampling.kind != SampleKind::All && !rules.has(flag::FILTER)
+    }
+
     /// How a probe site may choose among executions by counting those that the gate lets in, and whether the others are
     /// hidden with their subtrees. Only if `Rules::beyond_counting` says nothing against it.
     #[must_use]
