@@ -168,7 +168,9 @@ mod tests {
     #[test]
     fn the_variance_is_that_of_a_random_sample_without_repetition() {
         // N (N - n) / n.
-        let whole = *Choices::new(&[tally(0, 100, 10)]).whole(1).expect("counted");
+        let whole = *Choices::new(&[tally(0, 100, 10)])
+            .whole(1)
+            .expect("counted");
         assert!((whole.variance - 900.0).abs() < 1e-9);
         // All were chosen.
         let whole = *Choices::new(&[tally(0, 7, 7)]).whole(1).expect("counted");

@@ -17,6 +17,7 @@ mod frames;
 mod matching;
 mod merge;
 mod names;
+mod past;
 mod paths;
 mod recorded;
 mod scheduled;

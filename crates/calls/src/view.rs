@@ -16,7 +16,6 @@ use dioptra_filters::{
 use dioptra_tracedata::{PendingRules, Stream, Trace};
 use dioptra_tracelayout::{EventPlace, FunctionKind};
 use sampled::Chosen;
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -271,14 +270,13 @@ impl<'t> View<'t> {
     fn find_switches(&self, filtering: &Filtering) -> Vec<SwitchAt> {
         let mut switches = Vec::new();
         let places = 0..self.streams.len();
-        let mut filters: Vec<Filter<'_>> =
-            places.map(|place| self.filter(filtering, place, None)).collect();
+        let mut filters: Vec<Filter<'_>> = places
+            .map(|place| self.filter(filtering, place, None))
+            .collect();
         let mut now = filtering.initial;
-        let mut ignored = VecDeque::new();
         for (place, shown) in self.merged() {
             let filter = &mut filters[place];
-            let effects = filter.take(shown, now, &mut ignored);
-            ignored.clear();
+            let effects = filter.take(shown, now, &mut |_| {});
             let after = now.after(effects);
             if after != now {
                 now = after;
@@ -370,7 +368,16 @@ impl<'t> View<'t> {
             let filter = self.filter(filtering, place, scales);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
-        let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
+        let (stream, scheduling) = (self.streams[place], self.scheduling);
+        let walk = match self.range.start {
+            Some(start) if !self.is_sampled() && self.plans().all(|p| p.is_without_memory()) => {
+                // What was before is not shown, and decides nothing.
+                let range = (start, self.range.stop.unwrap_or(u64::MAX));
+                let timed = self.plans().any(|plan| plan.is_timed());
+                Scheduled::within(self.trace, stream, scheduling, range, timed)
+            }
+            _ => Scheduled::new(self.trace, stream, scheduling),
+        };
         let weights = (!self.recorded.is_empty())
             .then(|| Weights::new(&self.recorded, &self.recorded_choices, place));
         Calls::new(Complete::new(walk, self.range, weights), stages.collect())

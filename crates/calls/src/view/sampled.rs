@@ -155,7 +155,10 @@ impl<'t> View<'t> {
             for counted in &mut tallies {
                 counted.sort_by_key(|tally| (tally.place, tally.function));
             }
-            tallies.iter().map(|counted| Choices::new(counted)).collect()
+            tallies
+                .iter()
+                .map(|counted| Choices::new(counted))
+                .collect()
         })
     }
 

@@ -124,7 +124,10 @@ fn the_calls_of_all_threads_are_counted_chosen_or_not() {
             assert!(report.error("b", "calls") > 0.0, "{rule} {calls:?}");
         }
         let graph = trace.shown("graph", rule);
-        assert!(graph.contains(&format!("~{sum}")) || graph.contains(&sum.to_string()), "{graph}");
+        assert!(
+            graph.contains(&format!("~{sum}")) || graph.contains(&sum.to_string()),
+            "{graph}"
+        );
     }
 }
 
@@ -132,19 +135,29 @@ fn the_calls_of_all_threads_are_counted_chosen_or_not() {
 fn counts_are_true_for_random_rules() {
     let mut state = 0x9e37_79b9_u64;
     let mut next = move |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (state >> 33) % below
     };
     for _ in 0..60 {
         let calls: Vec<usize> = (0..=next(4)).map(|_| 1 + next(400) as usize).collect();
         let every = 2 + next(30);
-        let how = if next(2) == 0 { String::new() } else { "1/".to_owned() };
+        let how = if next(2) == 0 {
+            String::new()
+        } else {
+            "1/".to_owned()
+        };
         let option = if next(2) == 0 { "-F" } else { "-T" };
         let rule = format!("{option} a@sample={how}{every}");
         let report = Report::of(&threads(&calls), &rule);
         let sum = calls.iter().sum::<usize>() as u64;
         let unchosen = report.0["facts"]["unchosen_functions"]["value"].as_u64();
-        assert_eq!(unchosen.unwrap_or_else(|| report.calls("a")), sum, "{rule} {calls:?}");
+        assert_eq!(
+            unchosen.unwrap_or_else(|| report.calls("a")),
+            sum,
+            "{rule} {calls:?}"
+        );
     }
 }
 

@@ -185,7 +185,10 @@ fn threads_in_which_nothing_was_chosen_are_in_the_estimates() {
     let rows = json["rows"].as_array().unwrap();
     let f = rows.iter().find(|row| row["cells"][0] == "f").unwrap();
     assert!(
-        f["cells"].as_array().unwrap().contains(&Value::from(20_000)),
+        f["cells"]
+            .as_array()
+            .unwrap()
+            .contains(&Value::from(20_000)),
         "{f}"
     );
 }
