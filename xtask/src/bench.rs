@@ -11,6 +11,7 @@ mod input;
 mod measure;
 mod report;
 mod trace;
+mod trace_large;
 mod trace_read;
 mod trace_real;
 mod trace_sampled;

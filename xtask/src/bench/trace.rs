@@ -33,6 +33,15 @@ pub struct Arguments {
     /// How fast traces are read instead of how they are recorded
     #[arg(long)]
     pub(super) read: bool,
+    /// With --read: calls of the traces that are read with filters, in parts, of 200 threads and of 100,000 functions (32 bytes each
+    /// in uftrace's trace, 6 in ours); 0 leaves these out
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 50_000_000,
+        requires = "read"
+    )]
+    large: u64,
     /// Real programs: interpreters, a compiler, a data base, a parser; with --read, how fast their traces are read, too
     #[arg(long)]
     real: bool,
@@ -191,7 +200,13 @@ fn read(arguments: &Arguments) -> Result<()> {
         ("big", small / 15, large / 15),
     ];
     let uftrace = peer(arguments)?;
-    super::trace_read::run(&program, &workloads, uftrace.as_deref(), arguments.rounds)
+    super::trace_read::run(
+        &program,
+        &workloads,
+        uftrace.as_deref(),
+        arguments.rounds,
+        arguments.large,
+    )
 }
 
 /// Bytes that uftrace writes for a call.

@@ -5,7 +5,7 @@
 
 use super::measure::{self, Run};
 use super::trace::nanoseconds;
-use super::{build_dioptra, save, scratch, version};
+use super::{build_dioptra, save, scratch, trace_large, version};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -46,12 +46,13 @@ struct Measured {
     peers_large: Vec<Run>,
 }
 
-/// Measures with traces of about so many calls, and eight times as many. `program` counts calls as the trace bench's.
+/// Measures with traces of about so many calls, and eight times as many; then with `large` calls as [`trace_large`] does. `program` counts calls as the trace bench's.
 pub fn run(
     program: &Path,
     workloads: &[(&str, u64, u64)],
     uftrace: Option<&Path>,
     rounds: u32,
+    large: u64,
 ) -> Result<()> {
     let dioptra = build_dioptra()?;
     let folder = scratch()?.join("trace-read");
@@ -115,9 +116,13 @@ pub fn run(
     }
     let _ = std::fs::remove_dir_all(&folder);
     let peer = uftrace.map_or(Value::Null, |path| json!(version(path)));
+    let large = match large {
+        0 => Value::Null,
+        calls => trace_large::run(&dioptra, calls, uftrace, rounds)?,
+    };
     save(
         "trace-read",
-        json!({"rounds": rounds, "uftrace": peer, "rows": rows}),
+        json!({"rounds": rounds, "uftrace": peer, "rows": rows, "large": large}),
     )
 }
 
@@ -184,7 +189,7 @@ fn read(command: &mut Command) -> Result<Run> {
     }
 }
 
-fn median(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
+pub(super) fn median(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(value).collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

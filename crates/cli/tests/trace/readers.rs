@@ -408,3 +408,36 @@ fn wrong_arguments_are_told() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(text.matches("EOF while parsing").count(), 1, "{text}");
 }
+
+#[test]
+fn chrome_closes_in_a_range_what_it_opens() {
+    let trace = crate::made::trace_in_chunks(
+        &[(
+            7,
+            crate::made::script("main( a( b( c c c ) b ) a( b ) )", 1_000_000, 1_000),
+        )],
+        3,
+    );
+    // Steps lie a microsecond apart: the range begins in the first c and ends in the last b.
+    for (range, expected) in [
+        (
+            "3500ns~15500ns",
+            "B main, B a, B b, B c, E c, B c, E c, B c, E c, E b, B b, E b, E a, B a, B b, E b, E a, E main",
+        ),
+        ("~2500ns", "B main, B a, B b, E b, E a, E main"),
+        ("15500ns~", "B main, B a, E a, E main"),
+    ] {
+        let text = trace.shown("dump", &format!("--chrome -r {range}"));
+        let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let events = json["traceEvents"].as_array().expect("events");
+        let of = |event: &serde_json::Value| {
+            let phase = event["ph"].as_str()?;
+            let name = event["name"].as_str()?;
+            ["B", "E"]
+                .contains(&phase)
+                .then(|| format!("{phase} {name}"))
+        };
+        let shown: Vec<String> = events.iter().filter_map(of).collect();
+        assert_eq!(shown.join(", "), expected, "{range}");
+    }
+}

@@ -173,7 +173,7 @@ fn numbers_that_are_scaled_are_marked() {
     );
     assert_eq!(lines, of_text(&made.shown("graph", "-F a@sample=2")));
     assert!(
-        lines.iter().any(|line| line.contains("(~4) a")),
+        lines.iter().any(|line| line.contains("(~5) a")),
         "{lines:?}"
     );
     session.press("R");

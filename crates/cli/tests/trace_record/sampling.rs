@@ -153,9 +153,44 @@ fn scales(program: &Path) {
             let (value, _) = calls[*name];
             // What is counted is exact, and so is what each execution of f calls.
             assert!((value - expected).abs() < 1.0, "{rule}: {name} {value}");
+            assert_eq!(value, value.round(), "{rule}: {name} {value}");
         }
         assert!(recorded(folder.path(), "f") < 4_000, "{rule}");
     }
+}
+
+#[test]
+fn threads_in_which_nothing_was_chosen_are_in_the_estimates() {
+    let program = or_skip!(program(&["-fpatchable-function-entry=5"]));
+    // Of 20 threads with 1,000 calls each, about half have no chosen one.
+    for rule in ["-F f@sample=1/1500", "-T f@sample=1/1500"] {
+        let folder = tempfile::tempdir().unwrap();
+        record(&program, "threads", rule, folder.path());
+        let counts = numbers(folder.path());
+        assert!(counts.contains(&(1000, 0)), "{counts:?}");
+        assert_eq!(
+            report(folder.path(), "calls")["f"],
+            (20_000.0, 0.0),
+            "{rule}"
+        );
+    }
+    // The same rule at reading counts the same calls.
+    let folder = tempfile::tempdir().unwrap();
+    record(&program, "threads", "-N main", folder.path());
+    let output = dioptra(
+        &["report", "--format", "json", "-F", "f@sample=1/1500"],
+        folder.path(),
+    );
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = json["rows"].as_array().unwrap();
+    let f = rows.iter().find(|row| row["cells"][0] == "f").unwrap();
+    assert!(
+        f["cells"]
+            .as_array()
+            .unwrap()
+            .contains(&Value::from(20_000)),
+        "{f}"
+    );
 }
 
 #[test]

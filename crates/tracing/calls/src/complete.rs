@@ -164,9 +164,10 @@ impl<'v> Complete<'v> {
         own_time(begun, time, self.range, &mut self.open)
     }
 
-    /// Gives what comes next as long as it is ordinary, the quick way; what is not is left to [`Complete::next`].
+    /// Gives what comes next as long as it is ordinary and `take` wants more, the quick way; what is not ordinary is left to
+    /// [`Complete::next`].
     #[inline]
-    pub fn run(&mut self, mut take: impl FnMut(Shown)) {
+    pub fn run(&mut self, mut take: impl FnMut(Shown) -> bool) {
         let is_ready = self.behind.is_none() && self.end.is_none() && self.weights.is_none();
         if !is_ready || self.walk.depth() != self.open.current().len() {
             return;
@@ -181,7 +182,7 @@ impl<'v> Complete<'v> {
                     call,
                     weight: 1.0,
                     backtrace: false,
-                });
+                })
             }
             Step::Leave { time, call, ending } => {
                 if let Some(begun) = open.pop() {
@@ -191,10 +192,12 @@ impl<'v> Complete<'v> {
                         call,
                         ending,
                         own,
-                    });
+                    })
+                } else {
+                    true
                 }
             }
-            Step::Lost { .. } | Step::Switch { .. } => {}
+            Step::Lost { .. } | Step::Switch { .. } => true,
         });
     }
 

@@ -1,33 +1,54 @@
 //! From sampled calls back to all of them.
 //!
-//! A chosen execution of a sampled function, with its subtree, is a *cluster*. What is below stands for as many calls as
-//! the execution does. How much clusters of the same function differ tells the error, as for a random sample without
-//! repetition; a function that occurs in only some of them is 0 in the others.
+//! A chosen execution of a sampled function is a *cluster*, with its subtree if that comes and goes with it. What is in a
+//! cluster stands for as many calls as the execution does. How much clusters of the same function differ tells the error,
+//! as for a random sample without repetition; a function that occurs in only some of them is 0 in the others. A cluster
+//! within another one is a sample within a sample: scaled, it is a part of the outer one.
 
-use crate::View;
 use crate::frames::Frames;
 use crate::statistics::{FunctionTimes, Sampled};
-use dioptra_filters::Estimate;
+use crate::view::View;
+use dioptra_filters::{Estimate, SampleKind};
 use rustc_hash::FxHashMap;
 
 /// Calls, total time, self time.
 type Sums = [f64; 3];
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// A call that is not chosen by itself.
+    Ordinary,
+    /// A chosen execution that comes and goes with what it calls.
+    Tree,
+    /// A chosen execution that comes and goes alone.
+    Alone,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     function: u32,
     weight: f64,
-    /// A chosen execution.
-    chosen: bool,
-    /// Whether it is in a cluster, its own or one around it.
-    inside: bool,
+    /// The weight of what it calls.
+    below: f64,
+    kind: Kind,
 }
 
 /// The clusters of one sampled function.
 #[derive(Clone, Copy, Debug, Default)]
 struct Root {
+    /// How many were seen.
     clusters: u64,
-    weights: f64,
+    /// The sum of the weights of the calls around them.
+    around: f64,
+    /// How many executions were chosen in all threads that counted them, seen or not.
+    chosen: u64,
+    /// See [`Whole::variance`](crate::choices::Whole::variance).
+    variance: f64,
+    /// Clusters of threads that did not count, and the sum of `weight * (weight - 1)` over them: each was chosen for itself.
+    uncounted: u64,
+    guessed: f64,
+    /// For how many executions some of them stand is not known.
+    is_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,27 +76,55 @@ pub(crate) struct Clusters {
 }
 
 impl Clusters {
-    pub fn enter(&mut self, function: u32, weight: f64, view: &View<'_>) {
-        let around = self.frames.last().copied();
-        let alone = view
-            .recorded_sampling(function)
-            .is_some_and(|sampling| !sampling.tree);
-        let is_root = view.sampling(function).is_some()
-            // Recursion within a chosen execution belongs to it, if what it calls does.
-            && (alone || !self.frames.current().iter().any(|f| f.chosen && f.function == function));
-        let inside = around.is_some_and(|around| around.inside && weight >= around.weight);
-        if is_root {
-            self.open.push(FxHashMap::default());
-            let root = self.roots.entry(function).or_default();
+    pub fn enter(&mut self, function: u32, weight: f64, view: &View<'_>, place: usize) {
+        let around = self.frames.last().map_or(1.0, |frame| frame.below);
+        let kind = self.kind(function, view);
+        if kind != Kind::Ordinary {
+            let root = self.roots.entry(function).or_insert_with(|| {
+                let whole = view.whole(function).copied().unwrap_or_default();
+                Root {
+                    chosen: whole.chosen,
+                    variance: whole.variance,
+                    ..Root::default()
+                }
+            });
             root.clusters += 1;
-            root.weights += weight;
+            root.around += around;
+            if !view.is_counted(place, function) {
+                let own = weight / around;
+                root.uncounted += 1;
+                root.guessed += own * (own - 1.0);
+                root.is_unknown |= !view
+                    .recorded_sampling(function)
+                    .is_some_and(|recorded| recorded.has_nominal_weight());
+            }
+        }
+        if kind == Kind::Tree {
+            self.open.push(FxHashMap::default());
         }
         self.frames.push(Frame {
             function,
             weight,
-            chosen: is_root,
-            inside: inside || is_root,
+            below: if kind == Kind::Alone { around } else { weight },
+            kind,
         });
+    }
+
+    fn kind(&self, function: u32, view: &View<'_>) -> Kind {
+        match view.chosen(function) {
+            // The slowest ones stand for themselves.
+            Some(chosen) if chosen.kind == SampleKind::Tail => Kind::Ordinary,
+            Some(chosen) if chosen.alone => Kind::Alone,
+            Some(_) => {
+                let mut around = self.frames.current().iter();
+                // Recursion within a chosen execution belongs to it.
+                match around.any(|f| f.kind == Kind::Tree && f.function == function) {
+                    true => Kind::Ordinary,
+                    false => Kind::Tree,
+                }
+            }
+            None => Kind::Ordinary,
+        }
     }
 
     pub fn leave(
@@ -100,24 +149,26 @@ impl Clusters {
         for (sum, value) in whole.sums.iter_mut().zip(sums) {
             *sum += value * frame.weight;
         }
-        whole.sampled |= frame.weight != 1.0 || frame.chosen;
-        if frame.inside
-            && let Some(open) = self.open.last_mut()
-        {
-            let part = open.entry(frame.function).or_default();
-            for (sum, value) in part.iter_mut().zip(sums) {
-                *sum += value;
+        whole.sampled |= frame.weight != 1.0;
+        let mut cluster = match frame.kind {
+            Kind::Ordinary => {
+                add(self.open.last_mut(), frame.function, sums, 1.0);
+                return;
             }
+            Kind::Tree => self.open.pop().unwrap_or_default(),
+            Kind::Alone => FxHashMap::default(),
+        };
+        if let Some(root) = self.roots.get(&frame.function) {
+            whole.sampled |= root.variance > 0.0 || root.is_unknown;
         }
-        if frame.chosen
-            && let Some(cluster) = self.open.pop()
-        {
-            for (function, sums) in cluster {
-                let part = self.parts.entry((frame.function, function)).or_default();
-                for (index, value) in sums.into_iter().enumerate() {
-                    part.sums[index] += value;
-                    part.squares[index] += value * value;
-                }
+        add(Some(&mut cluster), frame.function, sums, 1.0);
+        let around = self.frames.last().map_or(1.0, |frame| frame.below);
+        for (function, sums) in cluster {
+            add(self.open.last_mut(), function, sums, frame.weight / around);
+            let part = self.parts.entry((frame.function, function)).or_default();
+            for (index, value) in sums.into_iter().enumerate() {
+                part.sums[index] += value;
+                part.squares[index] += value * value;
             }
         }
     }
@@ -147,21 +198,48 @@ impl Clusters {
     fn error(&self, function: u32, index: usize) -> Option<f64> {
         let mut variance = 0.0;
         for (root, known) in &self.roots {
-            let Some(part) = self.parts.get(&(*root, function)) else {
-                continue;
-            };
-            let count = known.clusters as f64;
-            let weight = known.weights / count;
-            if weight <= 1.0 {
-                continue;
+            if let Some(part) = self.parts.get(&(*root, function)) {
+                let around = known.around / known.clusters as f64;
+                variance += around * known.part_variance(part, index, *root == function)?;
             }
-            if known.clusters < 2 {
-                return None;
-            }
-            let (sum, squares) = (part.sums[index], part.squares[index]);
-            let spread = (squares - sum * sum / count).max(0.0) / (count - 1.0);
-            variance += count * weight * (weight - 1.0) * spread;
         }
         Some(variance.sqrt())
+    }
+}
+
+impl Root {
+    /// The variance of a sum over all executions; none if too little is known.
+    fn part_variance(&self, part: &Part, index: usize, is_own: bool) -> Option<f64> {
+        if self.is_unknown {
+            return None;
+        }
+        // Those that were filtered out, or are outside of the view's time, are 0.
+        let count = self.clusters.max(self.chosen + self.uncounted) as f64;
+        let (sum, squares) = (part.sums[index], part.squares[index]);
+        let guessed = self.guessed * squares / count;
+        let is_counted = is_own && index == 0 && sum == count && squares == count;
+        if self.variance <= 0.0 || is_counted {
+            return Some(guessed);
+        }
+        if count < 2.0 {
+            return None;
+        }
+        let mean = sum / count;
+        let mut spread = (squares - sum * mean).max(0.0) / (count - 1.0);
+        if index == 0 && spread <= 1e-9 * mean * mean {
+            // So many equal numbers of calls do not say that the others are equal, too: as if one more were 0.
+            spread = mean * mean / (count + 1.0);
+        }
+        Some(guessed + self.variance * spread)
+    }
+}
+
+/// Adds a function's sums to those of a cluster.
+fn add(cluster: Option<&mut FxHashMap<u32, Sums>>, function: u32, sums: Sums, scale: f64) {
+    if let Some(cluster) = cluster {
+        let part = cluster.entry(function).or_default();
+        for (sum, value) in part.iter_mut().zip(sums) {
+            *sum += value * scale;
+        }
     }
 }

@@ -1,18 +1,22 @@
 //! One set of rules, applied to one stream.
 
 use crate::{Call, Ending, Shown};
-use dioptra_filters::{Effects, Event, Lane, Plan, Switch};
+use dioptra_filters::{Effects, Event, Lane, Plan, Sampler, Switch};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A call as the lane knows it.
 #[derive(Clone, Copy, Debug)]
 struct Opened {
     serial: u64,
     function: u32,
-    entered: bool,
+    /// When it began; none if that is not in the trace.
+    entered: Option<u64>,
     /// How many calls it stands for by what was filtered before.
     weight: f64,
+    /// Its own time and how it ended, once it has.
+    own: u64,
+    ending: Ending,
 }
 
 /// The calls of one call stack.
@@ -31,33 +35,17 @@ pub(crate) struct Filter<'v> {
     plan: Option<Plan<'v>>,
     left_out: &'v [bool],
     thread: u64,
+    /// For how many executions a chosen one stands; see [`Lane::scaled`].
+    scales: Option<Arc<[f64]>>,
     stack: Stack,
     number: u32,
     elsewhere: FxHashMap<u32, Stack>,
     /// Stacks without open calls, to be used again.
     idle: Vec<Stack>,
     serial: u64,
-    ends: Ends,
     lost: Option<Lost>,
     /// When something happened last.
     last: u64,
-}
-
-/// How calls ended, until that is told, by their numbers: the own time and the ending.
-#[derive(Debug, Default)]
-struct Ends {
-    last: Option<(u64, u64, Ending)>,
-    held: FxHashMap<u64, (u64, Ending)>,
-}
-
-impl Ends {
-    #[inline]
-    fn take(&mut self, serial: u64) -> (u64, Ending) {
-        match self.last.take_if(|last| last.0 == serial) {
-            Some((_, own, ending)) => (own, ending),
-            None => self.held.remove(&serial).unwrap_or((0, Ending::Returned)),
-        }
-    }
 }
 
 /// A gap that is not told yet.
@@ -79,11 +67,17 @@ impl Lost {
 }
 
 impl<'v> Filter<'v> {
-    pub fn new(plan: Option<Plan<'v>>, left_out: &'v [bool], thread: u64) -> Filter<'v> {
+    pub fn new(
+        plan: Option<Plan<'v>>,
+        left_out: &'v [bool],
+        thread: u64,
+        scales: Option<Arc<[f64]>>,
+    ) -> Filter<'v> {
         let mut filter = Filter {
             plan,
             left_out,
             thread,
+            scales,
             stack: Stack {
                 lane: None,
                 known: Vec::new(),
@@ -93,7 +87,6 @@ impl<'v> Filter<'v> {
             elsewhere: FxHashMap::default(),
             idle: Vec::new(),
             serial: 0,
-            ends: Ends::default(),
             lost: None,
             last: 0,
         };
@@ -103,10 +96,17 @@ impl<'v> Filter<'v> {
 
     fn new_stack(&self) -> Stack {
         Stack {
-            lane: self.plan.map(|plan| Lane::new(&plan, self.thread)),
+            lane: self
+                .plan
+                .map(|plan| Lane::new(&plan, self.thread).scaled(self.scales.clone())),
             known: Vec::new(),
             depth: 0,
         }
+    }
+
+    /// The counters of the sampled functions, by [`Sampling::slot`](dioptra_filters::Sampling::slot).
+    pub fn samplers(&self) -> &[Sampler] {
+        self.stack.lane.as_ref().map_or(&[], Lane::samplers)
     }
 
     /// How many calls have begun.
@@ -114,8 +114,9 @@ impl<'v> Filter<'v> {
         self.serial
     }
 
-    /// Takes what was shown so far and adds what still is to `out`. Returns what a beginning call switches.
-    pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut VecDeque<Shown>) -> Effects {
+    /// Takes what was shown so far and gives what still is to `out`. Returns what a beginning call switches.
+    #[inline]
+    pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut impl FnMut(Shown)) -> Effects {
         self.last = shown.time();
         match shown {
             Shown::Enter {
@@ -155,19 +156,20 @@ impl<'v> Filter<'v> {
                     }
                     self.number = stack;
                 }
-                out.push_back(Shown::Switch { time, stack });
+                out(Shown::Switch { time, stack });
             }
         }
         Effects::NONE
     }
 
+    #[inline]
     fn enter(
         &mut self,
         time: u64,
         call: Call,
         weight: f64,
         switch: Switch,
-        out: &mut VecDeque<Shown>,
+        out: &mut impl FnMut(Shown),
     ) -> Effects {
         self.serial += 1;
         if !self.left_out.is_empty() {
@@ -183,11 +185,13 @@ impl<'v> Filter<'v> {
         let opened = Opened {
             serial: self.serial,
             function: call.function,
-            entered: call.entered.is_some(),
+            entered: call.entered,
             weight,
+            own: 0,
+            ending: Ending::Returned,
         };
-        let (ends, lost) = (&mut self.ends, &mut self.lost);
-        let mut tell = |event| tell(event, ends, lost, out);
+        let lost = &mut self.lost;
+        let mut tell = |event| tell(event, lost, out);
         match (&mut self.stack.lane, &self.plan) {
             (Some(lane), Some(plan)) => {
                 let action = plan.action_of(call.function);
@@ -210,39 +214,40 @@ impl<'v> Filter<'v> {
         }
     }
 
+    #[inline]
     fn leave(
         &mut self,
         time: u64,
         call: Call,
         ending: Ending,
         own: u64,
-        out: &mut VecDeque<Shown>,
+        out: &mut impl FnMut(Shown),
     ) {
         if !self.left_out.is_empty() && !self.stack.known.pop().unwrap_or(true) {
             return;
         }
-        let (ends, lost) = (&mut self.ends, &mut self.lost);
+        let lost = &mut self.lost;
         match (&mut self.stack.lane, &self.plan) {
             (Some(lane), Some(plan)) => {
-                let serial = lane.innermost().map(|opened| opened.serial);
-                ends.last = serial.map(|serial| (serial, own, ending));
-                let tell = &mut |event| tell(event, ends, lost, out);
+                // Kept with the call, not beside it: what is hidden leaves nothing behind.
+                if let Some(opened) = lane.innermost_mut() {
+                    (opened.own, opened.ending) = (own, ending);
+                    opened.entered = call.entered;
+                }
+                let tell = &mut |event| tell(event, lost, out);
                 match ending {
                     Ending::Discarded => lane.discard(plan, time, tell),
                     Ending::Open => lane.cut(plan, time, tell),
                     _ => lane.exit(plan, time, tell),
                 }
-                if !lane.is_holding() {
-                    ends.held.clear();
-                } else if let Some((serial, own, ending)) = ends.last.take() {
-                    ends.held.insert(serial, (own, ending));
-                }
             }
             _ => {
                 if let Some(depth) = self.stack.depth.checked_sub(1) {
                     self.stack.depth = depth;
-                    out.extend(lost.take().map(Lost::shown));
-                    out.push_back(Shown::Leave {
+                    if let Some(gap) = lost.take() {
+                        out(gap.shown());
+                    }
+                    out(Shown::Leave {
                         time,
                         call: Call { depth, ..call },
                         ending,
@@ -254,10 +259,10 @@ impl<'v> Filter<'v> {
     }
 
     /// The stream has ended, and all of its calls.
-    pub fn finish(&mut self, out: &mut VecDeque<Shown>) {
+    pub fn finish(&mut self, out: &mut impl FnMut(Shown)) {
         if let Some(lost) = self.lost.take() {
             let time = self.last;
-            out.push_back(Lost { time, ..lost }.shown());
+            out(Lost { time, ..lost }.shown());
         }
     }
 }
@@ -270,7 +275,8 @@ impl Stack {
     }
 }
 
-fn tell(event: Event<Opened>, ends: &mut Ends, lost: &mut Option<Lost>, out: &mut VecDeque<Shown>) {
+#[inline]
+fn tell(event: Event<Opened>, lost: &mut Option<Lost>, out: &mut impl FnMut(Shown)) {
     match event {
         Event::Enter {
             call,
@@ -280,38 +286,34 @@ fn tell(event: Event<Opened>, ends: &mut Ends, lost: &mut Option<Lost>, out: &mu
             effects,
         } => {
             if let Some(gap) = lost.take_if(|gap| gap.serial < call.serial) {
-                out.push_back(gap.shown());
+                out(gap.shown());
             }
-            out.push_back(Shown::Enter {
+            out(Shown::Enter {
                 time,
                 call: Call {
                     function: call.function,
                     depth,
-                    entered: call.entered.then_some(time),
+                    entered: call.entered,
                 },
                 weight: weight * call.weight,
                 backtrace: effects.contains(Effects::BACKTRACE),
             });
         }
         Event::Exit {
-            call,
-            start,
-            time,
-            depth,
+            call, time, depth, ..
         } => {
             if let Some(gap) = lost.take_if(|gap| gap.time <= time) {
-                out.push_back(gap.shown());
+                out(gap.shown());
             }
-            let (own, ending) = ends.take(call.serial);
-            out.push_back(Shown::Leave {
+            out(Shown::Leave {
                 time,
                 call: Call {
                     function: call.function,
                     depth,
-                    entered: call.entered.then_some(start),
+                    entered: call.entered,
                 },
-                ending,
-                own,
+                ending: call.ending,
+                own: call.own,
             });
         }
     }

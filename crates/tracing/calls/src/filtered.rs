@@ -3,7 +3,7 @@
 use crate::complete::Complete;
 use crate::filter::Filter;
 use crate::{Shown, ViewLosses};
-use dioptra_filters::Switch;
+use dioptra_filters::{Sampler, Switch};
 use std::collections::VecDeque;
 
 /// When tracing was switched on or off, and by which call: the stream's place and the number of its call.
@@ -42,15 +42,28 @@ impl<'v> Stage<'v> {
     }
 
     fn take(&mut self, shown: Shown) {
-        if let Shown::Enter { time, .. } = shown {
-            self.look(time);
-        }
-        self.filter.take(shown, self.switch, &mut self.out);
+        self.look(&shown);
+        let out = &mut self.out;
+        let mut out = |shown| out.push_back(shown);
+        self.filter.take(shown, self.switch, &mut out);
     }
 
-    /// Follows the switch up to a call that begins at `time`, the next one of this stream.
+    fn finish(&mut self) {
+        let out = &mut self.out;
+        self.filter.finish(&mut |shown| out.push_back(shown));
+    }
+
+    /// Follows the switch up to the next call of this stream, if that begins.
     #[inline]
-    fn look(&mut self, time: u64) {
+    fn look(&mut self, shown: &Shown) {
+        if let Shown::Enter { time, .. } = *shown
+            && !self.switches.is_empty()
+        {
+            self.follow(time);
+        }
+    }
+
+    fn follow(&mut self, time: u64) {
         let serial = self.filter.serial() + 1;
         while let Some((next, rest)) = self.switches.split_first() {
             let before = match next.place == self.place {
@@ -83,6 +96,11 @@ impl<'v> Calls<'v> {
         }
     }
 
+    /// The counters of the sampled functions so far, of one set of rules after the other.
+    pub(crate) fn samplers(&self) -> impl Iterator<Item = &[Sampler]> {
+        self.stages.iter().map(|stage| stage.filter.samplers())
+    }
+
     /// What is missing so far.
     pub fn losses(&self) -> ViewLosses {
         self.steps.losses()
@@ -91,12 +109,16 @@ impl<'v> Calls<'v> {
     /// Takes everything that is still to come; faster than as an iterator.
     #[inline]
     pub fn each(&mut self, mut take: impl FnMut(Shown)) {
-        if !self.stages.is_empty() {
-            self.for_each(take);
-            return;
+        match self.stages.as_mut_slice() {
+            [] => {}
+            [stage] => return each_filtered(&mut self.steps, stage, take),
+            _ => return self.for_each(take),
         }
         loop {
-            self.steps.run(&mut take);
+            self.steps.run(|shown| {
+                take(shown);
+                true
+            });
             match self.steps.next() {
                 Some(shown) => take(shown),
                 None => return,
@@ -113,9 +135,18 @@ impl<'v> Calls<'v> {
             if self.ended {
                 return None;
             }
-            match self.steps.next() {
-                Some(shown) => {
-                    self.stages.first_mut()?.take(shown);
+            // Most of what is left out is ordinary.
+            let first = self.stages.first_mut()?;
+            self.steps.run(|shown| {
+                first.take(shown);
+                first.out.is_empty()
+            });
+            let next = match first.out.is_empty() {
+                true => self.steps.next().map(|shown| first.take(shown)),
+                false => Some(()),
+            };
+            match next {
+                Some(()) => {
                     for next in 1..self.stages.len() {
                         self.pass_on(next);
                     }
@@ -123,8 +154,7 @@ impl<'v> Calls<'v> {
                 None => {
                     for stage in 0..self.stages.len() {
                         self.pass_on(stage);
-                        let stage = &mut self.stages[stage];
-                        stage.filter.finish(&mut stage.out);
+                        self.stages[stage].finish();
                     }
                     self.ended = true;
                 }
@@ -141,6 +171,24 @@ impl<'v> Calls<'v> {
             }
         }
     }
+}
+
+/// What passes a single filter, without a queue between.
+#[inline]
+fn each_filtered(steps: &mut Complete<'_>, stage: &mut Stage<'_>, mut take: impl FnMut(Shown)) {
+    // What was asked for as from an iterator comes first.
+    stage.out.drain(..).for_each(&mut take);
+    loop {
+        steps.run(|shown| {
+            stage.look(&shown);
+            stage.filter.take(shown, stage.switch, &mut take);
+            true
+        });
+        let Some(shown) = steps.next() else { break };
+        stage.look(&shown);
+        stage.filter.take(shown, stage.switch, &mut take);
+    }
+    stage.filter.finish(&mut take);
 }
 
 impl Iterator for Calls<'_> {

@@ -50,6 +50,11 @@ impl<F> Frames<F> {
         &self.current
     }
 
+    /// The same, to be changed.
+    pub fn current_mut(&mut self) -> &mut [F] {
+        &mut self.current
+    }
+
     /// Goes on with another stack.
     pub fn switch(&mut self, stack: u32) {
         if stack == self.stack {

@@ -8,6 +8,7 @@
 //! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
 
 mod ahead;
+mod choices;
 mod complete;
 mod estimate;
 mod filter;
@@ -16,6 +17,7 @@ mod frames;
 mod matching;
 mod merge;
 mod names;
+mod past;
 mod paths;
 mod recorded;
 mod scheduled;

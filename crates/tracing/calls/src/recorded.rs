@@ -1,5 +1,6 @@
 //! What a recording has sampled: which functions, and for how many calls each recorded one stands.
 
+use crate::choices::Choices;
 use dioptra_filters::SampleKind;
 use dioptra_tracedata::Trace;
 use rustc_hash::FxHashMap;
@@ -56,31 +57,35 @@ impl Recorded {
 
 impl RecordedSampling {
     /// For how many executions each chosen one of a stream stands.
-    pub fn weight(&self, trace: &Trace, stream: u32, function: u32) -> f64 {
-        match trace.counted().get(&(stream, function)) {
+    pub(crate) fn weight(&self, choices: &Choices, place: usize, function: u32) -> f64 {
+        match self.kind {
             // The slowest ones stand for themselves.
-            _ if self.kind == SampleKind::Tail => 1.0,
-            Some((seen, shown)) if *shown > 0 => (*seen as f64 / *shown as f64).max(1.0),
-            _ => self.nominal,
+            SampleKind::Tail => 1.0,
+            _ => choices.weight(place, function).unwrap_or(self.nominal),
         }
+    }
+
+    /// Whether the weight of executions that were not counted can be told from how they were chosen.
+    pub(crate) fn has_nominal_weight(&self) -> bool {
+        matches!(self.kind, SampleKind::Every | SampleKind::Random)
     }
 }
 
 /// For how many calls the recorded ones of a stream stand.
 pub(crate) struct Weights<'v> {
     recorded: &'v Recorded,
-    trace: &'v Trace,
-    stream: u32,
+    choices: &'v Choices,
+    place: usize,
     /// How many chosen executions are open, by function: recursion within one belongs to it.
     open: FxHashMap<u32, u32>,
 }
 
 impl<'v> Weights<'v> {
-    pub fn new(recorded: &'v Recorded, trace: &'v Trace, stream: u32) -> Weights<'v> {
+    pub fn new(recorded: &'v Recorded, choices: &'v Choices, place: usize) -> Weights<'v> {
         Weights {
             recorded,
-            trace,
-            stream,
+            choices,
+            place,
             open: FxHashMap::default(),
         }
     }
@@ -91,7 +96,7 @@ impl<'v> Weights<'v> {
         let Some(sampling) = self.recorded.get(function) else {
             return (around, around, false);
         };
-        let own = around * sampling.weight(self.trace, self.stream, function);
+        let own = around * sampling.weight(self.choices, self.place, function);
         if !sampling.tree {
             return (own, around, false);
         }

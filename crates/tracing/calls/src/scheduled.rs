@@ -175,8 +175,59 @@ pub(crate) struct Scheduled<'t> {
 }
 
 impl<'t> Scheduled<'t> {
-    /// Through `stream` of `trace`.
+    /// Through `stream` of `trace`, from its start.
     pub fn new(trace: &'t Trace, stream: &'t Stream, shown: Scheduling) -> Scheduled<'t> {
+        Scheduled::through(Walk::new(trace, stream), trace, stream, shown)
+    }
+
+    /// Through what happens from `from` until `until`, and something before it; see [`Walk::from_chunk`].
+    pub fn within(
+        trace: &'t Trace,
+        stream: &'t Stream,
+        shown: Scheduling,
+        (from, until): (u64, u64),
+        exactly: bool,
+    ) -> Scheduled<'t> {
+        let mut chunk = trace.chunk_before(stream, from);
+        while chunk > 0 {
+            let Some(header) = trace.chunk(stream, chunk).map(|chunk| chunk.header) else {
+                break;
+            };
+            let begin = trace
+                .clock()
+                .cursor()
+                .monotonic(header.base << header.shift);
+            let whole = Scheduled::new(trace, stream, shown);
+            let (mut periods, mut next) = (whole.periods, whole.next);
+            let mut advance = || periods.as_mut().and_then(Iterator::next);
+            while next.is_some_and(|next| next.end <= begin) {
+                next = advance();
+            }
+            if let Some(period) = next.filter(|next| next.start < begin) {
+                // A period that has begun is shown from its beginning.
+                let before = trace.chunk_before(stream, period.start);
+                chunk = before.min(chunk - 1);
+                continue;
+            }
+            let Some(walk) = Walk::from_chunk(trace, stream, chunk, until, exactly) else {
+                break;
+            };
+            return Scheduled {
+                walk,
+                periods,
+                next,
+                ..whole
+            };
+        }
+        Scheduled::new(trace, stream, shown)
+    }
+
+    fn through(
+        walk: Walk<'t>,
+        trace: &'t Trace,
+        stream: &'t Stream,
+        shown: Scheduling,
+    ) -> Scheduled<'t> {
         let waits = trace.event_id(EventPlace::Schedule);
         let preemptions = trace.event_id(EventPlace::SchedulePreempted);
         let mut periods = waits.zip(preemptions).map(|(waits, preemptions)| Periods {
@@ -190,7 +241,7 @@ impl<'t> Scheduled<'t> {
             held: None,
         });
         Scheduled {
-            walk: Walk::new(trace, stream),
+            walk,
             next: periods.as_mut().and_then(Iterator::next),
             periods,
             everywhere: shown.everywhere,
@@ -227,7 +278,7 @@ impl<'t> Scheduled<'t> {
 
     /// As [`Walk::run`]: up to the next period.
     #[inline]
-    pub fn run(&mut self, limit: u64, take: impl FnMut(Step)) {
+    pub fn run(&mut self, limit: u64, take: impl FnMut(Step) -> bool) {
         if self.held.is_some() || self.inside.is_some() {
             return;
         }

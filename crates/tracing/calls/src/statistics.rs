@@ -382,7 +382,10 @@ impl<'t> Worker<'t> {
             ..StreamTimes::default()
         };
         let mut running = self.with_cpus.then(|| Running::new(view, place, from));
-        let mut calls = view.calls(place);
+        let mut calls = match self.clusters {
+            Some(_) => view.scaled_calls(place),
+            None => view.calls(place),
+        };
         calls.each(|shown| {
             if let Some(running) = &mut running {
                 self.run(running, &frames, shown.time());
@@ -421,7 +424,7 @@ impl<'t> Worker<'t> {
                     start: time.max(from),
                 });
                 if let Some(clusters) = &mut self.clusters {
-                    clusters.enter(call.function, weight, view);
+                    clusters.enter(call.function, weight, view, stream.place);
                 }
             }
             Shown::Leave {

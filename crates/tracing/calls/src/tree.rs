@@ -192,7 +192,10 @@ impl CallTree {
     fn sum(&mut self, view: &View<'_>, place: usize) {
         let from = view.range().start.unwrap_or(0);
         let mut frames: Frames<Frame> = Frames::default();
-        let mut calls = view.calls(place);
+        let mut calls = match view.is_sampled() {
+            true => view.scaled_calls(place),
+            false => view.calls(place),
+        };
         calls.each(|shown| match shown {
             Shown::Enter {
                 time, call, weight, ..

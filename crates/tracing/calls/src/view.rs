@@ -1,19 +1,23 @@
 //! What is to be seen of a trace.
 
+mod sampled;
+
+use crate::choices::Choices;
 use crate::complete::Complete;
 use crate::filter::Filter;
 use crate::filtered::{Stage, SwitchAt};
-use crate::recorded::{Recorded, RecordedSampling, Weights};
+use crate::recorded::{Recorded, Weights};
 use crate::scheduled::Scheduled;
 use crate::{Calls, Cpus, FunctionNames, Merge, Paths, Scheduling, Shown, Timed, Walk, WalkLosses};
 use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
-    PlanOptions, RuleOption, Rules, SampleKind, Switch,
+    PlanOptions, RuleOption, Rules, Switch,
 };
 use dioptra_tracedata::{PendingRules, Stream, Trace};
 use dioptra_tracelayout::{EventPlace, FunctionKind};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use sampled::Chosen;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// From when to when, `CLOCK_MONOTONIC` in nanoseconds, both included; none is without end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +108,13 @@ struct Filtering {
     switches: Vec<SwitchAt>,
 }
 
+impl Filtering {
+    fn plan(&self) -> Option<Plan<'_>> {
+        let words = self.words.as_deref()?;
+        Plan::from_words(words).ok()
+    }
+}
+
 /// A trace, seen through a [`Selection`].
 #[derive(Debug)]
 pub struct View<'t> {
@@ -112,7 +123,14 @@ pub struct View<'t> {
     range: TimeRange,
     scheduling: Scheduling,
     first: Option<u64>,
+    /// The threads that were asked for; empty for all.
+    tids: Vec<u32>,
     recorded: Recorded,
+    recorded_choices: Choices,
+    /// How executions are chosen, by function; empty if none is sampled.
+    sampled: Vec<Option<Chosen>>,
+    /// The choices of the rules, by filtering; see [`View::read_choices`].
+    choices: OnceLock<Vec<Choices>>,
     /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
     filterings: Vec<Filtering>,
     warnings: Vec<String>,
@@ -155,15 +173,21 @@ impl<'t> View<'t> {
             range: selection.range,
             scheduling: selection.scheduling,
             first: Self::first_time(trace),
+            tids: selection.tids.clone(),
             recorded: Recorded::of(trace),
+            recorded_choices: Choices::default(),
+            sampled: Vec::new(),
+            choices: OnceLock::new(),
             filterings: Vec::new(),
             warnings,
             task_names: Vec::new(),
         };
         let streams = view.streams.iter();
         view.task_names = streams.map(|stream| task_name(trace, stream)).collect();
+        view.recorded_choices = view.find_recorded_choices();
         view.add_pending(names, selection.seed);
         view.add_selected(names, &selection)?;
+        view.sampled = view.find_sampled();
         Ok(view)
     }
 
@@ -246,14 +270,13 @@ impl<'t> View<'t> {
     fn find_switches(&self, filtering: &Filtering) -> Vec<SwitchAt> {
         let mut switches = Vec::new();
         let places = 0..self.streams.len();
-        let mut filters: Vec<Filter<'_>> =
-            places.map(|place| self.filter(filtering, place)).collect();
+        let mut filters: Vec<Filter<'_>> = places
+            .map(|place| self.filter(filtering, place, None))
+            .collect();
         let mut now = filtering.initial;
-        let mut ignored = VecDeque::new();
         for (place, shown) in self.merged() {
             let filter = &mut filters[place];
-            let effects = filter.take(shown, now, &mut ignored);
-            ignored.clear();
+            let effects = filter.take(shown, now, &mut |_| {});
             let after = now.after(effects);
             if after != now {
                 now = after;
@@ -268,16 +291,18 @@ impl<'t> View<'t> {
         switches
     }
 
-    fn filter<'v>(&self, filtering: &'v Filtering, place: usize) -> Filter<'v> {
-        let words = filtering.words.as_deref();
-        let plan = words.and_then(|words| Plan::from_words(words).ok());
+    fn filter<'v>(
+        &self,
+        filtering: &'v Filtering,
+        place: usize,
+        scales: Option<Arc<[f64]>>,
+    ) -> Filter<'v> {
         let thread = u64::from(self.streams[place].stream);
-        Filter::new(plan, &filtering.left_out, thread)
+        Filter::new(filtering.plan(), &filtering.left_out, thread, scales)
     }
 
     fn plans(&self) -> impl Iterator<Item = Plan<'_>> {
-        let words = self.filterings.iter().filter_map(|f| f.words.as_deref());
-        words.filter_map(|words| Plan::from_words(words).ok())
+        self.filterings.iter().filter_map(Filtering::plan)
     }
 
     /// The trace.
@@ -328,15 +353,33 @@ impl<'t> View<'t> {
 
     /// The shown calls of the stream at `place` in [`View::streams`].
     pub fn calls(&self, place: usize) -> Calls<'_> {
-        let stages = self.filterings.iter().map(|filtering| {
-            let filter = self.filter(filtering, place);
+        self.calls_with(place, |_, _| None)
+    }
+
+    /// The same, with what tells for how many executions a chosen one stands, by the number of the set of rules.
+    fn calls_with(
+        &self,
+        place: usize,
+        scales: impl Fn(usize, &Plan<'_>) -> Option<Arc<[f64]>>,
+    ) -> Calls<'_> {
+        let filterings = self.filterings.iter().enumerate();
+        let stages = filterings.map(|(number, filtering)| {
+            let scales = filtering.plan().and_then(|plan| scales(number, &plan));
+            let filter = self.filter(filtering, place, scales);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
-        let walk = Scheduled::new(self.trace, self.streams[place], self.scheduling);
-        let weights = (!self.recorded.is_empty()).then(|| {
-            let stream = self.streams[place].stream;
-            Weights::new(&self.recorded, self.trace, stream)
-        });
+        let (stream, scheduling) = (self.streams[place], self.scheduling);
+        let walk = match self.range.start {
+            Some(start) if !self.is_sampled() && self.plans().all(|p| p.is_without_memory()) => {
+                // What was before is not shown, and decides nothing.
+                let range = (start, self.range.stop.unwrap_or(u64::MAX));
+                let timed = self.plans().any(|plan| plan.is_timed());
+                Scheduled::within(self.trace, stream, scheduling, range, timed)
+            }
+            _ => Scheduled::new(self.trace, stream, scheduling),
+        };
+        let weights = (!self.recorded.is_empty())
+            .then(|| Weights::new(&self.recorded, &self.recorded_choices, place));
         Calls::new(Complete::new(walk, self.range, weights), stages.collect())
     }
 
@@ -357,39 +400,6 @@ impl<'t> View<'t> {
                 .map(|place| self.calls(place))
                 .collect(),
         )
-    }
-
-    /// How a function's executions are chosen, while they were recorded or by the rules; none if all are shown.
-    pub fn sampling(&self, function: u32) -> Option<SampleKind> {
-        let chosen = |plan: Plan<'_>| Some(plan.sampling(plan.action_of(function))?.kind);
-        let recorded = self.recorded.get(function).map(|recorded| recorded.kind);
-        recorded.or_else(|| self.plans().find_map(chosen))
-    }
-
-    /// Whether any function is sampled, while it was recorded or by the rules.
-    pub fn is_sampled(&self) -> bool {
-        !self.recorded.is_empty() || self.plans().any(|plan| plan.sampler_count() > 0)
-    }
-
-    /// How a function was sampled while it was recorded; none if all of its calls were.
-    pub fn recorded_sampling(&self, function: u32) -> Option<&RecordedSampling> {
-        self.recorded.get(function)
-    }
-
-    /// How often functions that were sampled while they were recorded were called in the chosen threads: by function,
-    /// the executions that would have been recorded otherwise, and those that were.
-    pub fn counted(&self) -> BTreeMap<u32, (u64, u64)> {
-        let chosen: BTreeSet<u32> = self.streams.iter().map(|s| s.stream).collect();
-        // A thread of which nothing was recorded has no stream to choose.
-        let known: BTreeSet<u32> = self.trace.streams().iter().map(|s| s.stream).collect();
-        let mut counted: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-        for ((stream, function), (seen, shown)) in self.trace.counted() {
-            if chosen.contains(stream) || !known.contains(stream) {
-                let sum = counted.entry(*function).or_default();
-                *sum = (sum.0.saturating_add(*seen), sum.1.saturating_add(*shown));
-            }
-        }
-        counted
     }
 
     /// The colours that triggers ask for, by function: indexes into [`dioptra_filters::COLORS`].

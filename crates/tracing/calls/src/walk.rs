@@ -1,5 +1,6 @@
 //! From a stream's records to calls that begin and end.
 
+use crate::past::{Past, is_one_stack};
 use dioptra_tracedata::{ClockCursor, Stream, Trace};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::record::UnwindCause;
@@ -110,11 +111,13 @@ impl std::ops::AddAssign for WalkLosses {
 #[derive(Clone, Copy, Debug)]
 struct Open {
     function: u32,
-    /// Unknown: [`NO_TIME`].
+    /// Unknown: [`NO_TIME`]; not asked for yet: [`BEFORE`].
     entered: u64,
 }
 
 const NO_TIME: u64 = u64::MAX;
+/// It began before the walk did, and nobody has asked when.
+const BEFORE: u64 = u64::MAX - 1;
 
 /// How many calls of unknown functions are taken to be open, whatever a stream's size.
 const FEW_UNKNOWN: usize = 1024;
@@ -160,13 +163,66 @@ pub struct Walk<'t> {
     /// How many more calls of unknown functions are taken to be open: a chunk may claim any depth, but each exit takes
     /// two bytes.
     unknown: usize,
+    /// If the walk begins in the middle: what was before, and how many calls that are open there are still to be given.
+    past: Option<Box<Past<'t>>>,
+    ungiven: usize,
 }
 
 impl<'t> Walk<'t> {
     /// Through `stream` of `trace`.
     pub fn new(trace: &'t Trace, stream: &'t Stream) -> Walk<'t> {
+        Walk::through(trace, stream, Box::new(trace.chunks(stream)))
+    }
+
+    /// Through the chunks before number `end`.
+    pub(crate) fn before(trace: &'t Trace, stream: &'t Stream, end: usize) -> Walk<'t> {
+        Walk::through(trace, stream, Box::new(trace.chunks(stream).take(end)))
+    }
+
+    /// From the chunk number `first` on, which nothing is missing before, for those who look at what happens up to `until`:
+    /// the calls that are open there begin at its beginning, and have their own times when they end; or, if `exactly`, they
+    /// begin when they did. None if the records have to be walked through from the start.
+    pub(crate) fn from_chunk(
+        trace: &'t Trace,
+        stream: &'t Stream,
+        first: usize,
+        until: u64,
+        exactly: bool,
+    ) -> Option<Walk<'t>> {
+        let chunk = trace.chunk(stream, first)?;
+        let header = chunk.header;
+        // Of very deep stacks a part is listed.
+        if header.depth != header.open || !is_one_stack(trace, stream, first, until) {
+            return None;
+        }
+        let mut walk = Walk::through(trace, stream, Box::new(trace.chunks_from(stream, first)));
+        walk.shift = header.shift;
+        walk.sequence = Some(header.sequence.wrapping_sub(1));
+        let mut past = Past::new(trace, stream, first, header.depth as usize);
+        for (depth, function) in chunk.open().enumerate() {
+            let entered = match exactly {
+                true => past.entered(depth)?,
+                false => BEFORE,
+            };
+            walk.open.push(Open { function, entered });
+        }
+        walk.ungiven = walk.open.len();
+        walk.past = Some(Box::new(past));
+        if !exactly || walk.open.is_empty() {
+            walk.time_of(header.base);
+        }
+        Some(walk)
+    }
+
+    fn through(
+        trace: &'t Trace,
+        stream: &'t Stream,
+        chunks: Box<dyn Iterator<Item = Chunk<'t>> + Send + 't>,
+    ) -> Walk<'t> {
         Walk {
-            chunks: Box::new(trace.chunks(stream)),
+            chunks,
+            past: None,
+            ungiven: 0,
             decoder: Decoder::new(&[], 0),
             shift: 0,
             clock: trace.clock().cursor(),
@@ -211,6 +267,42 @@ impl<'t> Walk<'t> {
         self.last
     }
 
+    /// Gives one of the calls that are open where the walk begins.
+    #[cold]
+    fn begun_before(&mut self) -> Option<Step> {
+        let depth = self.open.len() - self.ungiven;
+        self.ungiven -= 1;
+        let open = *self.open.get(depth)?;
+        let time = match open.entered {
+            BEFORE => self.last,
+            time => time.max(self.last),
+        };
+        self.last = time;
+        let open = Open {
+            entered: time,
+            ..open
+        };
+        let call = open.call(depth);
+        Some(Step::Enter { time, call })
+    }
+
+    /// A call that was open and has ended, with the time when it began.
+    #[inline]
+    fn ended(&mut self, open: Open) -> Call {
+        let depth = self.open.len();
+        if open.entered == BEFORE {
+            return self.ended_from_before(open, depth);
+        }
+        open.call(depth)
+    }
+
+    #[cold]
+    fn ended_from_before(&mut self, open: Open, depth: usize) -> Call {
+        let entered = self.past.as_mut().and_then(|past| past.entered(depth));
+        let entered = entered.unwrap_or(NO_TIME);
+        Open { entered, ..open }.call(depth)
+    }
+
     /// The next call that ends without an exit of its own; none if there are no more.
     fn unwind(&mut self, unwinding: Unwinding) -> Option<Step> {
         if self.open.len() > unwinding.until
@@ -218,7 +310,7 @@ impl<'t> Walk<'t> {
         {
             return Some(Step::Leave {
                 time: unwinding.time,
-                call: open.call(self.open.len()),
+                call: self.ended(open),
                 ending: unwinding.ending,
             });
         }
@@ -307,11 +399,11 @@ impl<'t> Walk<'t> {
         self.stack = stack;
     }
 
-    /// Gives what comes next as long as it is ordinary: calls that begin and calls that return, not behind `limit`. The
-    /// quick way through most of a stream; what stops it is left to [`Walk::next`].
+    /// Gives what comes next as long as it is ordinary (calls that begin and calls that return), not behind `limit`, and
+    /// `take` wants more. The quick way through most of a stream; what stops it is left to [`Walk::next`].
     #[inline]
-    pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(Step)) {
-        if self.unwinding.is_some() {
+    pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(Step) -> bool) {
+        if self.unwinding.is_some() || self.ungiven > 0 {
             return;
         }
         // In variables of their own they stay in registers.
@@ -330,7 +422,7 @@ impl<'t> Walk<'t> {
                 self.open.push(open);
                 let call = open.call(depth);
                 Step::Enter { time, call }
-            } else if let Some(open) = self.open.pop() {
+            } else if let Some(open) = self.open.pop_if(|open| open.entered != BEFORE) {
                 let call = open.call(depth - 1);
                 let ending = Ending::Returned;
                 Step::Leave { time, call, ending }
@@ -339,7 +431,9 @@ impl<'t> Walk<'t> {
             };
             decoder.accept(plain);
             last = time;
-            take(step);
+            if !take(step) {
+                break;
+            }
         }
         (self.decoder, self.last) = (decoder, last);
     }
@@ -365,7 +459,7 @@ impl<'t> Walk<'t> {
                 };
                 Some(Step::Leave {
                     time,
-                    call: open.call(self.open.len()),
+                    call: self.ended(open),
                     ending: Ending::Discarded,
                 })
             }
@@ -395,6 +489,9 @@ impl Iterator for Walk<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Step> {
+        if self.ungiven > 0 {
+            return self.begun_before();
+        }
         loop {
             if let Some(unwinding) = self.unwinding
                 && let Some(step) = self.unwind(unwinding)
@@ -420,7 +517,7 @@ impl Iterator for Walk<'_> {
                     };
                     return Some(Step::Leave {
                         time,
-                        call: open.call(self.open.len()),
+                        call: self.ended(open),
                         ending: Ending::Returned,
                     });
                 }

@@ -124,6 +124,9 @@ pub struct Stream {
     pub bytes: u64,
     /// Its chunks in order: where they lie in `records`.
     chunks: Vec<u64>,
+    /// The ticks, not shifted, at which the first chunks begin: those up to the first gap, if the records begin without open
+    /// calls.
+    begins: Vec<u64>,
 }
 
 impl Stream {
@@ -285,8 +288,34 @@ impl Trace {
 
     /// The chunks of a stream, in order. Memory of those before the one that is given is the system's again.
     pub fn chunks<'a>(&'a self, stream: &'a Stream) -> impl Iterator<Item = Chunk<'a>> + 'a {
+        self.chunks_from(stream, 0)
+    }
+
+    /// A chunk of a stream by its number; none if there is no such chunk.
+    pub fn chunk<'a>(&'a self, stream: &'a Stream, number: usize) -> Option<Chunk<'a>> {
+        let offset = *stream.chunks.get(number)?;
+        let records = self.records.as_ref()?;
+        parse(records.bytes().get(offset as usize..)?).ok()
+    }
+
+    /// The number of the last chunk of a stream that begins before a time (`CLOCK_MONOTONIC` in nanoseconds) and knows of
+    /// all calls that are open then: nothing is missing before it. The first one if there is no other.
+    pub fn chunk_before(&self, stream: &Stream, time: u64) -> usize {
+        let mut clock = self.clock.cursor();
+        let begins = &stream.begins;
+        let behind = begins.partition_point(|begin| clock.monotonic(*begin) < time);
+        behind.saturating_sub(1)
+    }
+
+    /// The chunks of a stream from one on, in order; see [`Trace::chunks`].
+    pub fn chunks_from<'a>(
+        &'a self,
+        stream: &'a Stream,
+        first: usize,
+    ) -> impl Iterator<Item = Chunk<'a>> + 'a {
         let mut before: Option<u64> = None;
-        stream.chunks.iter().filter_map(move |&offset| {
+        let chunks = stream.chunks.get(first..).unwrap_or_default();
+        chunks.iter().filter_map(move |&offset| {
             let records = self.records.as_ref()?;
             if let Some(done) = before.replace(offset)
                 && let Ok(chunk) = parse(records.bytes().get(done as usize..)?)

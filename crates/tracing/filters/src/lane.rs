@@ -5,6 +5,7 @@ use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::state::{Store, ThreadState};
 use crate::tail::Tail;
+use std::sync::Arc;
 use std::vec::Vec;
 
 /// A part of a call that is shown.
@@ -42,8 +43,13 @@ struct Open<T> {
     frame: Frame,
     call: T,
     fate: Fate,
-    /// Its entry among the held items, unless it was told already or is hidden.
+    /// Its entry is known to whom it is told, or is among the held items.
+    is_told: bool,
+    effects: Effects,
+    /// Its entry among the held items if it began within a held call or is one, else how many there were.
     item: usize,
+    /// How many calls it stands for.
+    own_weight: f64,
     /// The weight of what is below it.
     weight: f64,
     /// A call below it is shown.
@@ -71,15 +77,18 @@ struct Item<T> {
 /// One thread's filtered calls.
 ///
 /// Calls go in by [`Lane::enter`] and [`Lane::exit`], strictly nested; those that are shown come out as [`Event`]s in
-/// the same order. What depends on a call's end is kept back until it is known: with rules about durations at most
-/// the open calls, with tail capture what lies within a held call.
+/// the same order. What depends on a call's end is kept back until it is known: with rules about durations and callers
+/// the open calls alone, with tail capture what lies within a held call.
 #[derive(Debug)]
 pub struct Lane<T> {
     state: ThreadState,
     samplers: Vec<Sampler>,
     tails: Vec<Tail>,
     open: Vec<Open<T>>,
+    /// What happened within the outermost held call.
     held: Vec<Item<T>>,
+    /// Open calls that are held.
+    holding: usize,
     /// So many of the open calls, from the outermost on, need no second look when another call is shown: so deep
     /// recursion of hidden calls costs nothing.
     led: usize,
@@ -87,6 +96,8 @@ pub struct Lane<T> {
     undecided: usize,
     /// Shown calls that are open in what was told.
     depth: u32,
+    /// By [`Sampling::slot`](crate::Sampling::slot): how many executions a chosen one stands for, if that is known.
+    scales: Option<Arc<[f64]>>,
 }
 
 impl<T: Copy> Lane<T> {
@@ -103,10 +114,20 @@ impl<T: Copy> Lane<T> {
             tails,
             open: Vec::new(),
             held: Vec::new(),
+            holding: 0,
             led: 0,
             undecided: 0,
             depth: 0,
+            scales: None,
         }
+    }
+
+    /// Sets for how many executions each chosen one stands, by [`Sampling::slot`](crate::Sampling::slot). Without, it
+    /// stands for those since the chosen one before it, so that nothing stands for those behind the last one.
+    #[must_use]
+    pub fn scaled(mut self, scales: Option<Arc<[f64]>>) -> Self {
+        self.scales = scales;
+        self
     }
 
     /// The counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
@@ -140,6 +161,12 @@ impl<T: Copy> Lane<T> {
         self.open.last().map(|open| open.call)
     }
 
+    /// The same, for what is known only when it ends: its [`Event::Exit`] has it as it is then.
+    #[inline]
+    pub fn innermost_mut(&mut self) -> Option<&mut T> {
+        self.open.last_mut().map(|open| &mut open.call)
+    }
+
     /// A call begins; see [`ThreadState::enter`]. Returns what it does, the process's
     /// [`Switch`] included.
     pub fn enter(
@@ -157,7 +184,17 @@ impl<T: Copy> Lane<T> {
         };
         let entry = self.state.enter(plan, &mut store, action, switch, || time);
         let around = self.open.last().map_or(1.0, |open| open.weight);
-        let weight = around * entry.stands_for as f64;
+        let weight = match &self.scales {
+            None => around * entry.stands_for as f64,
+            Some(scales) => match plan.sampling(action) {
+                Some(sampling)
+                    if entry.frame.is_chosen_subtree() || plan.is_sampled_alone(action) =>
+                {
+                    around * scales.get(sampling.slot as usize).copied().unwrap_or(1.0)
+                }
+                _ => around,
+            },
+        };
         let fate = match entry.show {
             Show::Hidden => Fate::Hidden,
             Show::Now => Fate::Shown,
@@ -165,11 +202,13 @@ impl<T: Copy> Lane<T> {
             Show::Held(scope) => Fate::Held(scope),
         };
         if fate == Fate::Shown {
-            self.lead();
+            self.lead(tell);
         }
         let item = self.held.len();
-        if fate != Fate::Hidden {
-            self.undecided += usize::from(fate != Fate::Shown);
+        self.undecided += usize::from(matches!(fate, Fate::Lazy | Fate::Held(_)));
+        self.holding += usize::from(matches!(fate, Fate::Held(_)));
+        let is_told = fate == Fate::Shown || self.holding > 0;
+        if is_told && fate != Fate::Hidden {
             let event = Event::Enter {
                 call,
                 time,
@@ -183,7 +222,10 @@ impl<T: Copy> Lane<T> {
             frame: entry.frame,
             call,
             fate,
+            is_told,
+            effects: entry.effects,
             item,
+            own_weight: weight,
             // A trigger samples the call itself, a filter what it calls, too.
             weight: if entry.frame.is_chosen_subtree() {
                 weight
@@ -246,6 +288,7 @@ impl<T: Copy> Lane<T> {
         }
         let decides = matches!(open.fate, Fate::Lazy | Fate::Held(_));
         self.undecided -= usize::from(decides);
+        self.holding -= usize::from(matches!(open.fate, Fate::Held(_)));
         let kept = match exit.verdict {
             Verdict::Hidden => false,
             Verdict::Keep => true,
@@ -253,6 +296,9 @@ impl<T: Copy> Lane<T> {
             Verdict::Discard(_) => false,
         };
         if !kept {
+            if self.held.is_empty() {
+                return;
+            }
             if exit.verdict == Verdict::Discard(Scope::Call) {
                 self.drop_item(open.item);
             } else {
@@ -264,13 +310,17 @@ impl<T: Copy> Lane<T> {
         if below {
             // Only what it leads to can be shown.
             if open.leads {
-                self.lead();
+                self.lead(tell);
             }
         } else if decides {
-            if let Some(item) = self.held.get_mut(open.item) {
-                item.live = true;
+            self.lead(tell);
+            if open.is_told {
+                if let Some(item) = self.held.get_mut(open.item) {
+                    item.live = true;
+                }
+            } else {
+                self.tell_entry(&open, tell);
             }
-            self.lead();
         }
         if !below && returns {
             let event = Event::Exit {
@@ -285,7 +335,7 @@ impl<T: Copy> Lane<T> {
     }
 
     /// A call is shown within all open ones: the lazy ones among them are shown, too, within the innermost held part.
-    fn lead(&mut self) {
+    fn lead(&mut self, tell: &mut impl FnMut(Event<T>)) {
         if self.undecided == 0 {
             return;
         }
@@ -296,7 +346,9 @@ impl<T: Copy> Lane<T> {
                 Fate::Lazy => {
                     open.fate = Fate::Shown;
                     self.undecided -= 1;
-                    if let Some(item) = self.held.get_mut(open.item) {
+                    if open.is_told
+                        && let Some(item) = self.held.get_mut(open.item)
+                    {
                         item.live = true;
                     }
                 }
@@ -308,7 +360,35 @@ impl<T: Copy> Lane<T> {
                 }
             }
         }
+        if self.holding == 0 {
+            self.tell_entries(tell);
+        }
         self.led = self.open.len();
+    }
+
+    /// Tells the entries of shown calls that are not told yet. They are the innermost ones, or held calls are within them.
+    fn tell_entries(&mut self, tell: &mut impl FnMut(Event<T>)) {
+        let is_told = |open: &Open<T>| open.is_told && open.fate == Fate::Shown;
+        let first = self.open.iter().rposition(is_told).map_or(0, |at| at + 1);
+        for place in first..self.open.len() {
+            let open = &mut self.open[place];
+            if open.fate == Fate::Shown {
+                open.is_told = true;
+                let open = *open;
+                self.tell_entry(&open, tell);
+            }
+        }
+    }
+
+    fn tell_entry(&mut self, open: &Open<T>, tell: &mut impl FnMut(Event<T>)) {
+        tell(Event::Enter {
+            call: open.call,
+            time: open.frame.start,
+            depth: self.depth,
+            weight: open.own_weight,
+            effects: open.effects,
+        });
+        self.depth += 1;
     }
 
     /// An entry that is not shown; what follows it stays.
@@ -320,29 +400,39 @@ impl<T: Copy> Lane<T> {
         }
     }
 
+    #[inline]
     fn push(&mut self, event: Event<T>, live: bool, tell: &mut impl FnMut(Event<T>)) {
+        if self.holding == 0 && self.held.is_empty() {
+            return tell(Self::placed(event, &mut self.depth));
+        }
         self.held.push(Item { event, live });
         self.flush(tell);
     }
 
-    /// Tells what was held, once everything is decided.
+    /// Tells what was held, once no call is.
     fn flush(&mut self, tell: &mut impl FnMut(Event<T>)) {
-        if self.undecided > 0 {
+        if self.holding > 0 {
             return;
         }
+        self.tell_entries(tell);
         for item in self.held.drain(..).filter(|item| item.live) {
-            let mut event = item.event;
-            match &mut event {
-                Event::Enter { depth, .. } => {
-                    *depth = self.depth;
-                    self.depth += 1;
-                }
-                Event::Exit { depth, .. } => {
-                    self.depth = self.depth.saturating_sub(1);
-                    *depth = self.depth;
-                }
-            }
-            tell(event);
+            tell(Self::placed(item.event, &mut self.depth));
         }
+    }
+
+    /// An event with the number of shown calls around it, which it changes.
+    #[inline]
+    fn placed(mut event: Event<T>, around: &mut u32) -> Event<T> {
+        match &mut event {
+            Event::Enter { depth, .. } => {
+                *depth = *around;
+                *around += 1;
+            }
+            Event::Exit { depth, .. } => {
+                *around = around.saturating_sub(1);
+                *depth = *around;
+            }
+        }
+        event
     }
 }

@@ -110,8 +110,9 @@
 //!   was off is neither counted nor hidden: what is switched on within it is shown.
 //! - Random choices follow from a seed, the number of the thread, and the function's place among the sampled ones: the same
 //!   seed repeats them, as far as threads begin in the same order.
-//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`]); [`Entry::stands_for`] does it call by call:
-//!   the executions since the last shown one. A rate and a tail choose by time and by duration: their seen executions are
+//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`], [`Lane::scaled`]). [`Entry::stands_for`] does it
+//!   call by call while the numbers are not known yet: the executions since the last shown one, so that nothing stands for
+//!   those behind the last one. A rate and a tail choose by time and by duration: their seen executions are
 //!   exact, sums over their shown ones are not representative.
 //!
 //! # Sampling while a program runs

@@ -341,6 +341,29 @@ impl<'a> Plan<'a> {
         (sampling.kind != SampleKind::All).then_some(sampling)
     }
 
+    /// Whether it is decided by a call and those around it, and by nothing that happened before, whether it is shown.
+    #[must_use]
+    pub fn is_without_memory(&self) -> bool {
+        let traces = |words: &[u64; ACTION_WORDS]| Action::decode(words).has(flag::TRACE);
+        let from_below = self.fact(fact::CALLER)
+            || self.fact(fact::TIME_VARIES)
+            || self.fact(fact::TIMED) && self.actions.iter().any(traces);
+        !from_below && !self.has_switches() && self.sampler_count() == 0
+    }
+
+    /// Whether it depends on durations which calls are shown.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.fact(fact::TIMED) || self.fact(fact::TIME_VARIES)
+    }
+
+    /// Whether a sampled function comes and goes alone: what it calls is shown either way.
+    #[must_use]
+    pub fn is_sampled_alone(&self, action: u32) -> bool {
+        let rules = self.action(action);
+        rules.sampling.kind != SampleKind::All && !rules.has(flag::FILTER)
+    }
+
     /// How a probe site may choose among executions by counting those that the gate lets in, and whether the others are
     /// hidden with their subtrees. Only if `Rules::beyond_counting` says nothing against it.
     #[must_use]

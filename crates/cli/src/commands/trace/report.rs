@@ -16,6 +16,7 @@ use dioptra_report::{
     Cell, CellNote, Column, ColumnKind, Facts, Format, Mark, Severity, Table, Unit, escape,
 };
 use fields::{Field, Key};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -222,28 +223,49 @@ pub fn report_facts(
             slow,
         );
     }
-    let counted = view.counted();
-    let unseen: Vec<_> = counted
-        .iter()
-        .filter(|(_, (seen, shown))| *seen > 0 && *shown == 0)
-        .collect();
-    if !unseen.is_empty() {
-        let calls: u64 = unseen.iter().map(|(_, (seen, _))| *seen).sum();
-        let first = unseen.iter().take(3).map(|(id, _)| names.get(**id));
-        let first: Vec<&str> = first.collect();
-        let more = if unseen.len() > 3 { ", …" } else { "" };
-        facts.add(
-            Severity::Info,
-            "unrecorded_functions",
-            format!(
-                "{calls} calls of {} sampled functions are not in the table, since none was recorded: {}{more}",
-                unseen.len(),
-                first.join(", ")
-            ),
-            calls,
-        );
+    let unseen = [
+        ("unrecorded_functions", view.counted(), "none was recorded"),
+        (
+            "unchosen_functions",
+            view.counted_by_rules(),
+            "none was chosen",
+        ),
+    ];
+    for (id, counted, why) in unseen {
+        unseen_fact(id, &counted, why, names, &mut facts);
     }
     facts
+}
+
+/// Says that functions are missing of which no execution was chosen; `counted` has all executions and the chosen ones.
+fn unseen_fact(
+    id: &str,
+    counted: &BTreeMap<u32, (u64, u64)>,
+    why: &str,
+    names: &FunctionNames<'_>,
+    facts: &mut Facts,
+) {
+    let unseen = counted
+        .iter()
+        .filter(|(_, (seen, shown))| *seen > 0 && *shown == 0);
+    let unseen: Vec<_> = unseen.collect();
+    if unseen.is_empty() {
+        return;
+    }
+    let calls: u64 = unseen.iter().map(|(_, (seen, _))| *seen).sum();
+    let first = unseen.iter().take(3).map(|(id, _)| names.get(**id));
+    let first: Vec<&str> = first.collect();
+    let more = if unseen.len() > 3 { ", …" } else { "" };
+    facts.add(
+        Severity::Info,
+        id,
+        format!(
+            "{calls} calls of {} sampled functions are not in the table, since {why}: {}{more}",
+            unseen.len(),
+            first.join(", ")
+        ),
+        calls,
+    );
 }
 
 /// Whether only calls that were slower than others are in a row's numbers.
@@ -348,7 +370,7 @@ fn table(rows: &[Row], fields: &[Field], srcline: bool) -> anyhow::Result<Table>
                 let few = row.times.calls < 2;
                 notes.push(CellNote {
                     column: cells.len(),
-                    standard_error: None,
+                    standard_error: field.standard_error(row),
                     mark: few.then_some(Mark::FewSamples),
                 });
             }

@@ -42,7 +42,7 @@ const OPTIONS: [(RuleOption, &str, char, &str, &str); 9] = [
         "trigger",
         'T',
         "FUNC@ACTION",
-        "Do something at these functions: depth=N, time=T, size=N, trace, trace_on, trace_off, finish, backtrace, color=C, sample=S, filter, notrace, hide, caller",
+        "Do something at these functions: depth=N, time=T, size=N, trace, trace_on, trace_off, finish, backtrace, color=C, sample=S, filter, notrace, hide, caller. sample= chooses calls: sample=N every N-th, sample=1/N or sample=P% at random, sample=N/s so many a second, sample=auto within a budget (record only), sample=pNN those slower than a percentile; with -F calls come and go with what they call, with -T alone",
     ),
     (RuleOption::Depth, "depth", 'D', "N", "Show so many levels"),
     (

@@ -118,6 +118,17 @@ impl Trace {
                 .first_sequence
                 .wrapping_add(stream.chunks.len() as u32)
         };
+        let begin = header.base << header.shift;
+        let is_whole = stream.begins.len() == stream.chunks.len()
+            && header.sequence == expected
+            && header.lost == 0
+            && match stream.begins.last() {
+                Some(last) => begin >= *last,
+                None => header.depth == 0,
+            };
+        if is_whole {
+            stream.begins.push(begin);
+        }
         stream.lost = stream.lost.saturating_add(header.lost);
         stream.bytes += size.min(u64::from(header.size));
         stream.chunks.push(offset);

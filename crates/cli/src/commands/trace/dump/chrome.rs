@@ -2,7 +2,7 @@
 
 use super::super::events::Event;
 use super::super::render::{Output, push_thousandths};
-use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses, ahead};
+use dioptra_calls::{Ending, Frames, FunctionNames, Shown, View, ViewLosses, ahead};
 use dioptra_tracedata::Stream;
 use dioptra_tracelayout::EventPlace;
 use std::io;
@@ -42,24 +42,30 @@ pub fn write(
             [middle('B'), middle('E')]
         })
         .collect();
-    // Names with their quotes, by function; of those that are not in the table at the end.
-    let mut quoted: Vec<Option<Box<str>>> = vec![None; trace.function_count() + 1];
     let range = view.range();
     let first_event = trace.event_id(EventPlace::Schedule).unwrap_or(u32::MAX);
+    let mut lines = Lines {
+        names,
+        middles,
+        quoted: vec![None; trace.function_count() + 1],
+        first,
+    };
+    let mut open: Vec<Frames<Begun>> = Vec::new();
+    open.resize_with(view.streams().len(), Frames::default);
     let (written, merged) = ahead(view.merged(), |merged| -> io::Result<()> {
         for (place, shown) in merged {
-            if !range.contains(shown.time()) {
-                continue;
+            let (time, open) = (shown.time(), &mut open[place]);
+            let in_range = range.contains(time);
+            if let Some(start) = range.start.filter(|_| in_range) {
+                // What began before the range begins with it.
+                for begun in open.current_mut().iter_mut().filter(|b| !b.is_written) {
+                    begun.is_written = true;
+                    lines.write(place, start, BEGIN, begun.function, BEFORE, out)?;
+                }
             }
-            let (end, call) = match shown {
-                Shown::Enter { call, .. } => (0, call),
-                Shown::Leave {
-                    ending: Ending::Open,
-                    ..
-                } => continue,
-                Shown::Leave { call, .. } => (1, call),
-                Shown::Lost { time, records } => {
-                    separate(out, &mut first);
+            match shown {
+                Shown::Lost { records, .. } if in_range => {
+                    separate(out, &mut lines.first);
                     let stream = view.streams()[place];
                     let line = format!(
                         "{{\"ts\":{}.{:03},\"ph\":\"i\",\"pid\":{},\"tid\":{},\"name\":\"LOST\",\"s\":\"t\",\"args\":{{\"records\":{records}}}}}",
@@ -69,53 +75,51 @@ pub fn write(
                         stream.tid
                     );
                     out.text.extend_from_slice(line.as_bytes());
-                    continue;
                 }
-                Shown::Switch { .. } => continue,
-            };
-            if call.function >= first_event
-                && let Some(event) = Event::of(trace, call.function)
-                && !event.is_period()
-            {
-                if end == 0 {
-                    let stream = view.streams()[place];
-                    moment(event, shown.time(), stream, &mut first, out)?;
+                Shown::Lost { .. } => {}
+                Shown::Switch { stack, .. } => open.switch(stack),
+                Shown::Enter { call, .. } => {
+                    let event = match call.function >= first_event {
+                        true => Event::of(trace, call.function).filter(|e| !e.is_period()),
+                        false => None,
+                    };
+                    let function = call.function;
+                    // Moments have no end.
+                    let (is_moment, is_written) = (event.is_some(), in_range || event.is_some());
+                    open.push(Begun {
+                        function,
+                        is_moment,
+                        is_written,
+                    });
+                    match event {
+                        _ if !in_range => {}
+                        Some(event) => {
+                            moment(event, time, view.streams()[place], &mut lines.first, out)?;
+                        }
+                        None => {
+                            let args = if call.entered.is_none() { BEFORE } else { "" };
+                            lines.write(place, time, BEGIN, function, args, out)?;
+                        }
+                    }
                 }
-                continue;
+                Shown::Leave { call, ending, .. } => {
+                    let begun = open.pop();
+                    let is_begun = begun.is_some_and(|b| b.is_written && !b.is_moment);
+                    // At the end of a range calls are cut off, at that of the trace they are not known to end.
+                    let is_open = ending == Ending::Open && range.stop.is_none();
+                    if in_range && is_begun && !is_open {
+                        let args = match ending {
+                            Ending::Returned => "",
+                            Ending::Open => ",\"args\":{\"end\":\"later\"}",
+                            Ending::Unwound(cause) => {
+                                &format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}")
+                            }
+                            _ => ",\"args\":{\"end\":\"missing\"}",
+                        };
+                        lines.write(place, time, END, call.function, args, out)?;
+                    }
+                }
             }
-            separate(out, &mut first);
-            let text = &mut out.text;
-            text.extend_from_slice(b"{\"ts\":");
-            push_thousandths(text, shown.time());
-            text.extend_from_slice(middles[place][end].as_bytes());
-            let name = (call.function as usize).min(quoted.len() - 1);
-            let name = match &mut quoted[name] {
-                Some(name) => &*name,
-                name => {
-                    let made = serde_json::to_string(names.get(call.function));
-                    &*name.insert(made.map_err(io::Error::from)?.into())
-                }
-            };
-            text.extend_from_slice(name.as_bytes());
-            match shown {
-                Shown::Enter { call, .. } if call.entered.is_none() => {
-                    text.extend_from_slice(b",\"args\":{\"began\":\"before\"}");
-                }
-                Shown::Leave {
-                    ending: Ending::Returned,
-                    ..
-                } => {}
-                Shown::Leave {
-                    ending: Ending::Unwound(cause),
-                    ..
-                } => {
-                    let args = format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}");
-                    text.extend_from_slice(args.as_bytes());
-                }
-                Shown::Leave { .. } => text.extend_from_slice(b",\"args\":{\"end\":\"missing\"}"),
-                _ => {}
-            }
-            text.push(b'}');
             out.flush_some()?;
         }
         Ok(())
@@ -134,6 +138,59 @@ pub fn write(
         "], \"displayTimeUnit\": \"ns\", \"metadata\": {metadata} }}"
     ));
     Ok(merged.losses())
+}
+
+/// A call that has begun.
+struct Begun {
+    function: u32,
+    /// Something that takes no time and has no end.
+    is_moment: bool,
+    /// Its beginning is written, if it needs one.
+    is_written: bool,
+}
+
+const BEGIN: usize = 0;
+const END: usize = 1;
+const BEFORE: &str = ",\"args\":{\"began\":\"before\"}";
+
+/// Beginnings and ends, as lines.
+struct Lines<'n, 't> {
+    names: &'n FunctionNames<'t>,
+    /// By place: the parts of a beginning and of an end between time and name.
+    middles: Vec<[String; 2]>,
+    /// Names with their quotes, by function; of those that are not in the table at the end.
+    quoted: Vec<Option<Box<str>>>,
+    first: bool,
+}
+
+impl Lines<'_, '_> {
+    fn write(
+        &mut self,
+        place: usize,
+        time: u64,
+        phase: usize,
+        function: u32,
+        args: &str,
+        out: &mut Output,
+    ) -> io::Result<()> {
+        separate(out, &mut self.first);
+        let text = &mut out.text;
+        text.extend_from_slice(b"{\"ts\":");
+        push_thousandths(text, time);
+        text.extend_from_slice(self.middles[place][phase].as_bytes());
+        let name = (function as usize).min(self.quoted.len() - 1);
+        let name = match &mut self.quoted[name] {
+            Some(name) => &*name,
+            name => {
+                let made = serde_json::to_string(self.names.get(function));
+                &*name.insert(made.map_err(io::Error::from)?.into())
+            }
+        };
+        text.extend_from_slice(name.as_bytes());
+        text.extend_from_slice(args.as_bytes());
+        text.push(b'}');
+        Ok(())
+    }
 }
 
 /// What became of a thread: an instant event; a new name is the thread's from then on.

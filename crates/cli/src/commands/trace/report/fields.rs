@@ -181,15 +181,13 @@ impl Field {
         if let Some([total, self_time, calls]) = estimates(row)
             && self.is_sum()
         {
-            let (value, standard_error) = match self {
+            let (value, _) = match self {
                 Field::Total(_) => total,
                 Field::Self_(_) => self_time,
                 _ => calls,
             };
-            return Cell::Real {
-                value,
-                standard_error,
-            };
+            // Calls and nanoseconds are whole numbers, also estimated ones.
+            return Cell::Count(value.round() as u64);
         }
         let times = &row.times;
         let (sum, of, single) = match self {
@@ -211,6 +209,17 @@ impl Field {
         }
     }
 
+    /// The standard error of the value, if it is an estimate whose error is known.
+    pub fn standard_error(self, row: &Row) -> Option<f64> {
+        let [total, self_time, calls] = estimates(row).filter(|_| self.is_sum())?;
+        let (_, standard_error) = match self {
+            Field::Total(_) => total,
+            Field::Self_(_) => self_time,
+            _ => calls,
+        };
+        standard_error
+    }
+
     pub fn push_text(self, row: &Row, out: &mut Vec<u8>) {
         let is_time = self.is_time();
         let (at, width) = (self.is_moment(), self.width());
@@ -218,10 +227,6 @@ impl Field {
             Cell::Count(time) if at => push_timestamp(out, time, width),
             Cell::Count(time) if is_time => push_duration(out, time),
             Cell::Count(count) => push_number(out, count, 10),
-            Cell::Real { value, .. } if self.is_sum() && is_time => {
-                push_duration(out, value.round() as u64);
-            }
-            Cell::Real { value, .. } if self.is_sum() => push_number(out, value.round() as u64, 10),
             Cell::Name(text) => push_right(out, &text, 10),
             Cell::Real { value, .. } => {
                 out.extend_from_slice(format!("{value:>9.2}%").as_bytes());
