@@ -4,6 +4,7 @@ mod commands;
 mod later;
 mod metric_sets;
 mod output;
+mod screen;
 mod symbol_sources;
 
 use clap::{CommandFactory, Parser, Subcommand};

@@ -129,8 +129,8 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
-    if arguments.shown.format == Shape::Text && arguments.min_share.is_none() {
-        arguments.shown.limit.get_or_insert(ROWS);
+    if arguments.min_share.is_none() {
+        arguments.shown.limit_text(ROWS);
     }
     // A value without its interval says nothing.
     arguments.shown.write(table, 1, true, &loaded)?;

@@ -4,7 +4,7 @@ use super::derived::Derived;
 use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
 };
-use super::shown::{Rows, Shape, Shown};
+use super::shown::{Rows, Shown};
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};
@@ -147,7 +147,7 @@ impl Options {
             by: self.by.clone(),
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
-            errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
+            errors: self.errors || self.shown.format.is_json() || !self.derived.is_empty(),
             windows: WantedWindows::for_metrics(&self.derived),
             ..Wanted::default()
         };
@@ -213,7 +213,7 @@ impl Options {
                     scaled: shown(Number::Scaled),
                 },
                 percent_of: self.percent.into(),
-                errors: self.errors || self.shown.format == Shape::Json,
+                errors: self.errors || self.shown.format.is_json(),
                 few: self.rows.few,
                 metrics: if of_windows { &[] } else { &columns },
                 slices: Slices::Number(self.rows.slices),
@@ -251,7 +251,11 @@ impl Options {
                 events: Some(events.iter().filter_map(|event| event.of[0]).collect()),
             },
         );
-        Ok(table?)
+        let table = table?;
+        Ok(match self.shown.is_fitted() {
+            true => table.fold_recursion()?,
+            false => table,
+        })
     }
 }
 
