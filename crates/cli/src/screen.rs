@@ -110,6 +110,18 @@ pub enum Spelling {
     Json,
 }
 
+/// Standard output of commands that have no pager; see [`Screen::show`].
+pub fn stdout(spelling: Spelling) -> Box<dyn Write> {
+    let is_terminal = io::stdout().is_terminal();
+    let out = io::stdout().lock();
+    match spelling {
+        Spelling::Text | Spelling::Json if is_terminal => {
+            Box::new(Harmless::new(out, spelling == Spelling::Json))
+        }
+        _ => Box::new(out),
+    }
+}
+
 impl Screen {
     /// Lets `write` write to standard output: through the pager if there is one. At a terminal, control characters are
     /// spelled out; files and pipes have them as they are.

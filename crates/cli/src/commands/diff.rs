@@ -1,5 +1,6 @@
 //! `dioptra diff`.
 
+use crate::output::say;
 use super::derived::Derived;
 use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
@@ -53,7 +54,7 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.inline && !arguments.by.contains(&By::Function) {
-        eprintln!("dioptra: --inline goes with --by function");
+        say!("--inline goes with --by function");
         return Ok(ExitCode::from(2));
     }
     let by_time = arguments.normalize == "time";
@@ -69,7 +70,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
     let of_windows = has_windows(&loaded);
     if of_windows && let Some(wrong) = no_windows_here(&arguments.by, arguments.inline) {
-        eprintln!("dioptra: {wrong}");
+        say!("{wrong}");
         return Ok(ExitCode::from(2));
     }
     if of_windows

@@ -1,5 +1,6 @@
 //! `dioptra metrics`.
 
+use crate::output::say;
 use super::derived::Derived;
 use super::profiles::{By, Selection, Wanted, WantedWindows};
 use super::shown::{Shape, Shown};
@@ -88,7 +89,7 @@ const ROWS: usize = 30;
 pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     let least_share = arguments.min_share.unwrap_or(0.0);
     if !(0.0..=100.0).contains(&least_share) {
-        eprintln!("dioptra: --min-share: give a number from 0 to 100");
+        say!("--min-share: give a number from 0 to 100");
         return Ok(ExitCode::from(2));
     }
     let (by, rows) = match arguments.by {

@@ -1,5 +1,6 @@
 //! `dioptra report`.
 
+use crate::output::say;
 use super::derived::Derived;
 use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
@@ -140,7 +141,7 @@ impl Options {
     /// Shows the table of a profile, or of the sum of several.
     pub(super) fn run(&self, inputs: &[PathBuf]) -> anyhow::Result<ExitCode> {
         if let Some(wrong) = self.contradiction(inputs.len()) {
-            eprintln!("dioptra: {wrong}");
+            say!("{wrong}");
             return Ok(ExitCode::from(2));
         }
         let wanted = Wanted {
@@ -157,7 +158,7 @@ impl Options {
             && let Some(wrong) = no_windows_here(&self.by, self.inline)
                 .or((loaded.len() > 1).then_some("--metric: windows are of one recording: give one -i, or compare them with dioptra diff"))
         {
-            eprintln!("dioptra: {wrong}");
+            say!("{wrong}");
             return Ok(ExitCode::from(2));
         }
         let table = match self.tree {

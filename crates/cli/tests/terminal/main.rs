@@ -2,7 +2,6 @@
 
 mod annotate;
 mod harmless;
-mod help;
 mod json;
 mod tables;
 

@@ -1,5 +1,6 @@
 //! What `dioptra record` says while it runs.
 
+use crate::output::say;
 use super::Arguments;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
@@ -41,7 +42,7 @@ impl Terminal {
     /// Writes a line.
     pub fn say(&mut self, line: &str) {
         self.clear();
-        let _ = writeln!(io::stderr(), "dioptra: {line}");
+        say!("{line}");
     }
 }
 

@@ -4,6 +4,7 @@ mod chrome;
 mod graphs;
 mod raw;
 
+use crate::output::say;
 use super::render::Output;
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
@@ -58,7 +59,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         .next()
         .map_or(arguments.format.as_str(), |(_, format)| format);
     for (_, other) in old {
-        eprintln!("dioptra: --{other} does nothing beside --{format}");
+        say!("--{other} does nothing beside --{format}");
     }
     let sample_time = match &arguments.sample_time {
         Some(text) => {

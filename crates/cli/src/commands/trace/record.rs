@@ -1,5 +1,6 @@
 //! `dioptra trace record`.
 
+use crate::output::say;
 use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::selected::switch;
@@ -308,7 +309,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// Traces, and tells why if that is not possible.
 pub fn trace(spec: TraceSpec) -> Result<TraceOutcome, ExitCode> {
     record(spec).map_err(|error| {
-        eprintln!("dioptra: {error}");
+        say!("{error}");
         ExitCode::from(error.exit_code())
     })
 }
@@ -331,8 +332,8 @@ impl Tracing {
             ));
         }
         if !has("trace") {
-            eprintln!(
-                "dioptra: --trace=off: nothing switches tracing on, so nothing will be shown; add -T FUNCTION@trace_on"
+            say!(
+                "--trace=off: nothing switches tracing on, so nothing will be shown; add -T FUNCTION@trace_on"
             );
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Which trace, and what of it: arguments of all commands that show calls.
 
+use crate::output::say;
 use super::rules::RuleTexts;
 use super::usage;
 use crate::symbol_sources::SymbolSources;
@@ -179,7 +180,7 @@ impl Selected {
         )
         .map_err(usage)?;
         for warning in view.warnings() {
-            eprintln!("dioptra: {warning}");
+            say!("{warning}");
         }
         Ok(view)
     }

@@ -1,5 +1,6 @@
 //! What one trace has more than another.
 
+use crate::screen::{Spelling, stdout};
 use super::fields::{self, Average, Field, Key};
 use super::{
     Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
@@ -174,7 +175,7 @@ pub fn run(
     }
     let mut table = table(&pairs, &fields, arguments.srcline)?;
     table.facts = all;
-    format.write(&mut table, None, io::stdout().lock())?;
+    format.write(&mut table, None, stdout(Spelling::Text))?;
     if !format.shows_facts() {
         table.facts.write_text(&mut io::stderr().lock())?;
     }

@@ -1,5 +1,6 @@
 //! A row for each thread.
 
+use crate::screen::{Spelling, stdout};
 use super::super::fields;
 use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     if format != Format::Text {
         let mut table = table(&rows)?;
         table.facts = facts;
-        format.write(&mut table, None, io::stdout().lock())?;
+        format.write(&mut table, None, stdout(Spelling::Text))?;
         if !format.shows_facts() {
             table.facts.write_text(&mut io::stderr().lock())?;
         }
