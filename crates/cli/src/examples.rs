@@ -35,7 +35,9 @@ fn words(example: &str) -> Vec<String> {
 /// The lines below `Examples:`.
 fn examples(help: &str) -> Vec<&str> {
     let (_, behind) = help.split_once("Examples:\n").unwrap_or_default();
-    let lines = behind.lines().take_while(|line| line.is_empty() || line.starts_with("  "));
+    let lines = behind
+        .lines()
+        .take_while(|line| line.is_empty() || line.starts_with("  "));
     let lines = lines.map(str::trim_start);
     lines.filter(|line| line.starts_with("dioptra ")).collect()
 }
@@ -44,7 +46,10 @@ fn examples(help: &str) -> Vec<&str> {
 fn check(command: &Command, path: &str, seen: &mut Vec<String>) {
     let help = command.clone().render_long_help().to_string();
     let examples = examples(&help);
-    assert!(!examples.is_empty(), "{path} --help has no examples:\n{help}");
+    assert!(
+        !examples.is_empty(),
+        "{path} --help has no examples:\n{help}"
+    );
     for example in examples {
         // What follows `&&` is an example, too.
         for part in example.split(" && ") {
@@ -63,7 +68,8 @@ fn check(command: &Command, path: &str, seen: &mut Vec<String>) {
     }
     seen.push(path.to_owned());
     let commands = command.get_subcommands();
-    for command in commands.filter(|command| !command.is_hide_set() && command.get_name() != "help") {
+    for command in commands.filter(|command| !command.is_hide_set() && command.get_name() != "help")
+    {
         check(command, &format!("{path} {}", command.get_name()), seen);
     }
 }
@@ -75,7 +81,12 @@ fn every_command_has_examples_that_are_accepted() {
     command.build();
     let mut seen = Vec::new();
     check(&command, "dioptra", &mut seen);
-    for path in ["dioptra report", "dioptra info", "dioptra trace record", "dioptra list events"] {
+    for path in [
+        "dioptra report",
+        "dioptra info",
+        "dioptra trace record",
+        "dioptra list events",
+    ] {
         assert!(seen.iter().any(|known| known == path), "{seen:?}");
     }
 }
@@ -83,6 +94,9 @@ fn every_command_has_examples_that_are_accepted() {
 #[test]
 fn words_are_those_of_a_shell() {
     let example = "dioptra report -e '{a,b}:S' --format json | jq .rows";
-    assert_eq!(words(example), ["dioptra", "report", "-e", "{a,b}:S", "--format", "json"]);
+    assert_eq!(
+        words(example),
+        ["dioptra", "report", "-e", "{a,b}:S", "--format", "json"]
+    );
     assert_eq!(words("dioptra info  what it holds"), ["dioptra", "info"]);
 }

@@ -9,11 +9,11 @@ mod rows;
 
 use crate::annotate::Look;
 use crate::escape::display_width;
+use crate::facts::fact_line;
 use crate::order::Place;
 use crate::short_names::cut_end;
 use crate::text::push_value;
 use crate::{Cell, Facts, RenderError, Row, Severity, Table, Unit, escape};
-use crate::facts::fact_line;
 use columns::Columns;
 pub(crate) use lines::{close_percents, wrap};
 use std::io::{BufWriter, Write};
@@ -119,12 +119,7 @@ impl Page<'_> {
     }
 
     /// Writes short facts that are information, which stand above the table, or the others, which stand below.
-    fn write_facts(
-        &self,
-        facts: &Facts,
-        above: bool,
-        out: &mut impl Write,
-    ) -> std::io::Result<()> {
+    fn write_facts(&self, facts: &Facts, above: bool, out: &mut impl Write) -> std::io::Result<()> {
         for fact in facts {
             let is_information = fact.severity == Severity::Info;
             let line = fact_line(fact);
@@ -150,7 +145,12 @@ impl Page<'_> {
             // The facts tell as a rule how often it was sampled.
             [event] => {
                 let start = format!("{event}: ");
-                if !self.table.facts.iter().any(|fact| fact.text.starts_with(&start)) {
+                if !self
+                    .table
+                    .facts
+                    .iter()
+                    .any(|fact| fact.text.starts_with(&start))
+                {
                     let line = format!("# event: {}", escape(event));
                     self.write_wrapped(Look::Heading, &line, "#   ", out)?;
                 }

@@ -122,7 +122,10 @@ mod tests {
                 written(bytes, false, piece),
                 "a\\x1b]0;x\\x07\n関\\u{9b}31m\\u{e0041}\\r,"
             );
-            assert_eq!(written(b"\x9b31m\xe9\x96", false, piece), "\u{fffd}31m\u{fffd}");
+            assert_eq!(
+                written(b"\x9b31m\xe9\x96", false, piece),
+                "\u{fffd}31m\u{fffd}"
+            );
         }
     }
 

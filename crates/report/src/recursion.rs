@@ -50,7 +50,9 @@ impl Table {
             });
             let (to, deep) = match same_above {
                 Some((above, deep)) => {
-                    add(&mut rows[above].cells, row.cells(), |index| !is_total[index]);
+                    add(&mut rows[above].cells, row.cells(), |index| {
+                        !is_total[index]
+                    });
                     (above, deep + 1)
                 }
                 None => {
@@ -129,7 +131,10 @@ mod tests {
             else {
                 panic!("other cells");
             };
-            format!("{}{name} {numerator} {own}", " ".repeat(place.depth as usize))
+            format!(
+                "{}{name} {numerator} {own}",
+                " ".repeat(place.depth as usize)
+            )
         };
         order.iter().map(text).collect()
     }
@@ -168,7 +173,8 @@ mod tests {
         // Nothing is counted twice or lost.
         let own = |table: &Table| -> u64 {
             let own = table.rows().map(|row| row.cell(1));
-            own.map(|own| if let Cell::Count(own) = own { own } else { 0 }).sum()
+            own.map(|own| if let Cell::Count(own) = own { own } else { 0 })
+                .sum()
         };
         assert_eq!(own(&folded), own(&table));
         assert_eq!(shown(&folded.fold_recursion().unwrap()), shown(&folded));

@@ -227,7 +227,9 @@ impl Lists {
                     at,
                     is_list: after_name || before == Some(b':'),
                 }),
-                b'>' if before != Some(b'-') && open.last().is_some_and(|open| open.bracket == b'<') => {
+                b'>' if before != Some(b'-')
+                    && open.last().is_some_and(|open| open.bracket == b'<') =>
+                {
                     if let Some(list) = open.pop().filter(|open| open.is_list) {
                         let around = |open: &&Open| open.bracket == b'<' && open.is_list;
                         let level = open.iter().filter(around).count();
@@ -339,33 +341,75 @@ mod tests {
             ),
             ("a::b<>::c", "a::b<>::c"),
             // Operators are no brackets.
-            ("bool operator<(A const&, B<int>)", "bool operator<(A const&, B<…>)"),
-            ("std::ostream& std::operator<< <char>(int)", "std::ostream& std::operator<< <…>(int)"),
+            (
+                "bool operator<(A const&, B<int>)",
+                "bool operator<(A const&, B<…>)",
+            ),
+            (
+                "std::ostream& std::operator<< <char>(int)",
+                "std::ostream& std::operator<< <…>(int)",
+            ),
             ("auto operator<=><X>(X)", "auto operator<=><…>(X)"),
             ("P<int>::operator->() const", "P<…>::operator->() const"),
-            ("P<int>::operator->*<long>(int)", "P<…>::operator->*<…>(int)"),
-            ("F<int>::operator()(V<int>) const", "F<…>::operator()(V<…>) const"),
-            ("M<K, V>::operator[](K const&)", "M<…>::operator[](K const&)"),
-            ("C::operator std::vector<int>() const", "C::operator std::vector<…>() const"),
+            (
+                "P<int>::operator->*<long>(int)",
+                "P<…>::operator->*<…>(int)",
+            ),
+            (
+                "F<int>::operator()(V<int>) const",
+                "F<…>::operator()(V<…>) const",
+            ),
+            (
+                "M<K, V>::operator[](K const&)",
+                "M<…>::operator[](K const&)",
+            ),
+            (
+                "C::operator std::vector<int>() const",
+                "C::operator std::vector<…>() const",
+            ),
             ("my_operator<int>::f", "my_operator<…>::f"),
             // Signs within brackets are no brackets.
             ("f<(N>3), int>(char)", "f<…>(char)"),
             ("f<((1ul)<(2ul)), (a->b)>::g", "f<…>::g"),
             ("h(std::function<void (int)>)", "h(std::function<…>)"),
-            ("run<main::{lambda(S<int>)#1}>::{lambda(S<int>)#2}", "run<…>::{lambda(S<…>)#2}"),
+            (
+                "run<main::{lambda(S<int>)#1}>::{lambda(S<int>)#2}",
+                "run<…>::{lambda(S<…>)#2}",
+            ),
             // Rust, either mangling.
-            ("core::ptr::drop_in_place<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place<…>"),
-            ("core::ptr::drop_in_place::<alloc::vec::Vec<u8>>", "core::ptr::drop_in_place<…>"),
-            ("<alloc::vec::Vec<T,A> as core::ops::Drop>::drop", "<alloc::vec::Vec<…> as core::ops::Drop>::drop"),
-            ("<F as core::ops::FnOnce<()>>::call_once", "<F as core::ops::FnOnce<…>>::call_once"),
-            ("<fn(u8) -> Vec<u8> as FnOnce<(u8,)>>::call_once", "<fn(u8) -> Vec<…> as FnOnce<…>>::call_once"),
+            (
+                "core::ptr::drop_in_place<alloc::vec::Vec<u8>>",
+                "core::ptr::drop_in_place<…>",
+            ),
+            (
+                "core::ptr::drop_in_place::<alloc::vec::Vec<u8>>",
+                "core::ptr::drop_in_place<…>",
+            ),
+            (
+                "<alloc::vec::Vec<T,A> as core::ops::Drop>::drop",
+                "<alloc::vec::Vec<…> as core::ops::Drop>::drop",
+            ),
+            (
+                "<F as core::ops::FnOnce<()>>::call_once",
+                "<F as core::ops::FnOnce<…>>::call_once",
+            ),
+            (
+                "<fn(u8) -> Vec<u8> as FnOnce<(u8,)>>::call_once",
+                "<fn(u8) -> Vec<…> as FnOnce<…>>::call_once",
+            ),
             ("<[T] as Join<&S>>::join", "<[T] as Join<…>>::join"),
             ("f::<{closure#0}>::{closure#1}", "f<…>::{closure#1}"),
-            ("std::io::Write::write_all::h0123456789abcdef", "std::io::Write::write_all"),
+            (
+                "std::io::Write::write_all::h0123456789abcdef",
+                "std::io::Write::write_all",
+            ),
             ("f::h0123456789abcdef.llvm.77", "f.llvm.77"),
             ("f::h0123456789abcdefg", "f::h0123456789abcdefg"),
             ("f::hello", "f::hello"),
-            ("core[1a2b3c4d5e6f7081]::mem::swap::<u8>", "core::mem::swap<…>"),
+            (
+                "core[1a2b3c4d5e6f7081]::mem::swap::<u8>",
+                "core::mem::swap<…>",
+            ),
             ("a[12]::b", "a[12]::b"),
             // What is left open is left alone.
             ("f<int", "f<int"),
@@ -382,7 +426,10 @@ mod tests {
         let name = "Map<Key<int, char>, Value<Pair<long, long>>>::insert(Key<int, char>, int)";
         for (width, fitted) in [
             (73, name),
-            (72, "Map<Key<int, char>, Value<Pair<…>>>::insert(Key<int, char>, int)"),
+            (
+                72,
+                "Map<Key<int, char>, Value<Pair<…>>>::insert(Key<int, char>, int)",
+            ),
             (60, "Map<Key<…>, Value<…>>::insert(Key<int, char>, int)"),
             (49, "Map<…>::insert(Key<…>, int)"),
             (26, "Map<…>::insert(…)"),
@@ -394,8 +441,14 @@ mod tests {
         ] {
             assert_eq!(fit_name(name, width), fitted, "{width}");
         }
-        assert_eq!(fit_name("/usr/lib/a/very/long/path/libfoo.so.6", 20), "/usr/li…/libfoo.so.6");
-        assert_eq!(fit_name("(anonymous namespace)::run(int) const", 35), "(anonymous namespace)::run(…) const");
+        assert_eq!(
+            fit_name("/usr/lib/a/very/long/path/libfoo.so.6", 20),
+            "/usr/li…/libfoo.so.6"
+        );
+        assert_eq!(
+            fit_name("(anonymous namespace)::run(int) const", 35),
+            "(anonymous namespace)::run(…) const"
+        );
         assert_eq!(fit_name("関数関数関数", 7), "関…関数");
     }
 

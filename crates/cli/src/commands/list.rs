@@ -3,8 +3,8 @@
 mod cpus;
 mod metrics;
 
-use crate::output::say;
 use crate::metric_sets::MetricSets;
+use crate::output::say;
 use crate::screen::{Spelling, stdout};
 use clap::{Subcommand, ValueEnum};
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
@@ -125,9 +125,7 @@ fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
     }
     if listed.is_empty() {
         let filter = events.filter.as_deref().unwrap_or_default();
-        say!(
-            "no event has `{filter}` in its name, kind or description; try `dioptra list events`"
-        );
+        say!("no event has `{filter}` in its name, kind or description; try `dioptra list events`");
         return Ok(ExitCode::FAILURE);
     }
     let mut table = table(&listed, events.format)?;

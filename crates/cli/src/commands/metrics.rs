@@ -1,9 +1,9 @@
 //! `dioptra metrics`.
 
-use crate::output::say;
 use super::derived::Derived;
 use super::profiles::{By, Selection, Wanted, WantedWindows};
 use super::shown::{Shape, Shown};
+use crate::output::say;
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_metrics::windows::Trust;

@@ -1,11 +1,11 @@
 //! `dioptra report`.
 
-use crate::output::say;
 use super::derived::Derived;
 use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use crate::output::say;
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_profile::{Dimension, Slices, TreeDirection, TreeLimits};

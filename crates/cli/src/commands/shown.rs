@@ -103,7 +103,9 @@ impl Shown {
         loaded: &[Loaded],
     ) -> anyhow::Result<()> {
         let sorted_by = self.sort.as_deref();
-        let sorted_by = sorted_by.map(|column| sort(&mut table, column)).transpose()?;
+        let sorted_by = sorted_by
+            .map(|column| sort(&mut table, column))
+            .transpose()?;
         if let Some(limit) = self.limit
             && levels > 1
         {
@@ -141,9 +143,10 @@ impl Shown {
             true => Spelling::Json,
             false => Spelling::Text,
         };
-        screen.show(spelling, |out| {
-            Ok(format.write_limited(&table, &text, out)?)
-        })?;
+        screen.show(
+            spelling,
+            |out| Ok(format.write_limited(&table, &text, out)?),
+        )?;
         if !format.shows_facts() {
             table.facts.write_text(&mut io::stderr().lock())?;
         }

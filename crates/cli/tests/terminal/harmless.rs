@@ -34,7 +34,6 @@ fn serial_standard_error_has_no_control_characters() {
             &["report", "--by", file],
             &["list", "events", file],
             &["report", "--symfs", file],
-            &["trace", "report", "--opt-file", file],
         ] {
             let output = dioptra(arguments).output().expect("it runs");
             let text = String::from_utf8(output.stderr).expect("UTF-8");
@@ -55,12 +54,19 @@ fn serial_standard_error_has_no_control_characters() {
 fn check(arguments: &[&str], folder: &Path, in_pipe: &str) {
     let run = || {
         let mut command = dioptra(arguments);
-        command.current_dir(folder).env("NO_COLOR", "1").env("PAGER", "cat");
+        command
+            .current_dir(folder)
+            .env("NO_COLOR", "1")
+            .env("PAGER", "cat");
         command
     };
     let shown = at_terminal(run(), 500);
     assert!(shown.text.contains("evil"), "{arguments:?}: {}", shown.text);
-    assert!(!shown.text.contains(is_harmful), "{arguments:?}: {:?}", shown.text);
+    assert!(
+        !shown.text.contains(is_harmful),
+        "{arguments:?}: {:?}",
+        shown.text
+    );
     let piped = run().output().expect("it runs");
     let text = String::from_utf8(piped.stdout).expect("UTF-8");
     assert!(text.contains(in_pipe), "{arguments:?}: {text}");
@@ -77,7 +83,10 @@ fn serial_terminals_see_no_control_characters_of_names() {
         &["record", "-q", "-F", "1000", "--", &evil, "100"][..],
         &["trace", "record", &evil, "1"],
     ] {
-        let output = dioptra(arguments).current_dir(&folder).output().expect("it runs");
+        let output = dioptra(arguments)
+            .current_dir(&folder)
+            .output()
+            .expect("it runs");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{errors}");
         assert!(!errors.contains(is_harmful), "{arguments:?}: {errors:?}");

@@ -29,8 +29,14 @@ fn made() -> Result<TempDir, Skip> {
 
 /// The output of a pipeline.
 fn output(line: &str, folder: &Path) -> String {
-    let path = Path::new(env!("CARGO_BIN_EXE_dioptra")).parent().expect("a folder");
-    let paths = format!("{}:{}", path.display(), std::env::var("PATH").unwrap_or_default());
+    let path = Path::new(env!("CARGO_BIN_EXE_dioptra"))
+        .parent()
+        .expect("a folder");
+    let paths = format!(
+        "{}:{}",
+        path.display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
     let output = Command::new("/bin/bash")
         .args(["-o", "pipefail", "-c", line])
         .env("PATH", paths)
@@ -53,7 +59,10 @@ fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
         let (key, lists) = step.split_once('[').map_or((step, 0), |(key, rest)| {
             (key, 1 + rest.matches('[').count())
         });
-        found = found.into_iter().filter_map(|value| value.get(key)).collect();
+        found = found
+            .into_iter()
+            .filter_map(|value| value.get(key))
+            .collect();
         for _ in 0..lists {
             let each = found.into_iter().flat_map(|value| match value {
                 Value::Array(list) => list.iter().collect::<Vec<_>>(),
@@ -69,16 +78,23 @@ fn at<'a>(value: &'a Value, path: &str) -> Vec<&'a Value> {
 #[test]
 fn serial_the_documented_shapes_are_those_of_real_output() {
     let folder = or_skip!(made());
-    let text = std::fs::read_to_string(programs::repository_root().join("docs/json.md")).expect("docs");
+    let text =
+        std::fs::read_to_string(programs::repository_root().join("docs/json.md")).expect("docs");
     let (mut lines, mut keys) = (0, 0);
     for section in text.split("\n## ").skip(1) {
         let title = section.lines().next().expect("a title");
-        let commands: Vec<&str> = section.lines().filter(|line| line.starts_with("dioptra ")).collect();
+        let commands: Vec<&str> = section
+            .lines()
+            .filter(|line| line.starts_with("dioptra "))
+            .collect();
         assert!(!commands.is_empty(), "{title} has no line of jq");
         for line in &commands {
             let output = output(line, folder.path());
             let is_something = !matches!(output.trim(), "" | "null" | "[]" | "{}");
-            assert!(is_something || line.contains("doctor"), "{line}: {output:?}");
+            assert!(
+                is_something || line.contains("doctor"),
+                "{line}: {output:?}"
+            );
             lines += 1;
         }
         // Keys are of the output of the section's first command, all its objects together.
@@ -115,10 +131,15 @@ fn serial_the_documented_shapes_are_those_of_real_output() {
         for object in objects.iter().filter(|_| is_whole && !seen.is_empty()) {
             for key in object.as_object().expect("an object").keys() {
                 let is_it = |known: &&&str| {
-                    let rest = known.strip_prefix('.').and_then(|known| known.strip_prefix(key.as_str()));
+                    let rest = known
+                        .strip_prefix('.')
+                        .and_then(|known| known.strip_prefix(key.as_str()));
                     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[', '?']))
                 };
-                assert!(seen.iter().any(|known| is_it(&known)), "{title}: `{key}` is not documented");
+                assert!(
+                    seen.iter().any(|known| is_it(&known)),
+                    "{title}: `{key}` is not documented"
+                );
             }
         }
     }
@@ -140,7 +161,11 @@ fn serial_lines_of_json_are_the_rows_of_json() {
             let mut arguments = arguments.to_vec();
             arguments.extend(["--format", format]);
             let output = dioptra(&arguments).output().expect("it runs");
-            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(
+                output.status.success(),
+                "{}",
+                String::from_utf8_lossy(&output.stderr)
+            );
             let text = String::from_utf8(output.stdout).expect("UTF-8");
             match format {
                 "json" => vec![serde_json::from_str(&text).expect("JSON")],
@@ -155,7 +180,9 @@ fn serial_lines_of_json_are_the_rows_of_json() {
         assert_eq!(lines[0]["facts"], json["facts"]);
         assert_eq!(lines[0]["columns"], json["columns"]);
         let ids = json["columns"].as_array().expect("columns").iter();
-        let ids: Vec<&str> = ids.map(|column| column["id"].as_str().expect("an id")).collect();
+        let ids: Vec<&str> = ids
+            .map(|column| column["id"].as_str().expect("an id"))
+            .collect();
         let rows = json["rows"].as_array().expect("rows");
         assert!(rows.len() > 1 && rows.len() + 1 == lines.len());
         for (row, line) in rows.iter().zip(&lines[1..]) {

@@ -3,6 +3,7 @@
 mod annotate;
 mod harmless;
 mod json;
+mod kernel;
 mod tables;
 
 use dioptra_report::display_width;
@@ -46,7 +47,11 @@ impl Shown {
     /// How many cells the widest line takes.
     pub fn widest(&self) -> usize {
         let lines = self.lines();
-        lines.iter().map(|line| display_width(line)).max().unwrap_or(0)
+        lines
+            .iter()
+            .map(|line| display_width(line))
+            .max()
+            .unwrap_or(0)
     }
 }
 
@@ -54,10 +59,21 @@ impl Shown {
 pub fn dioptra(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dioptra"));
     command.args(arguments);
-    for name in ["NO_COLOR", "PAGER", "DIOPTRA_PAGER", "LESS", "COLUMNS", "LC_ALL", "LC_CTYPE"] {
+    for name in [
+        "NO_COLOR",
+        "PAGER",
+        "DIOPTRA_PAGER",
+        "LESS",
+        "COLUMNS",
+        "LC_ALL",
+        "LC_CTYPE",
+    ] {
         command.env_remove(name);
     }
-    command.env("LANG", "C.UTF-8").env("TERM", "xterm").stdin(Stdio::null());
+    command
+        .env("LANG", "C.UTF-8")
+        .env("TERM", "xterm")
+        .stdin(Stdio::null());
     command
 }
 
@@ -104,7 +120,11 @@ pub fn at_terminal(mut command: Command, columns: u16) -> Shown {
 /// What `dioptra` writes to a terminal without a pager.
 pub fn shown(arguments: &[&str], file: &Path, columns: u16) -> Shown {
     let mut command = dioptra(arguments);
-    command.arg(file).arg("--no-pager").arg("--color").arg("never");
+    command
+        .arg(file)
+        .arg("--no-pager")
+        .arg("--color")
+        .arg("never");
     let shown = at_terminal(command, columns);
     assert!(shown.status.success(), "{arguments:?}: {}", shown.text);
     shown
@@ -123,9 +143,15 @@ pub fn templates() -> Result<&'static Path, Skip> {
     static MADE: OnceLock<Result<(TempDir, PathBuf), Skip>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
         let program = programs::cpp("templates", &["-O1"])?;
-        recorded(&["-g", "-e", "cpu-clock,page-faults,task-clock", "-F", "2000"], &program, &["20"])
+        recorded(
+            &["-g", "-e", "cpu-clock,page-faults,task-clock", "-F", "2000"],
+            &program,
+            &["20"],
+        )
     });
-    made.as_ref().map(|(_, file)| file.as_path()).map_err(Clone::clone)
+    made.as_ref()
+        .map(|(_, file)| file.as_path())
+        .map_err(Clone::clone)
 }
 
 /// A profile by `dioptra record`.

@@ -4,16 +4,6 @@ use crate::{at_terminal, dioptra, piped, recorded, shown, templates};
 use dioptra_report::display_width;
 use dioptra_testprograms::{self as programs, or_skip};
 use serde_json::Value;
-use std::path::Path;
-
-/// The names of functions as a pipe has them.
-fn whole_names(file: &Path) -> Vec<String> {
-    let json: Value = serde_json::from_str(&piped(&["report", "--format", "json", "-i"], file))
-        .expect("JSON");
-    let rows = json["rows"].as_array().expect("rows");
-    let names = rows.iter().map(|row| row["cells"].as_array().expect("cells").last());
-    names.map(|name| name.and_then(Value::as_str).expect("a name").to_owned()).collect()
-}
 
 #[test]
 fn serial_tables_fit_the_terminal() {
@@ -41,7 +31,11 @@ fn serial_tables_fit_the_terminal() {
             // Without groups there are no windows, whose metrics this would show.
             let shown = shown(arguments, file, columns);
             let lines = shown.lines();
-            assert!(shown.widest() <= columns.into(), "{columns} {arguments:?}: {}", shown.text);
+            assert!(
+                shown.widest() <= columns.into(),
+                "{columns} {arguments:?}: {}",
+                shown.text
+            );
             assert!(lines.len() > 5, "{arguments:?}: {}", shown.text);
             // One way to write percents.
             let spaced = lines.iter().filter(|line| line.starts_with('#'));
@@ -55,25 +49,31 @@ fn serial_tables_fit_the_terminal() {
 #[test]
 fn serial_a_screen_has_forty_rows_and_a_sum_of_the_others() {
     let file = or_skip!(templates());
-    let names = whole_names(file);
-    assert!(names.len() > 41, "{} rows", names.len());
-    let rows = shown(&["report", "--event", "1", "-i"], file, 100).rows();
-    let is_row = |line: &&String| line.trim_start().starts_with(|first: char| first.is_ascii_digit());
-    assert_eq!(rows.iter().filter(is_row).count(), 40, "{rows:#?}");
-    let json: Value =
-        serde_json::from_str(&piped(&["report", "--event", "1", "--format", "json", "-i"], file))
-            .expect("JSON");
-    let samples = |rows: &[Value]| -> f64 {
-        rows.iter().map(|row| row["cells"][0].as_f64().expect("a share")).sum()
+    let arguments = |more: &[&'static str]| -> Vec<&'static str> {
+        let mut arguments = vec!["report", "--event", "1", "--by", "address"];
+        arguments.extend(more);
+        arguments.push("-i");
+        arguments
     };
+    let json = piped(&arguments(&["--format", "json"]), file);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
     let all = json["rows"].as_array().expect("rows");
-    let rest = format!("… {} more rows, {:.2}%", all.len() - 40, samples(&all[40..]));
-    assert_eq!(rows.last(), Some(&rest));
+    assert!(all.len() > 50, "{} rows", all.len());
+    let rows = |more: &[&'static str]| shown(&arguments(more), file, 100).rows();
+    let is_row = |line: &&String| {
+        line.trim_start()
+            .starts_with(|first: char| first.is_ascii_digit())
+    };
+    let count = |rows: &[String]| rows.iter().filter(is_row).count();
+    let usual = rows(&[]);
+    assert_eq!(count(&usual), 40, "{usual:#?}");
+    let share = |row: &Value| row["cells"][0].as_f64().expect("a share");
+    let rest: f64 = all[40..].iter().map(share).sum();
+    let rest = format!("… {} more rows, {rest:.2}%", all.len() - 40);
+    assert_eq!(usual.last(), Some(&rest));
     // Everything is there for who asks.
-    let rows = shown(&["report", "--event", "1", "--all", "-i"], file, 100).rows();
-    assert_eq!(rows.iter().filter(is_row).count(), all.len());
-    let rows = shown(&["report", "--event", "1", "--limit", "7", "-i"], file, 100).rows();
-    assert_eq!(rows.iter().filter(is_row).count(), 7);
+    assert_eq!(count(&rows(&["--all"])), all.len());
+    assert_eq!(count(&rows(&["--limit", "7"])), 7);
 }
 
 #[test]
@@ -85,7 +85,10 @@ fn serial_names_come_before_the_second_event() {
         let function = heads.iter().position(|head| *head == "function");
         let shares: Vec<usize> = (0..heads.len()).filter(|at| heads[*at] == "self").collect();
         assert_eq!(shares.len(), 3, "{rows:#?}");
-        assert!(function > Some(shares[0]) && function < Some(shares[1]), "{rows:#?}");
+        assert!(
+            function > Some(shares[0]) && function < Some(shares[1]),
+            "{rows:#?}"
+        );
         // Each event's name stands above its share.
         for event in ["cpu-clock", "pag", "task-clock"] {
             assert!(rows[0].contains(event), "{rows:#?}");
@@ -98,29 +101,47 @@ fn serial_names_come_before_the_second_event() {
 #[test]
 fn serial_recursion_is_folded_in_trees() {
     let program = or_skip!(programs::c("recursion", &["-O0"]));
-    let (_folder, file) = or_skip!(recorded(&["-g", "-F", "2000"], &program, &["100", "60000", "27"]));
+    let (_folder, file) = or_skip!(recorded(
+        &["-g", "-F", "2000"],
+        &program,
+        &["100", "60000", "27"]
+    ));
     let arguments = ["report", "--tree", "callees", "-i"];
     let whole = piped(&arguments, &file);
-    let descents = whole.lines().filter(|line| line.trim_end().ends_with("descend")).count();
+    let descents = whole
+        .lines()
+        .filter(|line| line.trim_end().ends_with("descend"))
+        .count();
     assert!(descents > 50, "{whole}");
     let rows = shown(&arguments, &file, 100).rows();
-    let of = |name: &str| -> Vec<&String> { rows.iter().filter(|row| row.contains(name)).collect() };
+    let of =
+        |name: &str| -> Vec<&String> { rows.iter().filter(|row| row.contains(name)).collect() };
     let [descend] = of("descend")[..] else {
         panic!("{rows:#?}");
     };
     // As deep as it is by construction, below main.
-    assert!(descend.contains("─descend (recursion, 100 deep)"), "{descend}");
+    assert!(
+        descend.contains("─descend (recursion, 100 deep)"),
+        "{descend}"
+    );
     assert_eq!(of("fib (recursion").len(), 1, "{rows:#?}");
     assert!(of("bottom")[0].contains("│ └─bottom") || of("bottom")[0].contains("  └─bottom"));
     // Its share is that of its outermost call.
-    let outermost = whole.lines().find(|line| line.ends_with("descend")).expect("a call");
+    let outermost = whole
+        .lines()
+        .find(|line| line.ends_with("descend"))
+        .expect("a call");
     let share = |line: &str| line.split_whitespace().next().map(str::to_owned);
     assert_eq!(share(descend), share(outermost));
     // ASCII where the locale has no more.
     let mut command = dioptra(&arguments);
     command.arg(&file).arg("--no-pager").env("LANG", "C");
     let ascii = at_terminal(command, 100);
-    assert!(ascii.text.contains("`-descend") || ascii.text.contains("|-descend"), "{}", ascii.text);
+    assert!(
+        ascii.text.contains("`-descend") || ascii.text.contains("|-descend"),
+        "{}",
+        ascii.text
+    );
 }
 
 #[test]
@@ -162,7 +183,10 @@ fn serial_a_pager_shows_it_unless_refused() {
     }
     run(&[("PAGER", "true")], &["--children"]);
     // Pipes have no pager.
-    let output = dioptra(&["report", "-i"]).arg(file).env("PAGER", &pager).output();
+    let output = dioptra(&["report", "-i"])
+        .arg(file)
+        .env("PAGER", &pager)
+        .output();
     assert!(is_table_whole(&output.expect("it runs").stdout) && !seen.exists());
 }
 
@@ -200,21 +224,36 @@ fn serial_colours_are_for_who_wants_them() {
 fn serial_rows_are_sorted_either_way() {
     let file = or_skip!(templates());
     let column = |sort: &str, column: usize| -> Vec<String> {
-        let csv = piped(&["report", "--event", "1", "--by", "module", "--format", "csv", "--sort", sort, "-i"], file);
+        let csv = piped(
+            &[
+                "report", "--event", "1", "--by", "module", "--format", "csv", "--sort", sort, "-i",
+            ],
+            file,
+        );
         let lines = csv.lines().skip(1);
-        lines.map(|line| line.split(',').nth(column).expect("a cell").to_owned()).collect()
+        lines
+            .map(|line| line.split(',').nth(column).expect("a cell").to_owned())
+            .collect()
     };
     let counts = |sort: &str| -> Vec<u64> {
-        column(sort, 1).iter().map(|count| count.parse().expect("a count")).collect()
+        column(sort, 1)
+            .iter()
+            .map(|count| count.parse().expect("a count"))
+            .collect()
     };
     let up = counts("samples:asc");
-    assert!(up.is_sorted() && up.len() > 2 && up.first() < up.last(), "{up:?}");
+    assert!(
+        up.is_sorted() && up.len() > 2 && up.first() < up.last(),
+        "{up:?}"
+    );
     assert!(counts("samples:desc").is_sorted_by(|one, other| one >= other));
     assert_eq!(counts("samples"), counts("samples:desc"));
     let names = column("module", 3);
     assert!(names.is_sorted());
     assert_eq!(column("module:asc", 3), names);
     assert!(column("module:desc", 3).is_sorted_by(|one, other| one >= other));
-    let output = dioptra(&["report", "--sort", "samples:up", "-i"]).arg(file).output();
+    let output = dioptra(&["report", "--sort", "samples:up", "-i"])
+        .arg(file)
+        .output();
     assert_eq!(output.expect("it runs").status.code(), Some(1));
 }

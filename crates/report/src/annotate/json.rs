@@ -29,7 +29,9 @@ pub fn write_annotation_json(annotation: &Annotation, out: impl Write) -> io::Re
 pub fn write_annotation_ndjson(annotation: &Annotation, out: impl Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let mut object = value(annotation);
-    let places = object.as_object_mut().and_then(|object| object.remove(what(annotation)));
+    let places = object
+        .as_object_mut()
+        .and_then(|object| object.remove(what(annotation)));
     serde_json::to_writer(&mut out, &object)?;
     writeln!(out)?;
     for place in places.iter().filter_map(Value::as_array).flatten() {

@@ -77,17 +77,24 @@ impl Columns {
 
     /// The least width of a line, with room for the names of events above their columns.
     fn least_width(&self, table: &Table) -> usize {
-        let runs = self.shown.chunk_by(|one, other| of_one_event(table, one, other));
+        let runs = self
+            .shown
+            .chunk_by(|one, other| of_one_event(table, one, other));
         let widths: usize = runs
             .map(|run| width_of(run, |shown| shown.least) + lacking(table, run))
             .sum();
-        let gaps = self.shown.chunk_by(|one, other| of_one_event(table, one, other));
+        let gaps = self
+            .shown
+            .chunk_by(|one, other| of_one_event(table, one, other));
         widths + GAP * gaps.count().saturating_sub(1)
     }
 
     /// Widens the first column of each event where the event's name needs it.
     fn make_room_for_events(&mut self, table: &Table) {
-        for run in self.shown.chunk_by_mut(|one, other| of_one_event(table, one, other)) {
+        for run in self
+            .shown
+            .chunk_by_mut(|one, other| of_one_event(table, one, other))
+        {
             let lacking = lacking(table, run);
             if let Some(first) = run.first_mut() {
                 first.width += lacking;
@@ -108,9 +115,8 @@ impl Columns {
                     || Some(shown.index) == options.sorted_by;
                 !is_needed
             });
-            let worst = droppable.max_by_key(|(place, shown)| {
-                (rank(&table.columns[shown.index], &events), *place)
-            });
+            let worst = droppable
+                .max_by_key(|(place, shown)| (rank(&table.columns[shown.index], &events), *place));
             let Some((worst, _)) = worst else {
                 break;
             };
@@ -190,7 +196,9 @@ impl Columns {
         let dash = if unicode { "─" } else { "-" };
         let event = |shown: &Shown| table.columns[shown.index].event.as_deref();
         let mut line = String::new();
-        let runs = self.shown.chunk_by(|one, other| of_one_event(table, one, other));
+        let runs = self
+            .shown
+            .chunk_by(|one, other| of_one_event(table, one, other));
         for (number, run) in runs.enumerate() {
             if number > 0 {
                 line.extend(std::iter::repeat_n(' ', GAP));
@@ -220,15 +228,24 @@ impl Columns {
         let events = table.events().len() > 1;
         let column = |index: &usize| &table.columns[*index];
         let mut parts: Vec<String> = Vec::new();
-        for run in self.left_out.chunk_by(|one, other| column(one).event == column(other).event) {
-            let names: Vec<String> = run.iter().map(|index| escape(&column(index).name)).collect();
+        for run in self
+            .left_out
+            .chunk_by(|one, other| column(one).event == column(other).event)
+        {
+            let names: Vec<String> = run
+                .iter()
+                .map(|index| escape(&column(index).name))
+                .collect();
             let names = names.join(", ");
             parts.push(match &column(&run[0]).event {
                 Some(event) if events => format!("{names} of {}", escape(event)),
                 _ => names,
             });
         }
-        Some(format!("no room for {}; a wider terminal has it", parts.join("; ")))
+        Some(format!(
+            "no room for {}; a wider terminal has it",
+            parts.join("; ")
+        ))
     }
 }
 
@@ -243,7 +260,9 @@ fn width_of(run: &[Shown], width: impl Fn(&Shown) -> usize) -> usize {
 
 /// How many cells an event's columns lack for its name, of which the first and last characters tell enough.
 fn lacking(table: &Table, run: &[Shown]) -> usize {
-    let event = run.first().and_then(|shown| table.columns[shown.index].event.as_deref());
+    let event = run
+        .first()
+        .and_then(|shown| table.columns[shown.index].event.as_deref());
     let name = event.filter(|_| table.events().len() > 1);
     let needed = name.map_or(0, |name| display_width(&escape(name)).min(LEAST_EVENT));
     needed.saturating_sub(width_of(run, |shown| shown.least))
@@ -258,7 +277,9 @@ fn order(table: &Table) -> Vec<usize> {
         return shown;
     };
     let names = shown.iter().rev();
-    let names = names.take_while(|index| names_row(&table.columns[**index])).count();
+    let names = names
+        .take_while(|index| names_row(&table.columns[**index]))
+        .count();
     let names = shown.split_off(shown.len() - names);
     let of_first = |index: &usize| table.columns[*index].event.as_deref() == Some(*first);
     let at = shown.iter().rposition(of_first).map_or(0, |last| last + 1);
@@ -303,7 +324,10 @@ fn rank(column: &Column, events: &[&str]) -> (usize, usize) {
 /// Measures a column as wide as it wants to be.
 fn measure(table: &Table, places: &[Place], options: &FittedOptions, index: usize) -> Shown {
     let column = &table.columns[index];
-    let mut heading = [escape(&column.name), unit_heading(column).unwrap_or_default()];
+    let mut heading = [
+        escape(&column.name),
+        unit_heading(column).unwrap_or_default(),
+    ];
     let mut is_right = column.kind != ColumnKind::Name;
     if !is_right {
         let mut cells = places.iter().map(|place| table.row(place.row).cell(index));
@@ -315,7 +339,13 @@ fn measure(table: &Table, places: &[Place], options: &FittedOptions, index: usiz
     let mut is_empty = true;
     for place in places {
         cell.clear();
-        push_value(&mut cell, table, table.row(place.row), index, options.errors);
+        push_value(
+            &mut cell,
+            table,
+            table.row(place.row),
+            index,
+            options.errors,
+        );
         is_empty &= cell.is_empty();
         width = width.max(display_width(&cell));
     }

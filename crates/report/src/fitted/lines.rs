@@ -97,7 +97,10 @@ mod tests {
     fn percents_are_closed() {
         for (text, closed) in [
             ("43 more rows, 16.48 %", "43 more rows, 16.48%"),
-            ("+117.83 % ±209.87 %; at most 5 %, 1 %", "+117.83% ±209.87%; at most 5%, 1%"),
+            (
+                "+117.83 % ±209.87 %; at most 5 %, 1 %",
+                "+117.83% ±209.87%; at most 5%, 1%",
+            ),
             ("a %b", "a %b"),
         ] {
             assert_eq!(close_percents(text), closed);
@@ -114,7 +117,9 @@ mod tests {
         );
         assert_eq!(
             guides(&places, 2, false),
-            ["", "|-", "| `-", "|   [3] ", "|   [3] ", "`-", "  `-", "", "`-"]
+            [
+                "", "|-", "| `-", "|   [3] ", "|   [3] ", "`-", "  `-", "", "`-"
+            ]
         );
     }
 

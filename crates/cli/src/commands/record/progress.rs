@@ -1,7 +1,7 @@
 //! What `dioptra record` says while it runs.
 
-use crate::output::say;
 use super::Arguments;
+use crate::output::say;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
 use dioptra_recorder::WindowsOutcome;

@@ -181,7 +181,11 @@ fn functions(outcome: &Outcome, out: &mut impl Write) -> anyhow::Result<()> {
             threads: false,
         },
     );
-    let names = Names::find(&profile, SymbolOptions::default());
+    let options = SymbolOptions {
+        kallsyms_cache: crate::symbol_sources::cache(),
+        ..SymbolOptions::default()
+    };
+    let names = Names::find(&profile, options);
     let options = ByOptions {
         by: Dimension::Function,
         children: false,

@@ -4,10 +4,10 @@ mod chrome;
 mod graphs;
 mod raw;
 
-use crate::output::say;
 use super::render::Output;
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::output::say;
 use dioptra_filters::parse_time;
 use std::io;
 use std::process::ExitCode;

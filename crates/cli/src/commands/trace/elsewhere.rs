@@ -1,8 +1,8 @@
 //! Options that a command does not have and another one of uftrace's commands has: uftrace takes every option with every
 //! command, so scripts of its users do.
 
-use crate::output::say;
 use super::usage;
+use crate::output::say;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 

@@ -6,9 +6,9 @@ mod tasks;
 
 pub use tasks::tasks;
 
-use crate::screen::{Spelling, stdout};
 use super::selected::{Data, Naming, trace_facts};
 use super::usage;
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
 use dioptra_tracedata::{SampledFunctions, Trace};

@@ -19,8 +19,8 @@ mod summary;
 mod threads;
 mod tui;
 
-use crate::output::say;
 use crate::later::Later;
+use crate::output::say;
 use elsewhere::Options;
 use std::process::ExitCode;
 

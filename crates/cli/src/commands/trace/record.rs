@@ -1,10 +1,10 @@
 //! `dioptra trace record`.
 
-use crate::output::say;
 use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
+use crate::output::say;
 use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
 use dioptra_recorder::trace::{
     Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec, record,

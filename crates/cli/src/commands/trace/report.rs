@@ -5,11 +5,11 @@ mod diff;
 pub mod fields;
 mod tasks;
 
-use crate::screen::{Spelling, stdout};
-use crate::output::say;
 use super::render::{Output, Sources, duration, push_duration, push_number, title};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::output::say;
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::{
     FunctionNames, FunctionTimes, Statistics, View, statistics, statistics_with_cpus,
 };

@@ -1,8 +1,8 @@
 //! Which trace, and what of it: arguments of all commands that show calls.
 
-use crate::output::say;
 use super::rules::RuleTexts;
 use super::usage;
+use crate::output::say;
 use crate::symbol_sources::SymbolSources;
 use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, View, ViewLosses};
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};

@@ -1,7 +1,7 @@
 //! What `dioptra trace record` says at its end.
 
-use crate::output::say;
 use crate::commands::record::bytes;
+use crate::output::say;
 use anyhow::Context;
 use dioptra_calls::{Step, Walk};
 use dioptra_recorder::trace::TraceOutcome;

@@ -1,7 +1,7 @@
 //! Functions, by module.
 
-use crate::output::say;
 use super::Naming;
+use crate::output::say;
 use anyhow::Context;
 use dioptra_report::escape;
 use dioptra_symbols::{ModuleKind, ModuleRequest, build_id};

@@ -100,8 +100,14 @@ fn push_harmless(text: &[u8], out: &mut Vec<u8>) {
         // The first character may be one that is kept, or the beginning of a sequence that is no colour.
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let stop = |character: char| is_kept(character) || character == '\x1b';
-        let end = rest[first..].find(stop).map_or(rest.len(), |end| first + end);
-        let (piece, after) = rest.split_at(if rest.starts_with(is_kept) { first } else { end });
+        let end = rest[first..]
+            .find(stop)
+            .map_or(rest.len(), |end| first + end);
+        let (piece, after) = rest.split_at(if rest.starts_with(is_kept) {
+            first
+        } else {
+            end
+        });
         match piece.starts_with(is_kept) {
             true => out.extend_from_slice(piece.as_bytes()),
             false => out.extend_from_slice(escape(piece).as_bytes()),
@@ -165,12 +171,18 @@ mod tests {
 
     #[test]
     fn terminals_see_colours_and_nothing_else_that_drives_them() {
-        let text = format!("{}a\tb{RESET}\n\n\x1b[5m\x07c\u{9b}{}", COLORS[0], COLORS[7]);
+        let text = format!(
+            "{}a\tb{RESET}\n\n\x1b[5m\x07c\u{9b}{}",
+            COLORS[0], COLORS[7]
+        );
         let mut shown = Vec::new();
         push_harmless(text.as_bytes(), &mut shown);
         assert_eq!(
             String::from_utf8_lossy(&shown),
-            format!("{}a\tb{RESET}\n\n\\x1b[5m\\x07c\\u{{9b}}{}", COLORS[0], COLORS[7])
+            format!(
+                "{}a\tb{RESET}\n\n\\x1b[5m\\x07c\\u{{9b}}{}",
+                COLORS[0], COLORS[7]
+            )
         );
         shown.clear();
         push_harmless(b"a\x9b31mb", &mut shown);

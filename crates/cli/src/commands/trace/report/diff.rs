@@ -1,11 +1,11 @@
 //! What one trace has more than another.
 
-use crate::screen::{Spelling, stdout};
 use super::fields::{self, Average, Field, Key};
 use super::{
     Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
 };
 use crate::commands::trace::fields::parse;
+use crate::screen::{Spelling, stdout};
 use dioptra_report::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
 use std::cmp::Ordering;

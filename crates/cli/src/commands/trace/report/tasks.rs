@@ -1,9 +1,9 @@
 //! A row for each thread.
 
-use crate::screen::{Spelling, stdout};
 use super::super::fields;
 use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
 use std::cmp::Reverse;
