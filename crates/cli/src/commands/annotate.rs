@@ -208,12 +208,13 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         bail!("there is no graph without the function's code");
     }
     screen.show(spelling, |out| {
-        Ok(match arguments.format {
+        match arguments.format {
             Shape::Text => write_annotation(&annotation, &style(&arguments, &screen), out)?,
             Shape::Json => write_annotation_json(&annotation, out)?,
             Shape::Ndjson => write_annotation_ndjson(&annotation, out)?,
             Shape::Dot => write_annotation_dot(&annotation, out)?,
-        })
+        }
+        Ok(())
     })?;
     let summary = &profile.losses().summary;
     if let Some(offset) = summary.stopped_at {

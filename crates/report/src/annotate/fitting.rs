@@ -48,15 +48,15 @@ fn around_hottest(heats: &[(u64, u64)], lines: &[usize], budget: usize) -> BTree
         chosen.extend(new);
     }
     // A line that tells of one place that is left out is no shorter than the place.
-    for at in 1..heats.len().saturating_sub(1) {
-        if !chosen.contains(&at)
-            && lines[at] == 1
-            && chosen.contains(&(at - 1))
-            && chosen.contains(&(at + 1))
-        {
-            chosen.insert(at);
-        }
-    }
+    let is_alone = |at: &usize| {
+        let beside = at
+            .checked_sub(1)
+            .is_some_and(|before| chosen.contains(&before));
+        !chosen.contains(at) && beside && chosen.contains(&(at + 1))
+    };
+    let places = (0..heats.len()).filter(|at| lines[*at] == 1 && is_alone(at));
+    let filled: Vec<usize> = places.collect();
+    chosen.extend(filled);
     chosen
 }
 

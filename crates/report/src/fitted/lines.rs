@@ -75,8 +75,8 @@ pub(super) fn guides(places: &[Place], deepest: u32, unicode: bool) -> Vec<Strin
         let depth = place.depth as usize;
         let shown = place.depth.min(deepest) as usize;
         more.resize(depth + 1, false);
-        for level in 1..shown {
-            guide.push_str(if more[level] { through } else { blank });
+        for more in more.iter().take(shown).skip(1) {
+            guide.push_str(if *more { through } else { blank });
         }
         if place.depth > deepest {
             guide.push_str(&format!("{blank}[{}] ", place.depth));
