@@ -44,6 +44,8 @@ pub struct Screen {
     pub color: bool,
     /// Whether it is a terminal.
     pub is_terminal: bool,
+    /// Whether it is a terminal that tells how wide it is; the output of others is not cut, and has no pager.
+    pub is_sized: bool,
     pager: Option<OsString>,
 }
 
@@ -53,10 +55,11 @@ impl ScreenArguments {
         let is_terminal = io::stdout().is_terminal();
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        let pages = is_terminal && !is_dumb && !self.no_pager;
+        let told = terminal_width().filter(|_| is_terminal);
+        let pages = told.is_some() && !is_dumb && !self.no_pager;
         Screen {
             width: match is_terminal {
-                true => terminal_width(),
+                true => told.unwrap_or(USUAL_WIDTH),
                 false => usize::MAX,
             },
             color: match self.color {
@@ -65,18 +68,19 @@ impl ScreenArguments {
                 When::Never => false,
             },
             is_terminal,
+            is_sized: told.is_some(),
             pager: if pages { pager() } else { None },
         }
     }
 }
 
 /// The width that the terminal tells, else that of COLUMNS.
-fn terminal_width() -> usize {
+fn terminal_width() -> Option<usize> {
     let told = rustix::termios::tcgetwinsize(io::stdout());
     let told = told.ok().map(|size| usize::from(size.ws_col));
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok();
     let width = told.filter(|width| *width > 0).or_else(columns);
-    width.filter(|width| *width > 0).unwrap_or(USUAL_WIDTH)
+    width.filter(|width| *width > 0)
 }
 
 /// The command of the pager, for a shell; `None` where the user wants none.

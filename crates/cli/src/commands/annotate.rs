@@ -245,8 +245,8 @@ fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
         },
         color: screen.color,
         limit: arguments.limit,
-        lines: (screen.is_terminal && !arguments.all).then_some(LINES_AT_A_TERMINAL),
-        width: screen.is_terminal.then_some(screen.width),
+        lines: (screen.is_sized && !arguments.all).then_some(LINES_AT_A_TERMINAL),
+        width: screen.is_sized.then_some(screen.width),
         context: arguments.context,
         credit: match arguments.credit {
             Line::Innermost => Credit::Innermost,
