@@ -69,6 +69,8 @@ const TOOLS: &[Tool] = &[
     library("gcc", "crt1.o", &["libc6-dev"]),
     command("g++", &["g++"]),
     command("objdump", &["binutils"]),
+    // The lines of docs/json.md.
+    command("jq", &["jq"]),
     command("clang", &["clang"]),
     // XRay and the sanitizers.
     library(

@@ -1,18 +1,36 @@
 //! The `dioptra` binary: arguments, exit codes, and one file for each sub-command.
 
 mod commands;
+#[cfg(test)]
+mod examples;
 mod later;
 mod metric_sets;
 mod output;
+mod screen;
 mod symbol_sources;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use dioptra_report::Harmless;
 use later::Later;
+use output::say;
+use std::ffi::OsString;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A Linux profiler and function tracer.
 #[derive(Parser)]
-#[command(name = "dioptra", version, arg_required_else_help = true)]
+#[command(
+    name = "dioptra",
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  dioptra record ./program                   sample a program into perf.data
+  dioptra report                             show its hottest functions
+  dioptra annotate                           show the hottest one's source and instructions
+  dioptra trace -P . ./program               show a program's calls
+  dioptra doctor                             check what works on this machine"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -44,16 +62,36 @@ enum Command {
     List(Later<commands::list::Arguments>),
 }
 
+/// Ends the program with what clap says of the arguments. These may be names of files, whose control characters no
+/// terminal shall see.
+fn refuse(error: &clap::Error, words_are_harmful: bool) -> ! {
+    if error.use_stderr() && words_are_harmful {
+        // Without clap's own colours.
+        let plain = error.render().to_string();
+        let mut out = Harmless::new(std::io::stderr(), false);
+        // A closed standard error changes nothing of the status.
+        let _ = out.write_all(plain.as_bytes());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
 fn main() -> ExitCode {
-    let words = std::env::args_os().collect();
+    let words: Vec<OsString> = std::env::args_os().collect();
     let words = match commands::trace::with_option_file(words, Arguments::command) {
         Ok(words) => words,
         Err(error) => {
-            eprintln!("dioptra: {error}");
+            say!("{error}");
             return ExitCode::from(2);
         }
     };
-    let (failure, result) = match Arguments::parse_from(words).command {
+    let is_harmful = |word: &OsString| word.to_string_lossy().contains(char::is_control);
+    let words_are_harmful = words.iter().any(is_harmful);
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => refuse(&error, words_are_harmful),
+    };
+    let (failure, result) = match arguments.command {
         Command::Record(Later(arguments)) => (125, commands::record::run(arguments)),
         Command::Report(Later(arguments)) => (1, commands::report::run(arguments)),
         Command::Diff(Later(arguments)) => (1, commands::diff::run(arguments)),
@@ -70,7 +108,7 @@ fn main() -> ExitCode {
     };
     let truncated = dioptra_mapped::truncations();
     for truncation in &truncated {
-        eprintln!("dioptra: {truncation}; what was made of it is wrong");
+        say!("{truncation}; what was made of it is wrong");
     }
     match result {
         // Recordings pass their command's status on.
@@ -79,7 +117,7 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("dioptra: {error:#}");
+            say!("{error:#}");
             ExitCode::from(failure)
         }
     }

@@ -1,6 +1,21 @@
 //! What all sub-commands share about their output.
 
-use std::io;
+use dioptra_report::escape;
+use std::fmt;
+use std::io::{self, Write};
+
+/// Writes a line to standard error, after the program's name. Control characters, which names of files and symbols may
+/// have, are spelled out.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::output::write_line(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// As [`say!`].
+pub fn write_line(text: fmt::Arguments<'_>) {
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(io::stderr(), "dioptra: {}", escape(&text.to_string()));
+}
 
 /// Whether the error came from a closed pipe, such as that of `| head`.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {

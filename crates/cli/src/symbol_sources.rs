@@ -18,6 +18,16 @@ pub struct SymbolSources {
     debuginfod: Option<String>,
 }
 
+/// The folder in which files are kept that can be made anew.
+pub fn cache() -> Option<PathBuf> {
+    let of = |name| std::env::var_os(name).map(PathBuf::from);
+    // A home that is not there, as users of services have, is not made.
+    let home = || Some(of("HOME").filter(|home| home.is_dir())?.join(".cache"));
+    let cache = of("XDG_CACHE_HOME").or_else(home);
+    let cache = cache.filter(|path| path.is_absolute());
+    Some(cache?.join("dioptra"))
+}
+
 impl SymbolSources {
     /// Adds what was asked for to the options.
     pub fn add_to(&self, options: SymbolOptions) -> anyhow::Result<SymbolOptions> {
@@ -32,6 +42,7 @@ impl SymbolSources {
         Ok(SymbolOptions {
             vmlinux: self.vmlinux.clone(),
             debuginfod: self.servers()?,
+            kallsyms_cache: cache(),
             ..options
         })
     }

@@ -2,6 +2,7 @@
 
 use super::nothing::Filters;
 use super::profiles::{Span, cpus, find_events, open, time};
+use crate::screen::{Screen, ScreenArguments, Spelling, is_utf8};
 use crate::symbol_sources::SymbolSources;
 use anyhow::{anyhow, bail};
 use clap::ValueEnum;
@@ -10,9 +11,10 @@ use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
 use dioptra_report::{
     AnnotateOptions, AnnotationStyle, AnnotationView, Drawing, SourceFiles, annotate,
     find_function, write_annotation, write_annotation_dot, write_annotation_json,
+    write_annotation_ndjson,
 };
 use dioptra_symbols::{SymbolOptions, Symbolizer};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,9 +49,13 @@ pub struct Arguments {
     /// Show this event only, by name or number from 1; may be given several times
     #[arg(long, short, value_name = "EVENT")]
     event: Vec<String>,
-    /// Show only this many of the hottest blocks; with --source lines
+    /// Show only this many of the hottest blocks; with --source lines [default: all; at a terminal 100 lines around the
+    /// hottest instructions]
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
+    /// Show the whole function at a terminal, too
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
     /// With --source: show this many lines around those with code
     #[arg(long, value_name = "LINES", default_value_t = 2)]
     context: u32,
@@ -88,6 +94,8 @@ pub struct Arguments {
     source_path: Vec<(String, String)>,
     #[command(flatten)]
     sources: SymbolSources,
+    #[command(flatten)]
+    screen: ScreenArguments,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -96,6 +104,8 @@ enum Shape {
     Text,
     /// All there is, in full precision
     Json,
+    /// As JSON, an object on a line of its own for each instruction; the first line has everything else
+    Ndjson,
     /// The blocks and the ways between them, for Graphviz
     Dot,
 }
@@ -199,18 +209,25 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             },
         },
     );
-    let out = io::stdout().lock();
-    match arguments.format {
-        Shape::Text => write_annotation(&annotation, &style(&arguments), out)?,
-        Shape::Json => write_annotation_json(&annotation, out)?,
-        Shape::Dot => {
-            if !annotation.has_code {
-                annotation.facts.write_text(&mut io::stderr().lock())?;
-                bail!("there is no graph without the function's code");
-            }
-            write_annotation_dot(&annotation, out)?;
-        }
+    let screen = arguments.screen.screen();
+    let spelling = match arguments.format {
+        Shape::Text => Spelling::Done,
+        Shape::Json | Shape::Ndjson => Spelling::Json,
+        Shape::Dot => Spelling::Text,
+    };
+    if arguments.format == Shape::Dot && !annotation.has_code {
+        annotation.facts.write_text(&mut io::stderr().lock())?;
+        bail!("there is no graph without the function's code");
     }
+    screen.show(spelling, |out| {
+        match arguments.format {
+            Shape::Text => write_annotation(&annotation, &style(&arguments, &screen), out)?,
+            Shape::Json => write_annotation_json(&annotation, out)?,
+            Shape::Ndjson => write_annotation_ndjson(&annotation, out)?,
+            Shape::Dot => write_annotation_dot(&annotation, out)?,
+        }
+        Ok(())
+    })?;
     let summary = &profile.losses().summary;
     if let Some(offset) = summary.stopped_at {
         bail!(
@@ -221,9 +238,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn style(arguments: &Arguments) -> AnnotationStyle {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+/// Lines at a terminal where nobody says how many.
+const LINES_AT_A_TERMINAL: usize = 100;
+
+fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
     AnnotationStyle {
         view: match (arguments.source, arguments.asm) {
             (true, _) => AnnotationView::Source,
@@ -237,26 +255,16 @@ fn style(arguments: &Arguments) -> AnnotationStyle {
             None if is_utf8() => Drawing::Unicode,
             None => Drawing::Ascii,
         },
-        color: io::stdout().is_terminal() && !no_color && !dumb,
+        color: screen.color,
         limit: arguments.limit,
+        lines: (screen.is_sized && !arguments.all).then_some(LINES_AT_A_TERMINAL),
+        width: screen.is_sized.then_some(screen.width),
         context: arguments.context,
         credit: match arguments.credit {
             Line::Innermost => Credit::Innermost,
             Line::Outermost => Credit::Outermost,
         },
     }
-}
-
-/// Whether the locale's characters are Unicode's; the first of these variables that is set decides.
-fn is_utf8() -> bool {
-    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
-        .into_iter()
-        .filter_map(std::env::var_os)
-        .find(|value| !value.is_empty());
-    locale.is_some_and(|locale| {
-        let locale = locale.to_string_lossy().to_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    })
 }
 
 /// `OLD=NEW`.

@@ -5,6 +5,7 @@ use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
 };
 use super::shown::{Rows, Shown};
+use crate::output::say;
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, KernelSamples, Slices};
 use dioptra_report::{
@@ -55,7 +56,7 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.inline && !arguments.by.contains(&By::Function) {
-        eprintln!("dioptra: --inline goes with --by function");
+        say!("--inline goes with --by function");
         return Ok(ExitCode::from(2));
     }
     let by_time = arguments.normalize == "time";
@@ -73,7 +74,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
     let of_windows = has_windows(&loaded);
     if of_windows && let Some(wrong) = no_windows_here(&arguments.by, arguments.inline) {
-        eprintln!("dioptra: {wrong}");
+        say!("{wrong}");
         return Ok(ExitCode::from(2));
     }
     if of_windows

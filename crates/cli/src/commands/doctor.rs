@@ -4,6 +4,7 @@ mod check;
 mod machine;
 mod sampling;
 
+use crate::screen::{Spelling, stdout};
 use check::{Check, Status};
 use dioptra_report::escape;
 use serde::Serialize;
@@ -12,7 +13,12 @@ use std::process::ExitCode;
 
 /// Arguments of `dioptra doctor`.
 #[derive(clap::Args)]
-#[command(after_help = "Exit status: 0 if sampling works, if only in part; 1 if it does not.")]
+#[command(after_help = "\
+Exit status: 0 if sampling works, if only in part; 1 if it does not.
+
+Examples:
+  dioptra doctor                             what works here, and what mends the rest
+  dioptra doctor --format json | jq .usable  for programs")]
 pub struct Arguments {
     /// How to print: text or json
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
@@ -25,7 +31,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut checks = vec![machine::kernel()];
     checks.extend(sampling.checks());
     checks.extend(machine::checks(&sampling));
-    let out = io::stdout().lock();
+    let out = stdout(Spelling::Text);
     match arguments.format.as_str() {
         "json" => write_json(&checks, usable, out)?,
         _ => write_text(&checks, usable, out)?,

@@ -6,6 +6,7 @@ mod json;
 mod registers;
 mod text;
 
+use crate::screen::{Spelling, stdout};
 use anyhow::bail;
 use bursts::{BURST, Bursts};
 use clap::ValueEnum;
@@ -85,7 +86,11 @@ enum Link {
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let data = super::profiles::open(&arguments.input)?;
-    let out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let spelling = match arguments.format {
+        Shape::Text => Spelling::Text,
+        Shape::Json => Spelling::Json,
+    };
+    let out = BufWriter::with_capacity(1 << 16, stdout(spelling));
     let summary = match arguments.format {
         Shape::Text => dump(&data, &arguments.kinds, text::Text::new(out)),
         Shape::Json => dump(&data, &arguments.kinds, json::Json::new(out)),

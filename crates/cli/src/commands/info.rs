@@ -3,6 +3,7 @@
 mod text;
 mod windows;
 
+use crate::screen::{Spelling, stdout};
 use dioptra_perfdata::{EventDescription, Features, PerfData, ReadSummary, record_name};
 use dioptra_perfevents::record::{Misc, Record, RecordType};
 use dioptra_perfevents::{AttrFlags, ByteOrder};
@@ -16,6 +17,11 @@ use windows::Windows;
 
 /// Arguments of `dioptra info`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra info                               what perf.data holds
+  dioptra info -i other.data --mappings      with its modules and where they were mapped
+  dioptra info --format json | jq .lost      for programs")]
 pub struct Arguments {
     /// The recording: a file, a directory of `perf record --threads`, or - for standard input
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -41,7 +47,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         PerfData::open(&arguments.input)?
     };
     let info = Info::collect(&recording, &arguments.input);
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let spelling = match arguments.format {
+        Format::Text => Spelling::Text,
+        Format::Json => Spelling::Json,
+    };
+    let mut out = io::BufWriter::new(stdout(spelling));
     match arguments.format {
         Format::Text => text::print(&mut out, &info, arguments.mappings)?,
         Format::Json => {

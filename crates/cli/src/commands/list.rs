@@ -4,6 +4,8 @@ mod cpus;
 mod metrics;
 
 use crate::metric_sets::MetricSets;
+use crate::output::say;
+use crate::screen::{Spelling, stdout};
 use clap::{Subcommand, ValueEnum};
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
 use dioptra_report::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
@@ -13,6 +15,11 @@ use std::process::ExitCode;
 
 /// Arguments of `dioptra list`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra list events                        what can be counted and sampled here
+  dioptra list metrics                       derived columns for this CPU
+  dioptra list cpus                          CPUs that metrics are known for")]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -76,7 +83,11 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// Writes the table; where its form has no place for facts, these go to standard error.
 fn write(table: &mut Table, shape: Shape) -> anyhow::Result<ExitCode> {
     let format = Format::from(shape);
-    format.write(table, None, io::stdout().lock())?;
+    let spelling = match shape {
+        Shape::Json => Spelling::Json,
+        Shape::Text | Shape::Csv => Spelling::Text,
+    };
+    format.write(table, None, stdout(spelling))?;
     if !format.shows_facts() {
         table.facts.write_text(&mut io::stderr().lock())?;
     }
@@ -114,9 +125,7 @@ fn list_of_events(events: &Events) -> anyhow::Result<ExitCode> {
     }
     if listed.is_empty() {
         let filter = events.filter.as_deref().unwrap_or_default();
-        eprintln!(
-            "dioptra: no event has `{filter}` in its name, kind or description; try `dioptra list events`"
-        );
+        say!("no event has `{filter}` in its name, kind or description; try `dioptra list events`");
         return Ok(ExitCode::FAILURE);
     }
     let mut table = table(&listed, events.format)?;

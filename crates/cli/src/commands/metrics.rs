@@ -3,6 +3,7 @@
 use super::derived::Derived;
 use super::profiles::{By, Selection, Wanted, WantedWindows};
 use super::shown::{Shape, Shown};
+use crate::output::say;
 use anyhow::Context;
 use clap::ValueEnum;
 use dioptra_metrics::windows::Trust;
@@ -93,7 +94,7 @@ const ROWS: usize = 30;
 pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     let least_share = arguments.min_share.unwrap_or(0.0);
     if !(0.0..=100.0).contains(&least_share) {
-        eprintln!("dioptra: --min-share: give a number from 0 to 100");
+        say!("--min-share: give a number from 0 to 100");
         return Ok(ExitCode::from(2));
     }
     let (by, rows) = match arguments.by {
@@ -141,8 +142,8 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
         },
     )
     .with_context(|| arguments.input.display().to_string())?;
-    if arguments.shown.format == Shape::Text && arguments.min_share.is_none() {
-        arguments.shown.limit.get_or_insert(ROWS);
+    if arguments.min_share.is_none() {
+        arguments.shown.limit_text(ROWS);
     }
     // A value without its interval says nothing.
     arguments.shown.write(table, 1, true, &loaded)?;

@@ -4,7 +4,8 @@ use super::derived::Derived;
 use super::profiles::{
     By, Loaded, Selection, Wanted, WantedWindows, has_windows, no_windows_here, window_rows,
 };
-use super::shown::{Rows, Shape, Shown};
+use super::shown::{Rows, Shown};
+use crate::output::say;
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_profile::KernelSamples;
@@ -152,14 +153,14 @@ impl Options {
     /// Shows the table of a profile, or of the sum of several.
     pub(super) fn run(&self, inputs: &[PathBuf]) -> anyhow::Result<ExitCode> {
         if let Some(wrong) = self.contradiction(inputs.len()) {
-            eprintln!("dioptra: {wrong}");
+            say!("{wrong}");
             return Ok(ExitCode::from(2));
         }
         let wanted = Wanted {
             by: self.by.clone(),
             call_chains: self.children || self.tree.is_some(),
             inlined: self.inline || (self.tree.is_some() && !self.no_inline),
-            errors: self.errors || self.shown.format == Shape::Json || !self.derived.is_empty(),
+            errors: self.errors || self.shown.format.is_json() || !self.derived.is_empty(),
             windows: WantedWindows::for_metrics(&self.derived),
             branches: self.tree.is_some() || self.working_set,
             unknown_ranges: self.children,
@@ -173,7 +174,7 @@ impl Options {
             && let Some(wrong) = no_windows_here(&self.by, self.inline)
                 .or((loaded.len() > 1).then_some("--metric: windows are of one recording: give one -i, or compare them with dioptra diff"))
         {
-            eprintln!("dioptra: {wrong}");
+            say!("{wrong}");
             return Ok(ExitCode::from(2));
         }
         let table = match self.tree {
@@ -231,7 +232,7 @@ impl Options {
                     scaled: shown(Number::Scaled),
                 },
                 percent_of: self.percent.into(),
-                errors: self.errors || self.shown.format == Shape::Json,
+                errors: self.errors || self.shown.format.is_json(),
                 few: self.rows.few,
                 metrics: if of_windows { &[] } else { &columns },
                 slices: Slices::Number(self.rows.slices),
@@ -282,7 +283,11 @@ impl Options {
                 events: Some(events),
             },
         );
-        Ok(table?)
+        let table = table?;
+        Ok(match self.shown.is_fitted() {
+            true => table.fold_recursion()?,
+            false => table,
+        })
     }
 
     /// The event whose branch records a tree shows: where `--calls` asks for them, or there are no call chains.

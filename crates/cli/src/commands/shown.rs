@@ -1,24 +1,33 @@
 //! How a command shows its table.
 
 use super::profiles::Loaded;
+use crate::screen::{ScreenArguments, Spelling, is_utf8};
 use anyhow::Context;
 use clap::ValueEnum;
-use dioptra_report::{ColumnKind, Direction, Format, Table, TextOptions};
+use dioptra_report::{
+    ColumnKind, Direction, FittedOptions, Format, ShownRows, Table, TextOptions, write_fitted,
+};
 use std::io;
 use std::num::NonZeroU32;
 
 /// Arguments of every command that shows a table of profiles.
 #[derive(clap::Args)]
 pub struct Shown {
-    /// Show this many rows at most; below each row too
+    /// Show this many rows at most; below each row too [default: all; at a terminal 40]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Sort by this column, by its id or heading, such as `samples` or `module` [default: what matters most first]
-    #[arg(long, value_name = "COLUMN")]
+    /// Show all rows at a terminal, too
+    #[arg(long, conflicts_with = "limit")]
+    all: bool,
+    /// Sort by this column, by its id or heading, such as `samples` or `module`; with `:asc` the smallest come first,
+    /// with `:desc` the largest [default: what matters most first; names by the alphabet, numbers from the largest]
+    #[arg(long, value_name = "COLUMN[:asc|:desc]")]
     sort: Option<String>,
     /// How to show the table
     #[arg(long, value_enum, default_value_t = Shape::Text)]
     pub format: Shape,
+    #[command(flatten)]
+    screen: ScreenArguments,
 }
 
 /// Arguments of tables whose rows may be slices of time, and whose values may rest on few samples.
@@ -42,6 +51,15 @@ pub enum Shape {
     Csv,
     /// All there is, in full precision
     Json,
+    /// As JSON, an object on a line of its own for each row; the first line has what is to be said of all
+    Ndjson,
+}
+
+impl Shape {
+    /// Whether programs read it, which want all that is known of each number.
+    pub fn is_json(self) -> bool {
+        matches!(self, Shape::Json | Shape::Ndjson)
+    }
 }
 
 impl From<Shape> for Format {
@@ -50,11 +68,28 @@ impl From<Shape> for Format {
             Shape::Text => Format::Text,
             Shape::Csv => Format::Csv,
             Shape::Json => Format::Json,
+            Shape::Ndjson => Format::Ndjson,
         }
     }
 }
 
+/// Rows at a terminal where nobody says how many.
+const ROWS_AT_A_TERMINAL: usize = 40;
+
 impl Shown {
+    /// Whether the table is made to fit a terminal.
+    pub fn is_fitted(&self) -> bool {
+        let screen = self.screen.screen();
+        self.format == Shape::Text && (screen.is_terminal || screen.color)
+    }
+
+    /// Shows no more than `rows` rows of text in files and pipes, if nobody says how many; terminals have their own limit.
+    pub fn limit_text(&mut self, rows: usize) {
+        if self.format == Shape::Text && !self.all && !self.is_fitted() {
+            self.limit.get_or_insert(rows);
+        }
+    }
+
     /// Sorts and cuts a table of so many levels, and writes it to standard output, what is to be said of it perhaps to
     /// standard error.
     ///
@@ -67,13 +102,33 @@ impl Shown {
         errors: bool,
         loaded: &[Loaded],
     ) -> anyhow::Result<()> {
-        if let Some(column) = &self.sort {
-            sort(&mut table, column)?;
-        }
+        let sorted_by = self.sort.as_deref();
+        let sorted_by = sorted_by
+            .map(|column| sort(&mut table, column))
+            .transpose()?;
         if let Some(limit) = self.limit
             && levels > 1
         {
             table.limit_below(limit)?;
+        }
+        let screen = self.screen.screen();
+        if self.is_fitted() {
+            let options = FittedOptions {
+                width: screen.width,
+                rows: match self.limit {
+                    Some(limit) => ShownRows::Top(limit),
+                    None if self.all || !screen.is_terminal => ShownRows::All,
+                    None => ShownRows::Best(ROWS_AT_A_TERMINAL),
+                },
+                errors,
+                color: screen.color,
+                unicode: is_utf8(),
+                sorted_by,
+            };
+            screen.show(Spelling::Done, |out| {
+                Ok(write_fitted(&table, &options, out)?)
+            })?;
+            return loaded.iter().try_for_each(Loaded::check_end);
         }
         let format = Format::from(self.format);
         let text = TextOptions {
@@ -81,7 +136,17 @@ impl Shown {
             errors,
             ..TextOptions::default()
         };
-        format.write_with(&mut table, &text, io::stdout().lock())?;
+        if let Some(limit) = self.limit.filter(|_| format != Format::Text) {
+            table.limit(limit)?;
+        }
+        let spelling = match self.format.is_json() {
+            true => Spelling::Json,
+            false => Spelling::Text,
+        };
+        screen.show(
+            spelling,
+            |out| Ok(format.write_limited(&table, &text, out)?),
+        )?;
         if !format.shows_facts() {
             table.facts.write_text(&mut io::stderr().lock())?;
         }
@@ -89,8 +154,14 @@ impl Shown {
     }
 }
 
-/// Sorts by the column with this id or heading: names upwards, numbers downwards.
-fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<()> {
+/// Sorts by the column with this id or heading, and returns its index. Unless `:asc` or `:desc` follows, names go upwards
+/// and numbers downwards.
+fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<usize> {
+    let (wanted, chosen) = match wanted.rsplit_once(':') {
+        Some((column, "asc")) => (column, Some(Direction::Ascending)),
+        Some((column, "desc")) => (column, Some(Direction::Descending)),
+        _ => (wanted, None),
+    };
     let index = table
         .column_index(wanted)
         .or_else(|| {
@@ -117,10 +188,10 @@ fn sort(table: &mut Table, wanted: &str) -> anyhow::Result<()> {
                 known.join(", ")
             )
         })?;
-    let direction = match table.columns[index].kind {
+    let direction = chosen.unwrap_or(match table.columns[index].kind {
         ColumnKind::Name => Direction::Ascending,
         _ => Direction::Descending,
-    };
+    });
     table.sort_by(index, direction)?;
-    Ok(())
+    Ok(index)
 }

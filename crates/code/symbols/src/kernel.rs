@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::build_id::same_build;
 use crate::elf::gnu_build_id;
+use crate::kallsyms::{Line, Lines, end_of};
+use crate::kallsyms_cache::{self, KallsymsCache};
 use crate::module::ModuleSymbols;
 use crate::note::Note;
 use crate::options::{RecordedKernel, SymbolOptions};
@@ -15,104 +17,6 @@ use crate::table::{Binding, NewSymbol, TableBuilder};
 
 /// Where the running kernel tells its symbols.
 pub(crate) const PROC_KALLSYMS: &str = "/proc/kallsyms";
-
-const PAGE: u64 = 4096;
-
-/// One line: `ffffffff81000000 T _text` or, for a module, `ffffffffc0201000 t name\t[ext4]`.
-struct Line<'a> {
-    address: u64,
-    kind: u8,
-    name: &'a [u8],
-    module: Option<&'a [u8]>,
-}
-
-impl<'a> Line<'a> {
-    fn parse(line: &'a [u8]) -> Option<Self> {
-        let (address, rest) = address(line)?;
-        let (kind, rest) = (*rest.first()?, &rest[1..]);
-        let name = &rest[memchr::memchr(b' ', rest)? + 1..];
-        let (name, module) = match memchr::memchr(b'\t', name) {
-            Some(end) => {
-                let module = name[end + 1..].trim_ascii();
-                let module = module.strip_prefix(b"[")?.strip_suffix(b"]");
-                (&name[..end], module)
-            }
-            None => (name, None),
-        };
-        Some(Self {
-            address,
-            kind,
-            name,
-            module,
-        })
-    }
-
-    fn is_code(&self) -> bool {
-        matches!(self.kind, b't' | b'T' | b'w' | b'W')
-    }
-}
-
-/// The hexadecimal number before the first space, and what stands behind it.
-fn address(line: &[u8]) -> Option<(u64, &[u8])> {
-    let mut value = 0_u64;
-    for (index, &byte) in line.iter().enumerate() {
-        let digit = match byte {
-            b'0'..=b'9' => byte - b'0',
-            b'a'..=b'f' => byte - b'a' + 10,
-            b'A'..=b'F' => byte - b'A' + 10,
-            b' ' if index > 0 => return Some((value, &line[index + 1..])),
-            _ => return None,
-        };
-        if value >> 60 != 0 {
-            return None;
-        }
-        value = value << 4 | u64::from(digit);
-    }
-    None
-}
-
-/// The lines of a kallsyms file by address.
-struct Lines<'a> {
-    text: &'a [u8],
-    /// Of each line: its address and where it begins. Ordered by the address, equal ones as the file has them.
-    places: Vec<(u64, u32)>,
-}
-
-impl<'a> Lines<'a> {
-    /// Finds the lines; `each` sees them in the file's order.
-    fn new(text: &'a [u8], mut each: impl FnMut(u64, &'a [u8])) -> Self {
-        // The kernel's text has a few megabytes.
-        let text = &text[..text.len().min(u32::MAX as usize)];
-        let mut places = Vec::with_capacity(text.len() / 40);
-        let mut start = 0;
-        for end in memchr::memchr_iter(b'\n', text).chain([text.len()]) {
-            let line = &text[start..end];
-            if let Some((address, _)) = address(line) {
-                each(address, line);
-                places.push((address, start as u32));
-            }
-            start = end + 1;
-        }
-        // Nearly in order: the kernel's, then module by module.
-        places.sort_by_key(|(address, _)| *address);
-        Self { text, places }
-    }
-
-    /// The line at a place.
-    fn parse(&self, start: u32) -> Option<Line<'a>> {
-        let text = &self.text[start as usize..];
-        let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
-        Line::parse(&text[..end])
-    }
-
-    /// The places at the address of the place `index`.
-    fn group(&self, index: usize) -> Range<usize> {
-        let address = self.places[index].0;
-        let start = self.places.partition_point(|place| place.0 < address);
-        let length = self.places[index..].partition_point(|place| place.0 == address);
-        start..index + length
-    }
-}
 
 /// Names of the kernel and its modules, if this is the recorded kernel.
 /// `wanted`: the addresses that will be asked for, if not all.
@@ -131,6 +35,20 @@ pub(crate) fn load(
         symbols.notes.push(note);
         return symbols;
     }
+    let reference = options
+        .recorded_kernel
+        .as_ref()
+        .and_then(|kernel| kernel.reference_symbol.as_ref())
+        // A recorded address of zero means that the recorder wasn't allowed to know it.
+        .filter(|(_, address)| *address != 0);
+    let folder = options.kallsyms_cache.as_deref().filter(|_| live);
+    let key = folder.and_then(|_| kallsyms_cache::current_key());
+    if let (Some(folder), Some(key), Some(wanted)) = (folder, &key, wanted)
+        && let Some(cache) = KallsymsCache::open(folder, key)
+        && from_cache(&mut symbols, &cache, reference, wanted)
+    {
+        return symbols;
+    }
     let text = match std::fs::read(&options.kallsyms) {
         Ok(text) => text,
         Err(error) => {
@@ -141,12 +59,52 @@ pub(crate) fn load(
             return symbols;
         }
     };
-    let reference = options
-        .recorded_kernel
-        .as_ref()
-        .and_then(|kernel| kernel.reference_symbol.as_ref());
     build(&mut symbols, &text, reference, &options.kallsyms, wanted);
+    let is_restricted = |note: &Note| matches!(note, Note::KernelRestricted { .. });
+    // A module that was loaded meanwhile may be in the text or not.
+    if let (Some(folder), Some(key)) = (folder, key)
+        && !symbols.notes.iter().any(is_restricted)
+        && kallsyms_cache::current_key().as_ref() == Some(&key)
+    {
+        // Without a place for it, the next run reads the text again.
+        let _ = kallsyms_cache::store(folder, &key, &text);
+    }
     symbols
+}
+
+/// Fills `symbols` from what an earlier run stored, if that is the same as the text would give.
+fn from_cache(
+    symbols: &mut ModuleSymbols,
+    cache: &KallsymsCache,
+    reference: Option<&(String, u64)>,
+    wanted: &[u64],
+) -> bool {
+    let lines = cache.lines();
+    // A kernel that lies elsewhere now has another address for its reference.
+    if let Some((name, recorded)) = reference {
+        let at = lines.count_while(|at| at < *recorded);
+        let mut here = lines.group(at).filter_map(|index| lines.line(index));
+        let is_there = lines.place(at).is_some_and(|(at, _)| at == *recorded)
+            && here.any(|line| line.name == name.as_bytes());
+        if !is_there {
+            return false;
+        }
+    }
+    // Code that comes and goes without a module, such as BPF programs, is not stored.
+    let is_covered = |address: &u64| {
+        let last = lines.count_while(|at| at <= *address).checked_sub(1);
+        last.is_some_and(|last| {
+            let group = lines.group(last);
+            let above = lines.above(&group);
+            let mut each = group.filter_map(|index| lines.line(index));
+            each.any(|line| end_of(&line, above) > *address)
+        })
+    };
+    if !wanted.iter().all(is_covered) {
+        return false;
+    }
+    add_wanted(symbols, &lines, Some(wanted));
+    true
 }
 
 /// A note if the running kernel is not the recorded one.
@@ -196,7 +154,6 @@ fn build(
     path: &Path,
     wanted: Option<&[u64]>,
 ) {
-    // A recorded address of zero means that the recorder wasn't allowed to know it.
     let reference = reference.filter(|(_, address)| *address != 0);
     let (mut restricted, mut here) = (true, None);
     let mut lines = Lines::new(text, |address, line| {
@@ -225,23 +182,24 @@ fn build(
         symbols.shift = here.wrapping_sub(*recorded);
         if symbols.shift != 0 {
             // Modules lie elsewhere after each start.
-            let of_kernel = |start| lines.parse(start).is_some_and(|line| line.module.is_none());
-            let places: Vec<_> = lines
-                .places
-                .iter()
-                .copied()
-                .filter(|(_, start)| of_kernel(*start))
-                .collect();
-            lines.places = places;
+            lines.retain(|lines, start| {
+                let line = lines.parse(start);
+                line.is_some_and(|line| line.module.is_none())
+            });
             symbols.notes.push(Note::KernelMoved {
                 by: symbols.shift as i64,
             });
         }
     }
+    add_wanted(symbols, &lines, wanted);
+}
+
+/// Adds the symbols around some addresses, or all of them.
+fn add_wanted<'a>(symbols: &mut ModuleSymbols, lines: &Lines<'a>, wanted: Option<&[u64]>) {
     // Index 0 stands for the kernel itself.
     symbols.owners = vec![String::new()];
     let mut adding = Adding {
-        builder: TableBuilder::new(text.len().saturating_mul(3)),
+        builder: TableBuilder::new(lines.bytes().saturating_mul(3)),
         owners: &mut symbols.owners,
         known: FxHashMap::default(),
     };
@@ -251,7 +209,7 @@ fn build(
         Some(wanted) => {
             for address in wanted {
                 let address = address.wrapping_add(symbols.shift);
-                let after = lines.places.partition_point(|place| place.0 <= address);
+                let after = lines.count_while(|at| at <= address);
                 if let Some(last) = after.checked_sub(1) {
                     groups.push(lines.group(last));
                 }
@@ -261,7 +219,7 @@ fn build(
         }
         None => {
             let mut next = 0;
-            while next < lines.places.len() {
+            while next < lines.len() {
                 let group = lines.group(next);
                 next = group.end;
                 groups.push(group);
@@ -269,7 +227,7 @@ fn build(
         }
     }
     for group in groups {
-        adding.add(&lines, group);
+        adding.add(lines, group);
     }
     symbols.table = adding.builder.finish();
 }
@@ -285,13 +243,9 @@ struct Adding<'s, 'a> {
 impl<'a> Adding<'_, 'a> {
     /// Adds the symbols of one address.
     fn add(&mut self, lines: &Lines<'a>, group: Range<usize>) {
-        let above = lines.places.get(group.end).map(|&(address, _)| {
-            let last = lines.places[lines.group(group.end)].last();
-            let line = last.and_then(|(_, start)| lines.parse(*start));
-            (address, line.and_then(|line| line.module))
-        });
-        for (_, start) in &lines.places[group] {
-            let Some(line) = lines.parse(*start).filter(Line::is_code) else {
+        let above = lines.above(&group);
+        for index in group {
+            let Some(line) = lines.line(index).filter(Line::is_code) else {
                 continue;
             };
             let owner = line.module.map_or(0, |module| self.owner(module));
@@ -323,21 +277,6 @@ impl<'a> Adding<'_, 'a> {
             self.owners.push(name);
             index
         })
-    }
-}
-
-/// Where a symbol ends, given the next higher address and whose it is. Every symbol bounds the one
-/// before it, also one that names data. Modules lie apart from each other and from the kernel, so
-/// the last symbol of each reaches no further than the page after its own.
-fn end_of(line: &Line<'_>, above: Option<(u64, Option<&[u8]>)>) -> u64 {
-    let next_page = line
-        .address
-        .checked_next_multiple_of(PAGE)
-        .map_or(u64::MAX, |page| page.saturating_add(PAGE));
-    match above {
-        Some((address, module)) if module == line.module => address,
-        Some((address, _)) => address.min(next_page),
-        None => next_page,
     }
 }
 
@@ -384,6 +323,48 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
         symbols
             .function(address)
             .map(|function| (function.raw_name, function.module))
+    }
+
+    /// What is stored answers as the text does, or not at all.
+    #[test]
+    fn stored_symbols_are_those_of_the_text() {
+        let folder = tempfile::tempdir().unwrap();
+        kallsyms_cache::store(&folder.path().join("dioptra"), b"key", TEXT.as_bytes()).unwrap();
+        let cache = KallsymsCache::open(&folder.path().join("dioptra"), b"key").unwrap();
+        let answers = |wanted: &[u64], reference: Option<(&str, u64)>| {
+            let reference = reference.map(|(name, address)| (name.to_owned(), address));
+            let mut symbols = ModuleSymbols::default();
+            from_cache(&mut symbols, &cache, reference.as_ref(), wanted).then_some(symbols)
+        };
+        let whole = names(None);
+        for address in (0xffff_ffff_8100_0000..0xffff_ffff_8100_0400)
+            .chain(0xffff_ffff_c020_1000..0xffff_ffff_c020_1200)
+            .step_by(16)
+        {
+            for reference in [None, Some(("_text", 0xffff_ffff_8100_0000))] {
+                let symbols = answers(&[address], reference).unwrap();
+                assert_eq!(
+                    symbols.function(address),
+                    whole.function(address),
+                    "{address:x}"
+                );
+                assert!(symbols.notes().is_empty() && !symbols.owners.is_empty());
+            }
+        }
+        // Code of BPF programs, and what lies behind a module, is looked for in the text.
+        for address in [0xffff_ffff_c090_0004, 0xffff_ffff_c020_4000, 0xf] {
+            assert!(
+                answers(&[0xffff_ffff_8100_0150, address], None).is_none(),
+                "{address:x}"
+            );
+        }
+        // So are names of a kernel that lay elsewhere, or had other names.
+        for reference in [
+            ("_text", 0xffff_ffff_8220_0000),
+            ("work", 0xffff_ffff_8100_0000),
+        ] {
+            assert!(answers(&[0xffff_ffff_8100_0150], Some(reference)).is_none());
+        }
     }
 
     #[test]

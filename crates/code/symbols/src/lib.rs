@@ -59,6 +59,8 @@ mod dwarf_sections;
 mod elf;
 mod extents;
 mod jit;
+mod kallsyms;
+mod kallsyms_cache;
 mod kernel;
 mod lines;
 mod mini_debug_info;

@@ -78,6 +78,10 @@ pub struct SymbolOptions {
     /// The kernel's symbols. Default: `/proc/kallsyms`. A copy taken on the recorded machine may be
     /// given; then it is trusted to belong to the recorded kernel.
     pub kallsyms: PathBuf,
+    /// A folder in which the symbols of the running kernel are kept until it is started anew or loads modules, because
+    /// `/proc/kallsyms` takes the kernel tens of milliseconds to write. Nobody but the user may be able to write there.
+    /// Default: none.
+    pub kallsyms_cache: Option<PathBuf>,
     /// The recorded kernel's `vmlinux` with its debug information. Default: looked for by build id where
     /// distributions put it.
     pub vmlinux: Option<PathBuf>,
@@ -92,6 +96,7 @@ impl Default for SymbolOptions {
             debuginfod: None,
             recorded_kernel: None,
             kallsyms: PathBuf::from(crate::kernel::PROC_KALLSYMS),
+            kallsyms_cache: None,
             vmlinux: None,
         }
     }

@@ -138,11 +138,16 @@ impl<'a> IntoIterator for &'a Facts {
 }
 
 /// One fact as a comment line; only what is more than information says its severity.
-pub(crate) fn write_fact(fact: &Fact, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn fact_line(fact: &Fact) -> String {
     match fact.severity {
-        Severity::Info => writeln!(out, "# {}", escape(&fact.text)),
-        severity => writeln!(out, "# {}: {}", severity.word(), escape(&fact.text)),
+        Severity::Info => format!("# {}", escape(&fact.text)),
+        severity => format!("# {}: {}", severity.word(), escape(&fact.text)),
     }
+}
+
+/// Writes a fact as a comment line.
+pub(crate) fn write_fact(fact: &Fact, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", fact_line(fact))
 }
 
 /// A JSON object from each fact's id to the fact, in order.

@@ -1,9 +1,9 @@
-//! The three renderings under one roof, for `--format`.
+//! The renderings under one roof, for `--format`.
 
 use std::io::Write;
 use std::str::FromStr;
 
-use crate::{RenderError, Table, TextOptions, write_csv, write_json, write_text};
+use crate::{RenderError, Table, TextOptions, write_csv, write_json, write_ndjson, write_text};
 
 /// Which rendering of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -16,11 +16,13 @@ pub enum Format {
     Csv,
     /// The whole table, facts included, for programs.
     Json,
+    /// As JSON, a line for each row after one for everything else.
+    Ndjson,
 }
 
 /// A word that names no [`Format`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no format; use text, csv or json")]
+#[error("`{0}` is no format; use text, csv, json or ndjson")]
 pub struct UnknownFormat(pub String);
 
 impl FromStr for Format {
@@ -31,6 +33,7 @@ impl FromStr for Format {
             "text" => Ok(Format::Text),
             "csv" => Ok(Format::Csv),
             "json" => Ok(Format::Json),
+            "ndjson" => Ok(Format::Ndjson),
             _ => Err(UnknownFormat(word.to_owned())),
         }
     }
@@ -72,13 +75,27 @@ impl Format {
         out: impl Write,
     ) -> Result<(), RenderError> {
         // Text says itself what it leaves out.
-        let limit = options.limit.filter(|_| self != Format::Text);
-        if let Some(limit) = limit {
+        if let Some(limit) = options.limit.filter(|_| self != Format::Text) {
             table.limit(limit)?;
         }
+        self.write_limited(table, options, out)
+    }
+
+    /// As [`Format::write_with`], but writes all rows of a table in other formats than text: [`Table::limit`] was called
+    /// before, if there is a limit.
+    ///
+    /// # Errors
+    /// As [`Format::write`].
+    pub fn write_limited(
+        self,
+        table: &Table,
+        options: &TextOptions,
+        out: impl Write,
+    ) -> Result<(), RenderError> {
         match self {
             Format::Text => write_text(table, options, out),
             Format::Csv => write_csv(table, out),
+            Format::Ndjson => write_ndjson(table, out),
             Format::Json => write_json(table, out),
         }
     }
@@ -96,7 +113,7 @@ mod tests {
         let error = "xml".parse::<Format>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "`xml` is no format; use text, csv or json"
+            "`xml` is no format; use text, csv, json or ndjson"
         );
     }
 }

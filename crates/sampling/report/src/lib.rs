@@ -20,17 +20,22 @@ mod error;
 mod escape;
 mod events;
 mod facts;
+mod fitted;
 mod format;
 mod grid;
+mod harmless;
 mod labels;
 mod locations;
 mod machine;
 mod match_facts;
+mod ndjson;
 mod number;
 mod order;
 mod profile_facts;
+mod recursion;
 mod rows;
 mod shapes;
+mod short_names;
 mod sort;
 mod table;
 mod text;
@@ -43,6 +48,7 @@ pub use annotate::{
     Annotation, AnnotationStyle, AnnotationView, BranchColumns, Drawing, FindError, FoundFunction,
     JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame, SourceFiles, SourceText, annotate,
     find_function, write_annotation, write_annotation_dot, write_annotation_json,
+    write_annotation_ndjson,
 };
 pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report};
@@ -55,11 +61,15 @@ pub use error::{RenderError, ReportError, TableError};
 pub use escape::{display_width, escape};
 pub use events::TableEvent;
 pub use facts::{Fact, Facts, Severity};
+pub use fitted::{FittedOptions, ShownRows, write_fitted};
 pub use format::{Format, UnknownFormat};
+pub use harmless::Harmless;
 pub use labels::Input;
 pub use machine::{write_csv, write_json};
+pub use ndjson::write_ndjson;
 pub use order::LeftOut;
 pub use shapes::Shapes;
+pub use short_names::{fit_name, fold_arguments};
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
 pub use tree::{TreeOptions, tree};

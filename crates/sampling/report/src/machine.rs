@@ -205,9 +205,10 @@ pub fn write_json(table: &Table, out: impl Write) -> Result<(), RenderError> {
     Ok(())
 }
 
-struct JsonColumn<'a> {
-    table: &'a Table,
-    index: usize,
+/// A column.
+pub(crate) struct JsonColumn<'a> {
+    pub table: &'a Table,
+    pub index: usize,
 }
 
 impl Serialize for JsonColumn<'_> {

@@ -6,7 +6,7 @@ use crate::escape::{display_width, escape};
 use crate::facts::write_fact;
 use crate::number::{push_cell, push_error};
 use crate::order::{Place, kept};
-use crate::{Cell, Column, ColumnKind, Mark, RenderError, Severity, Table, Unit};
+use crate::{Cell, Column, ColumnKind, Mark, RenderError, Row, Severity, Table, Unit};
 
 /// How [`write_text`] shows a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,32 +258,13 @@ impl<'a> Layout<'a> {
                 out.push_str(&format!("[{}] ", place.depth));
             }
         }
-        let index = self.shown[column];
-        let (row, column) = (self.table.row(place.row), &self.table.columns[index]);
-        if let Some(Mark::Missing(inputs)) = row.mark(index) {
-            push_missing(out, inputs);
-            return;
-        }
-        let cell = row.cell(index);
-        if row.mark(index) == Some(&Mark::Unreliable) {
-            out.push('[');
-            push_cell(out, &cell, column);
-            out.push(']');
-            return;
-        }
-        push_cell(out, &cell, column);
-        if let Some(error) = row
-            .noted_error(index)
-            .filter(|_| self.errors && !cell.is_undefined())
-        {
-            push_error(out, error, column);
-        }
-        match row.mark(index) {
-            Some(Mark::FewSamples) => out.push('?'),
-            Some(Mark::Partial) => out.push('+'),
-            Some(Mark::HoldsInterrupts) => out.push('~'),
-            _ => {}
-        }
+        push_value(
+            out,
+            self.table,
+            self.table.row(place.row),
+            self.shown[column],
+            self.errors,
+        );
     }
 
     /// Appends a gap and one cell, aligned.
@@ -302,6 +283,41 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// Appends a cell with its standard error, if that is wanted, and its mark.
+pub(crate) fn push_value(
+    out: &mut String,
+    table: &Table,
+    row: Row<'_>,
+    index: usize,
+    with_error: bool,
+) {
+    let column = &table.columns[index];
+    if let Some(Mark::Missing(inputs)) = row.mark(index) {
+        push_missing(out, inputs);
+        return;
+    }
+    let cell = row.cell(index);
+    if row.mark(index) == Some(&Mark::Unreliable) {
+        out.push('[');
+        push_cell(out, &cell, column);
+        out.push(']');
+        return;
+    }
+    push_cell(out, &cell, column);
+    if let Some(error) = row
+        .noted_error(index)
+        .filter(|_| with_error && !cell.is_undefined())
+    {
+        push_error(out, error, column);
+    }
+    match row.mark(index) {
+        Some(Mark::FewSamples) => out.push('?'),
+        Some(Mark::Partial) => out.push('+'),
+        Some(Mark::HoldsInterrupts) => out.push('~'),
+        _ => {}
+    }
+}
+
 /// What was not recorded, shortly.
 fn push_missing(out: &mut String, inputs: &[String]) {
     out.push_str("no ");
@@ -314,11 +330,17 @@ fn push_missing(out: &mut String, inputs: &[String]) {
 /// A column's name, and its unit where neither the name nor the cells say it.
 fn heading(column: &crate::Column) -> String {
     let mut heading = escape(&column.name);
-    let unit = match &column.unit {
-        Unit::Bytes => "bytes",
-        Unit::Named(symbol) => symbol,
-        _ => return heading,
-    };
-    heading.push_str(&format!(" [{}]", escape(unit)));
+    if let Some(unit) = unit_heading(column) {
+        heading.push_str(&format!(" {unit}"));
+    }
     heading
+}
+
+/// A column's unit in brackets, where neither its name nor the cells say it.
+pub(crate) fn unit_heading(column: &crate::Column) -> Option<String> {
+    match &column.unit {
+        Unit::Bytes => Some("[bytes]".to_owned()),
+        Unit::Named(symbol) => Some(format!("[{}]", escape(symbol))),
+        _ => None,
+    }
 }

@@ -96,7 +96,7 @@ impl MetricSet {
     pub fn from_toml(file: &str, text: &str) -> Result<Self, MetricError> {
         let read: File = toml::from_str(text).map_err(|e| MetricError::Syntax {
             file: file.to_owned(),
-            reason: e.to_string(),
+            reason: in_one_line(&e, text),
         })?;
         if read.schema != 1 {
             return Err(MetricError::Syntax {
@@ -305,4 +305,11 @@ pub(crate) fn check_cycles(file: &str, set: &MetricSet) -> Result<(), MetricErro
             "needs its own value",
         )),
     }
+}
+
+/// Tells where a text is wrong, and why, in one line: messages with ends of lines in them could pass for several.
+fn in_one_line(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+    format!("line {line}: {}", error.message().replace('\n', ", "))
 }

@@ -1,6 +1,7 @@
 //! What `dioptra record` says while it runs.
 
 use super::Arguments;
+use crate::output::say;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
 use dioptra_perfevents::windows::SourceKind;
@@ -42,7 +43,7 @@ impl Terminal {
     /// Writes a line.
     pub fn say(&mut self, line: &str) {
         self.clear();
-        let _ = writeln!(io::stderr(), "dioptra: {line}");
+        say!("{line}");
     }
 }
 

@@ -5,7 +5,7 @@ use dioptra_perfdata::PerfData;
 use dioptra_perfevents::windows::{Length, SourceKind};
 use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
 use dioptra_recorder::{Ending, Outcome, WindowsOutcome};
-use dioptra_report::{ByOptions, Format, by};
+use dioptra_report::{ByOptions, Format, Harmless, by};
 use dioptra_symbols::SymbolOptions;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ const READ_AT_ONCE: u64 = 128 << 20;
 
 /// Writes the summary to standard error. It is a courtesy: nothing that fails in it is a failure of the recording.
 pub fn write(outcome: &Outcome) {
-    let mut out = io::stderr().lock();
+    let mut out = Harmless::new(io::stderr().lock(), false);
     // Nobody may be listening any more.
     let _ = writeln!(out, "{}", figures(outcome));
     if let Some(windows) = &outcome.windows {
@@ -190,7 +190,11 @@ fn functions(outcome: &Outcome, out: &mut impl Write) -> anyhow::Result<()> {
             threads: false,
         },
     );
-    let names = Names::find(&profile, SymbolOptions::default());
+    let options = SymbolOptions {
+        kallsyms_cache: crate::symbol_sources::cache(),
+        ..SymbolOptions::default()
+    };
+    let names = Names::find(&profile, options);
     let options = ByOptions {
         by: Dimension::Function,
         children: false,

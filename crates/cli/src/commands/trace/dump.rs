@@ -7,6 +7,7 @@ mod raw;
 use super::render::Output;
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::output::say;
 use dioptra_filters::parse_time;
 use std::io;
 use std::process::ExitCode;
@@ -58,7 +59,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         .next()
         .map_or(arguments.format.as_str(), |(_, format)| format);
     for (_, other) in old {
-        eprintln!("dioptra: --{other} does nothing beside --{format}");
+        say!("--{other} does nothing beside --{format}");
     }
     let sample_time = match &arguments.sample_time {
         Some(text) => {

@@ -2,6 +2,7 @@
 //! command, so scripts of its users do.
 
 use super::usage;
+use crate::output::say;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use std::path::PathBuf;
 
@@ -148,21 +149,21 @@ impl<A> Options<A> {
         {
             // The command has this standard error, too.
             let path = path.display();
-            eprintln!("dioptra: --logfile {path} does nothing while a command runs");
+            say!("--logfile {path} does nothing while a command runs");
         } else if let Some(path) = &self.logfile {
             log_to(path)
                 .map_err(|error| usage(format_args!("--logfile {}: {error}", path.display())))?;
         }
         for (name, fate) in &self.others {
             match fate {
-                Recording(why) if records => eprintln!("dioptra: --{name} does nothing: {why}"),
+                Recording(why) if records => say!("--{name} does nothing: {why}"),
                 Recording(_) => {
-                    eprintln!("dioptra: --{name} does nothing here: it is about recording")
+                    say!("--{name} does nothing here: it is about recording")
                 }
                 Of(command) => {
-                    eprintln!("dioptra: --{name} does nothing here: it is an option of {command}")
+                    say!("--{name} does nothing here: it is an option of {command}")
                 }
-                Nothing(why) => eprintln!("dioptra: --{name} does nothing: {why}"),
+                Nothing(why) => say!("--{name} does nothing: {why}"),
                 Silent => {}
             }
         }

@@ -8,6 +8,7 @@ pub use tasks::tasks;
 
 use super::selected::{Data, Naming, trace_facts};
 use super::usage;
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
 use dioptra_tracedata::{SampledFunctions, Trace};
@@ -20,6 +21,10 @@ use std::process::ExitCode;
 
 /// Arguments of `dioptra trace info`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra trace info                         what the trace in dioptra.trace holds
+  dioptra trace info -d other.trace --task   its threads, children below their parents")]
 pub struct Arguments {
     #[command(flatten)]
     data: Data,
@@ -50,7 +55,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         if arguments.format == "json" {
             return Err(usage("--format json: is of traces"));
         }
-        let mut out = io::BufWriter::new(io::stdout().lock());
+        let mut out = io::BufWriter::new(stdout(Spelling::Text));
         match &arguments.file {
             Some(file) => symbols::of_file(file, &arguments.naming, &mut out)?,
             None => machine::now(&mut out)?,
@@ -61,7 +66,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let trace = arguments.data.open()?;
     let mut facts = Facts::new();
     trace_facts(&trace, &mut facts);
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(stdout(Spelling::Text));
     if arguments.format == "json" {
         serde_json::to_writer_pretty(&mut out, &json(&trace, &facts)).map_err(io::Error::from)?;
         writeln!(out)?;

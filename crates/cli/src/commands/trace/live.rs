@@ -11,6 +11,11 @@ use std::process::ExitCode;
 
 /// Arguments of `dioptra trace live`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra trace live ./program               show the calls of a program built with -pg
+  dioptra trace live -P . -F main ./program  those of main, whoever built it
+  dioptra trace live --report ./program      sums first, then the calls")]
 pub struct Live {
     #[command(flatten)]
     tracing: Tracing,

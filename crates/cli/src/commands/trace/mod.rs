@@ -20,6 +20,7 @@ mod threads;
 mod tui;
 
 use crate::later::Later;
+use crate::output::say;
 use elsewhere::Options;
 use std::process::ExitCode;
 
@@ -32,7 +33,14 @@ pub use option_file::replaced as with_option_file;
     args_conflicts_with_subcommands = true,
     infer_long_args = true,
     subcommand_negates_reqs = true,
-    after_help = "`dioptra trace COMMAND` is `dioptra trace live COMMAND`."
+    after_help = "\
+`dioptra trace COMMAND` is `dioptra trace live COMMAND`.
+
+Examples:
+  dioptra trace ./program                    trace a program built with -pg, and show its calls
+  dioptra trace -P . ./program               a program that no compiler has prepared
+  dioptra trace record ./program             trace into the directory dioptra.trace
+  dioptra trace report                       show how often functions were called, and how long they took"
 )]
 pub struct Arguments {
     #[command(subcommand)]
@@ -114,7 +122,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     };
     match result {
         Err(error) if error.is::<Usage>() => {
-            eprintln!("dioptra: {error:#}");
+            say!("{error:#}");
             Ok(ExitCode::from(2))
         }
         result => result,

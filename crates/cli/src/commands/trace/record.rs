@@ -4,6 +4,7 @@ use super::patches::PatchTexts;
 use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
+use crate::output::say;
 use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
 use dioptra_trace_recorder::{
     Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec, record,
@@ -308,7 +309,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 /// Traces, and tells why if that is not possible.
 pub fn trace(spec: TraceSpec) -> Result<TraceOutcome, ExitCode> {
     record(spec).map_err(|error| {
-        eprintln!("dioptra: {error}");
+        say!("{error}");
         ExitCode::from(error.exit_code())
     })
 }
@@ -331,8 +332,8 @@ impl Tracing {
             ));
         }
         if !has("trace") {
-            eprintln!(
-                "dioptra: --trace=off: nothing switches tracing on, so nothing will be shown; add -T FUNCTION@trace_on"
+            say!(
+                "--trace=off: nothing switches tracing on, so nothing will be shown; add -T FUNCTION@trace_on"
             );
         }
         Ok(())

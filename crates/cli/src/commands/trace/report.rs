@@ -8,6 +8,8 @@ mod tasks;
 use super::render::{Output, Sources, duration, push_duration, push_number, title};
 use super::selected::{Data, Naming, Selected, facts};
 use super::usage;
+use crate::output::say;
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::{
     FunctionNames, FunctionTimes, Statistics, View, statistics, statistics_with_cpus,
 };
@@ -94,7 +96,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let averages = arguments.avg_total || arguments.avg_self;
     if averages && (arguments.task || arguments.output_fields.is_some()) {
         let instead = if arguments.task { "--task" } else { "-f" };
-        eprintln!("dioptra: --avg-total and --avg-self choose no fields beside {instead}");
+        say!("--avg-total and --avg-self choose no fields beside {instead}");
     }
     let format: Format = match arguments.format.as_str() {
         "normal" | "html" => Format::Text,
@@ -131,7 +133,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         format => {
             let mut table = table(&rows, &fields, arguments.srcline)?;
             table.facts = facts;
-            format.write(&mut table, None, io::stdout().lock())?;
+            format.write(&mut table, None, stdout(Spelling::Text))?;
             if !format.shows_facts() {
                 table.facts.write_text(&mut io::stderr().lock())?;
             }
@@ -148,8 +150,8 @@ fn sums(view: &View<'_>, fields: &[Field], keys: &[Key]) -> Statistics {
         return statistics(view);
     }
     if view.trace().switch_count() == 0 {
-        eprintln!(
-            "dioptra: on which CPUs functions ran is not known: no context switches were recorded; record without --no-sched and --no-event"
+        say!(
+            "on which CPUs functions ran is not known: no context switches were recorded; record without --no-sched and --no-event"
         );
     }
     statistics_with_cpus(view)

@@ -2,6 +2,7 @@
 
 use super::rules::RuleTexts;
 use super::usage;
+use crate::output::say;
 use crate::symbol_sources::SymbolSources;
 use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, View, ViewLosses};
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
@@ -179,7 +180,7 @@ impl Selected {
         )
         .map_err(usage)?;
         for warning in view.warnings() {
-            eprintln!("dioptra: {warning}");
+            say!("{warning}");
         }
         Ok(view)
     }

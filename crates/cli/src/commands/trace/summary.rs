@@ -1,6 +1,7 @@
 //! What `dioptra trace record` says at its end.
 
 use crate::commands::record::bytes;
+use crate::output::say;
 use anyhow::Context;
 use dioptra_calls::{Step, Walk};
 use dioptra_trace_recorder::TraceOutcome;
@@ -16,7 +17,7 @@ const READ_AT_ONCE: u64 = 64 << 20;
 /// Tells, on standard error, what is lost and what is not as it was asked for.
 pub fn warnings(outcome: &TraceOutcome) {
     for text in outcome.notes.iter().chain(&outcome.warnings) {
-        eprintln!("dioptra: {text}");
+        say!("{text}");
     }
     let ending = &outcome.ending;
     for (count, what) in [
@@ -42,7 +43,7 @@ pub fn warnings(outcome: &TraceOutcome) {
         ),
     ] {
         if count > 0 {
-            eprintln!("dioptra: {count} {what}");
+            say!("{count} {what}");
         }
     }
 }
@@ -53,8 +54,8 @@ pub fn write(outcome: &TraceOutcome, folder: &Path, time: Duration) {
         .context("reading it again")
         .map(|trace| figures(&trace, outcome, time));
     match figures {
-        Ok(figures) => eprintln!("dioptra: {figures}"),
-        Err(error) => eprintln!("dioptra: the trace cannot be summed up: {error:#}"),
+        Ok(figures) => say!("{figures}"),
+        Err(error) => say!("the trace cannot be summed up: {error:#}"),
     }
 }
 

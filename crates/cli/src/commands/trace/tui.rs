@@ -36,7 +36,11 @@ use terminal::{Screen, Signals};
 #[command(after_help = "\
 Begins with the graph of all calls; h shows the keys, q quits. O opens $EDITOR where the current function is written.
 
-Fields are those of `dioptra trace graph`, with --report those of `dioptra trace report`.")]
+Fields are those of `dioptra trace graph`, with --report those of `dioptra trace report`.
+
+Examples:
+  dioptra trace tui                          the trace in dioptra.trace
+  dioptra trace tui --report -F main         the report of what main calls first")]
 pub struct Arguments {
     #[command(flatten)]
     data: Data,

@@ -21,6 +21,35 @@ pub fn write_annotation_json(annotation: &Annotation, out: impl Write) -> io::Re
     out.flush()
 }
 
+/// Writes an annotation as lines of JSON: the first one is the object of [`write_annotation_json`] without the
+/// instructions or addresses, of which each has a line of its own.
+///
+/// # Errors
+/// Only those of the writer.
+pub fn write_annotation_ndjson(annotation: &Annotation, out: impl Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let mut object = value(annotation);
+    let places = object
+        .as_object_mut()
+        .and_then(|object| object.remove(what(annotation)));
+    serde_json::to_writer(&mut out, &object)?;
+    writeln!(out)?;
+    for place in places.iter().filter_map(Value::as_array).flatten() {
+        serde_json::to_writer(&mut out, place)?;
+        writeln!(out)?;
+    }
+    out.flush()
+}
+
+/// The key of the places.
+fn what(annotation: &Annotation) -> &'static str {
+    if annotation.has_code {
+        "instructions"
+    } else {
+        "addresses"
+    }
+}
+
 fn value(annotation: &Annotation) -> Value {
     let places: Vec<Value> = annotation.places.iter().map(place).collect();
     let mut object = Map::new();
@@ -32,12 +61,7 @@ fn value(annotation: &Annotation) -> Value {
     );
     put("function", function(annotation));
     put("events", annotation.events.iter().map(event).collect());
-    let what = if annotation.has_code {
-        "instructions"
-    } else {
-        "addresses"
-    };
-    put(what, places.into());
+    put(what(annotation), places.into());
     put("blocks", blocks(annotation));
     put("edges", edges(annotation));
     put("loops", loops(annotation));

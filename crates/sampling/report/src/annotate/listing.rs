@@ -1,11 +1,12 @@
 //! An annotation as instructions, or addresses where there is no code.
 
 use super::arrows::{Arrow, Arrows};
+use super::fitting::hottest_places;
 use super::model::{AnnotatedBlock, Annotation, Place, PlaceCount, PlaceFrame};
 use super::style::{AnnotationStyle, AnnotationView, Look};
 use super::text::{Columns, base_name, executions, heat, hottest, push_source};
-use crate::escape;
 use crate::escape::{display_width, push_escaped};
+use crate::{escape, fit_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -21,38 +22,29 @@ pub(super) fn write(
     columns: &Columns,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let arrows = arrows(annotation, style);
-    let mut listing = Listing {
-        annotation,
-        style,
-        columns,
-        arrows: &arrows,
-        address_width: annotation
-            .places
-            .last()
-            .map_or(1, |place| format!("{:x}", place.virtual_address).len()),
-        hottest: hottest(annotation.places.iter().map(|place| &place.counts[..])),
-        hottest_line: hottest(annotation.lines.iter().map(|line| &line.innermost[..])),
-        lines: annotation
-            .lines
-            .iter()
-            .enumerate()
-            .map(|(at, line)| ((line.file.as_ref(), line.line), at))
-            .collect(),
-        text: String::new(),
+    let shown = match style.lines.filter(|_| style.limit.is_none()) {
+        None => Shown::of(annotation, style.limit),
+        Some(budget) => {
+            let lines = lines_of_places(annotation, style, columns);
+            Shown::Places(hottest_places(annotation, &lines, budget))
+        }
     };
+    // On a terminal, arrows to places that are left out would take room from the code.
+    let arrows = arrows(annotation, style, |place| {
+        style.width.is_none() || shown.has(annotation, place)
+    });
+    let mut listing = Listing::new(annotation, style, columns, &arrows);
     let what = if annotation.has_code {
         "instruction"
     } else {
         "address"
     };
-    writeln!(
-        out,
+    let headings = format!(
         "{}  {} {what}",
         columns.headings(annotation, true),
         style.bar()
-    )?;
-    let shown = Shown::of(annotation, style.limit);
+    );
+    style.write_lines(&headings, out)?;
     let mut left_out: Option<(usize, Vec<PlaceCount>)> = None;
     let mut before: Option<usize> = None;
     for index in 0..annotation.places.len() {
@@ -69,12 +61,12 @@ pub(super) fn write(
         }
         listing.place(index, before);
         before = Some(index);
-        out.write_all(listing.text.as_bytes())?;
+        style.write_lines(&listing.text, out)?;
         listing.text.clear();
     }
     if let Some((count, counts)) = left_out {
         listing.left_out(annotation.places.len(), count, &counts);
-        out.write_all(listing.text.as_bytes())?;
+        style.write_lines(&listing.text, out)?;
     }
     if arrows.left_out > 0 {
         writeln!(out, "# {} more jumps are not drawn", arrows.left_out)?;
@@ -82,8 +74,29 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The arrows of all jumps within the function.
-fn arrows(annotation: &Annotation, style: &AnnotationStyle) -> Arrows {
+/// Counts the lines that each place takes below the one before it.
+fn lines_of_places(
+    annotation: &Annotation,
+    style: &AnnotationStyle,
+    columns: &Columns,
+) -> Vec<usize> {
+    let arrows = Arrows::default();
+    let mut listing = Listing::new(annotation, style, columns, &arrows);
+    let places = 0..annotation.places.len();
+    let count = places.map(|index| {
+        listing.text.clear();
+        listing.place(index, index.checked_sub(1));
+        listing.text.lines().count()
+    });
+    count.collect()
+}
+
+/// The arrows of all jumps within the function between places that are shown.
+fn arrows(
+    annotation: &Annotation,
+    style: &AnnotationStyle,
+    is_shown: impl Fn(usize) -> bool,
+) -> Arrows {
     if style.glyphs().is_none() {
         return Arrows::default();
     }
@@ -94,7 +107,7 @@ fn arrows(annotation: &Annotation, style: &AnnotationStyle) -> Arrows {
         .filter_map(|(from, place)| {
             let is_jump = place.kind.is_some_and(|kind| kind.is_jump());
             let to = place.target.as_ref()?.place?;
-            is_jump.then_some(Arrow { from, to })
+            (is_jump && is_shown(from) && is_shown(to)).then_some(Arrow { from, to })
         });
     Arrows::new(jumps.collect())
 }
@@ -116,13 +129,19 @@ fn same_chain(one: &[PlaceFrame], other: &[PlaceFrame]) -> bool {
 }
 
 /// What the limit leaves.
-struct Shown(Option<BTreeSet<usize>>);
+enum Shown {
+    All,
+    /// These blocks.
+    Blocks(BTreeSet<usize>),
+    /// These places.
+    Places(BTreeSet<usize>),
+}
 
 impl Shown {
     /// The hottest blocks, or places where there are no blocks.
     fn of(annotation: &Annotation, limit: Option<usize>) -> Shown {
         let Some(limit) = limit else {
-            return Shown(None);
+            return Shown::All;
         };
         let mut heats: Vec<((u64, u64), usize)> = if annotation.has_code {
             let blocks = annotation.blocks.iter().enumerate();
@@ -136,21 +155,22 @@ impl Shown {
                 .collect()
         };
         heats.sort_by_key(|(heat, at)| (std::cmp::Reverse(*heat), *at));
-        Shown(Some(
-            heats.into_iter().take(limit).map(|(_, at)| at).collect(),
-        ))
+        let hottest = heats.into_iter().take(limit).map(|(_, at)| at).collect();
+        match annotation.has_code {
+            true => Shown::Blocks(hottest),
+            false => Shown::Places(hottest),
+        }
     }
 
     fn has(&self, annotation: &Annotation, place: usize) -> bool {
-        let Some(shown) = &self.0 else {
-            return true;
-        };
-        let at = if annotation.has_code {
-            annotation.places[place].block
-        } else {
-            Some(place)
-        };
-        at.is_some_and(|at| shown.contains(&at))
+        match self {
+            Shown::All => true,
+            Shown::Places(places) => places.contains(&place),
+            Shown::Blocks(blocks) => {
+                let block = annotation.places[place].block;
+                block.is_some_and(|block| blocks.contains(&block))
+            }
+        }
     }
 }
 
@@ -168,7 +188,34 @@ struct Listing<'a> {
     text: String,
 }
 
-impl Listing<'_> {
+impl<'a> Listing<'a> {
+    fn new(
+        annotation: &'a Annotation,
+        style: &'a AnnotationStyle,
+        columns: &'a Columns,
+        arrows: &'a Arrows,
+    ) -> Self {
+        Listing {
+            annotation,
+            style,
+            columns,
+            arrows,
+            address_width: annotation
+                .places
+                .last()
+                .map_or(1, |place| format!("{:x}", place.virtual_address).len()),
+            hottest: hottest(annotation.places.iter().map(|place| &place.counts[..])),
+            hottest_line: hottest(annotation.lines.iter().map(|line| &line.innermost[..])),
+            lines: annotation
+                .lines
+                .iter()
+                .enumerate()
+                .map(|(at, line)| ((line.file.as_ref(), line.line), at))
+                .collect(),
+            text: String::new(),
+        }
+    }
+
     /// Begins a line that is about no instruction but stands before one.
     fn begin(&mut self, place: usize, mark: &str) {
         self.columns.push_blank(true, &mut self.text);
@@ -291,8 +338,9 @@ impl Listing<'_> {
                     told.push(text);
                 }
                 if let Some(share) = site.mispredicted {
+                    let space = if self.style.width.is_some() { "" } else { " " };
                     told.push(format!(
-                        "{:.1} ±{:.1} % mispredicted",
+                        "{:.1} ±{:.1}{space}% mispredicted",
                         100.0 * share.ratio(),
                         100.0 * share.error
                     ));
@@ -412,15 +460,10 @@ impl Listing<'_> {
         let callers_changed =
             before.is_none_or(|before| !same_chain(&before.frames, &place.frames));
         if inlined && callers_changed {
-            let mut chain = String::new();
-            for (inner, outer) in place.frames.iter().zip(place.frames.iter().skip(1)) {
-                let name = inner.function.as_deref().unwrap_or("[unknown]");
-                let separator = if chain.is_empty() { "" } else { ", " };
-                let _ = write!(chain, "{separator}{} inlined", escape(name));
-                if let (Some(file), Some(line)) = (&outer.file, outer.line) {
-                    let _ = write!(chain, " at {}:{line}", escape(base_name(file)));
-                }
-            }
+            let chain = match self.style.width {
+                Some(width) => folded_chain(&place.frames, width),
+                None => chain(&place.frames),
+            };
             self.begin(index, " ");
             let style = self.style;
             style.paint(Look::Heading, &mut self.text, |out| {
@@ -470,4 +513,35 @@ impl Listing<'_> {
         style.paint(look, &mut self.text, |out| out.push_str(&text));
         self.text.push('\n');
     }
+}
+
+/// Tells which function was inlined where, from the innermost one outwards.
+fn chain(frames: &[PlaceFrame]) -> String {
+    let mut chain = String::new();
+    for (inner, outer) in frames.iter().zip(frames.iter().skip(1)) {
+        let name = inner.function.as_deref().unwrap_or("[unknown]");
+        let separator = if chain.is_empty() { "" } else { ", " };
+        let _ = write!(chain, "{separator}{} inlined", escape(name));
+        if let (Some(file), Some(line)) = (&outer.file, outer.line) {
+            let _ = write!(chain, " at {}:{line}", escape(base_name(file)));
+        }
+    }
+    chain
+}
+
+/// Tells the innermost function of a chain of inlined calls, and the line of the function itself that led to it. Functions
+/// in between are counted.
+fn folded_chain(frames: &[PlaceFrame], width: usize) -> String {
+    let name = frames.first().and_then(|frame| frame.function.as_deref());
+    let name = escape(name.unwrap_or("[unknown]"));
+    let mut chain = format!("{} inlined", fit_name(&name, (width / 3).max(16)));
+    if let Some(own) = frames.last()
+        && let (Some(file), Some(line)) = (&own.file, own.line)
+    {
+        let _ = write!(chain, " at {}:{line}", escape(base_name(file)));
+    }
+    if frames.len() > 2 {
+        let _ = write!(chain, " through {} more", frames.len() - 2);
+    }
+    chain
 }

@@ -12,6 +12,7 @@ mod counts;
 mod details;
 mod dot;
 mod find;
+mod fitting;
 mod json;
 mod lines;
 mod listing;
@@ -24,11 +25,12 @@ mod text;
 pub use build::annotate;
 pub use dot::write_annotation_dot;
 pub use find::{FindError, FoundFunction, find_function};
-pub use json::write_annotation_json;
+pub use json::{write_annotation_json, write_annotation_ndjson};
 pub use model::{
     AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
     Annotation, BranchColumns, JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame,
 };
 pub use source::{SourceFiles, SourceText};
+pub(crate) use style::Look;
 pub use style::{AnnotationStyle, AnnotationView, Drawing};
 pub use text::write_annotation;

@@ -37,14 +37,17 @@ pub(super) fn write(
     let hottest = hottest(lines.iter().map(|line| counts(line, credit)));
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(heat(counts(lines[*at], credit))));
-    let limit = style.limit.unwrap_or(usize::MAX);
+    // Each line has its surroundings with it.
+    let lines_each = 1 + 2 * style.context as usize;
+    let few = style.lines.map(|lines| (lines / lines_each).max(1));
+    let limit = style.limit.or(few).unwrap_or(usize::MAX);
     let shown: BTreeSet<usize> = order.iter().copied().take(limit).collect();
-    writeln!(
-        out,
+    let headings = format!(
         "{}  {} source",
         columns.headings(annotation, false),
         style.bar()
-    )?;
+    );
+    style.write_lines(&headings, out)?;
     for file in files(annotation, &lines) {
         let of_file = (0..lines.len()).filter(|at| lines[*at].file == file && shown.contains(at));
         let of_file: Vec<usize> = of_file.collect();
@@ -72,7 +75,7 @@ pub(super) fn write(
                     "instructions without a line",
                 );
             }
-            out.write_all(text.as_bytes())?;
+            style.write_lines(&text, out)?;
             continue;
         };
         let source = annotation.sources.get(file);
@@ -129,7 +132,7 @@ pub(super) fn write(
                 next = shown_number + 1;
             }
         }
-        out.write_all(text.as_bytes())?;
+        style.write_lines(&text, out)?;
     }
     if shown.len() < lines.len() {
         let left_out = lines.len() - shown.len();

@@ -1,7 +1,10 @@
 //! How an annotation is shown on a terminal or in a file.
 
 use super::arrows::{ASCII, Glyphs, UNICODE};
+use super::fitting::cut_line;
+use crate::fitted::{close_percents, wrap};
 use dioptra_instructions::Credit;
+use std::io::{self, Write};
 
 /// What is shown of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -38,6 +41,10 @@ pub struct AnnotationStyle {
     pub color: bool,
     /// Only the hottest blocks, or lines in the source view, this many.
     pub limit: Option<usize>,
+    /// Only about so many lines around the hottest places, if there is no `limit`.
+    pub lines: Option<usize>,
+    /// How many cells a line may have, on a terminal. Longer ones are cut, and chains of inlined calls are folded.
+    pub width: Option<usize>,
     /// In the source view: how many lines to show around those with code.
     pub context: u32,
     /// In the source view: which of an inline chain's lines counts.
@@ -51,6 +58,8 @@ impl Default for AnnotationStyle {
             drawing: Drawing::Unicode,
             color: false,
             limit: None,
+            lines: None,
+            width: None,
             context: 2,
             credit: Credit::Innermost,
         }
@@ -59,7 +68,7 @@ impl Default for AnnotationStyle {
 
 /// What stands out, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(crate) enum Look {
     Plain,
     /// The one with most weight.
     Hottest,
@@ -67,6 +76,8 @@ pub(super) enum Look {
     Warm,
     Source,
     Heading,
+    /// A diagnostic: a loss, a fallback or a warning.
+    Diagnostic,
 }
 
 impl Look {
@@ -87,6 +98,17 @@ impl Look {
             Look::Warm => "\x1b[32m",
             Look::Source => "\x1b[36m",
             Look::Heading => "\x1b[2m",
+            Look::Diagnostic => "\x1b[33m",
+        }
+    }
+
+    /// Appends a text that looks like that, if there are colours.
+    pub fn push(self, color: bool, text: &str, out: &mut String) {
+        let code = if color { self.code() } else { "" };
+        out.push_str(code);
+        out.push_str(text);
+        if !code.is_empty() {
+            out.push_str("\x1b[0m");
         }
     }
 }
@@ -100,6 +122,35 @@ impl AnnotationStyle {
         if !code.is_empty() {
             out.push_str("\x1b[0m");
         }
+    }
+
+    /// Writes lines of a listing, cut where they are too wide.
+    pub(super) fn write_lines(&self, text: &str, out: &mut impl Write) -> io::Result<()> {
+        for line in text.lines() {
+            match self.width {
+                Some(width) => writeln!(out, "{}", cut_line(line, width))?,
+                None => writeln!(out, "{line}")?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a line of comment, wrapped where it is too wide.
+    pub(super) fn write_comment(
+        &self,
+        look: Look,
+        text: &str,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let Some(width) = self.width else {
+            return writeln!(out, "{text}");
+        };
+        for wrapped in wrap(&close_percents(text), width, "#   ") {
+            let mut line = String::new();
+            look.push(self.color, &wrapped, &mut line);
+            writeln!(out, "{line}")?;
+        }
+        Ok(())
     }
 
     pub(super) fn glyphs(&self) -> Option<Glyphs> {

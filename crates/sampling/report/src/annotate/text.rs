@@ -5,7 +5,7 @@ use super::model::{Annotation, PlaceCount};
 use super::source_view;
 use super::style::{AnnotationStyle, AnnotationView, Look};
 use crate::escape::{display_width, push_escaped};
-use crate::facts::write_fact;
+use crate::facts::fact_line;
 use crate::{Severity, escape};
 use dioptra_profile::branches::Executions;
 use std::fmt::Write as _;
@@ -29,11 +29,15 @@ pub fn write_annotation(
     let mut out = io::BufWriter::new(out);
     for fact in &annotation.facts {
         if fact.severity == Severity::Info {
-            write_fact(fact, &mut out)?;
+            style.write_comment(Look::Heading, &fact_line(fact), &mut out)?;
         }
     }
-    writeln!(out, "# {}", heading(annotation))?;
-    let columns = Columns::of(annotation);
+    style.write_comment(
+        Look::Heading,
+        &format!("# {}", heading(annotation)),
+        &mut out,
+    )?;
+    let columns = Columns::of(annotation, style);
     if style.view == AnnotationView::Source {
         source_view::write(annotation, style, &columns, &mut out)?;
     } else {
@@ -41,7 +45,7 @@ pub fn write_annotation(
     }
     for fact in &annotation.facts {
         if fact.severity != Severity::Info {
-            write_fact(fact, &mut out)?;
+            style.write_comment(Look::Diagnostic, &fact_line(fact), &mut out)?;
         }
     }
     out.flush()
@@ -73,39 +77,74 @@ fn heading(annotation: &Annotation) -> String {
 
 /// The columns of numbers.
 pub(super) struct Columns {
-    /// By event: how wide samples are.
-    samples: Vec<usize>,
+    /// By event.
+    events: Vec<OfEvent>,
     /// How wide executions are, where branch records tell them.
     pub runs: Option<usize>,
 }
 
+/// The columns of one event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfEvent {
+    /// Shares and samples, so wide.
+    Full(usize),
+    /// Shares only.
+    Shares,
+    /// None: it was not sampled in this function, as the heading tells.
+    None,
+}
+
+impl OfEvent {
+    fn width(self) -> usize {
+        match self {
+            OfEvent::Full(samples) => PERCENT + 1 + samples,
+            OfEvent::Shares => PERCENT,
+            OfEvent::None => 0,
+        }
+    }
+}
+
 /// How wide `100.00%` is, and its heading.
 const PERCENT: usize = 7;
+/// Terminals of less cells show no samples of events after the first one.
+const ENOUGH: usize = 120;
 
 impl Columns {
-    fn of(annotation: &Annotation) -> Columns {
+    fn of(annotation: &Annotation, style: &AnnotationStyle) -> Columns {
         let digits = |count: u64| count.to_string().len();
-        let samples = annotation.events.iter();
-        let samples =
-            samples.map(|event| digits(event.function.count.samples).max("samples".len()));
+        let events = annotation.events.iter().enumerate();
+        let events = events.map(|(place, event)| {
+            let samples = event.function.count.samples;
+            match style.width {
+                Some(_) if place > 0 && samples == 0 => OfEvent::None,
+                Some(width) if place > 0 && width < ENOUGH => OfEvent::Shares,
+                _ => OfEvent::Full(digits(samples).max("samples".len())),
+            }
+        });
         let runs = annotation.branches.as_ref().and_then(|branches| {
             let runs = branches.counts.instructions.iter();
             let widest = runs.map(|runs| executions(*runs).len()).max()?;
             Some(widest.max("runs".len()))
         });
         Columns {
-            samples: samples.collect(),
+            events: events.collect(),
             runs,
         }
+    }
+
+    /// The events that have columns.
+    fn shown(&self) -> impl Iterator<Item = (usize, OfEvent)> + '_ {
+        let events = self.events.iter().copied().enumerate();
+        events.filter(|(_, columns)| *columns != OfEvent::None)
     }
 
     /// Appends the headings: a line of events if there are several, and what each column is.
     pub fn headings(&self, annotation: &Annotation, with_runs: bool) -> String {
         let mut text = String::new();
         if annotation.events.len() > 1 {
-            for (event, width) in annotation.events.iter().zip(&self.samples) {
-                let width = PERCENT + 1 + width;
-                let mut name = escape(&event.name);
+            for (event, columns) in self.shown() {
+                let width = columns.width();
+                let mut name = escape(&annotation.events[event].name);
                 if display_width(&name) > width {
                     name = name.chars().take(width).collect();
                 }
@@ -114,8 +153,11 @@ impl Columns {
             }
             text.push('\n');
         }
-        for width in &self.samples {
-            let _ = write!(text, "{:>PERCENT$} {:>width$} ", "percent", "samples");
+        for (_, columns) in self.shown() {
+            let _ = write!(text, "{:>PERCENT$} ", "percent");
+            if let OfEvent::Full(width) = columns {
+                let _ = write!(text, "{:>width$} ", "samples");
+            }
         }
         if let Some(width) = self.runs.filter(|_| with_runs) {
             let _ = write!(text, "{:>width$} ", "runs");
@@ -132,9 +174,13 @@ impl Columns {
         is_hottest: bool,
         out: &mut String,
     ) {
-        for ((event, count), width) in annotation.events.iter().zip(counts).zip(&self.samples) {
+        for (event, columns) in self.shown() {
+            let Some(count) = counts.get(event) else {
+                continue;
+            };
+            let event = &annotation.events[event];
             if count.count.samples == 0 {
-                let _ = write!(out, "{:>PERCENT$} {:>width$} ", "", "");
+                let _ = write!(out, "{:width$} ", "", width = columns.width());
                 continue;
             }
             let percent = event.percent(*count, event.function);
@@ -145,15 +191,18 @@ impl Columns {
             };
             style.paint(look, out, |out| {
                 let shown = percent.map_or("-".to_owned(), |percent| format!("{percent:.2}%"));
-                let _ = write!(out, "{shown:>PERCENT$} {:>width$} ", count.count.samples);
+                let _ = write!(out, "{shown:>PERCENT$} ");
+                if let OfEvent::Full(width) = columns {
+                    let _ = write!(out, "{:>width$} ", count.count.samples);
+                }
             });
         }
     }
 
     /// Appends empty cells.
     pub fn push_blank(&self, with_runs: bool, out: &mut String) {
-        for width in &self.samples {
-            let _ = write!(out, "{:width$}", "", width = PERCENT + width + 2);
+        for (_, columns) in self.shown() {
+            let _ = write!(out, "{:width$} ", "", width = columns.width());
         }
         if let Some(width) = self.runs.filter(|_| with_runs) {
             let _ = write!(out, "{:width$}", "", width = width + 1);

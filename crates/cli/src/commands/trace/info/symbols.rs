@@ -1,6 +1,7 @@
 //! Functions, by module.
 
 use super::Naming;
+use crate::output::say;
 use anyhow::Context;
 use dioptra_report::escape;
 use dioptra_symbols::{ModuleKind, ModuleRequest, build_id};
@@ -45,7 +46,7 @@ pub fn of_file(file: &Path, naming: &Naming, out: &mut impl Write) -> anyhow::Re
         writeln!(out, "  {start:>12x} {size:>8}  {}", escape(&name))?;
     }
     if symbols.is_empty() {
-        eprintln!("dioptra: {}: has no functions with names", file.display());
+        say!("{}: has no functions with names", file.display());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Standard output, as text or as a page.
 
-use std::io::{self, Write};
+use dioptra_report::escape;
+use std::io::{self, IsTerminal, Write};
 
 /// Standard output, written in large pieces.
 pub struct Output {
@@ -8,6 +9,7 @@ pub struct Output {
     /// What is to be written: text, with colours as [`super::COLORS`] has them.
     pub text: Vec<u8>,
     as_page: bool,
+    is_terminal: bool,
 }
 
 impl Output {
@@ -16,6 +18,7 @@ impl Output {
             out: io::stdout(),
             text: Vec::with_capacity(1 << 17),
             as_page: false,
+            is_terminal: io::stdout().is_terminal(),
         }
     }
 
@@ -53,6 +56,10 @@ impl Output {
             let mut page = Vec::with_capacity(self.text.len() * 2);
             to_html(&self.text, &mut page);
             self.out.write_all(&page)?;
+        } else if self.is_terminal {
+            let mut harmless = Vec::with_capacity(self.text.len());
+            push_harmless(&self.text, &mut harmless);
+            self.out.write_all(&harmless)?;
         } else {
             self.out.write_all(&self.text)?;
         }
@@ -74,6 +81,38 @@ impl Output {
     pub fn line(&mut self, line: &str) {
         self.text.extend_from_slice(line.as_bytes());
         self.text.push(b'\n');
+    }
+}
+
+/// Appends text as a terminal may see it: with colours, ends of lines and tabs, and all other control characters spelled
+/// out.
+fn push_harmless(text: &[u8], out: &mut Vec<u8>) {
+    let text = String::from_utf8_lossy(text);
+    let mut rest = &*text;
+    while !rest.is_empty() {
+        let mut colors = super::COLORS.iter().chain([&super::RESET]);
+        if let Some(color) = colors.find(|color| rest.starts_with(**color)) {
+            out.extend_from_slice(color.as_bytes());
+            rest = &rest[color.len()..];
+            continue;
+        }
+        let is_kept = |character: char| matches!(character, '\n' | '\t');
+        // The first character may be one that is kept, or the beginning of a sequence that is no colour.
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let stop = |character: char| is_kept(character) || character == '\x1b';
+        let end = rest[first..]
+            .find(stop)
+            .map_or(rest.len(), |end| first + end);
+        let (piece, after) = rest.split_at(if rest.starts_with(is_kept) {
+            first
+        } else {
+            end
+        });
+        match piece.starts_with(is_kept) {
+            true => out.extend_from_slice(piece.as_bytes()),
+            false => out.extend_from_slice(escape(piece).as_bytes()),
+        }
+        rest = after;
     }
 }
 
@@ -129,6 +168,26 @@ fn to_html(text: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::super::{COLORS, RESET};
     use super::*;
+
+    #[test]
+    fn terminals_see_colours_and_nothing_else_that_drives_them() {
+        let text = format!(
+            "{}a\tb{RESET}\n\n\x1b[5m\x07c\u{9b}{}",
+            COLORS[0], COLORS[7]
+        );
+        let mut shown = Vec::new();
+        push_harmless(text.as_bytes(), &mut shown);
+        assert_eq!(
+            String::from_utf8_lossy(&shown),
+            format!(
+                "{}a\tb{RESET}\n\n\\x1b[5m\\x07c\\u{{9b}}{}",
+                COLORS[0], COLORS[7]
+            )
+        );
+        shown.clear();
+        push_harmless(b"a\x9b31mb", &mut shown);
+        assert_eq!(String::from_utf8_lossy(&shown), "a\u{fffd}31mb");
+    }
 
     #[test]
     fn colours_are_styles_and_text_is_escaped() {

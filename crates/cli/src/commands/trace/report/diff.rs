@@ -5,6 +5,7 @@ use super::{
     Arguments, Output, Row, duration, report_facts, rows, signed_duration, sums, title, usage,
 };
 use crate::commands::trace::fields::parse;
+use crate::screen::{Spelling, stdout};
 use dioptra_report::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
 use std::cmp::Ordering;
@@ -174,7 +175,7 @@ pub fn run(
     }
     let mut table = table(&pairs, &fields, arguments.srcline)?;
     table.facts = all;
-    format.write(&mut table, None, io::stdout().lock())?;
+    format.write(&mut table, None, stdout(Spelling::Text))?;
     if !format.shows_facts() {
         table.facts.write_text(&mut io::stderr().lock())?;
     }

@@ -3,6 +3,7 @@
 use super::super::fields;
 use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
+use crate::screen::{Spelling, stdout};
 use dioptra_calls::statistics;
 use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
 use std::cmp::Reverse;
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments, format: Format, as_page: bool) -> anyhow::Resu
     if format != Format::Text {
         let mut table = table(&rows)?;
         table.facts = facts;
-        format.write(&mut table, None, io::stdout().lock())?;
+        format.write(&mut table, None, stdout(Spelling::Text))?;
         if !format.shows_facts() {
             table.facts.write_text(&mut io::stderr().lock())?;
         }
