@@ -1,6 +1,6 @@
 //! What functions are called.
 
-use crate::simple_name;
+use dioptra_filters::{is_cpp, simple_name};
 use dioptra_symbols::{
     LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
     Symbolizer, place_name,
@@ -350,24 +350,6 @@ fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
     Some((frame.file?.to_string(), frame.line?))
 }
 
-/// Whether a name of the symbol table is a mangled C++ name, not a Rust one.
-fn is_cpp(raw: &str) -> bool {
-    let mangled = raw.split('@').next().unwrap_or(raw);
-    (mangled.starts_with("_Z") || mangled.starts_with("__Z"))
-        && rustc_hash_suffix(mangled).is_none()
-}
-
-/// The hash with which legacy Rust names end: `17h` and 16 digits.
-fn rustc_hash_suffix(mangled: &str) -> Option<&str> {
-    let name = mangled.split('.').next()?.strip_suffix('E')?;
-    let start = name.len().checked_sub(19)?;
-    let digits = name.get(start..)?.strip_prefix("17h")?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_hexdigit())
-        .then_some(digits)
-}
-
 fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
         return None;
@@ -384,14 +366,6 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rust_names_are_no_cpp_names() {
-        assert!(is_cpp("_ZN3foo3barEi"));
-        assert!(!is_cpp("_ZN3std2rt10lang_start17h0123456789abcdefE"));
-        assert!(!is_cpp("_RNvCs1234_7mycrate3foo"));
-        assert!(!is_cpp("main"));
-    }
 
     #[test]
     fn only_what_a_file_exports_is_called_as_its() {

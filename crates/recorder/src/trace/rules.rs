@@ -28,7 +28,8 @@ pub enum LibraryCalls {
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// `-P` and `-U`. Without any `-P`, functions that a compiler has prepared are traced, and all functions of a
-    /// program without such ones.
+    /// program without such ones. With `-P`, functions that call `mcount` or `__cyg_profile_func_enter` are traced as
+    /// before; of others, those that it names.
     pub patches: PatchPatterns,
     /// Filters and triggers: options and their texts.
     pub rules: Vec<(RuleOption, String)>,
@@ -158,6 +159,9 @@ impl RuleSelector {
             (Patching::Wanted, _) => true,
             (Patching::Unnamed, method) if method.finds_library_calls() => true,
             (Patching::Unnamed, Method::Plain) => all_plain,
+            // These call the tracer in any case: patterns of `-P` add to them, as in uftrace.
+            (Patching::Unnamed, Method::Mcount | Method::Cygprof) => true,
+            // Of functions with space for a hook `-P` chooses.
             (Patching::Unnamed, _) => !self.choice.patches.any_wanted(),
         }
     }
