@@ -6,7 +6,7 @@ use dioptra_symbols::{
     Symbolizer, place_name,
 };
 use dioptra_tracedata::{Module, Trace};
-use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use dioptra_tracelayout::{FunctionEntry, FunctionKind, LIBRARY_CALL_SIZE};
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -264,7 +264,8 @@ impl<'t> FunctionNames<'t> {
         module.map_or("", |module| &module.path)
     }
 
-    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol.
+    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol; of a
+    /// library call that of an entry of the procedure linkage table.
     pub fn size(&self, function: u32) -> Option<u64> {
         let entry = self.trace.function(function);
         match entry.kind {
@@ -273,6 +274,7 @@ impl<'t> FunctionNames<'t> {
                 let symbol = self.symbols(entry.module)?.function(entry.place)?;
                 Some(symbol.size).filter(|size| *size > 0)
             }
+            FunctionKind::LibraryCall => Some(LIBRARY_CALL_SIZE),
             _ => None,
         }
     }

@@ -473,7 +473,7 @@ fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
     let left_out = |id: usize| {
         let entry = trace.function(id as u32);
         match entry.as_event() {
-            Some(EventPlace::Schedule) => !scheduling.waits,
+            Some(EventPlace::Schedule | EventPlace::ScheduleTracer) => !scheduling.waits,
             Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
             // What is not asked for is not there.
             Some(_) => false,

@@ -53,7 +53,11 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let (failure, result) = match Arguments::parse_from(words).command {
+    let arguments = match Arguments::try_parse_from(words) {
+        Ok(arguments) => arguments,
+        Err(error) => return told(&error),
+    };
+    let (failure, result) = match arguments.command {
         Command::Record(Later(arguments)) => (125, commands::record::run(arguments)),
         Command::Report(Later(arguments)) => (1, commands::report::run(arguments)),
         Command::Diff(Later(arguments)) => (1, commands::diff::run(arguments)),
@@ -72,6 +76,8 @@ fn main() -> ExitCode {
     for truncation in &truncated {
         eprintln!("dioptra: {truncation}; what was made of it is wrong");
     }
+    // What standard output still holds is lost silently if it can't be written when the process ends.
+    let result = result.and_then(|code| output::flush().map(|()| code));
     match result {
         // Recordings pass their command's status on.
         Ok(_) if !truncated.is_empty() && failure == 1 => ExitCode::from(1),
@@ -82,5 +88,17 @@ fn main() -> ExitCode {
             eprintln!("dioptra: {error:#}");
             ExitCode::from(failure)
         }
+    }
+}
+
+/// Tells what is wrong with the arguments, or the help or version that they ask for.
+fn told(error: &clap::Error) -> ExitCode {
+    let printed = error.print().map_err(anyhow::Error::from);
+    match printed.and_then(|()| output::flush()) {
+        Err(error) if !output::is_broken_pipe(&error) => {
+            eprintln!("dioptra: {error:#}");
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
     }
 }

@@ -1,6 +1,7 @@
 //! What all sub-commands share about their output.
 
-use std::io;
+use anyhow::Context;
+use std::io::{self, Write};
 
 /// Whether the error came from a closed pipe, such as that of `| head`.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
@@ -9,4 +10,12 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
+}
+
+/// Writes what standard output still holds.
+///
+/// # Errors
+/// The error of the write.
+pub fn flush() -> anyhow::Result<()> {
+    io::stdout().flush().context("writing the output")
 }

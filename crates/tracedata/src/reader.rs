@@ -124,6 +124,8 @@ pub struct Stream {
     pub bytes: u64,
     /// Its chunks in order: where they lie in `records`.
     chunks: Vec<u64>,
+    /// When the thread waited for the tracer, in ticks of the clock, in order.
+    waits: Vec<(u64, u64)>,
 }
 
 impl Stream {
@@ -300,6 +302,15 @@ impl Trace {
     /// The context switches of a stream's thread, if they were recorded.
     pub fn switches(&self, stream: &Stream) -> Switches<'_> {
         self.switches.of(stream, &self.extents)
+    }
+
+    /// Returns when a stream's thread waited for the tracer, whose memory was full: beginnings and ends, in order.
+    pub fn tracer_waits(&self, stream: &Stream) -> Vec<(u64, u64)> {
+        let mut cursor = self.clock.cursor();
+        let waits = stream.waits.iter();
+        waits
+            .map(|(start, end)| (cursor.monotonic(*start), cursor.monotonic(*end)))
+            .collect()
     }
 
     /// How many context switches there are, of all threads.

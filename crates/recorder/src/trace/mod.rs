@@ -38,6 +38,7 @@ mod prepare;
 mod process;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod refused;
+mod room;
 mod rules;
 mod sanitizers;
 mod scheduling;
@@ -66,13 +67,16 @@ mod aarch64;
 pub use clock::TraceClock;
 pub use host::host;
 pub use patterns::{PatchError, PatchPatterns};
+pub use room::default_memory;
 pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 
 use crate::command::{CommandError, CommandStatus, HeldCommand};
 use crate::signals::Signals;
 use collect::{Collector, Ring, process_exists};
-use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
+use dioptra_tracedata::{
+    Clock, ClockPair, Ending, Info, JournalEntry, PendingRules, WriteError, Writer,
+};
 use dioptra_tracelayout::arena::{Arena, BLOCK, DROP, Processes};
 use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
@@ -268,6 +272,10 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let runtime = embedded::write()?;
     let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
     let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
+    let too_much = (spec.memory / chunk_size > CHUNKS / 2).then(|| {
+        let most = (CHUNKS / 2 * chunk_size) >> 20;
+        format!("records that are not written yet take {most} MiB of memory at most, not more")
+    });
     let arena = ArenaMemory::new(ArenaOptions {
         chunk_size,
         chunks: CHUNKS,
@@ -378,7 +386,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             hidden.display()
         )
     });
-    let notes = [clock.note(), state.counters.note(), hidden];
+    let notes = [clock.note(), state.counters.note(), hidden, too_much];
     notes
         .into_iter()
         .flatten()
@@ -428,6 +436,13 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         missed_in_handlers: Some(header.missed_in_handlers()),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
+        waits: header.waits.load(Ordering::Relaxed),
+        waited: time_of(
+            start,
+            clock.pair(),
+            header.waited.load(Ordering::Relaxed) << clock.shift(),
+        ),
+        memory: (budget * chunk_size) as u64,
         lost_switches,
         uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
         marked: header.marked.load(Ordering::Relaxed),
@@ -584,7 +599,7 @@ fn keep(shared: &Shared) {
     }
 }
 
-fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::ClockPair) -> Info {
+fn describe(spec: &TraceSpec, clock: TraceClock, start: ClockPair) -> Info {
     Info {
         schema: 1,
         layout: dioptra_tracelayout::VERSION,
@@ -612,6 +627,13 @@ fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::Clock
         seed: Some(spec.seed),
         ending: None,
     }
+}
+
+/// Returns the time in nanoseconds that a number of ticks takes, by two readings of the clocks.
+fn time_of(start: ClockPair, end: ClockPair, ticks: u64) -> u64 {
+    let passed = u128::from(end.ticks.saturating_sub(start.ticks).max(1));
+    let nanoseconds = u128::from(end.monotonic.saturating_sub(start.monotonic));
+    u64::try_from(u128::from(ticks) * nanoseconds / passed).unwrap_or(u64::MAX)
 }
 
 /// How many shifted ticks there are in a stretch of time, measured over a moment.

@@ -7,6 +7,7 @@ use dioptra_filters::{
     RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
+use dioptra_tracelayout::LIBRARY_CALL_SIZE;
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
@@ -227,7 +228,7 @@ impl Selector for RuleSelector {
                     return Named {
                         linkage: (full != name).then_some(Cow::Borrowed(name)),
                         full,
-                        size: None,
+                        size: Some(LIBRARY_CALL_SIZE),
                         source: None,
                     };
                 }

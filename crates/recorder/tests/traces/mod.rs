@@ -200,7 +200,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
         if !listed {
             // The switch itself comes first, and the list is that of the stack that is left.
         } else if header.lost > 0 {
-            stream.happens(Event::Lost(header.lost));
+            stream.happens(Event::Lost(header.lost.into()));
             // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
             let unlisted = header.depth as usize - open.len();
             stream.open.resize(unlisted, "?".to_owned());

@@ -124,6 +124,9 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 92] = [
     ("no-sched", None, false, Silent),
 ];
 
+/// The id of the words that a command takes and that do nothing: a program's name and its arguments.
+const PROGRAM: &str = "traced program";
+
 /// Arguments of a command, and uftrace's other options.
 pub struct Options<A> {
     /// Those of the command.
@@ -252,6 +255,15 @@ impl<A: Args> Args for Options<A> {
                 false => argument.action(ArgAction::Count),
             });
         }
+        if command.get_positionals().next().is_none() {
+            // uftrace's users give the program's name to every command.
+            let words = Arg::new(PROGRAM)
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .hide(true)
+                .value_parser(clap::value_parser!(std::ffi::OsString));
+            command = command.arg(words);
+        }
         later_ones_hold(command)
     }
 
@@ -338,7 +350,7 @@ mod tests {
         let documented = documented();
         assert!(documented.len() > 40, "{documented:?}");
         let value = |command: &str, option: &str| match option {
-            "-D" | "--depth" | "--dep" | "--tid" | "--column-offset" => "2",
+            "-D" | "--depth" | "--dep" | "--tid" | "--column-offset" | "--max-stack" => "2",
             "-t" | "--sample-time" => "1us",
             "-Z" => "4",
             "-r" => "1us~2us",

@@ -7,7 +7,7 @@ use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, V
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_report::{Facts, Severity};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
-use dioptra_tracedata::Trace;
+use dioptra_tracedata::{Ending, Trace};
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
 
@@ -328,6 +328,23 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
     facts
 }
 
+/// Returns the sentence about threads that waited for the tracer, if any did.
+pub fn tracer_waits(ending: &Ending) -> Option<String> {
+    let memory = match ending.memory >> 20 {
+        0 => "its memory".to_owned(),
+        megabytes => format!("its {megabytes} MiB of memory"),
+    };
+    let times = match ending.waits {
+        0 => return None,
+        1 => "once a thread".to_owned(),
+        times => format!("{times} times a thread"),
+    };
+    Some(format!(
+        "{times} of the program waited for the tracer, which was writing {memory}, for {:.6} s together (linux:schedule (tracer)): record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)",
+        ending.waited as f64 / 1e9
+    ))
+}
+
 /// What is to be known of the files, whatever is asked of them.
 pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
     const MOST: usize = 5;
@@ -396,6 +413,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                 if count > 0 {
                     facts.add(Severity::Loss, id, format!("{count} {what}"), count);
                 }
+            }
+            if let Some(text) = tracer_waits(ending) {
+                let value =
+                    serde_json::json!({"waits": ending.waits, "nanoseconds": ending.waited});
+                facts.add(Severity::Info, "tracer_waits", text, value);
             }
             if ending.missed_in_handlers.is_none() {
                 facts.add(

@@ -1,5 +1,6 @@
 //! What `dioptra trace record` says at its end.
 
+use super::selected::tracer_waits;
 use crate::commands::record::bytes;
 use anyhow::Context;
 use dioptra_calls::{Step, Walk};
@@ -19,6 +20,9 @@ pub fn warnings(outcome: &TraceOutcome) {
         eprintln!("dioptra: {text}");
     }
     let ending = &outcome.ending;
+    if let Some(text) = tracer_waits(ending) {
+        eprintln!("dioptra: {text}");
+    }
     for (count, what) in [
         (
             ending.lost,
