@@ -1,6 +1,6 @@
 //! What functions are called.
 
-use dioptra_filters::{is_cpp, simple_name};
+use dioptra_filters::{is_cpp, qualified_name, simple_name};
 use dioptra_symbols::{
     LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
     Symbolizer, place_name,
@@ -128,6 +128,16 @@ impl<'t> FunctionNames<'t> {
 
     fn styled(&self, full: &str, raw: &str) -> String {
         self.style.shown(full, raw)
+    }
+
+    /// Returns a function's name in more and more detail: as it is shown, with template arguments, and in full.
+    pub fn detailed(&self, function: u32) -> [String; 3] {
+        let shown = self.get(function).to_owned();
+        let (full, linkage) = self.linkage(function);
+        match linkage.as_deref().is_some_and(is_cpp) && self.style == Demangle::Simple {
+            true => [shown, qualified_name(&full), full.into_owned()],
+            false => [shown.clone(), shown.clone(), shown],
+        }
     }
 
     /// Whether a function's name, as it is shown, ends with its parameters.

@@ -34,7 +34,7 @@ fn fails(arguments: &[&str], folder: &Path) {
 #[test]
 fn a_full_device_is_told_by_commands_that_read_a_trace() {
     let made = trace(&[(7, script("main( a( b ) b )", 1_000, 1_000))]);
-    let folder = made.folder.to_str().expect("a path");
+    let folder = made.folder().to_str().expect("a path");
     for arguments in [
         "replay",
         "replay --flat",
@@ -66,11 +66,11 @@ fn a_full_device_is_told_by_commands_that_read_a_trace() {
             .chain(words)
             .chain(["-d", folder])
             .collect();
-        fails(&words, &made.folder);
+        fails(&words, made.folder());
     }
     let diff = ["trace", "report", "-d", folder, "--diff", folder];
-    fails(&diff, &made.folder);
-    fails(&["trace", "--help"], &made.folder);
+    fails(&diff, made.folder());
+    fails(&["trace", "--help"], made.folder());
 }
 
 #[test]

@@ -122,6 +122,38 @@ fn patterns_match_simple_qualified_and_full_names() {
 }
 
 #[test]
+fn instances_of_a_template_are_told_apart_or_added_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = or_skip!(build(folder.path(), &["-pg", "-mfentry"]));
+    let program = program.to_str().unwrap();
+    let recorded = dioptra(
+        &["record", "--no-sched", "-F", "ns::tw", program],
+        folder.path(),
+    );
+    let told = text(&recorded.stderr);
+    assert!(told.contains("2 calls of 2 functions in "), "{told}");
+    let rows = |options: &[&str]| {
+        let report = [&["report", "-f", "call", "-s", "func"], options].concat();
+        let shown = text(&dioptra(&report, folder.path()).stdout);
+        let rows = shown.lines().skip(2);
+        let words = rows.map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
+        words.collect::<Vec<String>>()
+    };
+    assert_eq!(rows(&[]), ["1 ns::tw<int>", "1 ns::tw<long>"]);
+    assert_eq!(rows(&["--fold"]), ["2 ns::tw"]);
+    assert_eq!(
+        rows(&["--demangle", "full"]),
+        ["1 int ns::tw<int>(int)", "1 long ns::tw<long>(long)"]
+    );
+    let recorded = dioptra(
+        &["record", "--no-sched", "-F", "leaf", program],
+        folder.path(),
+    );
+    let told = text(&recorded.stderr);
+    assert!(told.contains("1 call of 1 function in "), "{told}");
+}
+
+#[test]
 fn patterns_of_patches_match_these_names_too() {
     let folder = tempfile::tempdir().unwrap();
     // Optimized, one of the functions is too short to be patched.

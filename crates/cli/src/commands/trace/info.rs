@@ -7,6 +7,7 @@ mod tasks;
 pub use tasks::tasks;
 
 use super::selected::{Data, Naming, trace_facts};
+use super::summary::number_of;
 use super::usage;
 use dioptra_calls::FunctionNames;
 use dioptra_report::{Facts, escape};
@@ -334,7 +335,11 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         };
         line(
             "module",
-            &format!("{} ({build_id}): {} functions", module.path, module.count),
+            &format!(
+                "{} ({build_id}): {}",
+                module.path,
+                number_of(u64::from(module.count), "function")
+            ),
             out,
         )?;
         for refusal in &module.refused {

@@ -1,5 +1,6 @@
 //! Which trace, and what of it: arguments of all commands that show calls.
 
+use super::render::show_ticks;
 use super::rules::RuleTexts;
 use super::usage;
 use crate::symbol_sources::SymbolSources;
@@ -26,10 +27,24 @@ impl Data {
         let default = Path::new(directory::DEFAULT);
         let here = Path::new(directory::INFO);
         if self.data == default && !default.exists() && here.exists() {
-            return Ok(Trace::open(Path::new("."))?);
+            return open(Path::new("."));
         }
-        Ok(Trace::open(&self.data)?)
+        open(&self.data)
     }
+}
+
+/// Opens a trace; of one whose clock's ticks nobody has measured durations are shown in ticks.
+fn open(folder: &Path) -> anyhow::Result<Trace> {
+    let trace = Trace::open(folder)?;
+    if counts_ticks(&trace) {
+        show_ticks();
+    }
+    Ok(trace)
+}
+
+/// Returns whether nobody knows how long the ticks of a trace's clock are.
+fn counts_ticks(trace: &Trace) -> bool {
+    !trace.clock().is_measured() && trace.info().clock.source != "monotonic"
 }
 
 /// How names are shown.
@@ -363,11 +378,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
         let text = format!("{more} more things were not traced; `dioptra trace info` lists them");
         facts.add(Severity::Loss, "more_untraced", text, more);
     }
-    if !trace.clock().is_measured() && trace.info().clock.source != "monotonic" {
+    if counts_ticks(trace) {
         facts.add(
             Severity::Fallback,
             "clock",
-            "the records' clock was read once only: durations are in its ticks, not in nanoseconds",
+            "the records' clock was read once only: durations are in its ticks (tk), not in nanoseconds",
             trace.info().clock.source.clone(),
         );
     }
