@@ -355,8 +355,11 @@ fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// The line at which a function begins.
+/// The line at which a function is declared, else that of its first instruction.
 fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
+    if let Some((file, line)) = reader.declaration(place) {
+        return Some((file.to_string(), line));
+    }
     // The outermost frame: what is inlined at the very start is not the function.
     let frame = reader.frames(place).pop()?;
     Some((frame.file?.to_string(), frame.line?))

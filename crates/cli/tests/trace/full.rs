@@ -56,7 +56,6 @@ fn a_full_device_is_told_by_commands_that_read_a_trace() {
         "dump --format mermaid-text",
         "info",
         "info --format json",
-        "info --symbols",
         "info --task",
         "info --system",
     ] {

@@ -153,6 +153,80 @@ fn instances_of_a_template_are_told_apart_or_added_up() {
     assert!(told.contains("1 call of 1 function in "), "{told}");
 }
 
+/// Functions whose heads take several lines, and the lines of their names.
+const HEADS: &str = r#"struct S { int of(int x); };
+int
+S::of(
+    int x)
+{
+  asm volatile("");
+  return x + 1;
+}
+template <class T>
+__attribute__((noinline)) T
+twice(T x,
+      T y)
+{
+  asm volatile("");
+  return x * y;
+}
+int main()
+{
+  S s;
+  return s.of(1) + twice<int>(1, 2) == 0;
+}
+"#;
+
+#[test]
+fn source_lines_are_those_of_declarations() {
+    const LINES: [(&str, u32); 3] = [("S::of", 3), ("twice", 11), ("main", 17)];
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("heads.cpp");
+    std::fs::write(&source, HEADS).unwrap();
+    for version in ["-gdwarf-5", "-gdwarf-4"] {
+        let program = Program::from_source(Language::Cpp, &source).no_flags();
+        let program = or_skip!(program.flags(["-O1", version, "-pg", "-mfentry"]).build());
+        let program = program.to_str().unwrap();
+        let recorded = dioptra(&["record", "--no-sched", program], folder.path());
+        assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+        let report = text(&dioptra(&["report", "--srcline"], folder.path()).stdout);
+        for (name, line) in LINES {
+            let ending = format!("  {name} [{}:{line}]", source.display());
+            assert!(
+                report.lines().any(|row| row.ends_with(&ending)),
+                "{ending}: {report}"
+            );
+        }
+        if let Err(skip) = need_tool("uftrace") {
+            skip.print();
+            continue;
+        }
+        let record = ["record", "--no-event", "--srcline", "-d", "theirs", program];
+        let uftrace = |arguments: &[&str]| {
+            let mut command = Command::new("uftrace");
+            text(
+                &command
+                    .args(arguments)
+                    .current_dir(folder.path())
+                    .output()
+                    .unwrap()
+                    .stdout,
+            )
+        };
+        uftrace(&record);
+        let theirs = uftrace(&["report", "--srcline", "-d", "theirs"]);
+        for (name, line) in LINES {
+            let row = theirs
+                .lines()
+                .find(|row| row.contains(&format!("  {name} ")));
+            assert!(
+                row.is_some_and(|row| row.ends_with(&format!(":{line}]"))),
+                "{name}: {theirs}"
+            );
+        }
+    }
+}
+
 #[test]
 fn patterns_of_patches_match_these_names_too() {
     let folder = tempfile::tempdir().unwrap();
