@@ -155,7 +155,7 @@ fn instances_of_a_template_are_told_apart_or_added_up() {
 
 /// Functions whose heads take several lines, and the lines of their names.
 const HEADS: &str = r#"struct S { int of(int x); };
-int
+__attribute__((noinline)) int
 S::of(
     int x)
 {
@@ -215,15 +215,11 @@ fn source_lines_are_those_of_declarations() {
         };
         uftrace(&record);
         let theirs = uftrace(&["report", "--srcline", "-d", "theirs"]);
-        for (name, line) in LINES {
-            let row = theirs
-                .lines()
-                .find(|row| row.contains(&format!("  {name} ")));
-            assert!(
-                row.is_some_and(|row| row.ends_with(&format!(":{line}]"))),
-                "{name}: {theirs}"
-            );
-        }
+        // Of definitions outside of classes it has the first instruction's line, of instances of templates none.
+        let (_, line) = LINES[2];
+        let row = theirs.lines().find(|row| row.contains("  main "));
+        let is_same = row.is_some_and(|row| row.ends_with(&format!(":{line}]")));
+        assert!(is_same, "{theirs}");
     }
 }
 

@@ -28,11 +28,16 @@ impl<'a> LineReader<'a> {
             return None;
         }
         let mut entry = entry?;
+        // A definition outside of its class has a line of its own, and perhaps the file of what it defines.
+        let (mut line, mut file) = (None, None);
         for _ in 0..MOST_STEPS {
-            match declared(&unit, entry)? {
-                Declared::At(file, line) => return Some((self.file(&path(&unit, file)?), line)),
-                Declared::By(other) => entry = other,
+            let declared = declared(&unit, entry)?;
+            line = line.or(declared.line);
+            file = file.or(declared.file);
+            if let (Some(line), Some(file)) = (line, file) {
+                return Some((self.file(&path(&unit, file)?), line));
             }
+            entry = declared.by?;
         }
         None
     }
@@ -55,27 +60,33 @@ impl<'a> LineReader<'a> {
 }
 
 /// Where an entry is declared.
-enum Declared {
-    /// In this file of the unit's table, at this line.
-    At(u64, u32),
-    /// Where this entry is.
-    By(UnitOffset),
+struct Declared {
+    /// The file, by its number in the unit's table.
+    file: Option<u64>,
+    /// The line.
+    line: Option<u32>,
+    /// The entry of which this one is an instance or the definition.
+    by: Option<UnitOffset>,
 }
 
 fn declared(unit: &UnitRef<'_, Slice<'_>>, entry: UnitOffset) -> Option<Declared> {
     let entry = unit.entry(entry).ok()?;
-    let number = |name| entry.attr_value(name)?.udata_value();
-    if let Some(line) = number(gimli::DW_AT_decl_line)
-        && let Some(file) = number(gimli::DW_AT_decl_file)
-    {
-        return Some(Declared::At(file, u32::try_from(line).ok()?));
-    }
-    [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification]
-        .into_iter()
-        .find_map(|name| match entry.attr_value(name)? {
-            AttributeValue::UnitRef(offset) => Some(Declared::By(offset)),
-            _ => None,
-        })
+    let number = |name| match entry.attr_value(name)? {
+        AttributeValue::FileIndex(file) => Some(file),
+        value => value.udata_value(),
+    };
+    let line = number(gimli::DW_AT_decl_line).and_then(|line| u32::try_from(line).ok());
+    let others = [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification];
+    Some(Declared {
+        file: number(gimli::DW_AT_decl_file),
+        line,
+        by: others
+            .into_iter()
+            .find_map(|name| match entry.attr_value(name)? {
+                AttributeValue::UnitRef(offset) => Some(offset),
+                _ => None,
+            }),
+    })
 }
 
 /// Returns the path of a file of a unit's table.
