@@ -47,8 +47,10 @@ pub fn built(language: Language, name: &str, flags: &[&[&str]]) -> Result<PathBu
 
 /// What rules ask for, without library calls: of functions of these names, or of all that a compiler has prepared.
 pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSelector> {
-    let mut patches = PatchPatterns::new(MatchStyle::Simple);
+    let mut patches = PatchPatterns::new(MatchStyle::Regex);
     if let Some(names) = names {
+        // Functions that call the tracer themselves are traced besides, unless they are left out first.
+        patches.unpatch(".").unwrap();
         patches.patch(names).unwrap();
     }
     let choice = Choice {
