@@ -62,20 +62,6 @@ enum Command {
     List(Later<commands::list::Arguments>),
 }
 
-/// Ends the program with what clap says of the arguments. These may be names of files, whose control characters no
-/// terminal shall see.
-fn refuse(error: &clap::Error, words_are_harmful: bool) -> ! {
-    if error.use_stderr() && words_are_harmful {
-        // Without clap's own colours.
-        let plain = error.render().to_string();
-        let mut out = Harmless::new(std::io::stderr(), false);
-        // A closed standard error changes nothing of the status.
-        let _ = out.write_all(plain.as_bytes());
-        std::process::exit(error.exit_code());
-    }
-    error.exit()
-}
-
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
     let words = match commands::trace::with_option_file(words, Arguments::command) {
@@ -89,7 +75,7 @@ fn main() -> ExitCode {
     let words_are_harmful = words.iter().any(is_harmful);
     let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
-        Err(error) => refuse(&error, words_are_harmful),
+        Err(error) => return refuse(&error, words_are_harmful),
     };
     let (failure, result) = match arguments.command {
         Command::Record(Later(arguments)) => (125, commands::record::run(arguments)),
@@ -110,6 +96,8 @@ fn main() -> ExitCode {
     for truncation in &truncated {
         say!("{truncation}; what was made of it is wrong");
     }
+    // What standard output still holds is lost silently if it can't be written when the process ends.
+    let result = result.and_then(|code| output::flush().map(|()| code));
     match result {
         // Recordings pass their command's status on.
         Ok(_) if !truncated.is_empty() && failure == 1 => ExitCode::from(1),
@@ -120,5 +108,26 @@ fn main() -> ExitCode {
             say!("{error:#}");
             ExitCode::from(failure)
         }
+    }
+}
+
+/// Tells what is wrong with the arguments, or the help or version that they ask for.
+fn refuse(error: &clap::Error, words_are_harmful: bool) -> ExitCode {
+    let printed = if error.use_stderr() && words_are_harmful {
+        // Without clap's own colours.
+        let plain = error.render().to_string();
+        let mut out = Harmless::new(std::io::stderr(), false);
+        // A closed standard error changes nothing of the status.
+        let _ = out.write_all(plain.as_bytes());
+        Ok(())
+    } else {
+        error.print().map_err(anyhow::Error::from)
+    };
+    match printed.and_then(|()| output::flush()) {
+        Err(error) if !output::is_broken_pipe(&error) => {
+            say!("{error:#}");
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
     }
 }

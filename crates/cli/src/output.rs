@@ -1,5 +1,6 @@
 //! What all sub-commands share about their output.
 
+use anyhow::Context;
 use dioptra_report::escape;
 use std::fmt;
 use std::io::{self, Write};
@@ -24,4 +25,12 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     })
+}
+
+/// Writes what standard output still holds.
+///
+/// # Errors
+/// The error of the write.
+pub fn flush() -> anyhow::Result<()> {
+    io::stdout().flush().context("writing the output")
 }

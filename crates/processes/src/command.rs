@@ -366,7 +366,7 @@ impl Image {
                 return libc::EINVAL;
             };
             let mut errno = execve(candidate, arguments, &self.environment);
-            if errno == libc::ENOEXEC {
+            if errno == libc::ENOEXEC && is_text(candidate) {
                 // The shell stands in front, and the script's path takes the place of the command's name.
                 if let Some(name) = self.pointers.get_mut(1) {
                     *name = candidate.as_ptr();
@@ -381,6 +381,25 @@ impl Image {
         }
         forbidden.unwrap_or(libc::ENOENT)
     }
+}
+
+/// Returns whether a file is text, as far as its beginning tells: a shell must not read a program of another format.
+/// Async-signal-safe.
+fn is_text(path: &CStr) -> bool {
+    let mut start = [0_u8; 256];
+    // SAFETY: the path is null-terminated; `start` outlives the call that fills it; the descriptor is closed here only.
+    let size = unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            // The shell will tell why it can't be read.
+            return true;
+        }
+        let size = libc::read(file, start.as_mut_ptr().cast(), start.len());
+        libc::close(file);
+        size
+    };
+    let size = usize::try_from(size).unwrap_or(0);
+    !start.get(..size).is_some_and(|start| start.contains(&0))
 }
 
 /// Whether it is a path, not a name to be looked for.

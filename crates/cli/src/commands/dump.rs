@@ -55,6 +55,8 @@ trait Sink {
     fn field(&mut self, name: &'static str, value: Value<'_>) -> io::Result<()>;
     /// Ends it.
     fn end(&mut self) -> io::Result<()>;
+    /// Writes what it still holds.
+    fn flush(&mut self) -> io::Result<()>;
 }
 
 /// A field's value.
@@ -137,6 +139,7 @@ fn dump(
     });
     result?;
     bursts.push_until(u64::MAX, &mut sink)?;
+    sink.flush()?;
     Ok(summary)
 }
 

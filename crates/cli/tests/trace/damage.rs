@@ -12,6 +12,35 @@ fn enter(time: u64, name: &str) -> Step {
 }
 
 #[test]
+fn times_of_a_clock_that_was_read_once_are_ticks() {
+    let made = scripted("main( a )");
+    let path = made.folder().join("info.json");
+    let mut info: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    info["clock"]["source"] = "tsc".into();
+    info.as_object_mut().unwrap().remove("ending");
+    std::fs::write(&path, info.to_string()).unwrap();
+    let shown = made.shown("replay", "");
+    // A step takes 1000 of them.
+    assert!(shown.contains("   1000 tk [     7] |   a();\n"), "{shown}");
+    assert!(!shown.contains(" us "), "{shown}");
+    let report = made.shown("report", "");
+    assert!(
+        report.contains("   3000 tk     2000 tk           1  main\n"),
+        "{report}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&made.shown("report", "--format json")).unwrap();
+    let columns = json["columns"].as_array().unwrap();
+    let total = columns
+        .iter()
+        .find(|column| column["id"] == "total")
+        .unwrap();
+    assert_eq!(total["unit"], "ticks", "{total}");
+    assert!(made.shown("graph", "").contains("   3000 tk : (1) main"));
+}
+
+#[test]
 fn lost_records_are_shown_in_place_and_told() {
     let steps = vec![
         enter(1_000, "main"),

@@ -111,6 +111,9 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         chunks += write_steps(&mut writer, stream, *tid, steps, &names, most);
     }
     info.ending = Some(Ending {
+        waits: 0,
+        waited: 0,
+        memory: 0,
         clock: pair(1 << 62),
         status: Some(0),
         signal: None,

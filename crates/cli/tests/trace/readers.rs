@@ -356,7 +356,6 @@ fn wrong_arguments_are_told() {
         ),
         ("report", "--diff x -f total-min-ts", "there is no field"),
         ("info", "--system --task", "cannot be used with"),
-        ("info", "main", "required"),
         ("report", "-s avg", "goes with --avg-total"),
         ("replay", "-r 5us", "write START~STOP"),
         ("dump", "--format svg", "is none of raw"),

@@ -145,6 +145,27 @@ fn damaged_switches_are_told_and_the_rest_is_read() {
 }
 
 #[test]
+fn a_thread_has_the_name_of_the_time() {
+    let name = |time, name: &str| (7, time, TaskChange::Name(name.to_owned()));
+    let made = made().with_tasks(&[name(1_001_300, "first"), name(1_003_500, "second")]);
+    let shown = made.shown("replay", "-f task --no-merge --no-sched --no-event");
+    let lines: Vec<&str> = shown.lines().skip(1).collect();
+    let expected = [
+        "         program | main() {",
+        "         program |   nap() {",
+        "           first |   } /* nap */",
+        "           first |   spin() {",
+        "          second |   } /* spin */",
+        "          second | } /* main */",
+    ];
+    let ends = |line: &&str, expected: &&str| line.trim() == expected.trim();
+    assert!(
+        lines.len() == 6 && lines.iter().zip(&expected).all(|(a, b)| ends(a, b)),
+        "{shown}"
+    );
+}
+
+#[test]
 fn what_becomes_of_threads_is_shown_where_it_happens() {
     let name = |name: &str| TaskChange::Name(name.to_owned());
     let made = made().with_tasks(&[

@@ -50,7 +50,7 @@ fn options_have_all_their_spellings() {
 fn recording_takes_all_options_or_says_why_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().join("trace");
-    let options = "-b 1m --max-stack=100 --num-thread 2 -e --no-pltbind --srcline --time --column-view --color=no --no-args";
+    let options = "-b 1m --max-stack=4096 --num-thread 2 -e --no-pltbind --srcline --time --column-view --color=no --no-args";
     let output = dioptra(
         "record",
         &folder,

@@ -47,6 +47,124 @@ fn through_registers(told: &str) -> Vec<String> {
     names.split(", ").map(str::to_owned).collect()
 }
 
+/// Calls functions that return twice or look at their caller.
+const SPECIAL: &str = r#"#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+static jmp_buf env;
+static ucontext_t ctx;
+__attribute__((noinline)) int twice(void) {
+  volatile int n = 0;
+  if (_setjmp(env) == 0) { n++; longjmp(env, 1); }
+  return n + 1;
+}
+__attribute__((noinline)) int context(void) {
+  volatile int n = 0;
+  getcontext(&ctx);
+  if (n++ == 0) setcontext(&ctx);
+  return n;
+}
+__attribute__((noinline)) int child(void) {
+  int status;
+  pid_t pid = vfork();
+  if (pid == 0) _exit(3);
+  waitpid(pid, &status, 0);
+  return WEXITSTATUS(status);
+}
+__attribute__((noinline)) int linked(void) {
+  void *self = dlopen(0, RTLD_NOW);
+  void *found = dlsym(self, "getppid");
+  return found && dlsym(RTLD_NEXT, "getppid") == found;
+}
+int main(void) {
+  int a = twice(), b = context(), c = child(), d = linked();
+  printf("%d %d %d %d\n", a, b, c, d);
+  return 0;
+}
+"#;
+
+const SPECIAL_CALLS: &str = "main() {
+  twice() {
+    _setjmp();
+    longjmp(); /* jumped out of */
+  } /* twice */
+  context() {
+    getcontext();
+  } /* context */
+  child() {
+    vfork();
+    _exit(); /* jumped out of */
+    waitpid();
+  } /* child */
+  linked() {
+    dlopen();
+    dlsym();
+    dlsym();
+  } /* linked */
+  printf();
+} /* main */
+";
+
+#[test]
+fn calls_that_return_twice_or_look_at_their_caller_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("special.c");
+    std::fs::write(&source, SPECIAL).unwrap();
+    for flags in [
+        &["-O1", "-pg", "-mfentry"][..],
+        &["-O0"],
+        &["-O1", "-fno-plt", "-fpatchable-function-entry=5"],
+        &["-O1", "-finstrument-functions"],
+    ] {
+        let program = Program::from_source(Language::C, &source).no_flags();
+        let program = or_skip!(program.flags(flags.iter().copied()).flags(["-ldl"]).build());
+        let program = program.to_str().unwrap();
+        let live = |options: &[&str]| {
+            let all = [
+                options,
+                &["--no-sched", "--no-event", "-f", "none", program],
+            ]
+            .concat();
+            let live = dioptra(&all, folder.path());
+            assert!(live.status.success(), "{flags:?}: {}", text(&live.stderr));
+            let (said, shown) = (text(&live.stdout), String::new());
+            said.lines().fold(shown, |shown, line| match line {
+                "2 2 3 1" => shown,
+                line => shown + line + "\n",
+            })
+        };
+        // Also nothing that ends the program is shown (`__cxa_finalize`).
+        let shown = live(&[]);
+        let begin = shown.find("main() {").unwrap_or_default();
+        assert_eq!(&shown[begin..], SPECIAL_CALLS, "{flags:?}");
+        assert_eq!(live(&["-F", "dlsym"]), "dlsym();\ndlsym();\n", "{flags:?}");
+        let without = live(&["-F", "main", "-N", "dlsym", "-N", "child"]);
+        assert!(
+            !without.contains("dlsym") && !without.contains("vfork"),
+            "{without}"
+        );
+        assert!(without.contains("    dlopen();\n"), "{without}");
+        let levels = live(&["-F", "main", "-D", "2"]);
+        assert!(
+            !levels.contains("vfork") && levels.contains("child();"),
+            "{levels}"
+        );
+        // As large as an entry of the linkage table.
+        assert!(live(&["-Z", "16"]).contains("dlopen"), "{flags:?}");
+        let large = live(&["-Z", "17"]);
+        assert!(
+            !large.contains("dlopen") && !large.contains("printf"),
+            "{large}"
+        );
+        assert!(large.contains("linked();"), "{large}");
+        assert_eq!(live(&["--max-stack", "2"]), live(&["-D", "2"]));
+    }
+}
+
 #[test]
 fn calls_through_the_linkers_pointers_are_counted() {
     for compiler in ["g++", "clang++"] {

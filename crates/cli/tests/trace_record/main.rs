@@ -6,6 +6,7 @@ mod chains;
 mod debuggers;
 mod guests;
 mod imports;
+mod names;
 mod orphans;
 mod places;
 mod plain;

@@ -16,6 +16,68 @@ fn column(csv: &str, wanted: &str) -> std::collections::BTreeMap<String, u64> {
     lines.map(row).collect()
 }
 
+/// Threads that never wait, and call short functions all the time.
+const CALLERS: &str = r#"#include <pthread.h>
+static __attribute__((noinline)) void tiny(void) { __asm__ volatile(""); }
+static void *work(void *arg) {
+  for (int i = 0; i < 100000; i++) tiny();
+  return arg;
+}
+int main(void) {
+  pthread_t threads[4];
+  for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, 0);
+  for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn serial_waits_for_the_tracer_are_not_the_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("callers.c");
+    std::fs::write(&source, CALLERS).unwrap();
+    let program = Program::from_source(Language::C, source).no_flags();
+    let program = or_skip!(
+        program
+            .flags(["-O1", "-pg", "-mfentry", "-pthread"])
+            .build()
+    );
+    let program = program.to_str().unwrap();
+    let record = ["record", "--memory", "256k", program];
+    let recorded = dioptra(&record, folder.path());
+    let told = text(&recorded.stderr);
+    assert!(recorded.status.success(), "{told}");
+    assert!(told.contains("waited for the tracer"), "{told}");
+    let shown = |arguments: &[&str]| {
+        let shown = dioptra(arguments, folder.path());
+        assert!(shown.status.success(), "{}", text(&shown.stderr));
+        (text(&shown.stdout), text(&shown.stderr))
+    };
+    let (info, _) = shown(&["info", "--format", "json"]);
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    let ending = &info["info"]["ending"];
+    assert!(ending["waits"].as_u64() > Some(0), "{ending}");
+    assert!(ending["waited"].as_u64() > Some(0), "{ending}");
+    assert_eq!(ending["memory"], 4 * 65536);
+    let (text, _) = shown(&["info"]);
+    assert!(text.contains("waited for the tracer"), "{text}");
+    if told.contains("when threads had no CPU is not recorded") {
+        return skip(told);
+    }
+    let (report, told) = shown(&["report", "--format", "csv", "-N", "pthread_join"]);
+    assert!(told.contains("--memory"), "{told}");
+    let counts = calls(&report);
+    let count = |name: &str| counts.get(name).copied().unwrap_or(0);
+    let (own, tracers) = (count("linux:schedule"), count("linux:schedule (tracer)"));
+    // A thread may wait for another one in the C library while it begins.
+    assert!(
+        tracers > 10 * own.max(1),
+        "{tracers} of the tracer, {own} of the program"
+    );
+    let (replay, _) = shown(&["replay", "-f", "none", "-F", "work"]);
+    assert!(replay.contains("/* linux:schedule (tracer) */"));
+}
+
 #[test]
 fn sleeps_are_as_many_and_as_long_as_they_are() {
     const TIMES: u64 = 100;

@@ -5,6 +5,7 @@ use dioptra_testprograms::{self as programs, Skip, or_skip};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -63,6 +64,91 @@ fn a_recording_that_fails_to_start_leaves_nothing() {
         assert_eq!(names(folder.path()), ["dioptra.trace", "dioptra.trace.old"]);
         assert_eq!(["dioptra.trace", "dioptra.trace.old"].map(started), before);
     }
+}
+
+#[test]
+fn a_typo_and_a_broken_program_leave_the_traces_alone() {
+    let program = or_skip!(five(&["-pg", "-mfentry"]));
+    let folder = tempfile::tempdir().unwrap();
+    let here = |name: &str| folder.path().join(name);
+    let write = |name: &str, content: &[u8], mode: u32| {
+        fs::write(here(name), content).unwrap();
+        fs::set_permissions(here(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let whole = fs::read(&program).unwrap();
+    write("forbidden", &whole, 0o644);
+    write("header", &whole[..300], 0o755);
+    write("half", &whole[..whole.len() / 2], 0o755);
+    let mut foreign = whole.clone();
+    // The number of a processor that no machine here has (EM_AVR).
+    foreign[18..20].copy_from_slice(&83_u16.to_le_bytes());
+    write("foreign", &foreign, 0o755);
+    write("no-shell", b"#!/no/such/shell\n", 0o755);
+    // The dynamic linker finds out after the exec that a library is missing.
+    let compiled = Command::new("sh")
+        .args(["-c", "echo 'int f(void){return 0;}' | cc -x c -shared -fPIC -o libgone.so - && \
+               echo 'int f(void); int main(void){return f();}' | cc -x c -o linked - -L. -lgone && rm libgone.so"])
+        .current_dir(folder.path())
+        .status()
+        .unwrap();
+    or_skip!(
+        compiled
+            .success()
+            .then_some(())
+            .ok_or_else(|| Skip::new("no C compiler"))
+    );
+
+    for _ in 0..2 {
+        let recorded = dioptra(&["record", program.to_str().unwrap()], folder.path());
+        assert!(recorded.status.success(), "{}", text(&recorded.stderr));
+    }
+    let traces = ["dioptra.trace", "dioptra.trace.old"];
+    let identity = |name: &str| fs::metadata(here(name)).unwrap().ino();
+    let (before, present) = (traces.map(identity), names(folder.path()));
+    for (command, status) in [
+        ("./typo", 127),
+        ("typo", 127),
+        ("./forbidden", 126),
+        ("forbidden", 126),
+        (".", 126),
+        ("./header", 126),
+        ("./half", 126),
+        ("./foreign", 126),
+        ("./no-shell", 127),
+        ("./linked", 127),
+    ] {
+        for _ in 0..2 {
+            let failed = dioptra(&["record", command], folder.path());
+            let told = text(&failed.stderr);
+            assert_eq!(failed.status.code(), Some(status), "{command}: {told}");
+            assert_eq!(traces.map(identity), before, "{command}: {told}");
+            assert_eq!(names(folder.path()), present, "{command}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_program_of_the_current_folder_needs_no_path() {
+    let program = or_skip!(five(&["-pg", "-mfentry"]));
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["a.out", "true"] {
+        fs::copy(&program, folder.path().join(name)).unwrap();
+        let live = dioptra(
+            &["--no-sched", "-F", "main", "-f", "none", name],
+            folder.path(),
+        );
+        let (shown, told) = (text(&live.stdout), text(&live.stderr));
+        assert!(live.status.success(), "{name}: {told}");
+        assert!(shown.contains("a() {"), "{name}: {shown}");
+        assert_eq!(
+            told.contains("of the current folder was traced"),
+            name == "true",
+            "{told}"
+        );
+    }
+    // The shell that PATH leads to, where the folder has none.
+    let found = dioptra(&["record", "sh", "-c", "exit 3"], folder.path());
+    assert_eq!(found.status.code(), Some(3), "{}", text(&found.stderr));
 }
 
 #[test]

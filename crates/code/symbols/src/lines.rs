@@ -1,5 +1,7 @@
 //! Source lines and inline frames of a module.
 
+mod declared;
+
 use std::cell::RefCell;
 use std::fs::File;
 use std::ops::Range;

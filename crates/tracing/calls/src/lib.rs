@@ -22,7 +22,6 @@ mod paths;
 mod recorded;
 mod scheduled;
 mod shown;
-mod simple_name;
 mod statistics;
 mod tree;
 mod view;
@@ -38,7 +37,6 @@ pub use paths::Paths;
 pub use recorded::RecordedSampling;
 pub use scheduled::{Cpus, Scheduling};
 pub use shown::Shown;
-pub use simple_name::simple_name;
 pub use statistics::{
     Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
     statistics_with_cpus,

@@ -1,8 +1,8 @@
 //! Functions by what the user calls them.
 
-use crate::{FunctionNames, simple_name};
+use crate::FunctionNames;
 use dioptra_filters::{
-    Compiler, Function, MatchStyle, Plan, PlanOptions, RuleOption, Rules, Warning,
+    Compiler, Function, MatchStyle, NameForms, Plan, PlanOptions, RuleOption, Rules, Warning,
 };
 
 impl FunctionNames<'_> {
@@ -17,7 +17,7 @@ impl FunctionNames<'_> {
                         return true;
                     }
                     let (name, linkage) = self.linkage(id);
-                    name == text || linkage.as_deref() == Some(text) || simple_name(&name) == text
+                    NameForms::new(&name, linkage.as_deref()).is_named(text)
                 })
                 .collect();
         }

@@ -1,12 +1,12 @@
 //! What functions are called.
 
-use crate::simple_name;
+use dioptra_filters::{is_cpp, qualified_name, simple_name};
 use dioptra_symbols::{
     LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
     Symbolizer, place_name,
 };
 use dioptra_tracedata::{Module, Trace};
-use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use dioptra_tracelayout::{FunctionEntry, FunctionKind, LIBRARY_CALL_SIZE};
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -128,6 +128,16 @@ impl<'t> FunctionNames<'t> {
 
     fn styled(&self, full: &str, raw: &str) -> String {
         self.style.shown(full, raw)
+    }
+
+    /// Returns a function's name in more and more detail: as it is shown, with template arguments, and in full.
+    pub fn detailed(&self, function: u32) -> [String; 3] {
+        let shown = self.get(function).to_owned();
+        let (full, linkage) = self.linkage(function);
+        match linkage.as_deref().is_some_and(is_cpp) && self.style == Demangle::Simple {
+            true => [shown, qualified_name(&full), full.into_owned()],
+            false => [shown.clone(), shown.clone(), shown],
+        }
     }
 
     /// Whether a function's name, as it is shown, ends with its parameters.
@@ -264,7 +274,8 @@ impl<'t> FunctionNames<'t> {
         module.map_or("", |module| &module.path)
     }
 
-    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol.
+    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol; of a
+    /// library call that of an entry of the procedure linkage table.
     pub fn size(&self, function: u32) -> Option<u64> {
         let entry = self.trace.function(function);
         match entry.kind {
@@ -273,6 +284,7 @@ impl<'t> FunctionNames<'t> {
                 let symbol = self.symbols(entry.module)?.function(entry.place)?;
                 Some(symbol.size).filter(|size| *size > 0)
             }
+            FunctionKind::LibraryCall => Some(LIBRARY_CALL_SIZE),
             _ => None,
         }
     }
@@ -343,29 +355,14 @@ fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// The line at which a function begins.
+/// The line at which a function is declared, else that of its first instruction.
 fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
+    if let Some((file, line)) = reader.declaration(place) {
+        return Some((file.to_string(), line));
+    }
     // The outermost frame: what is inlined at the very start is not the function.
     let frame = reader.frames(place).pop()?;
     Some((frame.file?.to_string(), frame.line?))
-}
-
-/// Whether a name of the symbol table is a mangled C++ name, not a Rust one.
-fn is_cpp(raw: &str) -> bool {
-    let mangled = raw.split('@').next().unwrap_or(raw);
-    (mangled.starts_with("_Z") || mangled.starts_with("__Z"))
-        && rustc_hash_suffix(mangled).is_none()
-}
-
-/// The hash with which legacy Rust names end: `17h` and 16 digits.
-fn rustc_hash_suffix(mangled: &str) -> Option<&str> {
-    let name = mangled.split('.').next()?.strip_suffix('E')?;
-    let start = name.len().checked_sub(19)?;
-    let digits = name.get(start..)?.strip_prefix("17h")?;
-    digits
-        .bytes()
-        .all(|byte| byte.is_ascii_hexdigit())
-        .then_some(digits)
 }
 
 fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
@@ -384,14 +381,6 @@ fn from_hexadecimal(digits: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rust_names_are_no_cpp_names() {
-        assert!(is_cpp("_ZN3foo3barEi"));
-        assert!(!is_cpp("_ZN3std2rt10lang_start17h0123456789abcdefE"));
-        assert!(!is_cpp("_RNvCs1234_7mycrate3foo"));
-        assert!(!is_cpp("main"));
-    }
 
     #[test]
     fn only_what_a_file_exports_is_called_as_its() {

@@ -6,6 +6,7 @@
 use crate::{Call, Ending, Step, Walk, WalkLosses};
 use dioptra_tracedata::{Stream, Switches, TaskEvent, Trace};
 use dioptra_tracelayout::{ContextSwitch, EventPlace, SwitchKind};
+use std::collections::VecDeque;
 
 /// Calls may overlap a period without a CPU by so much: the clocks' error.
 const TOLERANCE: u64 = 20_000;
@@ -100,6 +101,9 @@ struct Periods<'t> {
     /// The function ids that stand for them.
     waits: u32,
     preemptions: u32,
+    tracers: u32,
+    /// When the thread waited for the tracer, from the next period on, in order.
+    tracer_waits: VecDeque<(u64, u64)>,
     moments: &'t [TaskEvent],
     /// The next period, if a moment came first.
     held: Option<Period>,
@@ -131,6 +135,22 @@ impl Iterator for Periods<'_> {
 }
 
 impl Periods<'_> {
+    /// Whether the thread waits for the tracer most of the time from `start` to `end`; later periods begin later.
+    fn is_tracers(&mut self, start: u64, end: u64) -> bool {
+        while self
+            .tracer_waits
+            .front()
+            .is_some_and(|(_, until)| *until <= start)
+        {
+            self.tracer_waits.pop_front();
+        }
+        let Some((from, until)) = self.tracer_waits.front() else {
+            return false;
+        };
+        let common = end.min(*until).saturating_sub(start.max(*from));
+        common > (end - start) / 2
+    }
+
     fn period(&mut self) -> Option<Period> {
         let mut left: Option<ContextSwitch> = None;
         loop {
@@ -142,6 +162,7 @@ impl Periods<'_> {
             };
             let event = match before.kind {
                 SwitchKind::Preempted => self.preemptions,
+                _ if self.is_tracers(before.time, switch.time) => self.tracers,
                 _ => self.waits,
             };
             return Some(Period {
@@ -230,10 +251,13 @@ impl<'t> Scheduled<'t> {
     ) -> Scheduled<'t> {
         let waits = trace.event_id(EventPlace::Schedule);
         let preemptions = trace.event_id(EventPlace::SchedulePreempted);
+        let tracers = trace.event_id(EventPlace::ScheduleTracer);
         let mut periods = waits.zip(preemptions).map(|(waits, preemptions)| Periods {
             switches: trace.switches(stream),
             waits,
             preemptions,
+            tracers: tracers.unwrap_or(waits),
+            tracer_waits: trace.tracer_waits(stream).into(),
             moments: match shown.tasks {
                 true => trace.task_events(stream),
                 false => &[],

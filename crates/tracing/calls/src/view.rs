@@ -13,7 +13,7 @@ use dioptra_filters::{
     CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
     PlanOptions, RuleOption, Rules, Switch,
 };
-use dioptra_tracedata::{PendingRules, Stream, Trace};
+use dioptra_tracedata::{PendingRules, Stream, TaskEvent, Trace};
 use dioptra_tracelayout::{EventPlace, FunctionKind};
 use sampled::Chosen;
 use std::fmt;
@@ -321,6 +321,41 @@ impl<'t> View<'t> {
         self.task_names.get(place).copied().unwrap_or_default()
     }
 
+    /// Returns the name that the thread at `place` has at a time: the last one that the kernel has told until then. Before
+    /// the first it is that of the process's main thread, or the program's.
+    pub fn task_name_at(&self, place: usize, time: u64) -> &'t str {
+        let Some(stream) = self.streams.get(place) else {
+            return "";
+        };
+        let trace = self.trace;
+        let events = trace.task_events(stream);
+        let name = |event: &TaskEvent| trace.task_name(&trace.function(event.function));
+        let until = events.partition_point(|event| event.time <= time);
+        let before = events.get(..until).unwrap_or_default();
+        if let Some(name) = before.iter().rev().find_map(name) {
+            return name;
+        }
+        match events.iter().find_map(name) {
+            None => self.task_name(place),
+            Some(_) => self.first_name(stream, time),
+        }
+    }
+
+    /// Returns the name of a thread before the kernel has told one.
+    fn first_name(&self, stream: &Stream, time: u64) -> &'t str {
+        let main = |other: &&&Stream| other.pid == stream.pid && other.tid == stream.pid;
+        if stream.tid != stream.pid
+            && let Some(main) = self.streams.iter().position(|other| main(&other))
+        {
+            return self.task_name_at(main, time);
+        }
+        let images = self.trace.processes().iter();
+        let image = images.filter(|image| image.pid == stream.pid);
+        let path = image.map(|image| image.executable.as_str()).next();
+        let path = path.unwrap_or_default();
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
     /// The process whose child the process `pid` is, as far as that is known.
     pub fn parent(&self, pid: u32) -> Option<u32> {
         let known = || {
@@ -483,7 +518,7 @@ fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
     let left_out = |id: usize| {
         let entry = trace.function(id as u32);
         match entry.as_event() {
-            Some(EventPlace::Schedule) => !scheduling.waits,
+            Some(EventPlace::Schedule | EventPlace::ScheduleTracer) => !scheduling.waits,
             Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
             // What is not asked for is not there.
             Some(_) => false,

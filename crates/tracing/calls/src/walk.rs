@@ -332,11 +332,12 @@ impl<'t> Walk<'t> {
         if header.lost == 0 && !gap {
             return Some(None);
         }
-        self.losses.records = self.losses.records.saturating_add(header.lost);
+        let lost = u64::from(header.lost);
+        self.losses.records = self.losses.records.saturating_add(lost);
         self.losses.gaps += u64::from(gap);
         Some(Some(Step::Lost {
             time: self.time_of(header.base),
-            records: if gap { 0 } else { header.lost },
+            records: if gap { 0 } else { lost },
         }))
     }
 

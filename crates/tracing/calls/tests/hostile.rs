@@ -65,7 +65,7 @@ fn input(rules: u8, chunks: &[(u8, u32, u64, Vec<Mixed>)]) -> Vec<u8> {
             sequence: sequence as u32 / 2,
             base: 10,
             depth: *depth,
-            lost: *lost,
+            lost: *lost as u32,
             ..ChunkHeader::default()
         };
         bytes.extend(header.to_bytes());

@@ -51,7 +51,7 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
             version: VERSION,
             stream: piece.stream,
             sequence: piece.sequence,
-            lost: piece.lost,
+            lost: piece.lost as u32,
             base: piece.base,
             depth: piece.depth,
             open: piece.open.len() as u32,

@@ -180,6 +180,15 @@ pub struct Ending {
     pub missed_no_memory: u64,
     /// Chunks that `--last` threw away as too old.
     pub discarded_chunks: u64,
+    /// The number of times that a thread of the program waited until the tracer had memory again.
+    #[serde(default)]
+    pub waits: u64,
+    /// The time in nanoseconds for which threads waited so, together.
+    #[serde(default)]
+    pub waited: u64,
+    /// The memory in bytes that full chunks could take; 0: not known.
+    #[serde(default)]
+    pub memory: u64,
     /// Context switches that were lost.
     #[serde(default)]
     pub lost_switches: u64,

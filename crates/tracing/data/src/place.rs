@@ -3,8 +3,9 @@
 use crate::writer::lock;
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file that becomes `info.json`.
@@ -85,7 +86,7 @@ impl Place {
             }
         }
         self.is_made = folder.symlink_metadata().is_err();
-        fs::create_dir_all(&folder).map_err(at(&folder))?;
+        make_private(&folder).map_err(at(&folder))?;
         self.is_ours = true;
         Ok(())
     }
@@ -121,6 +122,25 @@ impl Drop for Place {
     fn drop(&mut self) {
         self.abandon();
     }
+}
+
+/// Makes a directory for its owner alone, as `perf.data` is a file for its owner alone: a trace tells what a program did.
+/// The folders around it are made as usual; one that is there keeps its mode.
+fn make_private(folder: &Path) -> io::Result<()> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes a file, or empties it, that its owner alone may read and write.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let file = options.write(true).create(true).truncate(true);
+    file.mode(0o600).open(path)
 }
 
 /// The content of a directory.
@@ -219,6 +239,26 @@ mod tests {
         drop(Writer::create(&folder, &info()).unwrap());
         assert!(folder.join(INFO).exists());
         assert!(!parent.path().join("t.old").exists());
+    }
+
+    #[test]
+    fn a_trace_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("new/t");
+        let mut writer = Writer::create(&folder, &info()).unwrap();
+        writer.switches((1, 1), &[]).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700);
+        let files: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+        assert!(files.len() >= 6);
+        for file in files {
+            let path = file.unwrap().path();
+            assert_eq!(mode(&path), 0o600, "{}", path.display());
+        }
+        drop(writer);
+        Writer::create(&folder, &info()).unwrap();
+        assert_eq!(mode(&parent.path().join("new/t.old")), 0o700);
     }
 
     #[test]

@@ -127,6 +127,8 @@ pub struct Stream {
     /// The ticks, not shifted, at which the first chunks begin: those up to the first gap, if the records begin without open
     /// calls.
     begins: Vec<u64>,
+    /// When the thread waited for the tracer, in ticks of the clock, in order.
+    waits: Vec<(u64, u64)>,
 }
 
 impl Stream {
@@ -329,6 +331,15 @@ impl Trace {
     /// The context switches of a stream's thread, if they were recorded.
     pub fn switches(&self, stream: &Stream) -> Switches<'_> {
         self.switches.of(stream, &self.extents)
+    }
+
+    /// Returns when a stream's thread waited for the tracer, whose memory was full: beginnings and ends, in order.
+    pub fn tracer_waits(&self, stream: &Stream) -> Vec<(u64, u64)> {
+        let mut cursor = self.clock.cursor();
+        let waits = stream.waits.iter();
+        waits
+            .map(|(start, end)| (cursor.monotonic(*start), cursor.monotonic(*end)))
+            .collect()
     }
 
     /// How many context switches there are, of all threads.

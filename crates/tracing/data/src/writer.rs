@@ -1,6 +1,6 @@
 //! Writes the files of a trace.
 
-use crate::place::{NEW_INFO, Place};
+use crate::place::{NEW_INFO, Place, private_file};
 use crate::{Info, JournalEntry};
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, MAX_SWITCHES};
@@ -96,7 +96,7 @@ impl Writer {
         let lock = lock(folder).map_err(failed(folder))?;
         let create = |name: &str| {
             let path = folder.join(name);
-            File::create(&path).map_err(failed(&path))
+            private_file(&path).map_err(failed(&path))
         };
         let mut writer = Writer {
             journal: create(JOURNAL)?,
@@ -144,7 +144,7 @@ impl Writer {
         let write = || {
             let mut text = serde_json::to_vec_pretty(info)?;
             text.push(b'\n');
-            fs::write(&new, text)?;
+            private_file(&new)?.write_all(&text)?;
             fs::rename(&new, &path)
         };
         let remedy = READABLE;
@@ -239,7 +239,7 @@ impl Writer {
         }
         let result = match &mut self.switches {
             Some(file) => file.write_all(&bytes),
-            None => File::create(self.folder.join(SWITCHES))
+            None => private_file(&self.folder.join(SWITCHES))
                 .and_then(|file| self.switches.insert(file).write_all(&bytes)),
         };
         result.map_err(|source| self.failed(SWITCHES, source))

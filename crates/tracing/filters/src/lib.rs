@@ -43,10 +43,11 @@
 //! | `-D` `-t` `-Z` | a number; a time (`1500us`, `1.5ms`); a size (`4k`). The last one counts |
 //! | `-L` | a source file or folder, or a pattern for paths; `!PATH` and `PATH@hide` hide it |
 //!
-//! - A text without any of `.?*+-^$|()[]{}` is a name: the demangled one with or without its parameters, or that of
-//!   the symbol table. Others are patterns: regular expressions that match anywhere, or a shell's (`--match=glob`)
-//!   over the whole name. `operator…` is always a name, and so is everything with `--match=simple`; a regular
-//!   expression also matches the name that is spelled like it.
+//! - A C++ function has several names: the full one (`int ns::f<int>(int)`), the qualified one (`ns::f<int>`), the
+//!   simple one, which is shown (`ns::f`), and that of the symbol table. A text that fits one of them fits the function.
+//! - A text without any of `.?*+-^$|()[]{}` is a name. Others are patterns, for all names but that of the symbol table:
+//!   regular expressions that match anywhere, or a shell's (`--match=glob`) over the whole name. `operator…` is always a
+//!   name, and so is everything with `--match=simple`; a regular expression also matches the name that is spelled like it.
 //! - `MODULE` is the beginning of a file's name, a path, `PLT` (library calls) or `kernel`. A word near to an action is
 //!   an error, not a module.
 //! - Actions: `filter`, `notrace`, `hide`, `caller`, `depth=N`, `time=T`, `size=N`, `trace`, `trace_on`, `trace_off`,
@@ -164,8 +165,8 @@ pub use plan::{Plan, PlanError, SampleKind, Sampling};
 pub use random::{Pace, thread_seed};
 #[cfg(feature = "std")]
 pub use rules::{
-    COLORS, Condition, MatchStyle, RuleOption, Rules, Sample, SyntaxError, UnitError, parse_bool,
-    parse_share, parse_size, parse_time,
+    COLORS, Condition, MatchStyle, NameForms, RuleOption, Rules, Sample, SyntaxError, UnitError,
+    is_cpp, parse_bool, parse_share, parse_size, parse_time, qualified_name, simple_name,
 };
 pub use sampler::Sampler;
 #[cfg(feature = "std")]

@@ -112,6 +112,10 @@ pub struct Arena {
     pub freed: AtomicU32,
     /// How many threads wait for a free chunk.
     pub waiting: AtomicU32,
+    /// The number of times that a thread waited for a free chunk.
+    pub waits: AtomicU64,
+    /// The time in ticks for which threads waited for free chunks, together.
+    pub waited: AtomicU64,
     /// Records that were lost. Chunks tell where; of those that were lost at the end of a stream only this does.
     pub lost: AtomicU64,
     /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
@@ -260,6 +264,8 @@ mod tests {
             filled: AtomicU32::new(0),
             freed: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            waits: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             handler_calls: AtomicU64::new(0),
             handler_calls_done: AtomicU64::new(0),

@@ -36,8 +36,11 @@ pub struct ChunkHeader {
     pub tid: u32,
     /// The tick from which the first record's delta counts.
     pub base: u64,
-    /// How many records of this stream are missing between the chunk before and this one.
-    pub lost: u64,
+    /// The number of records of this stream that are missing between the chunk before and this one; `u32::MAX`: or more.
+    pub lost: u32,
+    /// The time in ticks, up to `base`, for which the thread waited for this chunk since memory was full; `u32::MAX`: or
+    /// longer.
+    pub waited: u32,
     /// How many calls were open.
     pub depth: u32,
     /// How many of them are listed behind the header: the innermost.
@@ -161,7 +164,8 @@ impl ChunkHeader {
             pid: u32_at(16),
             tid: u32_at(20),
             base: u64_at(24),
-            lost: u64_at(32),
+            lost: u32_at(32),
+            waited: u32_at(36),
             depth: u32_at(40),
             open: u32_at(44),
             parent: u32_at(48),
@@ -202,6 +206,7 @@ impl ChunkHeader {
         put(20, &self.tid.to_le_bytes());
         put(24, &self.base.to_le_bytes());
         put(32, &self.lost.to_le_bytes());
+        put(36, &self.waited.to_le_bytes());
         put(40, &self.depth.to_le_bytes());
         put(44, &self.open.to_le_bytes());
         put(48, &self.parent.to_le_bytes());
@@ -227,7 +232,8 @@ mod tests {
             pid: 5,
             tid: 6,
             base: 7 << 40,
-            lost: 8 << 40,
+            lost: 8 << 20,
+            waited: 12 << 20,
             depth: 9,
             open: 3,
             parent: 10,

@@ -42,12 +42,14 @@ pub enum EventPlace {
     Schedule = 0,
     /// The thread had no CPU, though it could have gone on.
     SchedulePreempted = 1,
+    /// The thread had no CPU, since it waited until the recorder had written what filled the tracer's memory.
+    ScheduleTracer = 2,
     /// The thread was made.
-    TaskNew = 2,
+    TaskNew = 3,
     /// The thread ended.
-    TaskExit = 3,
+    TaskExit = 4,
     /// The thread got a name. There is an entry for each name, whose number is the entry's `size`.
-    TaskName = 4,
+    TaskName = 5,
 }
 
 impl EventPlace {
@@ -56,6 +58,7 @@ impl EventPlace {
         match self {
             EventPlace::Schedule => "linux:schedule",
             EventPlace::SchedulePreempted => "linux:schedule (pre-empted)",
+            EventPlace::ScheduleTracer => "linux:schedule (tracer)",
             EventPlace::TaskNew => "linux:task-new",
             EventPlace::TaskExit => "linux:task-exit",
             EventPlace::TaskName => "linux:task-name",
@@ -105,8 +108,9 @@ impl FunctionEntry {
         match (self.kind, self.place) {
             (FunctionKind::Event, 0) => Some(EventPlace::Schedule),
             (FunctionKind::Event, 1) => Some(EventPlace::SchedulePreempted),
-            (FunctionKind::Event, 2) => Some(EventPlace::TaskNew),
-            (FunctionKind::Event, 3) => Some(EventPlace::TaskExit),
+            (FunctionKind::Event, 2) => Some(EventPlace::ScheduleTracer),
+            (FunctionKind::Event, 3) => Some(EventPlace::TaskNew),
+            (FunctionKind::Event, 4) => Some(EventPlace::TaskExit),
             (FunctionKind::Event, _) => Some(EventPlace::TaskName),
             _ => None,
         }

@@ -65,3 +65,7 @@ pub use switches::{ContextSwitch, SwitchKind};
 
 /// The version of everything in this crate: of the files, the shared memory and the messages. A reader refuses others.
 pub const VERSION: u16 = 1;
+
+/// The size in bytes that a library call has for filters by size and in reports: that of an entry of the procedure linkage
+/// table, on x86-64 and 64-bit Arm. Calls through pointers have none of their own and count as such entries.
+pub const LIBRARY_CALL_SIZE: u64 = 16;

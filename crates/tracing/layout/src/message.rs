@@ -107,6 +107,19 @@ pub struct RuntimeAddresses {
     pub observe: u64,
 }
 
+/// The operand of a thunk that tells the runtime of a library call and leaves its return address alone: the bits here, and
+/// the function id below them. The other operands are numbers of [`Observed`].
+pub mod told {
+    /// The bit that all of them have.
+    pub const MARK: u32 = 1 << 30;
+    /// The call may be hidden by its place.
+    pub const GATED: u32 = 1 << 29;
+    /// The call is a filter's: it is recorded outside of other such calls, too.
+    pub const FILTER: u32 = 1 << 28;
+    /// The function id.
+    pub const ID: u32 = FILTER - 1;
+}
+
 /// A function of the C library or the dynamic linker that the runtime has to know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]

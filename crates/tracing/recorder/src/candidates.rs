@@ -5,6 +5,7 @@
 use super::arch::{ImportSite, Prologue};
 use super::image::Segment;
 use super::refused::Refused;
+use super::special::is_told;
 use dioptra_tracelayout::message::Method;
 
 /// What is looked for.
@@ -35,6 +36,13 @@ pub struct Candidate {
     pub name: Option<String>,
     /// The calls of a library function; empty if the jump to its thunk is at the site.
     pub calls: Vec<ImportSite>,
+}
+
+impl Candidate {
+    /// Returns whether of its calls only the beginning is recorded.
+    pub fn is_told(&self) -> bool {
+        self.name.as_deref().is_some_and(is_told) && self.method.finds_library_calls()
+    }
 }
 
 /// What a thunk calls.

@@ -38,6 +38,7 @@ mod prepare;
 mod process;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
 mod refused;
+mod room;
 mod rules;
 mod sanitizers;
 mod scheduling;
@@ -46,6 +47,7 @@ mod select;
 mod server;
 mod shared;
 mod special;
+mod start;
 mod stopping;
 mod untraced;
 #[cfg_attr(target_arch = "aarch64", allow(dead_code))]
@@ -65,13 +67,16 @@ mod aarch64;
 pub use clock::TraceClock;
 pub use host::host;
 pub use patterns::{PatchError, PatchPatterns};
+pub use room::default_memory;
 pub use rules::{Choice, LibraryCalls, RuleError, RuleSelector};
 pub use select::{Everything, FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 
 use collect::{Collector, Ring, process_exists};
 use dioptra_processes::command::{CommandError, CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
-use dioptra_tracedata::{Clock, Ending, Info, JournalEntry, PendingRules, WriteError, Writer};
+use dioptra_tracedata::{
+    Clock, ClockPair, Ending, Info, JournalEntry, PendingRules, WriteError, Writer,
+};
 use dioptra_tracelayout::arena::{Arena, BLOCK, DROP, Processes};
 use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
 use memory::{ArenaMemory, ArenaOptions};
@@ -202,6 +207,16 @@ pub enum TraceError {
         "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64 or 64-bit Arm"
     )]
     Unsupported,
+    /// The command ended before its program could be traced, as commands end that do not start.
+    #[error("{} ended {} before it could be traced ({why}); what was recorded before stays", .program.display(), how_ended(*.status))]
+    Unstarted {
+        /// The program.
+        program: PathBuf,
+        /// How it ended.
+        status: CommandStatus,
+        /// What is known of the reason.
+        why: &'static str,
+    },
     /// The runtime could not be written to a file.
     #[error("writing the tracer's runtime to {}: {source}; set XDG_CACHE_HOME to a folder that programs can be loaded from", .path.display())]
     Runtime {
@@ -225,25 +240,42 @@ impl TraceError {
     pub fn exit_code(&self) -> u8 {
         match self {
             TraceError::Command(error) => error.exit_code(),
+            TraceError::Unstarted { status, .. } => status.exit_code(),
             _ => 125,
         }
     }
 }
 
+fn how_ended(status: CommandStatus) -> String {
+    match status {
+        CommandStatus::Exited(status) => format!("with status {status}"),
+        CommandStatus::Signaled(signal) => format!("by signal {signal}"),
+    }
+}
+
 /// Traces a command to its end, and writes the trace.
+///
+/// A program without a slash in its name is looked for in the current folder first. A command that can't be executed,
+/// or that ends before its program is traced as one that did not start, leaves an older trace where it was.
 ///
 /// The command has our standard streams. The recording goes on until all processes that it has started and that are
 /// traced have ended, or a signal asks for the end.
 ///
 /// # Errors
 /// [`TraceError`]
-pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
+pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let system = |what| move |source| TraceError::System { what, source };
+    let located = start::locate(spec.command)?;
+    spec.command = located.command;
     let clock = spec.clock.unwrap_or_else(TraceClock::best);
     let mut signals = Signals::new().map_err(system("receiving signals"))?;
     let runtime = embedded::write()?;
     let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
     let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
+    let too_much = (spec.memory / chunk_size > CHUNKS / 2).then(|| {
+        let most = (CHUNKS / 2 * chunk_size) >> 20;
+        format!("records that are not written yet take {most} MiB of memory at most, not more")
+    });
     let arena = ArenaMemory::new(ArenaOptions {
         chunk_size,
         chunks: CHUNKS,
@@ -333,10 +365,28 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     });
     // A process that still talks to us holds the state, too.
     let status = status.inspect_err(|_| shared.state().writer.abandon())?;
+    if let Some(status) = status.filter(|status| start::looks_unstarted(*status))
+        && shared.state().connected == 0
+    {
+        shared.state().writer.abandon();
+        return Err(TraceError::Unstarted {
+            why: untraced::why(&program),
+            program: PathBuf::from(&program),
+            status,
+        });
+    }
+    keep(&shared);
     collector.finish(&shared);
 
     let mut state = shared.state();
-    let notes = [clock.note(), state.counters.note()];
+    let hidden = located.hidden.map(|hidden| {
+        format!(
+            "{} of the current folder was traced, not {}, which PATH leads to",
+            program.to_string_lossy(),
+            hidden.display()
+        )
+    });
+    let notes = [clock.note(), state.counters.note(), hidden, too_much];
     notes
         .into_iter()
         .flatten()
@@ -386,6 +436,13 @@ pub fn record(spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
         missed_in_handlers: Some(header.missed_in_handlers()),
         missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
         discarded_chunks: collector.discarded(),
+        waits: header.waits.load(Ordering::Relaxed),
+        waited: time_of(
+            start,
+            clock.pair(),
+            header.waited.load(Ordering::Relaxed) << clock.shift(),
+        ),
+        memory: (budget * chunk_size) as u64,
         lost_switches,
         uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
         marked: header.marked.load(Ordering::Relaxed),
@@ -468,19 +525,22 @@ fn limits(arena: &Arena) -> Vec<String> {
 }
 
 /// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.
+///
+/// The trace is kept once a process is traced, and of a command that ends without one unless it looks like one that
+/// did not start.
 fn supervise(
     command: &mut HeldCommand,
     signals: &mut Signals,
     shared: &Shared,
 ) -> Result<Option<CommandStatus>, TraceError> {
     command.release()?;
-    let older = shared.state().writer.keep();
-    if let Some(older) = older {
-        // No thread waits for the state meanwhile. The next recording removes the rest if this one fails to.
-        let _ = std::fs::remove_dir_all(older);
-    }
+    let mut is_kept = false;
     let mut status = None;
     loop {
+        if !is_kept && shared.state().connected > 0 {
+            keep(shared);
+            is_kept = true;
+        }
         if status.is_none() {
             status = command.try_wait()?;
             if let Some(status) = status {
@@ -530,7 +590,16 @@ fn supervise(
     }
 }
 
-fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::ClockPair) -> Info {
+/// Makes the trace stay, and removes the trace that was moved out of its way twice.
+fn keep(shared: &Shared) {
+    let older = shared.state().writer.keep();
+    if let Some(older) = older {
+        // No thread waits for the state meanwhile. The next recording removes the rest if this one fails to.
+        let _ = std::fs::remove_dir_all(older);
+    }
+}
+
+fn describe(spec: &TraceSpec, clock: TraceClock, start: ClockPair) -> Info {
     Info {
         schema: 1,
         layout: dioptra_tracelayout::VERSION,
@@ -558,6 +627,13 @@ fn describe(spec: &TraceSpec, clock: TraceClock, start: dioptra_tracedata::Clock
         seed: Some(spec.seed),
         ending: None,
     }
+}
+
+/// Returns the time in nanoseconds that a number of ticks takes, by two readings of the clocks.
+fn time_of(start: ClockPair, end: ClockPair, ticks: u64) -> u64 {
+    let passed = u128::from(end.ticks.saturating_sub(start.ticks).max(1));
+    let nanoseconds = u128::from(end.monotonic.saturating_sub(start.monotonic));
+    u64::try_from(u128::from(ticks) * nanoseconds / passed).unwrap_or(u64::MAX)
 }
 
 /// How many shifted ticks there are in a stretch of time, measured over a moment.

@@ -114,6 +114,8 @@ impl ArenaMemory {
             filled: 0.into(),
             freed: 0.into(),
             waiting: 0.into(),
+            waits: 0.into(),
+            waited: 0.into(),
             lost: 0.into(),
             handler_calls: 0.into(),
             handler_calls_done: 0.into(),

@@ -126,6 +126,7 @@ pub fn plan(
                 };
                 wanted.push(Wanted {
                     work: match (traced, traced.sampling()) {
+                        _ if candidate.is_told() => Work::Tell(*id, kind),
                         (SiteVariant::JudgeFilter(sampling), _) => Work::Judge(*id, *sampling),
                         (_, Some(sampling)) => Work::Sample(*id, kind, sampling),
                         (_, None) => Work::Trace(*id, kind),

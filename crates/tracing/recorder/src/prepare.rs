@@ -308,6 +308,11 @@ impl Planner {
             .extend(through_registers(module, &code.through_registers));
         let mut variants = self.selector.choose(&identity, &places);
         variants.resize(places.len(), SiteVariant::Skip);
+        for (variant, candidate) in variants.iter_mut().zip(&code.candidates) {
+            if candidate.is_told() {
+                *variant = variant.told();
+            }
+        }
         let sampled = code.candidates.iter().zip(&variants);
         let sampled =
             sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));

@@ -7,6 +7,7 @@ use dioptra_filters::{
     RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
+use dioptra_tracelayout::LIBRARY_CALL_SIZE;
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::sampling::{SLOTS, TAILS};
 use std::borrow::Cow;
@@ -28,7 +29,8 @@ pub enum LibraryCalls {
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// `-P` and `-U`. Without any `-P`, functions that a compiler has prepared are traced, and all functions of a
-    /// program without such ones.
+    /// program without such ones. With `-P`, functions that call `mcount` or `__cyg_profile_func_enter` are traced as
+    /// before; of others, those that it names.
     pub patches: PatchPatterns,
     /// Filters and triggers: options and their texts.
     pub rules: Vec<(RuleOption, String)>,
@@ -158,6 +160,9 @@ impl RuleSelector {
             (Patching::Wanted, _) => true,
             (Patching::Unnamed, method) if method.finds_library_calls() => true,
             (Patching::Unnamed, Method::Plain) => all_plain,
+            // These call the tracer in any case: patterns of `-P` add to them, as in uftrace.
+            (Patching::Unnamed, Method::Mcount | Method::Cygprof) => true,
+            // Of functions with space for a hook `-P` chooses.
             (Patching::Unnamed, _) => !self.choice.patches.any_wanted(),
         }
     }
@@ -223,7 +228,7 @@ impl Selector for RuleSelector {
                     return Named {
                         linkage: (full != name).then_some(Cow::Borrowed(name)),
                         full,
-                        size: None,
+                        size: Some(LIBRARY_CALL_SIZE),
                         source: None,
                     };
                 }

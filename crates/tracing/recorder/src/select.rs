@@ -71,6 +71,19 @@ impl SiteVariant {
         )
     }
 
+    /// Returns the variant for a call of which only the beginning is recorded: nothing is within it or counted of it.
+    pub fn told(self) -> SiteVariant {
+        match self {
+            SiteVariant::Mute | SiteVariant::Skip => SiteVariant::Skip,
+            SiteVariant::Record | SiteVariant::Timed | SiteVariant::Sample(_) => {
+                SiteVariant::Record
+            }
+            SiteVariant::Filter | SiteVariant::SampleFilter(_) | SiteVariant::JudgeFilter(_) => {
+                SiteVariant::Filter
+            }
+        }
+    }
+
     /// How calls are chosen; none if all are treated alike.
     pub fn sampling(self) -> Option<Sampling> {
         match self {

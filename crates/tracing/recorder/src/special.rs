@@ -60,6 +60,36 @@ pub fn is_special(name: &str) -> bool {
         || sanitizers::is_name(name)
 }
 
+/// Library functions that return twice or look at their caller: their calls are told to the runtime and go on with the
+/// caller's own return address, so that only the beginning is known.
+const TOLD: &[&str] = &[
+    "setjmp",
+    "_setjmp",
+    "sigsetjmp",
+    "__sigsetjmp",
+    "vfork",
+    "__vfork",
+    "getcontext",
+    "__getcontext",
+    "dlopen",
+    "dlmopen",
+    "dlsym",
+    "dlvsym",
+];
+
+/// Returns whether of a library function's calls only the beginning is recorded.
+pub fn is_told(name: &str) -> bool {
+    let name = name.split('@').next().unwrap_or(name);
+    TOLD.contains(&name)
+}
+
+/// Returns whether calls of a library function are not recorded: their functions are special, or compilers and linkers
+/// make the calls when a program ends.
+pub fn is_silent(name: &str) -> bool {
+    let bare = name.split('@').next().unwrap_or(name);
+    bare == "__cxa_finalize" || is_special(name) && !is_told(name)
+}
+
 /// Why a function must be left alone, if its name says that it must.
 pub fn left_alone(name: &str) -> Option<Refused> {
     match name {

@@ -15,6 +15,11 @@ pub const UNKNOWN: &str =
     "it ended at once, is for another C library, or starts with an environment of its own";
 
 const NARROW: &str = "it is a 32-bit program; build it for 64 bits";
+const OTHER: &str = if cfg!(target_arch = "aarch64") {
+    "it is for another processor; build it for 64-bit Arm"
+} else {
+    "it is for another processor; build it for x86-64"
+};
 const MUSL: &str = "it is for another C library (musl); build it for glibc";
 
 /// Whether a program's dynamic linker complains about the runtime, or does not start the program with it.
@@ -75,7 +80,7 @@ fn reason(path: &Path, depth: u32) -> Option<&'static str> {
     let elf = ElfFile::<FileHeader64<Endianness>, _>::parse(&glance).ok()?;
     let endian = elf.endian();
     if elf.elf_header().e_machine(endian) != MACHINE {
-        return Some("it is for another processor");
+        return Some(OTHER);
     }
     let mut headers = elf.elf_program_headers().iter();
     let Some(interpreter) = headers.find(|header| header.p_type(endian) == PT_INTERP) else {

@@ -1,9 +1,10 @@
 //! Thunks that are wanted, and the pool that holds them.
 
 use super::arch::Prologue;
-use super::hooks::HookKind;
+use super::hooks::{HookKind, HookOptions};
 use dioptra_filters::Sampling;
-use dioptra_tracelayout::message::Observed;
+use dioptra_tracelayout::message::thread::kind;
+use dioptra_tracelayout::message::{Observed, told};
 
 /// What a probe site's thunk goes on with.
 #[derive(Clone, Debug)]
@@ -28,11 +29,27 @@ pub enum Work {
     Judge(u32, Sampling),
     /// It tells the runtime of a call.
     Observe(Observed),
+    /// It tells the runtime of a call of the function with this id, of which the end is not seen; hooks of this kind.
+    Tell(u32, HookKind),
     /// It leads to another function, and the body is not called.
     Replace(u64),
 }
 
 impl Work {
+    /// Returns the operand of the thunk that tells the runtime of a call; `None` if it does not tell.
+    pub fn told(self, options: &HookOptions) -> Option<u32> {
+        match self {
+            Work::Observe(function) => Some(function as u32),
+            Work::Tell(id, kind) => {
+                let bits = kind.bits(options);
+                let bit = |asked, bit| if bits & asked != 0 { bit } else { 0 };
+                let flags = bit(kind::GATED, told::GATED) | bit(kind::FILTER, told::FILTER);
+                (id <= told::ID).then_some(told::MARK | flags | id)
+            }
+            _ => None,
+        }
+    }
+
     /// How many thunks it takes, those that hold a slot's number behind others included.
     pub fn thunks(self) -> u64 {
         match self {

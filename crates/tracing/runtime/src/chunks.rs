@@ -252,8 +252,8 @@ impl Writer {
     pub fn next_chunk(&mut self) -> bool {
         self.close();
         match take(&self.arena) {
-            Some(index) => {
-                self.begin(index);
+            Some((index, waited)) => {
+                self.begin(index, waited);
                 true
             }
             None => false,
@@ -268,12 +268,12 @@ impl Writer {
         }
         self.close();
         if let Some(index) = Arena::take_any(self.arena.states()) {
-            self.begin(index);
+            self.begin(index, 0);
         }
     }
 
-    /// Begins with a chunk.
-    fn begin(&mut self, index: usize) {
+    /// Begins with a chunk, for which the thread has waited so many ticks.
+    fn begin(&mut self, index: usize, waited: u64) {
         let size = self.arena.header().chunk_size as usize;
         let memory = self.arena.chunk(index);
         let time = now(&self.arena);
@@ -311,7 +311,8 @@ impl Writer {
             pid: record.pid,
             tid: record.tid,
             base: time,
-            lost,
+            lost: u32::try_from(lost).unwrap_or(u32::MAX),
+            waited: u32::try_from(waited).unwrap_or(u32::MAX),
             depth: depth as u32,
             open: open as u32,
             parent: record.parent,
@@ -372,16 +373,27 @@ impl Writer {
     }
 }
 
-/// A free chunk; waits for one if that is wanted.
-fn take(arena: &MappedArena) -> Option<usize> {
+/// Returns a free chunk, and the ticks for which it was waited for; waits for one if that is wanted.
+fn take(arena: &MappedArena) -> Option<(usize, u64)> {
     let header = arena.header();
+    let mut start = None;
+    let waited = |start: Option<u64>| {
+        let Some(start) = start else {
+            return 0;
+        };
+        let waited = now(arena).saturating_sub(start);
+        header.waits.fetch_add(1, Ordering::Relaxed);
+        header.waited.fetch_add(waited, Ordering::Relaxed);
+        waited
+    };
     loop {
         if stopped() {
+            waited(start);
             return None;
         }
         let freed = header.freed.load(Ordering::Acquire);
         if let Some(index) = header.take(arena.states()) {
-            return Some(index);
+            return Some((index, waited(start)));
         }
         if header.on_full == DROP {
             let lost = header.lost.load(Ordering::Relaxed);
@@ -390,6 +402,7 @@ fn take(arena: &MappedArena) -> Option<usize> {
             }
             return None;
         }
+        start = start.or_else(|| Some(now(arena)));
         header.waiting.fetch_add(1, Ordering::Relaxed);
         sys::futex_wait(&header.freed, freed, PATIENCE_MS);
         header.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -52,6 +52,7 @@ pub mod slow;
 pub mod socket;
 pub mod switch;
 pub mod sys;
+pub mod tell;
 #[cfg(test)]
 mod testing;
 pub mod thread;

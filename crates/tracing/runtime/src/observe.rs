@@ -6,10 +6,10 @@ use crate::interrupted::{self, Other};
 use crate::shadow::{self, Block, Entry};
 use crate::slow::{begin_work, drop_told};
 use crate::switch::{self, Entering, Leaving};
-use crate::{clones, confined, exec, linker, parked, session, sys, thread};
+use crate::{clones, confined, exec, linker, parked, session, sys, tell, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
-use dioptra_tracelayout::message::Observed;
+use dioptra_tracelayout::message::{Observed, told};
 use dioptra_tracelayout::record::UnwindCause;
 
 /// An observed function has been called, and will do its work when this returns.
@@ -19,6 +19,10 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
+    if frame.function & u64::from(told::MARK) != 0 {
+        tell::tell(block, arena, frame);
+        return;
+    }
     let guest = [Observed::Clone, Observed::Prctl, Observed::Syscall];
     if let Some(function) = guest.into_iter().find(|one| *one as u64 == frame.function) {
         clones::observe(block, arena, function, frame.all_arguments());

@@ -200,7 +200,7 @@ fn sampling_slot(frame: &EnterFrame) -> u32 {
 }
 
 /// Whether a call at `slot` is hidden by its place.
-fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
+pub fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
     let below = match kind & (kind::MUTE | kind::FILTER) {
         0 => gate.hidden,
         _ => gate.muted,
@@ -279,7 +279,7 @@ pub unsafe fn begin_work(
 }
 
 /// Drops calls that can't be open any more if a call is entered at `slot`; whether it is a tail call.
-fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
+pub fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
     let entries = writer.entries();
     let mut keep = entries.len();
     let mut tail = false;

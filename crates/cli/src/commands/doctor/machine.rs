@@ -258,9 +258,12 @@ fn debuginfod() -> Check {
     let check = |found: String| Check::ok("debuginfod", "debuginfod", found);
     match std::env::var("DEBUGINFOD_URLS") {
         Ok(urls) if !urls.trim().is_empty() => check(format!(
-            "DEBUGINFOD_URLS is {urls}; dioptra reads local files only, so other tools must fetch"
+            "DEBUGINFOD_URLS is {urls}; debug files are fetched with --debuginfod, or if DIOPTRA_DEBUGINFOD is 1, and read from this machine otherwise"
         )),
-        _ => check("DEBUGINFOD_URLS is not set; dioptra reads local files only".into()),
+        _ => check(
+            "DEBUGINFOD_URLS is not set; debug files are fetched with --debuginfod=https://SERVER, and read from this machine otherwise"
+                .into(),
+        ),
     }
 }
 

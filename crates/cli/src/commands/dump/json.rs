@@ -102,4 +102,8 @@ impl<W: Write> Sink for Json<W> {
     fn end(&mut self) -> io::Result<()> {
         writeln!(self.out, "}}")
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }

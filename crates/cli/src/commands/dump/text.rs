@@ -83,6 +83,10 @@ impl<W: Write> Sink for Text<W> {
         self.below.clear();
         Ok(())
     }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Writes a value of one part.

@@ -29,7 +29,7 @@ const NO_KERNEL: &str = "calls of the kernel are not recorded";
 
 /// Long name, letter, whether it has a value, what becomes of it.
 #[rustfmt::skip]
-const OPTIONS: [(&str, Option<char>, bool, Fate); 83] = [
+const OPTIONS: [(&str, Option<char>, bool, Fate); 92] = [
     ("agent", Some('g'), false, THERE),
     ("argument", Some('A'), true, THERE),
     ("auto-args", Some('a'), false, THERE),
@@ -102,6 +102,13 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 83] = [
     ("tid", None, true, Of("replay, report, graph and dump")),
     ("time-range", Some('r'), true, Of("replay, report, graph and dump")),
     ("trace", None, true, Of("replay, report, graph and dump")),
+    ("disable", None, false, Of("replay, report, graph and dump")),
+    ("demangle", None, true, Of("replay, report, graph, dump and info")),
+    ("event-full", None, false, Of("replay, report, graph and dump")),
+    ("no-libcall", None, false, Of("replay, report, graph and dump")),
+    ("no-sched-preempt", None, false, Of("replay, report, graph and dump")),
+    ("format", None, true, Of("replay, report, graph and dump")),
+    ("system", None, false, Of("info")),
     ("kernel-only", None, false, Nothing(NO_KERNEL)),
     ("with-syms", None, true, Nothing("names are read from the programs' own files and their debug files")),
     ("debug-domain", None, true, Nothing(NO_DEBUGGING)),
@@ -109,12 +116,17 @@ const OPTIONS: [(&str, Option<char>, bool, Fate); 83] = [
     ("verbose", Some('v'), false, Nothing(NO_DEBUGGING)),
     // Asked for where there is nothing to leave out or to colour.
     ("color", None, true, Silent),
+    ("kernel-full", None, false, Silent),
     ("kernel-skip-out", None, false, Silent),
     ("no-args", None, false, Silent),
     ("no-callsite", None, false, Silent),
     ("no-event", None, false, Silent),
     ("no-pager", None, false, Silent),
+    ("no-sched", None, false, Silent),
 ];
+
+/// The id of the words that a command takes and that do nothing: a program's name and its arguments.
+const PROGRAM: &str = "traced program";
 
 /// Arguments of a command, and uftrace's other options.
 pub struct Options<A> {
@@ -244,6 +256,15 @@ impl<A: Args> Args for Options<A> {
                 false => argument.action(ArgAction::Count),
             });
         }
+        if command.get_positionals().next().is_none() {
+            // uftrace's users give the program's name to every command.
+            let words = Arg::new(PROGRAM)
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .hide(true)
+                .value_parser(clap::value_parser!(std::ffi::OsString));
+            command = command.arg(words);
+        }
         later_ones_hold(command)
     }
 
@@ -280,9 +301,105 @@ mod tests {
         command.clone().debug_assert();
         for (name, _, has_value, _) in OPTIONS {
             let mut words = vec!["info".to_owned(), format!("--{name}")];
-            words.extend(has_value.then(|| "x".to_owned()));
+            // A word that `--demangle`, which the command checks, takes, too.
+            words.extend(has_value.then(|| "full".to_owned()));
             let taken = command.clone().try_get_matches_from(&words);
             assert!(taken.is_ok(), "{words:?}");
+        }
+    }
+
+    /// Returns the options in the first column of the tables of `docs/uftrace.md`, but for those that it says are refused.
+    fn documented() -> Vec<String> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/uftrace.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut options = Vec::new();
+        for row in text.lines().filter(|line| line.starts_with("| `")) {
+            let columns: Vec<&str> = row.split('|').collect();
+            let says = |word: &str| columns[3].contains(word) || columns[2].contains(word);
+            if says("are refused") || says("not recorded") {
+                continue;
+            }
+            let words = columns[1].split(['`', ' ', ';', ',', '=']);
+            let is_option = |word: &&str| {
+                let name = word.trim_start_matches('-');
+                let is_name = |c: char| c.is_ascii_alphabetic() || c == '-';
+                word.starts_with("--") && name.len() > 1 && name.chars().all(is_name)
+                    || word.starts_with('-') && !word.starts_with("--") && name.len() == 1
+            };
+            options.extend(words.filter(is_option).map(str::to_owned));
+        }
+        options
+    }
+
+    fn of<A: Args>(name: &'static str) -> Command {
+        Options::<A>::augment_args(Command::new(name).version("1"))
+    }
+
+    #[test]
+    fn every_command_takes_every_documented_option() {
+        use super::super::{dump, graph, info, live, record, replay, report, tui};
+        let commands = [
+            of::<record::Arguments>("record"),
+            of::<live::Live>("live"),
+            of::<replay::Arguments>("replay"),
+            of::<report::Arguments>("report"),
+            of::<graph::Arguments>("graph"),
+            of::<dump::Arguments>("dump"),
+            of::<info::Arguments>("info"),
+            of::<tui::Arguments>("tui"),
+        ];
+        let documented = documented();
+        assert!(documented.len() > 40, "{documented:?}");
+        let value = |command: &str, option: &str| match option {
+            "-D" | "--depth" | "--dep" | "--tid" | "--column-offset" | "--max-stack" => "2",
+            "-t" | "--sample-time" => "1us",
+            "-Z" => "4",
+            "-r" => "1us~2us",
+            "-T" => "f@trace",
+            "-E" => "linux:schedule",
+            "--match" => "glob",
+            "--demangle" => "full",
+            "--trace" | "--color" => "off",
+            "-f" => match command {
+                "report" | "graph" | "tui" => "total",
+                _ => "duration",
+            },
+            "-s" => "total",
+            "--format" if command == "dump" => "raw",
+            "--format" => "html",
+            _ => "x",
+        };
+        for command in commands {
+            let name = command.get_name().to_owned();
+            for option in &documented {
+                let word = option.trim_start_matches('-');
+                let by = |fits: &dyn Fn(&str) -> bool| {
+                    let mut all = command.get_arguments();
+                    all.find(|argument| argument.get_long().is_some_and(fits))
+                };
+                let known = match option.starts_with("--") {
+                    true => by(&|long| long == word).or_else(|| by(&|long| long.starts_with(word))),
+                    false => command
+                        .get_arguments()
+                        .find(|argument| argument.get_short() == word.chars().next()),
+                };
+                let takes_value = known.is_none_or(|argument| argument.get_action().takes_values());
+                let mut words = vec![name.as_str(), option];
+                words.extend(takes_value.then(|| value(&name, option)));
+                words.extend(matches!(name.as_str(), "record" | "live").then_some("a.out"));
+                let taken = command
+                    .clone()
+                    .infer_long_args(true)
+                    .try_get_matches_from(&words);
+                if let Err(error) = taken {
+                    use clap::error::ErrorKind::{DisplayHelp, DisplayVersion};
+                    let kind = error.kind();
+                    assert!(
+                        matches!(kind, DisplayHelp | DisplayVersion),
+                        "{words:?}: {error}"
+                    );
+                }
+            }
         }
     }
 

@@ -27,7 +27,7 @@ impl<'t> Event<'t> {
     pub fn is_period(self) -> bool {
         matches!(
             self.place,
-            EventPlace::Schedule | EventPlace::SchedulePreempted
+            EventPlace::Schedule | EventPlace::SchedulePreempted | EventPlace::ScheduleTracer
         )
     }
 
@@ -36,6 +36,7 @@ impl<'t> Event<'t> {
         match self.place {
             EventPlace::Schedule => "linux:sched-out".into(),
             EventPlace::SchedulePreempted => "linux:sched-out (pre-empted)".into(),
+            EventPlace::ScheduleTracer => "linux:sched-out (tracer)".into(),
             _ => self.whole(),
         }
     }

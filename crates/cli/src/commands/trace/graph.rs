@@ -11,6 +11,7 @@ use super::selected::{Data, Naming, Selected, facts};
 use dioptra_calls::{CallTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
 use dioptra_report::{Facts, Severity, escape};
+use dioptra_tracedata::Trace;
 use std::io;
 use std::process::ExitCode;
 
@@ -67,7 +68,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         lines,
         out: Output::page(&title(&trace), arguments.format == Style::Html)?,
     };
-    match &arguments.function {
+    // uftrace's users give the program's name, which is a function's only in programs that have such a one.
+    let names_program = |text: &&String| {
+        is_program(&trace, text) && !names.matching(text, MatchStyle::Simple).contains(&true)
+    };
+    match arguments
+        .function
+        .as_ref()
+        .filter(|text| !names_program(text))
+    {
         None => {
             let line = format!("# Function Call Graph for '{}'", escape(&command));
             graph.out.line(&line);
@@ -81,6 +90,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     known.append(facts);
     known.write_text(&mut io::stderr().lock())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns whether a word of a command line is the traced program: as it was started, or its path or name.
+fn is_program(trace: &Trace, word: &str) -> bool {
+    let Some(program) = trace.info().command.first() else {
+        return false;
+    };
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    word == program || (word == name(word) || word.contains('/')) && name(word) == name(program)
 }
 
 /// What the reader of a call graph has to know.

@@ -7,6 +7,7 @@ mod tasks;
 pub use tasks::tasks;
 
 use super::selected::{Data, Naming, trace_facts};
+use super::summary::number_of;
 use super::usage;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::FunctionNames;
@@ -43,20 +44,22 @@ pub struct Arguments {
     #[command(flatten)]
     naming: Naming,
     /// With --symbols: list all functions of this program or library; needs no trace
-    #[arg(value_name = "FILE", requires = "symbols")]
-    file: Option<PathBuf>,
+    // Without it does nothing, as in uftrace. A program's arguments may follow.
+    #[arg(value_name = "FILE", num_args = 0.., trailing_var_arg = true)]
+    words: Vec<PathBuf>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !["text", "json"].contains(&arguments.format.as_str()) {
         return Err(usage("--format: use text or json"));
     }
-    if arguments.system || arguments.file.is_some() {
+    let file = arguments.words.first().filter(|_| arguments.symbols);
+    if arguments.system || file.is_some() {
         if arguments.format == "json" {
             return Err(usage("--format json: is of traces"));
         }
         let mut out = io::BufWriter::new(stdout(Spelling::Text));
-        match &arguments.file {
+        match file {
             Some(file) => symbols::of_file(file, &arguments.naming, &mut out)?,
             None => machine::now(&mut out)?,
         }
@@ -337,7 +340,11 @@ fn text(trace: &Trace, out: &mut impl Write) -> io::Result<()> {
         };
         line(
             "module",
-            &format!("{} ({build_id}): {} functions", module.path, module.count),
+            &format!(
+                "{} ({build_id}): {}",
+                module.path,
+                number_of(u64::from(module.count), "function")
+            ),
             out,
         )?;
         for refusal in &module.refused {

@@ -13,7 +13,7 @@ const OPTIONS: [(bool, &str, char, &str); 2] = [
         true,
         "patch",
         'P',
-        "Trace these functions alone, also if no compiler has prepared them: NAME or a pattern, . for all, with @MODULE those of a library",
+        "Trace these functions, also if no compiler has prepared them: NAME or a pattern, . for all, with @MODULE those of a library. Functions that call mcount or __cyg_profile_func_enter are traced besides",
     ),
     (
         false,

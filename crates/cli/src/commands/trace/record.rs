@@ -5,9 +5,10 @@ use super::rules::RuleTexts;
 use super::selected::switch;
 use super::{summary, usage};
 use crate::output::say;
-use dioptra_filters::{MatchStyle, parse_share, parse_size, parse_time};
+use dioptra_filters::{MatchStyle, RuleOption, parse_share, parse_size, parse_time};
 use dioptra_trace_recorder::{
-    Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec, record,
+    Choice, LibraryCalls, OnFull, RuleSelector, TraceClock, TraceOutcome, TraceSpec,
+    default_memory, record,
 };
 use dioptra_tracedata::{PendingRule, PendingRules};
 use dioptra_tracelayout::directory;
@@ -41,6 +42,9 @@ pub struct Arguments {
     #[command(flatten)]
     pub command: TracedCommand,
 }
+
+/// The depth to which uftrace records unless it is told: a higher limit asks for what is so here.
+const UFTRACES_MAX_STACK: u32 = 1024;
 
 /// What is to be run.
 #[derive(clap::Args)]
@@ -88,9 +92,10 @@ pub struct Tracing {
     /// Keep only what happened in the last stretch of time, as far as memory reaches
     #[arg(long, value_name = "TIME", value_parser = duration)]
     last: Option<Duration>,
-    /// Memory for records that are not written yet, beyond a chunk of 64 KiB for each thread
-    #[arg(long, value_name = "SIZE", default_value = "32m", value_parser = size)]
-    memory: usize,
+    /// Memory for records that are not written yet, beyond a chunk of 64 KiB for each thread [default: an eighth of the
+    /// available memory, from 32m to 256m]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: Option<usize>,
     /// Do not record when threads have no CPU (linux:schedule)
     #[arg(long)]
     no_sched: bool,
@@ -106,6 +111,9 @@ pub struct Tracing {
     /// As --trace=off
     #[arg(long, hide = true)]
     disable: bool,
+    // uftrace's limit of the calls that are open at a time: levels, which `-D` counts from filters on.
+    #[arg(long, hide = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_stack: Option<u32>,
     // What this asks for is so here; scripts may ask for it nevertheless.
     #[arg(long, hide = true)]
     force: bool,
@@ -339,11 +347,34 @@ impl Tracing {
         Ok(())
     }
 
+    /// Returns the rules, among them a limit of levels for `--max-stack`, unless `-D` gives a lower one.
+    fn limited_rules(&self) -> Vec<(RuleOption, String)> {
+        let mut rules = self.rules.texts().to_vec();
+        match self.max_stack {
+            Some(levels @ ..UFTRACES_MAX_STACK) => {
+                let depth = |(option, text): &(RuleOption, String)| {
+                    let depth = *option == RuleOption::Depth;
+                    depth.then(|| text.trim().parse().ok()).flatten()
+                };
+                let given: Option<u32> = rules.iter().rev().find_map(depth);
+                if given.is_none_or(|given| given > levels) {
+                    rules.push((RuleOption::Depth, levels.to_string()));
+                }
+            }
+            Some(_) => {
+                eprintln!("dioptra: --max-stack does nothing: calls are recorded at any depth")
+            }
+            None => {}
+        }
+        rules
+    }
+
     /// The recording that is asked for.
     pub fn spec(&self, command: Vec<OsString>, folder: PathBuf) -> anyhow::Result<TraceSpec> {
+        let rules = self.limited_rules();
         let selector = RuleSelector::new(Choice {
             patches: self.patches.parse(self.style).map_err(usage)?,
-            rules: self.rules.texts().to_vec(),
+            rules: rules.clone(),
             style: self.style,
             library_calls: match (self.no_libcall, self.nest_libcall) {
                 (true, _) => LibraryCalls::None,
@@ -354,9 +385,7 @@ impl Tracing {
         .map_err(usage)?;
         let pending = PendingRules {
             style: self.style.word().to_owned(),
-            rules: self
-                .rules
-                .texts()
+            rules: rules
                 .iter()
                 .map(|(option, text)| PendingRule {
                     option: option.letter().to_owned(),
@@ -378,7 +407,7 @@ impl Tracing {
         spec.on_full = self.on_full;
         spec.clock = self.clock.0;
         spec.last = self.last;
-        spec.memory = self.memory;
+        spec.memory = self.memory.unwrap_or_else(default_memory);
         spec.overhead = self.overhead;
         spec.seed = self.seed.unwrap_or_else(new_seed);
         let asked = |wanted| self.event.contains(&wanted);

@@ -10,6 +10,7 @@ use dioptra_report::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The digits of 00 to 99.
 const PAIRS: [[u8; 2]; 100] = {
@@ -68,10 +69,23 @@ pub fn push_three(out: &mut Vec<u8>, number: u64) {
     out.push(b'0' + (number % 10) as u8);
 }
 
+/// Whether durations are in ticks of a clock of which nobody knows how long they are.
+static IN_TICKS: AtomicBool = AtomicBool::new(false);
+
+/// Durations are shown as ticks from now on: the recorder was killed before it had read its clock twice.
+pub fn show_ticks() {
+    IN_TICKS.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether durations are shown as ticks.
+pub fn shows_ticks() -> bool {
+    IN_TICKS.load(Ordering::Relaxed)
+}
+
 /// How many columns a duration has.
 pub const DURATION: usize = 10;
 
-/// Adds a duration in [`DURATION`] columns: `   1.234 us`, rounded down.
+/// Adds a duration in [`DURATION`] columns: `   1.234 us`, rounded down; in ticks, `   1234 tk`.
 pub fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
     const UNITS: [(u64, &[u8; 3]); 5] = [
         (1_000, b" us"),
@@ -80,6 +94,11 @@ pub fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
         (60_000_000_000, b"  m"),
         (3_600_000_000_000, b"  h"),
     ];
+    if shows_ticks() {
+        push_number(out, nanoseconds, DURATION - 3);
+        out.extend_from_slice(b" tk");
+        return;
+    }
     let unit = UNITS.iter().rev().find(|(unit, _)| nanoseconds >= *unit);
     let (unit, name) = unit.unwrap_or(&UNITS[0]);
     let thousandths = u128::from(nanoseconds % unit) * 1000 / u128::from(*unit);

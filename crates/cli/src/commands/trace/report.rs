@@ -19,6 +19,7 @@ use dioptra_report::{
 };
 use fields::{Field, Key};
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -66,6 +67,9 @@ pub struct Arguments {
     /// With --diff: sort by this trace (0), the other one (1) or the difference (2)
     #[arg(long, value_name = "0..2", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=2))]
     sort_column: u8,
+    /// Add up functions whose shown names are equal, such as instances of a template, as uftrace does
+    #[arg(long)]
+    fold: bool,
     /// Show where functions are written
     #[arg(long)]
     srcline: bool,
@@ -121,6 +125,10 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let view = arguments.selected.view(&names)?;
     let sums = sums(&view, &fields, &keys);
     let mut rows = rows(&sums, &names, &view, arguments.srcline);
+    match arguments.fold {
+        true => rows = folded(rows),
+        false => tell_apart(&mut rows, &names),
+    }
     fields::sort(&mut rows, &keys);
     let facts = report_facts(&view, &names, &sums, &rows);
     match format {
@@ -180,6 +188,44 @@ pub fn rows(
         }
     });
     rows.collect()
+}
+
+/// Adds up rows of equal names.
+fn folded(rows: Vec<Row>) -> Vec<Row> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut folded: Vec<Row> = Vec::with_capacity(rows.len());
+    for row in rows {
+        match places
+            .get(&row.name)
+            .and_then(|place| folded.get_mut(*place))
+        {
+            Some(first) => first.merge(&row),
+            None => {
+                places.insert(row.name.clone(), folded.len());
+                folded.push(row);
+            }
+        }
+    }
+    folded
+}
+
+/// Gives functions whose shown names are equal longer ones: with template arguments, in full, or with their modules.
+pub fn tell_apart(rows: &mut [Row], names: &FunctionNames<'_>) {
+    for detail in 1..4 {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for row in rows.iter() {
+            *counts.entry(row.name.clone()).or_default() += 1;
+        }
+        for row in rows.iter_mut().filter(|row| counts[&row.name] > 1) {
+            let id = row.times.function;
+            let longer = names.detailed(id).into_iter().nth(detail);
+            row.name = match longer {
+                Some(name) => name,
+                None if names.module(id).is_empty() => continue,
+                None => format!("{}@{}", row.name, names.module(id)),
+            };
+        }
+    }
 }
 
 /// What the reader of these rows has to know.

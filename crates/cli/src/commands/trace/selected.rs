@@ -1,5 +1,6 @@
 //! Which trace, and what of it: arguments of all commands that show calls.
 
+use super::render::show_ticks;
 use super::rules::RuleTexts;
 use super::usage;
 use crate::output::say;
@@ -8,7 +9,7 @@ use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, V
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_report::{Facts, Severity};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
-use dioptra_tracedata::Trace;
+use dioptra_tracedata::{Ending, Trace};
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
 
@@ -27,10 +28,24 @@ impl Data {
         let default = Path::new(directory::DEFAULT);
         let here = Path::new(directory::INFO);
         if self.data == default && !default.exists() && here.exists() {
-            return Ok(Trace::open(Path::new("."))?);
+            return open(Path::new("."));
         }
-        Ok(Trace::open(&self.data)?)
+        open(&self.data)
     }
+}
+
+/// Opens a trace; of one whose clock's ticks nobody has measured durations are shown in ticks.
+fn open(folder: &Path) -> anyhow::Result<Trace> {
+    let trace = Trace::open(folder)?;
+    if counts_ticks(&trace) {
+        show_ticks();
+    }
+    Ok(trace)
+}
+
+/// Returns whether nobody knows how long the ticks of a trace's clock are.
+fn counts_ticks(trace: &Trace) -> bool {
+    !trace.clock().is_measured() && trace.info().clock.source != "monotonic"
 }
 
 /// How names are shown.
@@ -329,6 +344,23 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
     facts
 }
 
+/// Returns the sentence about threads that waited for the tracer, if any did.
+pub fn tracer_waits(ending: &Ending) -> Option<String> {
+    let memory = match ending.memory >> 20 {
+        0 => "its memory".to_owned(),
+        megabytes => format!("its {megabytes} MiB of memory"),
+    };
+    let times = match ending.waits {
+        0 => return None,
+        1 => "once a thread".to_owned(),
+        times => format!("{times} times a thread"),
+    };
+    Some(format!(
+        "{times} of the program waited for the tracer, which was writing {memory}, for {:.6} s together (linux:schedule (tracer)): record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)",
+        ending.waited as f64 / 1e9
+    ))
+}
+
 /// What is to be known of the files, whatever is asked of them.
 pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
     const MOST: usize = 5;
@@ -347,11 +379,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
         let text = format!("{more} more things were not traced; `dioptra trace info` lists them");
         facts.add(Severity::Loss, "more_untraced", text, more);
     }
-    if !trace.clock().is_measured() && trace.info().clock.source != "monotonic" {
+    if counts_ticks(trace) {
         facts.add(
             Severity::Fallback,
             "clock",
-            "the records' clock was read once only: durations are in its ticks, not in nanoseconds",
+            "the records' clock was read once only: durations are in its ticks (tk), not in nanoseconds",
             trace.info().clock.source.clone(),
         );
     }
@@ -397,6 +429,11 @@ pub fn trace_facts(trace: &Trace, facts: &mut Facts) {
                 if count > 0 {
                     facts.add(Severity::Loss, id, format!("{count} {what}"), count);
                 }
+            }
+            if let Some(text) = tracer_waits(ending) {
+                let value =
+                    serde_json::json!({"waits": ending.waits, "nanoseconds": ending.waited});
+                facts.add(Severity::Info, "tracer_waits", text, value);
             }
             if ending.missed_in_handlers.is_none() {
                 facts.add(

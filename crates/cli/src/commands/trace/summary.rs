@@ -1,5 +1,6 @@
 //! What `dioptra trace record` says at its end.
 
+use super::selected::tracer_waits;
 use crate::commands::record::bytes;
 use crate::output::say;
 use anyhow::Context;
@@ -20,6 +21,9 @@ pub fn warnings(outcome: &TraceOutcome) {
         say!("{text}");
     }
     let ending = &outcome.ending;
+    if let Some(text) = tracer_waits(ending) {
+        eprintln!("dioptra: {text}");
+    }
     for (count, what) in [
         (
             ending.lost,
@@ -65,7 +69,9 @@ fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> String {
     let mut text = String::new();
     if size <= READ_AT_ONCE {
         let (calls, functions) = count(trace);
-        let _ = write!(text, "{calls} calls of {functions} functions in ");
+        let calls_of = number_of(calls, "call");
+        let functions = number_of(functions as u64, "function");
+        let _ = write!(text, "{calls_of} of {functions} in ");
         let _ = write!(text, "{:.2} s, {}", time.as_secs_f64(), bytes(size));
         if calls > 0 {
             let _ = write!(text, " ({:.1} bytes a call)", size as f64 / calls as f64);
@@ -110,6 +116,14 @@ fn figures(trace: &Trace, outcome: &TraceOutcome, time: Duration) -> String {
         let _ = write!(text, "; {all} cannot be: {}", list(&refused));
     }
     text
+}
+
+/// Returns a number of things: `1 call`, `2 calls`.
+pub fn number_of(number: u64, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
 }
 
 /// How many calls began, and of how many functions.

@@ -88,6 +88,7 @@ impl Trace {
             let events = [
                 EventPlace::Schedule,
                 EventPlace::SchedulePreempted,
+                EventPlace::ScheduleTracer,
                 EventPlace::TaskNew,
                 EventPlace::TaskExit,
             ];
@@ -129,7 +130,12 @@ impl Trace {
         if is_whole {
             stream.begins.push(begin);
         }
-        stream.lost = stream.lost.saturating_add(header.lost);
+        stream.lost = stream.lost.saturating_add(u64::from(header.lost));
+        if header.waited > 0 {
+            let wait = |ticks: u64| ticks << header.shift;
+            let start = wait(header.base.saturating_sub(u64::from(header.waited)));
+            stream.waits.push((start, wait(header.base)));
+        }
         stream.bytes += size.min(u64::from(header.size));
         stream.chunks.push(offset);
         if header.sequence != expected {

@@ -9,8 +9,7 @@ use crate::plan::{
 };
 use crate::random::Pace;
 use crate::rules::{
-    Changes, Mode, Pattern, Rules, Sample, module_matches, nearest_names, nearest_word,
-    without_parameters,
+    Changes, Mode, NameForms, Pattern, Rules, Sample, module_matches, nearest_names, nearest_word,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::format;
@@ -206,24 +205,18 @@ impl Compiler {
 
     /// What all rules that match the function ask for together.
     fn changes(&mut self, function: &Function<'_>) -> Changes {
-        let bare = without_parameters(function.name);
-        let names = [
-            Some(function.name),
-            (bare != function.name).then_some(bare),
-            function.linkage,
-        ];
+        if self.rules.rules.is_empty() {
+            return Changes::default();
+        }
+        let names = NameForms::new(function.name, function.linkage);
         let mut matching: Vec<usize> = names
-            .into_iter()
-            .flatten()
+            .all()
             .filter_map(|name| self.exact.get(name))
             .flatten()
             .copied()
             .collect();
-        matching.extend(self.patterns.iter().filter(|index| {
-            self.rules.rules[**index]
-                .pattern
-                .matches(function.name, function.linkage)
-        }));
+        let patterns = self.patterns.iter().copied();
+        matching.extend(patterns.filter(|index| self.rules.rules[*index].pattern.matches(&names)));
         matching.sort_unstable();
         matching.dedup();
         let mut changes = Changes::default();

@@ -4,15 +4,17 @@ mod action;
 mod error;
 mod nearest;
 mod pattern;
+mod simple_name;
 mod units;
 
 pub use action::{COLORS, Condition, Sample};
 pub use error::SyntaxError;
 pub use pattern::MatchStyle;
+pub use simple_name::{NameForms, is_cpp, qualified_name, simple_name};
 pub use units::{UnitError, parse_bool, parse_share, parse_size, parse_time};
 
 pub(crate) use action::{ACTIONS, Changes, Mode};
-pub(crate) use nearest::{nearest_names, nearest_word, without_parameters};
+pub(crate) use nearest::{nearest_names, nearest_word};
 pub(crate) use pattern::{Location, Pattern, module_matches};
 
 use action::{Suffix, parse_suffix};

@@ -1,5 +1,6 @@
 //! What the user may have meant.
 
+use super::simple_name::simple_name;
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -58,25 +59,26 @@ pub(crate) fn nearest_names<'a>(
 ) -> Vec<String> {
     let wanted = last_segment(text);
     let most = most(wanted);
-    let mut found: BTreeSet<(usize, usize, &str)> = BTreeSet::new();
+    let mut found: BTreeSet<(usize, usize, String)> = BTreeSet::new();
     for name in names {
         let bare = without_parameters(name);
+        // Of a template's instance the name that is shown; names of Rust's methods may begin with a bracket.
+        let has_arguments = bare.contains('<') && !bare.starts_with('<') && bare.len() < name.len();
+        let shown = has_arguments.then(|| simple_name(name));
+        let bare = shown.as_deref().unwrap_or(bare);
         let segment = last_segment(bare);
         let cost = distance(wanted, segment, most).or_else(|| {
             let long = wanted.chars().count() >= 3;
             (long && (segment.starts_with(wanted) || segment.ends_with(wanted))).then_some(most + 1)
         });
         if let Some(cost) = cost {
-            found.insert((cost, bare.len().abs_diff(text.len()), bare));
+            found.insert((cost, bare.len().abs_diff(text.len()), bare.to_string()));
             if found.len() > limit {
                 found.pop_last();
             }
         }
     }
-    found
-        .into_iter()
-        .map(|(_, _, name)| name.to_string())
-        .collect()
+    found.into_iter().map(|(_, _, name)| name).collect()
 }
 
 fn last_segment(name: &str) -> &str {

@@ -1,6 +1,6 @@
 //! Which functions a rule is about: names, patterns, modules, source files.
 
-use super::nearest::without_parameters;
+use super::simple_name::NameForms;
 use regex::{Regex, RegexBuilder};
 use std::boxed::Box;
 use std::format;
@@ -73,17 +73,19 @@ impl Pattern {
         Ok(Self::Regex(text.to_string(), compile(&expression)?))
     }
 
-    /// Whether the name, given as both forms, matches. What stands for a name that a function does not have is matched by
-    /// patterns that any name matches, and by those that have a `<`: letters of its file or digits of its address are no name.
-    pub fn matches(&self, name: &str, linkage: Option<&str>) -> bool {
+    /// Returns whether one of a function's names matches. What stands for a name that a function does not have is matched
+    /// by patterns that any name matches, and by those that have a `<`: letters of its file or digits of its address are
+    /// no name.
+    pub fn matches(&self, names: &NameForms<'_>) -> bool {
         match self {
-            Self::Exact(text) => is_name(text, name, linkage),
+            Self::Exact(text) => names.is_named(text),
             Self::Regex(text, regex) => {
-                let seen = match is_place(name) && !text.contains('<') {
-                    true => "<>",
-                    false => name,
+                let is_hidden_place = is_place(names.full()) && !text.contains('<');
+                let is_match = match is_hidden_place {
+                    true => regex.is_match("<>"),
+                    false => names.demangled().any(|name| regex.is_match(name)),
                 };
-                regex.is_match(seen) || is_name(text, name, linkage)
+                is_match || names.is_named(text)
             }
         }
     }
@@ -111,12 +113,6 @@ fn is_place(name: &str) -> bool {
         let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         !digits.is_empty() && digits.bytes().all(is_digit)
     })
-}
-
-fn is_name(text: &str, name: &str, linkage: Option<&str>) -> bool {
-    text == name
-        || linkage == Some(text)
-        || name.starts_with(text) && without_parameters(name) == text
 }
 
 /// `operator+`, `Vector::operator[]`: pattern characters are part of such a name.
@@ -240,7 +236,9 @@ mod tests {
     use super::*;
 
     fn matches(text: &str, style: MatchStyle, name: &str) -> bool {
-        Pattern::new(text, style).unwrap().matches(name, None)
+        Pattern::new(text, style)
+            .unwrap()
+            .matches(&NameForms::new(name, None))
     }
 
     #[test]
@@ -250,7 +248,40 @@ mod tests {
         assert!(matches("ns::f", MatchStyle::Regex, "ns::f(int, char*)"));
         assert!(!matches("ns::f", MatchStyle::Regex, "ns::f2(int)"));
         let mangled = Pattern::new("_Z1av", MatchStyle::Regex).unwrap();
-        assert!(mangled.matches("a()", Some("_Z1av")));
+        assert!(mangled.matches(&NameForms::new("a()", Some("_Z1av"))));
+    }
+
+    #[test]
+    fn cpp_functions_have_simple_qualified_and_full_names() {
+        let method = ("ns::A::bar2(int, char const*)", "_ZN2ns1A4bar2EiPKc");
+        let constructor = ("ns::A::A(int)", "_ZN2ns1AC1Ei");
+        let template = ("int ns::tw<int>(int)", "_ZN2ns2twIiEET_S1_");
+        let rust = ("<a::B as f::C>::f", "_RNvXNtCs1_1aB_1fC1f");
+        for (text, style, (name, linkage), expected) in [
+            ("bar2$", MatchStyle::Regex, method, true),
+            ("^ns::A::bar2$", MatchStyle::Regex, method, true),
+            ("A::A$", MatchStyle::Regex, constructor, true),
+            ("^bar2$", MatchStyle::Regex, method, false),
+            ("char const", MatchStyle::Regex, method, false),
+            ("char const.$", MatchStyle::Regex, method, false),
+            ("char const[*]", MatchStyle::Regex, method, true),
+            ("ns::A::*", MatchStyle::Glob, method, true),
+            ("*::bar2", MatchStyle::Glob, method, true),
+            ("*::bar", MatchStyle::Glob, method, false),
+            ("ns::tw", MatchStyle::Regex, template, true),
+            ("ns::tw", MatchStyle::Simple, template, true),
+            ("ns::tw<int>", MatchStyle::Regex, template, true),
+            ("^ns::tw<int>$", MatchStyle::Regex, template, true),
+            ("ns::tw<long>", MatchStyle::Regex, template, false),
+            ("int ns::tw<int>(int)", MatchStyle::Regex, template, true),
+            ("^ns::tw$", MatchStyle::Regex, template, true),
+            ("tw", MatchStyle::Regex, template, false),
+            ("^::f$", MatchStyle::Regex, rust, false),
+        ] {
+            let pattern = Pattern::new(text, style).unwrap();
+            let names = NameForms::new(name, Some(linkage));
+            assert_eq!(pattern.matches(&names), expected, "{text} {name}");
+        }
     }
 
     #[test]

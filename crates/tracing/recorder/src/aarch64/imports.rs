@@ -2,7 +2,7 @@
 //! registers. They are not looked for on this processor; users are told of functions that may be called so.
 
 use super::image::Image;
-use super::special::is_special;
+use super::special::is_silent;
 use std::collections::{BTreeSet, HashSet};
 
 /// A call through a pointer.
@@ -41,9 +41,9 @@ pub fn through_registers(image: &Image<'_>) -> Vec<String> {
     let names: BTreeSet<&String> = image
         .imports
         .values()
-        .filter(|name| !stubs.contains(name.as_str()) && !is_special(name))
+        .filter(|name| !stubs.contains(name.as_str()) && !is_silent(name))
         // What starts and ends programs is only looked at.
-        .filter(|name| !name.starts_with("_ITM_") && *name != "__cxa_finalize" && *name != "abort")
+        .filter(|name| !name.starts_with("_ITM_") && *name != "abort")
         .collect();
     names.into_iter().cloned().collect()
 }

@@ -115,8 +115,9 @@ pub fn pool(
                 words.extend(slot(sampling.slot));
                 Some(words)
             }
-            Work::Observe(function) => {
-                Some(observer(at, function as u32, hot.observe, body)?.to_vec())
+            Work::Observe(_) | Work::Tell(..) => {
+                let operand = wanted.work.told(&options)?;
+                Some(observer(at, operand, hot.observe, body)?.to_vec())
             }
             Work::Replace(target) => Some(replacement(target).to_vec()),
         });

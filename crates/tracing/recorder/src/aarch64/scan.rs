@@ -11,7 +11,7 @@ use super::image::Image;
 use super::imports::through_registers;
 use super::refused::Refused;
 use super::sanitizers;
-use super::special::{is_special, left_alone};
+use super::special::{is_silent, left_alone};
 use dioptra_tracelayout::message::Method;
 use object::{Object, ObjectSymbol, SymbolFlags};
 use std::cell::OnceCell;
@@ -123,7 +123,7 @@ impl Scanner<'_, '_> {
     fn library_calls(&self, code: &mut ModuleCode) {
         for (start, stub) in &self.image.stubs {
             let first = self.image.bytes(stub.jump, 4).unwrap_or_default();
-            if is_special(&stub.name) {
+            if is_silent(&stub.name) {
                 continue;
             }
             if let Ok(prologue) = prologue(words_of(first), stub.jump) {

@@ -7,7 +7,7 @@
 use super::described::Described;
 use super::image::Image;
 use super::loads::{FunctionCode, landing_pads};
-use super::special::is_special;
+use super::special::is_silent;
 use super::thunk::distance;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 use std::cell::OnceCell;
@@ -83,7 +83,7 @@ pub struct ImportCalls {
 pub fn import_calls(image: &Image<'_>, described: &[Described]) -> ImportCalls {
     let mut calls = ImportCalls::default();
     // Hooks of compilers are among the others: each function calls them.
-    let wanted = image.imports.iter().filter(|(_, name)| !is_special(name));
+    let wanted = image.imports.iter().filter(|(_, name)| !is_silent(name));
     let wanted = Pointers::new(wanted.map(|(pointer, _)| *pointer).collect());
     let stubs: HashSet<u64> = image.stubs.values().map(|stub| stub.jump).collect();
     let mut hits = hits(image, &wanted);
@@ -263,7 +263,7 @@ fn decode(
         }
         let pointer = instruction.ip_rel_memory_address();
         let name = image.imports.get(&pointer);
-        let Some(name) = name.filter(|name| !is_special(name)) else {
+        let Some(name) = name.filter(|name| !is_silent(name)) else {
             continue;
         };
         let usage = match (instruction.code(), image.bytes(at, 3)) {

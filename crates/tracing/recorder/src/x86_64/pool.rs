@@ -174,8 +174,9 @@ pub fn pool(
                 bytes.extend(judge_numbers(sampling)?);
                 Some(bytes)
             }
-            Work::Observe(function) => {
-                Some(observer(at, function as u32, runtime.observe, body)?.to_vec())
+            Work::Observe(_) | Work::Tell(..) => {
+                let operand = wanted.work.told(&options)?;
+                Some(observer(at, operand, runtime.observe, body)?.to_vec())
             }
             Work::Replace(target) => Some(far_jump(target).to_vec()),
         });

@@ -11,7 +11,7 @@ use super::image::Image;
 use super::imports::import_calls;
 use super::refused::Refused;
 use super::sanitizers;
-use super::special::{is_special, left_alone};
+use super::special::{is_silent, left_alone};
 use super::stubs::{ENDBR, called};
 use super::work::{Share, share_out};
 use dioptra_tracelayout::message::Method;
@@ -137,7 +137,7 @@ impl Scanner<'_, '_> {
             calls,
         };
         for (start, stub) in &self.image.stubs {
-            if !is_special(&stub.name) {
+            if !is_silent(&stub.name) {
                 let (site, pointer) = (stub.jump, stub.pointer);
                 let stub = made(*start, Method::Plt, site, pointer, &stub.name, Vec::new());
                 code.candidates.push(stub);

@@ -47,8 +47,10 @@ pub fn built(language: Language, name: &str, flags: &[&[&str]]) -> Result<PathBu
 
 /// What rules ask for, without library calls: of functions of these names, or of all that a compiler has prepared.
 pub fn by_rules(names: Option<&str>, texts: &[(RuleOption, &str)]) -> Box<RuleSelector> {
-    let mut patches = PatchPatterns::new(MatchStyle::Simple);
+    let mut patches = PatchPatterns::new(MatchStyle::Regex);
     if let Some(names) = names {
+        // Functions that call the tracer themselves are traced besides, unless they are left out first.
+        patches.unpatch(".").unwrap();
         patches.patch(names).unwrap();
     }
     let choice = Choice {
@@ -200,7 +202,7 @@ pub fn read_counting(folder: &Path, is_counted: impl Fn(&str) -> bool) -> Trace 
         if !listed {
             // The switch itself comes first, and the list is that of the stack that is left.
         } else if header.lost > 0 {
-            stream.happens(Event::Lost(header.lost));
+            stream.happens(Event::Lost(header.lost.into()));
             // Of deep stacks only the innermost calls are listed; what was known of the others may still be so.
             let unlisted = header.depth as usize - open.len();
             stream.open.resize(unlisted, "?".to_owned());

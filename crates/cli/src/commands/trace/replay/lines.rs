@@ -76,9 +76,11 @@ impl<'t> Replay<'_, '_, 't> {
                     push_passed(out, thread.last.map_or(0, |last| time.saturating_sub(last)));
                 }
                 Field::Elapsed => push_passed(out, time.saturating_sub(self.view.first())),
-                Field::Task => {
-                    push_right(out, &dioptra_report::escape(self.view.task_name(place)), 15)
-                }
+                Field::Task => push_right(
+                    out,
+                    &dioptra_report::escape(self.view.task_name_at(place, time)),
+                    15,
+                ),
                 Field::Module => {
                     let module = match function {
                         Some(function) if function >= self.first_event => "[event]",

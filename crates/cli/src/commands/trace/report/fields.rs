@@ -1,6 +1,6 @@
 //! What is shown of a function, and what rows are sorted by.
 
-use super::super::render::{push_right, push_timestamp};
+use super::super::render::{push_right, push_timestamp, shows_ticks};
 use super::{Row, cpus, estimates, push_duration, push_number};
 use dioptra_calls::Times;
 use dioptra_report::{Cell, Column, ColumnKind, Unit};
@@ -171,6 +171,7 @@ impl Field {
             Field::CpuMask | Field::CpuList => (ColumnKind::Name, Unit::None),
             Field::Size => (ColumnKind::Count, Unit::Bytes),
             field if field.is_ratio() => (ColumnKind::Ratio, Unit::Percent),
+            _ if shows_ticks() => (ColumnKind::Time, Unit::Named("ticks".to_owned())),
             _ => (ColumnKind::Time, Unit::Nanoseconds),
         };
         Column::new(*id, *heading, kind, unit)

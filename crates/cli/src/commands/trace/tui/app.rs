@@ -212,6 +212,7 @@ impl<'v, 't> App<'v, 't> {
         }
         let is_calls = self.calls().is_some();
         match command {
+            Command::Quit if self.mode == Mode::Text && self.text.title() == "help" => self.back(),
             Command::Quit => return Wanted::Quit,
             Command::Up => self.step(-1),
             Command::Down => self.step(1),
@@ -401,7 +402,8 @@ impl<'v, 't> App<'v, 't> {
         }
         let Browsed { names, view, .. } = self.browsed;
         let sums = statistics(view);
-        let rows = report::rows(&sums, names, view, false);
+        let mut rows = report::rows(&sums, names, view, false);
+        report::tell_apart(&mut rows, names);
         self.report_facts = report::report_facts(view, names, &sums, &rows);
         add_warnings(view, &mut self.report_facts);
         let options = &mut self.report_options;

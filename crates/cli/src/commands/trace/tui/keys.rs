@@ -81,7 +81,7 @@ pub const HELP: [(&str, &str); 28] = [
     ("< P", "previous match"),
     ("s", "sort the report by the next column"),
     ("f", "choose the fields of the graph or report"),
-    ("h ?", "this help; Esc leads back"),
+    ("h ?", "this help; Esc and q lead back"),
     ("q", "quit"),
 ];
 

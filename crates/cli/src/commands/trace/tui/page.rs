@@ -54,6 +54,11 @@ pub struct TextPage {
 }
 
 impl TextPage {
+    /// Returns the text's title.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
     /// Of lines; control characters are spelled out already.
     pub fn new(title: &str, lines: Vec<String>) -> TextPage {
         TextPage {

@@ -410,6 +410,18 @@ fn names_may_be_long_or_wide() {
 }
 
 #[test]
+fn q_closes_the_help_and_then_the_browser() {
+    browse(&scripted("main( a )"), |app| {
+        let before = screen(app, 40, 8);
+        assert!(matches!(keys(app, "h"), Wanted::Draw));
+        assert_ne!(screen(app, 40, 8), before);
+        assert!(!matches!(keys(app, "q"), Wanted::Quit));
+        assert_eq!(screen(app, 40, 8), before);
+        assert!(matches!(keys(app, "q"), Wanted::Quit));
+    });
+}
+
+#[test]
 fn every_key_of_the_help_has_a_command() {
     for (keys, _) in HELP {
         for key in keys.split_whitespace() {

@@ -1,4 +1,8 @@
-//! C++ names without parameters and template arguments.
+//! C++ names without parameters, and without template arguments.
+
+use super::nearest::without_parameters;
+use std::borrow::ToOwned;
+use std::string::String;
 
 /// A demangled C++ name without its return type, parameters and template arguments: `std::vector::push_back` for
 /// `std::vector<int, std::allocator<int> >::push_back(int&&)`.
@@ -6,12 +10,30 @@
 /// What follows the parameters goes, too, but for a version (`@GLIBCXX_3.4`) and marks of the compiler (`[clone .cold]`).
 ///
 /// ```
-/// use dioptra_calls::simple_name;
+/// use dioptra_filters::simple_name;
 /// assert_eq!(simple_name("int apply<int>(int)"), "apply");
 /// assert_eq!(simple_name("A<int>::operator<(A<int> const&) const"), "A::operator<");
 /// assert_eq!(simple_name("(anonymous namespace)::f(int)"), "(anonymous namespace)::f");
 /// ```
+#[must_use]
 pub fn simple_name(name: &str) -> String {
+    reduced(name, false)
+}
+
+/// A demangled C++ name without its return type and parameters, and with its template arguments: `ns::f<int>` for
+/// `void ns::f<int>(int)`.
+///
+/// ```
+/// use dioptra_filters::qualified_name;
+/// assert_eq!(qualified_name("int ns::apply<int>(int)"), "ns::apply<int>");
+/// assert_eq!(qualified_name("std::ostream& std::operator<< <char>(std::ostream&)"), "std::operator<< <char>");
+/// ```
+#[must_use]
+pub fn qualified_name(name: &str) -> String {
+    reduced(name, true)
+}
+
+fn reduced(name: &str, with_arguments: bool) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
     // "vtable for X", "virtual thunk to f()": no return type ends there.
@@ -35,14 +57,21 @@ pub fn simple_name(name: &str) -> String {
     while let Some(c) = rest.chars().next() {
         if let Some(after) = operator(rest, &out[start..]) {
             out.push_str(&rest[..rest.len() - after.len()]);
-            rest = after
-                .strip_prefix(' ')
-                .filter(|r| r.starts_with('<'))
-                .unwrap_or(after);
+            rest = after;
+            if let Some(arguments) = after.strip_prefix(' ').filter(|r| r.starts_with('<')) {
+                out.push_str(if with_arguments { " " } else { "" });
+                rest = arguments;
+            }
             continue;
         }
         match c {
-            '<' => rest = behind(rest, '<', '>'),
+            '<' => {
+                let after = behind(rest, '<', '>');
+                if with_arguments {
+                    out.push_str(&rest[..rest.len() - after.len()]);
+                }
+                rest = after;
+            }
             '{' => {
                 let after = behind(rest, '{', '}');
                 out.push_str(&rest[..rest.len() - after.len()]);
@@ -59,6 +88,12 @@ pub fn simple_name(name: &str) -> String {
                     rest = tail;
                     continue;
                 }
+                // A return type that is deduced; the name follows.
+                if matches!(&out[start..], "decltype" | "decltype ") && after.starts_with(' ') {
+                    out.truncate(start);
+                    rest = &after[1..];
+                    continue;
+                }
                 let mark = tail.find('@').or_else(|| tail.find(" [clone"));
                 out.push_str(mark.map_or("", |mark| &tail[mark..]));
                 break;
@@ -68,6 +103,7 @@ pub fn simple_name(name: &str) -> String {
                 break;
             }
             // What came before is the return type.
+            ' ' if rest.starts_with(" (") && &out[start..] == "decltype" => rest = &rest[1..],
             ' ' => {
                 out.truncate(start);
                 rest = &rest[1..];
@@ -128,9 +164,107 @@ fn behind(text: &str, open: char, close: char) -> &str {
     ""
 }
 
+/// Returns whether a name of the symbol table is a mangled C++ name, not a Rust one.
+#[must_use]
+pub fn is_cpp(raw: &str) -> bool {
+    let mangled = raw.split('@').next().unwrap_or(raw);
+    (mangled.starts_with("_Z") || mangled.starts_with("__Z")) && !has_rust_hash(mangled)
+}
+
+/// Returns whether a mangled name ends with the hash of Rust's legacy names: `17h` and 16 digits.
+fn has_rust_hash(mangled: &str) -> bool {
+    let name = mangled
+        .split('.')
+        .next()
+        .and_then(|name| name.strip_suffix('E'));
+    let digits = name
+        .and_then(|name| name.get(name.len().checked_sub(19)?..))
+        .and_then(|hash| hash.strip_prefix("17h"));
+    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The ways in which a function may be named.
+#[derive(Clone, Debug)]
+pub struct NameForms<'a> {
+    /// The demangled name.
+    full: &'a str,
+    /// The demangled name without its parameters.
+    bare: &'a str,
+    /// The name in the symbol table, if it is another one.
+    linkage: Option<&'a str>,
+    /// Of C++ names: without return type and parameters; without template arguments, too.
+    reduced: Option<[String; 2]>,
+}
+
+impl<'a> NameForms<'a> {
+    /// Returns the forms of a function's demangled name, which has that of the symbol table if it is another one.
+    #[must_use]
+    pub fn new(full: &'a str, linkage: Option<&'a str>) -> NameForms<'a> {
+        let reduces = linkage.is_some_and(is_cpp);
+        NameForms {
+            full,
+            bare: without_parameters(full),
+            linkage,
+            reduced: reduces.then(|| [qualified_name(full), simple_name(full)]),
+        }
+    }
+
+    /// Returns whether a text is one of the names.
+    #[must_use]
+    pub fn is_named(&self, text: &str) -> bool {
+        self.all().any(|name| name == text)
+    }
+
+    /// Returns all names.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.demangled()
+            .chain(self.linkage)
+            .chain((self.bare != self.full).then_some(self.bare))
+    }
+
+    /// Returns the names that patterns are compared with: the full one, and those without parameters.
+    pub(crate) fn demangled(&self) -> impl Iterator<Item = &str> {
+        let reduced = self.reduced.iter().flatten().map(String::as_str);
+        core::iter::once(self.full).chain(reduced)
+    }
+
+    /// Returns the demangled name.
+    pub(crate) fn full(&self) -> &str {
+        self.full
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rust_names_are_no_cpp_names() {
+        assert!(is_cpp("_ZN3foo3barEi"));
+        assert!(!is_cpp("_ZN3std2rt10lang_start17h0123456789abcdefE"));
+        assert!(!is_cpp("_RNvCs1234_7mycrate3foo"));
+        assert!(!is_cpp("main"));
+    }
+
+    #[test]
+    fn template_arguments_stay_in_qualified_names() {
+        for (full, qualified) in [
+            ("main", "main"),
+            ("int ns::tw<int>(int)", "ns::tw<int>"),
+            ("ns::A::bar2(int, char const*)", "ns::A::bar2"),
+            (
+                "std::vector<int, std::allocator<int> >::push_back(int&&)",
+                "std::vector<int, std::allocator<int> >::push_back",
+            ),
+            ("decltype(auto) f<int>(int)", "f<int>"),
+            ("decltype (x()) g<int>(int)", "g<int>"),
+            ("A::operator bool() const", "A::operator bool"),
+            ("bool operator==<int>(A<int>, A<int>)", "operator==<int>"),
+        ] {
+            assert_eq!(qualified_name(full), qualified);
+        }
+        assert_eq!(simple_name("decltype(auto) f<int>(int)"), "f");
+    }
 
     #[test]
     fn parameters_and_arguments_go() {
@@ -172,6 +306,7 @@ mod tests {
         #[test]
         fn any_text_is_taken(text in "[a-z<>(){}:@ é-]{0,40}|operator[a-z<>() -]{0,9}") {
             proptest::prop_assert!(simple_name(&text).len() <= text.len());
+            proptest::prop_assert!(qualified_name(&text).len() <= text.len());
         }
     }
 }

@@ -1,0 +1,145 @@
+//! The file that a command executes, checked before the trace that is there makes room for a new one.
+
+use dioptra_processes::command::{CommandError, CommandStatus};
+use object::elf::{ELFMAG, FileHeader64, PT_LOAD};
+use object::read::elf::{FileHeader, ProgramHeader};
+use object::{Endianness, ReadCache};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A command whose program was found.
+#[derive(Debug)]
+pub struct Located {
+    /// The program as a path or a name that `PATH` leads to, and its arguments.
+    pub command: Vec<OsString>,
+    /// A file of the same name that `PATH` leads to, which is not the one that is executed.
+    pub hidden: Option<PathBuf>,
+}
+
+/// Finds the program of a command, and checks that it can be executed.
+///
+/// A name without a slash is looked for in the current folder first, and then in `PATH`, as uftrace does.
+///
+/// # Errors
+/// [`CommandError`] if the file does not exist, may not be executed, or is no program.
+pub fn locate(mut command: Vec<OsString>) -> Result<Located, CommandError> {
+    let word = command.first_mut().ok_or(CommandError::Empty)?;
+    if word.as_bytes().contains(&b'/') {
+        check(Path::new(word), word)?;
+        let hidden = None;
+        return Ok(Located { command, hidden });
+    }
+    let here = Path::new(".").join(&*word);
+    let others = in_path(word);
+    let executable = others.iter().find(|path| is_executable(path));
+    let hidden = if !word.is_empty() && is_executable(&here) {
+        check(&here, word)?;
+        *word = here.into_os_string();
+        executable.cloned()
+    } else {
+        match executable.or(others.first()) {
+            Some(path) => check(path, word)?,
+            // A file that is here and that nobody may execute is the one that is meant.
+            None if !word.is_empty() && here.exists() => check(&here, word)?,
+            None => return Err(CommandError::NotFound(PathBuf::from(&*word))),
+        }
+        None
+    };
+    Ok(Located { command, hidden })
+}
+
+/// Returns the files of this name in the folders of `PATH`.
+fn in_path(word: &OsStr) -> Vec<PathBuf> {
+    let Some(folders) = std::env::var_os("PATH").filter(|_| !word.is_empty()) else {
+        return Vec::new();
+    };
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(word))
+        .filter(|path| path.is_file())
+        .collect()
+}
+
+/// Returns whether a file is one that we may execute.
+fn is_executable(path: &Path) -> bool {
+    path.is_file()
+        && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
+            // SAFETY: the string outlives the call, which writes nothing.
+            unsafe { libc::access(path.as_ptr(), libc::X_OK) == 0 }
+        })
+}
+
+/// Checks a file as far as it tells before it is executed. Formats that the kernel may know (`binfmt_misc`) pass.
+fn check(path: &Path, word: &OsStr) -> Result<(), CommandError> {
+    let refuse = |source| CommandError::NotExecutable {
+        program: PathBuf::from(word),
+        source,
+    };
+    let errno = |errno| Err(refuse(io::Error::from_raw_os_error(errno)));
+    match path.metadata() {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(refuse(error)),
+        Err(_) => return Err(CommandError::NotFound(PathBuf::from(word))),
+        Ok(_) if is_executable(path) => {}
+        Ok(_) => return errno(libc::EACCES),
+    }
+    // A file may be executable and not readable.
+    let Ok(file) = File::open(path) else {
+        return Ok(());
+    };
+    let mut start = [0; 256];
+    let size = file.read_at(&mut start, 0).unwrap_or(0);
+    let start = start.get(..size).unwrap_or_default();
+    if let Some(line) = start.strip_prefix(b"#!") {
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mut words = line.split(|byte| *byte == b' ' || *byte == b'\t');
+        let interpreter = words.find(|word| !word.is_empty()).unwrap_or_default();
+        let interpreter = Path::new(OsStr::from_bytes(interpreter));
+        // The kernel looks at no more of the line.
+        if size < 256 && !interpreter.exists() {
+            return Err(CommandError::NoInterpreter(PathBuf::from(word)));
+        }
+    } else if start.starts_with(&ELFMAG) && is_cut_off(&file) {
+        return errno(libc::ENOEXEC);
+    }
+    Ok(())
+}
+
+/// Returns whether a 64-bit ELF file ends before its segments do: the kernel starts such a program, which then dies.
+fn is_cut_off(file: &File) -> bool {
+    let Ok(size) = file.metadata().map(|metadata| metadata.len()) else {
+        return false;
+    };
+    let data = &ReadCache::new(file);
+    let mut class = [0; 5];
+    let is_wide = file.read_exact_at(&mut class, 0).is_ok() && class[4] == 2;
+    if size >= 64 && !is_wide {
+        return false;
+    }
+    let Ok(header) = FileHeader64::<Endianness>::parse(data) else {
+        return true;
+    };
+    let Ok(endian) = header.endian() else {
+        return true;
+    };
+    let Ok(segments) = header.program_headers(endian, data) else {
+        return true;
+    };
+    segments.iter().any(|segment| {
+        let (offset, length) = segment.file_range(endian);
+        segment.p_type(endian) == PT_LOAD && offset.saturating_add(length) > size
+    })
+}
+
+/// Returns whether a command ended as one that did not start: with the status of a dynamic linker or a shell that can't
+/// start it, or by a signal that the kernel sends where a program's file is damaged.
+pub fn looks_unstarted(status: CommandStatus) -> bool {
+    match status {
+        CommandStatus::Exited(status) => matches!(status, 126 | 127),
+        CommandStatus::Signaled(signal) => {
+            matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGKILL)
+        }
+    }
+}
