@@ -16,7 +16,10 @@ fn named(text: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("    ")) {
         // What is between backticks has an odd place.
+        // Files in a command are the reader's.
+        let is_command = |span: &&str| span.starts_with("dioptra ") || span.starts_with("--");
         let spans = line.split('`').skip(1).step_by(2);
+        let spans = spans.filter(|span| !is_command(span));
         for word in spans.flat_map(str::split_whitespace) {
             let word = word.trim_end_matches([',', ';']);
             let is_path = |c: char| c.is_ascii_alphanumeric() || "._-/*~".contains(c);
@@ -29,7 +32,7 @@ fn named(text: &str) -> Vec<String> {
             let is_ours = word.split_once('/').is_some_and(|(first, _)| is_top(first))
                 || ENDINGS.iter().any(|ending| word.ends_with(ending));
             let is_placeholder = word
-                .split('/')
+                .split(['/', '.'])
                 .any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
             let is_made = MADE.iter().any(|folder| word.starts_with(folder));
             if is_ours

@@ -80,7 +80,7 @@ impl Filters<'_> {
                 length as f64 / 1e9
             );
         }
-        bail!("no sample passes the filters; each of them alone may let some pass");
+        bail!("no sample passes the filters");
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 /// A profile of a clock, with a few samples.
 const PROFILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../perfevents/tests/fixtures/clock.perf.data"
+    "/../perf/records/tests/fixtures/clock.perf.data"
 );
 
 /// Runs `dioptra` with its standard output on a full device.

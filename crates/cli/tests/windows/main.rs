@@ -284,18 +284,18 @@ fn rows_and_filters() {
     assert!(both <= kept && kept <= both + 4, "{both} {kept}");
     let module = json("metrics", &made.file, &["--dso", "shares", "--set", "ipc"]);
     assert_eq!(of_rows(&module), kept);
-    // Where a filter leaves nothing, the recording has windows still.
+    // A filter that leaves nothing is an error.
     for nothing in [
         ["--comm", "nobody"],
         ["--symbol", "none"],
         ["--tid", "9999"],
     ] {
-        let table = json("metrics", &made.file, &nothing);
-        assert!(list(&table["rows"]).is_empty(), "{nothing:?}");
-        assert_eq!(facts(&table, "windows")[0]["source"], "refresh");
-        for wrong in ["no_ranking", "no_windows", "clock_windows"] {
-            assert!(facts(&table, wrong).is_empty(), "{nothing:?} {wrong}");
-        }
+        let mut all: Vec<&OsStr> = vec!["metrics".as_ref(), "-i".as_ref(), made.file.as_ref()];
+        all.extend(nothing.map(OsStr::new));
+        let output = dioptra(&all);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{nothing:?} {errors}");
+        assert!(errors.contains("no sample"), "{nothing:?} {errors}");
     }
     // Of a part of the program, the totals of all say nothing.
     assert!(facts(&one, "closure").is_empty());
