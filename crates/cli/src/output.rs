@@ -12,10 +12,20 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// As [`say!`].
+/// As [`say!`]. An indented line goes on with the message before it, such as a pattern with a mark below its fault. Any
+/// other end of a line is spelled out, or a name could hold a line that looks like one of ours.
 pub fn write_line(text: fmt::Arguments<'_>) {
     // A closed standard error is no reason to fail.
-    let _ = writeln!(io::stderr(), "dioptra: {}", escape(&text.to_string()));
+    let _ = writeln!(io::stderr(), "dioptra: {}", spelled(&text.to_string()));
+}
+
+fn spelled(text: &str) -> String {
+    const INDENTED: &str = "\n    ";
+    let lines: Vec<String> = text
+        .split(INDENTED)
+        .map(|line| escape(line).into())
+        .collect();
+    lines.join(INDENTED)
 }
 
 /// Whether the error came from a closed pipe, such as that of `| head`.
@@ -33,4 +43,21 @@ pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
 /// The error of the write.
 pub fn flush() -> anyhow::Result<()> {
     io::stdout().flush().context("writing the output")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spelled;
+
+    #[test]
+    fn indented_lines_stay_and_other_control_characters_are_spelled_out() {
+        assert_eq!(
+            spelled("no pattern\n    a(\n     ^"),
+            "no pattern\n    a(\n     ^"
+        );
+        assert_eq!(
+            spelled("a\ndioptra: b\u{1b}[31m"),
+            "a\\ndioptra: b\\x1b[31m"
+        );
+    }
 }

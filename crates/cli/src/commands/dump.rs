@@ -10,8 +10,10 @@ use crate::screen::{Spelling, stdout};
 use anyhow::bail;
 use bursts::{BURST, Bursts};
 use clap::ValueEnum;
-use dioptra_perfdata::{FileRecord, PerfData};
+use dioptra_perfdata::{FileRecord, PerfData, ReadSummary};
+use dioptra_perfevents::record::RecordType;
 use fields::Fields;
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -97,6 +99,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Shape::Text => dump(&data, &arguments.kinds, text::Text::new(out)),
         Shape::Json => dump(&data, &arguments.kinds, json::Json::new(out)),
     }?;
+    tell_missing(&arguments.kinds, &summary)?;
     let mut notes = io::stderr().lock();
     if summary.damages > 0 {
         writeln!(
@@ -121,12 +124,29 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Fails if none of the wanted types occurs in the recording, and names those that do.
+fn tell_missing(kinds: &[String], summary: &ReadSummary) -> anyhow::Result<()> {
+    let there: Vec<_> = summary
+        .records
+        .iter()
+        .map(|(kind, _)| name_of(kind))
+        .collect();
+    let occurs = |wanted: &String| {
+        wanted.eq_ignore_ascii_case(BURST)
+            || there.iter().any(|kind| kind.eq_ignore_ascii_case(wanted))
+    };
+    if !kinds.is_empty() && !kinds.iter().any(occurs) {
+        bail!(
+            "--type {}: the recording has no such record; it has {}",
+            kinds.join(","),
+            there.join(", ")
+        );
+    }
+    Ok(())
+}
+
 /// Writes all records of `kinds`, or of all types where there are none.
-fn dump(
-    data: &PerfData,
-    kinds: &[String],
-    mut sink: impl Sink,
-) -> io::Result<dioptra_perfdata::ReadSummary> {
+fn dump(data: &PerfData, kinds: &[String], mut sink: impl Sink) -> io::Result<ReadSummary> {
     let fields = Fields::new(data);
     let mut result = Ok(());
     let mut bursts = Bursts::new(data, is_wanted(kinds, BURST));
@@ -170,9 +190,14 @@ fn is_wanted(kinds: &[String], kind: &str) -> bool {
 }
 
 /// perf's name of the record's type, or its number.
-fn kind_name(record: &FileRecord<'_>) -> std::borrow::Cow<'static, str> {
-    match dioptra_perfdata::record_name(record.raw.kind) {
+fn kind_name(record: &FileRecord<'_>) -> Cow<'static, str> {
+    name_of(record.raw.kind)
+}
+
+/// Returns perf's name of a type, or its number.
+fn name_of(kind: RecordType) -> Cow<'static, str> {
+    match dioptra_perfdata::record_name(kind) {
         Some(name) => name.into(),
-        None => format!("{}", record.raw.kind.0).into(),
+        None => kind.0.to_string().into(),
     }
 }

@@ -81,6 +81,8 @@ struct Info {
     records: BTreeMap<String, u64>,
     lost: u64,
     lost_samples: u64,
+    /// Events counted in threads too short to be sampled.
+    unsampled: Vec<Unsampled>,
     throttled: u64,
     unknown_ids: u64,
     skipped: u64,
@@ -89,6 +91,30 @@ struct Info {
     stopped_at: Option<u64>,
     damages: u64,
     damaged: Vec<Damage>,
+}
+
+#[derive(Serialize)]
+struct Unsampled {
+    event: String,
+    counted: u64,
+    sampled: u64,
+    period: u64,
+    threads: u64,
+    #[serde(skip)]
+    text: String,
+}
+
+impl Unsampled {
+    fn of(unsampled: &dioptra_perfevents::Unsampled) -> Self {
+        Self {
+            event: unsampled.event.clone(),
+            counted: unsampled.counted,
+            sampled: unsampled.sampled,
+            period: unsampled.period,
+            threads: unsampled.threads,
+            text: unsampled.to_string(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -240,6 +266,7 @@ impl Info {
             records: named_counts(&summary),
             lost: summary.lost,
             lost_samples: summary.lost_samples,
+            unsampled: features.unsampled.iter().map(Unsampled::of).collect(),
             throttled: summary.throttled,
             unknown_ids: summary.unknown_ids,
             skipped: summary.skipped,

@@ -144,3 +144,55 @@ fn serial_no_sample_is_outside_of_the_time_that_is_stated() {
         );
     }
 }
+
+/// A parent and a child on one CPU: each thread's counters of an inherited group count for themselves, and no sample is lost
+/// where the kernel switches between the two.
+#[test]
+fn serial_groups_of_several_processes_count_what_each_did() {
+    or_skip!(programs::need_sampling());
+    let program = or_skip!(programs::c("sharecpu", &[]));
+    let recording = Recording::new();
+    let arguments = ["-e", "{page-faults:u,task-clock:u}:S", "-c", "10"];
+    let output =
+        recording.record(
+            arguments
+                .iter()
+                .chain(&[program.to_str().unwrap(), "3000", "2000"]),
+        );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report = Command::new(env!("CARGO_BIN_EXE_dioptra"))
+        .args(["report", "--format", "json", "-i"])
+        .arg(recording.path())
+        .output()
+        .unwrap();
+    let table: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let columns: Vec<&str> = table["columns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| column["id"].as_str().unwrap())
+        .collect();
+    assert!(
+        !columns.iter().any(|id| id.contains("scaled")),
+        "{columns:?}"
+    );
+    let at = |id: &str| columns.iter().position(|column| *column == id).unwrap();
+    for (function, pages) in [
+        ("touch_before", 3000),
+        ("touch_in_parent", 2000),
+        ("touch_in_child", 2000),
+    ] {
+        let row = table["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["cells"][at("function")] == function)
+            .unwrap_or_else(|| panic!("{function}: {table}"));
+        let weight = row["cells"][at("weight[page-faults:u:S]")]
+            .as_u64()
+            .unwrap();
+        // A period of faults at a function's borders may count at its neighbour.
+        assert!(weight.abs_diff(pages) <= 40, "{function}: {weight}");
+    }
+}

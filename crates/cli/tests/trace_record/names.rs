@@ -302,3 +302,87 @@ fn patches_are_added_to_functions_that_call_the_tracer() {
         }
     }
 }
+
+/// A table of functions that was cut gives nobody another one's name: calls of lost functions are no events of the kernel.
+#[test]
+fn a_cut_table_of_functions_gives_no_wrong_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = or_skip!(build(folder.path(), &["-pg"]));
+    let trace = folder.path().join("trace");
+    let program = program.to_str().unwrap();
+    let recorded = dioptra(&["record", "-d", "trace", program], folder.path());
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    // Each message is a line of its own.
+    assert!(said.contains("\ndioptra: functions patched: "), "{said}");
+    assert!(!said.contains("\\n"), "{said}");
+    let events = || {
+        let report = ["report", "--format", "csv", "-f", "call", "-d", "trace"];
+        let output = dioptra(&report, folder.path());
+        let table = String::from_utf8(output.stdout).unwrap();
+        let lines = table.lines().filter(|line| line.contains("linux:"));
+        (
+            lines.map(str::to_owned).collect::<Vec<_>>(),
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (whole, _) = events();
+    let functions = trace.join("functions");
+    let table = std::fs::read(&functions).unwrap();
+    std::fs::write(&functions, &table[..24]).unwrap();
+    let (cut, said) = events();
+    assert_eq!(cut, whole);
+    assert!(said.contains("the table ends after 1 functions"), "{said}");
+}
+
+/// Names that `report` shows are patterns, those of closures too; Rust's trait methods keep their types.
+#[test]
+fn closures_and_trait_methods_are_named_as_they_are_shown() {
+    const RUST: &str = r#"mod geo {
+    pub trait Area { fn area(&self) -> u64; }
+    pub struct Square(pub u64);
+    impl Area for Square { #[inline(never)] fn area(&self) -> u64 { std::hint::black_box(self.0 * self.0) } }
+}
+use geo::Area;
+#[inline(never)]
+fn call<F: Fn(u64) -> u64>(f: F) -> u64 { std::hint::black_box(f(std::hint::black_box(3))) }
+fn main() {
+    let sum = call(|x| x + 1) + geo::Square(4).area();
+    std::process::exit(i32::from(sum == 0));
+}
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("shapes.rs");
+    std::fs::write(&source, RUST).unwrap();
+    let build = |mangling: &str| {
+        Program::from_source(Language::Rust, source.clone())
+            .no_flags()
+            .flags(["-g", "-Copt-level=1", mangling])
+            .build()
+    };
+    let legacy = or_skip!(build("-Cdebuginfo=2"));
+    let v0 = or_skip!(build("-Csymbol-mangling-version=v0"));
+    let shown = |program: &Path, patterns: &[&str]| {
+        let live = ["live", "-P", "."];
+        let all = [&live[..], patterns, &[program.to_str().unwrap()]].concat();
+        let output = dioptra(&all, folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let trait_method = shown(&legacy, &["-F", "area$"]);
+    assert!(
+        trait_method.contains("shapes::geo::Square as shapes::geo::Area>::area"),
+        "{trait_method}"
+    );
+    let whole = shown(&v0, &["-F", "shapes::call.*"]);
+    let closure = whole.lines().find_map(|line| {
+        line.split_once("shapes::call")
+            .map(|(_, rest)| rest.to_owned())
+    });
+    let closure = closure.unwrap_or_else(|| panic!("{whole}"));
+    let name = format!(
+        "shapes::call{}",
+        closure.trim_end_matches(['(', ')', ' ', '{', ';'])
+    );
+    let again = shown(&v0, &["-F", &name]);
+    assert!(again.contains(&name), "{name}: {again}");
+}

@@ -83,9 +83,12 @@ pub enum OpenError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WriteError {
+    /// The reader of a pipe has closed it.
+    #[error("the reader of the recording closed the pipe before the recording was complete")]
+    Closed,
     /// The system refused a write; the disk may be full.
     #[error("cannot write the recording: {0}; check that the disk has room")]
-    Io(#[from] io::Error),
+    Io(#[source] io::Error),
     /// The bytes are not one whole record.
     #[error(
         "{length} bytes are not one record: their header states {stated}; pass each record whole, with its header"
@@ -123,6 +126,15 @@ pub enum WriteError {
         /// Bytes.
         length: usize,
     },
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
 }
 
 /// The first bytes of something that is no recording, for a message.

@@ -26,7 +26,7 @@ use crate::unwinding::{Splitting, Unwinding};
 use crate::windows;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
-use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -141,8 +141,11 @@ pub(crate) struct Loader<'a> {
     pub(crate) reference_symbol: Option<(String, u64)>,
     /// Build ids of the file's table, by path.
     pub(crate) build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
-    /// By event id: the event, and the value that it had in the last sample of its group.
-    pub(crate) readings: HashMap<u64, (usize, u64), FxBuildHasher>,
+    /// The event of each id that samples of groups read; empty where no samples do.
+    pub(crate) readings: HashMap<u64, usize, FxBuildHasher>,
+    /// The value of an id in the last sample of its group. Inherited counters share an id, and each thread has values of
+    /// its own; the others' thread is 0.
+    pub(crate) last_values: HashMap<(u64, ThreadId), u64, FxBuildHasher>,
     /// By thread.
     pub(crate) memos: Vec<ChainMemo>,
     pub(crate) parts: Parts,
@@ -176,7 +179,7 @@ impl<'a> Loader<'a> {
             .events()
             .iter()
             .enumerate()
-            .map(|(index, event)| (index, event, crate::multiplex::tells_times(&event.attr)))
+            .map(|(index, event)| (index, event, may_take_turns(data, &event.attr)))
             .map(|(index, event, tells_times)| EventState {
                 shape: SampleShape::new(&event.attr, &event.layout),
                 layout: event.layout.clone(),
@@ -227,7 +230,7 @@ impl<'a> Loader<'a> {
         let mut readings = HashMap::default();
         if events.iter().any(|event| event.shape.reads_group()) {
             for (index, event) in data.events().iter().enumerate() {
-                readings.extend(event.ids.iter().map(|id| (*id, (index, 0))));
+                readings.extend(event.ids.iter().map(|id| (*id, index)));
             }
         }
         let mut modules = Modules::default();
@@ -264,6 +267,7 @@ impl<'a> Loader<'a> {
             reference_symbol: None,
             build_ids,
             readings,
+            last_values: HashMap::default(),
             memos: Vec::new(),
             parts: Parts::default(),
             call_stack: CallStack::default(),
@@ -479,4 +483,16 @@ fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether samples tell for how long their counter ran, and the counter may have waited for its turn. The kernel
+/// counts software events itself, so these take turns in a group with a counter of the processor only.
+fn may_take_turns(data: &PerfData, attr: &Attr) -> bool {
+    let is_software = |attr: &Attr| attr.kind == event_type::SOFTWARE;
+    let groups = attr.read_format.contains(ReadFormat::GROUP);
+    let is_counted_by_the_kernel = match groups {
+        true => data.events().iter().all(|event| is_software(&event.attr)),
+        false => is_software(attr),
+    };
+    crate::multiplex::tells_times(attr) && !is_counted_by_the_kernel
 }

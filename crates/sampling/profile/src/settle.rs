@@ -12,8 +12,8 @@ use crate::unwinding::{Batch, MemoryState};
 use crate::walks::{Start, Walks};
 use crate::windows::WindowSample;
 use dioptra_perfdata::FileRecord;
-use dioptra_perfrecords::U64s;
 use dioptra_perfrecords::record::{CpuMode, RawRecord};
+use dioptra_perfrecords::{AttrFlags, U64s};
 
 /// How many samples wait to be counted at most, and how many frames of their stacks: more would not stay in the
 /// CPU's nearest cache.
@@ -79,7 +79,7 @@ impl<'a> Loader<'a> {
         };
         if !task.passes {
             if reads_group {
-                self.group(event, raw, hit, None);
+                self.group(task, raw, hit, None);
                 self.window(task, raw, None);
             } else {
                 self.events[event].all.add_sample(task.weight);
@@ -97,7 +97,7 @@ impl<'a> Loader<'a> {
             // What else it counts depends on the samples before it.
             let place = self.count_waiting();
             if reads_group {
-                self.group(event, raw, hit, Some((task.part, place)));
+                self.group(task, raw, hit, Some((task.part, place)));
                 self.window(task, raw, Some(place));
             } else {
                 self.count(event, task.part, place, hit);
@@ -235,20 +235,33 @@ impl<'a> Loader<'a> {
 
     /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
     /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
-    fn group(&mut self, event: usize, raw: &RawRecord<'_>, hit: Hit, place: Option<(PartId, u32)>) {
+    fn group(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        hit: Hit,
+        place: Option<(PartId, u32)>,
+    ) {
+        let event = task.event;
+        let is_inherited = self.data.events()[event]
+            .attr
+            .flags
+            .contains(AttrFlags::INHERIT);
+        let thread = if is_inherited { task.thread } else { 0 };
         let sample = self.events[event].layout.sample(raw);
         let Some(values) = sample.ok().and_then(|sample| sample.read) else {
             self.losses.malformed += 1;
             return;
         };
         for value in values.iter() {
-            let Some((member, before)) = value.id.and_then(|id| self.readings.get_mut(&id)) else {
+            let known = value.id.and_then(|id| Some((id, *self.readings.get(&id)?)));
+            let Some((id, member)) = known else {
                 self.losses.unknown_event += 1;
                 continue;
             };
+            let before = self.last_values.entry((id, thread)).or_default();
             let grown = value.value.saturating_sub(*before);
             *before = value.value;
-            let member = *member;
             match place {
                 _ if grown == 0 => {}
                 Some((part, place)) => {

@@ -199,8 +199,8 @@ impl Trace {
         trace.read_functions(&read_or_empty(&folder.join(FUNCTIONS))?);
         trace.index_chunks(&mut streams);
         trace.streams = streams.into_values().collect();
-        trace.index_events(map(&folder.join(SWITCHES))?);
         trace.find_missing();
+        trace.index_events(map(&folder.join(SWITCHES))?);
         Ok(trace)
     }
 

@@ -166,7 +166,7 @@ impl Sampling {
     }
 
     fn kernel_check(&self) -> Check {
-        let check = |found: String| Check::ok("sample_kernel", "kernel", found);
+        let check = |found: String| Check::ok("sample_kernel", "kernel samples", found);
         match &self.kernel {
             Ok(()) => check("the kernel can be sampled".into()),
             Err(_) => check("the kernel cannot be sampled".into())

@@ -1,6 +1,7 @@
 //! `dioptra info` for people.
 
 use super::{Event, Info, Windows};
+use dioptra_report::escape;
 use std::io::{self, Write};
 
 pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Result<()> {
@@ -40,7 +41,12 @@ pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Resu
     )?;
     if with_mappings {
         for mapping in &info.mappings {
-            writeln!(out, "{:>10}  {}", mapping.mappings, mapping.path)?;
+            writeln!(
+                out,
+                "{:>10}  {}",
+                mapping.mappings,
+                printable(&mapping.path)
+            )?;
         }
     }
     print_records(out, info)
@@ -200,6 +206,9 @@ fn print_records(out: &mut impl Write, info: &Info) -> io::Result<()> {
     field(out, "lost records", &info.lost.to_string())?;
     field(out, "lost samples", &info.lost_samples.to_string())?;
     field(out, "throttled", &info.throttled.to_string())?;
+    for unsampled in &info.unsampled {
+        field(out, "unsampled", &unsampled.text)?;
+    }
     for (name, count) in [
         ("unknown ids", info.unknown_ids),
         ("skipped", info.skipped),
@@ -234,17 +243,9 @@ fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
     writeln!(out, "{name:<14}  {}", printable(value))
 }
 
-/// Names come from files: nothing of theirs steers the terminal.
+/// Spells out control characters, so that names from files can't steer the terminal.
 fn printable(text: &str) -> String {
-    text.chars()
-        .map(|letter| {
-            if letter.is_control() {
-                '\u{fffd}'
-            } else {
-                letter
-            }
-        })
-        .collect()
+    escape(text)
 }
 
 fn seconds(nanoseconds: u64) -> String {

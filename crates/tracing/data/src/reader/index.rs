@@ -55,16 +55,19 @@ impl Trace {
             let what = format!("the file ends, and had {written} bytes when it was written");
             self.damaged(RECORDS, size, what);
         }
-        // Events' entries are not in the file.
-        let count = self
-            .first_event
-            .map_or(self.functions.len() as u64, u64::from);
-        let modules = self.modules.values();
-        let named = modules.map(|module| u64::from(module.first) + u64::from(module.count));
-        if let Some(named) = named.max().filter(|named| *named > count) {
+        let count = self.functions.len() as u64;
+        let named = self.named_functions();
+        if named > count {
             let what = format!("the table ends after {count} functions; modules have {named}");
             self.damaged(FUNCTIONS, count * FUNCTION_ENTRY_SIZE as u64, what);
         }
+    }
+
+    /// Returns the number of functions that modules have ids for.
+    fn named_functions(&self) -> u64 {
+        let modules = self.modules.values();
+        let ends = modules.map(|module| u64::from(module.first) + u64::from(module.count));
+        ends.max().unwrap_or(0)
     }
 
     /// Finds what happened to the threads beside their calls, and makes ids for what is shown of it.
@@ -83,7 +86,14 @@ impl Trace {
         if self.switches.is_empty() && self.tasks.is_empty() {
             return;
         }
-        if let Ok(first) = u32::try_from(self.functions.len()) {
+        // Records may refer to functions behind the end of a damaged table, which events must not be taken for.
+        let there = self.functions.len() as u64;
+        let first = there.max(self.named_functions());
+        // A journal that names far more functions than there can be records of is damaged itself.
+        if first - there <= self.record_bytes()
+            && let Ok(first) = u32::try_from(first)
+        {
+            self.functions.resize(first as usize, FunctionEntry::NONE);
             self.first_event = Some(first);
             let events = [
                 EventPlace::Schedule,

@@ -58,6 +58,9 @@ pub(crate) enum Pattern {
     Regex(String, Box<Regex>),
 }
 
+/// Parts of demangled names that are no regular expressions.
+const CLOSURES: [&str; 3] = ["{lambda(", "{closure#", "{{closure}}"];
+
 impl Pattern {
     /// A pattern for names; else what is wrong with the text.
     pub fn new(text: &str, style: MatchStyle) -> Result<Self, String> {
@@ -70,7 +73,14 @@ impl Pattern {
             MatchStyle::Glob => glob(text),
             _ => text.to_string(),
         };
-        Ok(Self::Regex(text.to_string(), compile(&expression)?))
+        match compile(&expression) {
+            Ok(regex) => Ok(Self::Regex(text.to_string(), regex)),
+            // Names hold `{lambda(int)#1}` and `{closure#0}`, which are no repetitions.
+            Err(_) if CLOSURES.iter().any(|closure| text.contains(closure)) => {
+                Ok(Self::Exact(text.to_string()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns whether one of a function's names matches. What stands for a name that a function does not have is matched

@@ -173,14 +173,15 @@ pub fn is_cpp(raw: &str) -> bool {
 
 /// Returns whether a mangled name ends with the hash of Rust's legacy names: `17h` and 16 digits.
 fn has_rust_hash(mangled: &str) -> bool {
-    let name = mangled
-        .split('.')
-        .next()
-        .and_then(|name| name.strip_suffix('E'));
-    let digits = name
-        .and_then(|name| name.get(name.len().checked_sub(19)?..))
-        .and_then(|hash| hash.strip_prefix("17h"));
-    digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    // A suffix such as `.llvm.123` may follow. Names of trait methods hold dots, too: `_ZN45_$LT$a..B$u20$as…`.
+    mangled.rmatch_indices("17h").any(|(start, _)| {
+        let hash = mangled.get(start + 3..start + 20).unwrap_or("");
+        let digits = hash.strip_suffix('E').unwrap_or("");
+        let after = mangled.get(start + 20..).unwrap_or("");
+        digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && digits.len() == 16
+            && (after.is_empty() || after.starts_with('.'))
+    })
 }
 
 /// The ways in which a function may be named.
