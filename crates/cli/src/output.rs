@@ -21,10 +21,7 @@ pub fn write_line(text: fmt::Arguments<'_>) {
 
 fn spelled(text: &str) -> String {
     const INDENTED: &str = "\n    ";
-    let lines: Vec<String> = text
-        .split(INDENTED)
-        .map(|line| escape(line).into())
-        .collect();
+    let lines: Vec<String> = text.split(INDENTED).map(escape).collect();
     lines.join(INDENTED)
 }
 

@@ -7,6 +7,7 @@ pub use lines::{FIELDS, Field, Lines, outermost, program};
 
 use super::fields;
 use super::render::{Output, Sources, Style, title};
+use super::report::open_calls;
 use super::selected::{Data, Naming, Selected, facts};
 use dioptra_calls::{CallTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
@@ -105,11 +106,12 @@ fn is_program(trace: &Trace, word: &str) -> bool {
 pub fn graph_facts(view: &View<'_>, names: &FunctionNames<'_>, tree: &CallTree) -> Facts {
     let mut facts = facts(view.trace(), names, &tree.losses);
     if tree.open > 0 {
-        let text = format!(
-            "{} calls had not ended: their durations reach to the end",
-            tree.open
+        facts.add(
+            Severity::Info,
+            "open_calls",
+            open_calls(view, tree.open),
+            tree.open,
         );
-        facts.add(Severity::Info, "open_calls", text, tree.open);
     }
     if view.is_sampled() {
         let text = "numbers are scaled from sampled calls (marked ~); `dioptra trace report` shows their errors";

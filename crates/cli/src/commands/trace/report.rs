@@ -7,6 +7,7 @@ mod tasks;
 
 use super::render::{Output, Sources, duration, push_duration, push_number, title};
 use super::selected::{Data, Naming, Selected, facts};
+use super::summary::number_of;
 use super::usage;
 use crate::output::say;
 use crate::screen::{Spelling, stdout};
@@ -228,6 +229,17 @@ pub fn tell_apart(rows: &mut [Row], names: &FunctionNames<'_>) {
     }
 }
 
+/// Returns what is to be said of calls that are open at the end of what is shown.
+pub fn open_calls(view: &View<'_>, open: u64) -> String {
+    let calls = number_of(open, "call");
+    match view.range().stop {
+        Some(_) => {
+            format!("{calls} had not ended at the end of the range: their durations reach to it")
+        }
+        None => format!("{calls} had not ended: their durations reach to the end"),
+    }
+}
+
 /// What the reader of these rows has to know.
 pub fn report_facts(
     view: &View<'_>,
@@ -238,15 +250,19 @@ pub fn report_facts(
     let mut facts = facts(view.trace(), names, &sums.losses);
     let open: u64 = sums.functions.iter().map(|times| times.open).sum();
     if open > 0 {
-        let text = format!("{open} calls had not ended: their durations reach to the end");
-        facts.add(Severity::Info, "open_calls", text, open);
+        facts.add(Severity::Info, "open_calls", open_calls(view, open), open);
+    }
+    let range = view.range();
+    if rows.is_empty() && (range.start.is_some() || range.stop.is_some()) {
+        let text = "the range of -r has no calls: a plain number is a time stamp of the machine's clock; 5s~10s is 5 to 10 s after the start";
+        facts.add(Severity::Info, "empty_range", text, true);
     }
     let sampled = rows.iter().filter(|row| estimates(row).is_some()).count();
     if sampled > 0 {
         facts.add(
             Severity::Info,
             "sampled_functions",
-            format!("estimates, marked ~, are scaled from sampled calls, in {sampled} rows; an error is one standard error"),
+            format!("estimates, marked ~, are scaled from sampled calls, in {}; an error is one standard error", number_of(sampled as u64, "row")),
             sampled,
         );
     }

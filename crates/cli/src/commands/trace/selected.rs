@@ -356,8 +356,8 @@ pub fn tracer_waits(ending: &Ending) -> Option<String> {
         times => format!("{times} times a thread"),
     };
     Some(format!(
-        "{times} of the program waited for the tracer, which was writing {memory}, for {:.6} s together (linux:schedule (tracer)): record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)",
-        ending.waited as f64 / 1e9
+        "{times} of the program waited for the tracer, which was writing {memory}, for {:.3} ms together (linux:schedule (tracer) is the part of it without a CPU): record fewer functions (-N, -U, -t), give more --memory, or let records go (--on-full drop)",
+        ending.waited as f64 / 1e6
     ))
 }
 
