@@ -95,7 +95,7 @@ fn serial_terminals_see_no_control_characters_of_names() {
     let json = "evil\\u001b]0;owned\\u0007";
     for (arguments, in_pipe) in [
         (&["report", "--by", "module"][..], escaped),
-        (&["report", "--by", "module", "--format", "csv"], EVIL),
+        (&["report", "--by", "module", "--format", "csv"], escaped),
         (&["report", "--by", "module", "--format", "json"], json),
         (&["report", "--by", "module", "--format", "ndjson"], json),
         (&["info", "--mappings"], "evil"),

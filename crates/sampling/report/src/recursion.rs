@@ -22,9 +22,16 @@ impl Table {
     /// [`TableError`] if the table contradicts itself.
     pub fn fold_recursion(&self) -> Result<Table, TableError> {
         let names: Vec<usize> = (0..self.columns.len())
-            .filter(|index| self.columns[*index].kind == ColumnKind::Name)
+            .filter(|index| {
+                // Keys for programs tell functions of one name apart.
+                let column = &self.columns[*index];
+                column.kind == ColumnKind::Name || column.is_for_programs
+            })
             .collect();
-        let Some(&named) = names.last() else {
+        let mut seen = names
+            .iter()
+            .filter(|index| !self.columns[**index].is_for_programs);
+        let Some(&named) = seen.next_back() else {
             return Ok(self.clone());
         };
         let is_total: Vec<bool> = self
