@@ -26,7 +26,7 @@ use crate::unwinding::{Splitting, Unwinding};
 use crate::windows;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
-use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
+use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
 use dioptra_symbols::RecordedKernel;
 use hashbrown::HashMap;
 use std::ops::ControlFlow;
@@ -179,7 +179,7 @@ impl<'a> Loader<'a> {
             .events()
             .iter()
             .enumerate()
-            .map(|(index, event)| (index, event, may_take_turns(data, &event.attr)))
+            .map(|(index, event)| (index, event, crate::multiplex::tells_times(&event.attr)))
             .map(|(index, event, tells_times)| EventState {
                 shape: SampleShape::new(&event.attr, &event.layout),
                 layout: event.layout.clone(),
@@ -483,16 +483,4 @@ fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
         }
         _ => false,
     }
-}
-
-/// Returns whether samples tell for how long their counter ran, and the counter may have waited for its turn. The kernel
-/// counts software events itself, so these take turns in a group with a counter of the processor only.
-fn may_take_turns(data: &PerfData, attr: &Attr) -> bool {
-    let is_software = |attr: &Attr| attr.kind == event_type::SOFTWARE;
-    let groups = attr.read_format.contains(ReadFormat::GROUP);
-    let is_counted_by_the_kernel = match groups {
-        true => data.events().iter().all(|event| is_software(&event.attr)),
-        false => is_software(attr),
-    };
-    crate::multiplex::tells_times(attr) && !is_counted_by_the_kernel
 }
