@@ -6,6 +6,7 @@ mod cargo_test;
 mod fresh;
 mod fuzz;
 mod pmu_test;
+mod prose;
 mod soak;
 mod test;
 mod tools;

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use dioptra_testprograms::{NO_SKIP, SKIPS_FILE, skips_are_forbidden};
 
 use crate::pmu_test::cross::{self, Checked};
-use crate::{cargo_test, root, tools};
+use crate::{cargo_test, prose, root, tools};
 
 /// The name of the step that installs the tests' tools.
 pub const TOOLS_STEP: &str = "tools";
@@ -46,6 +46,11 @@ fn steps(skips: &Skips) -> Result<Option<ExitCode>> {
         );
         CARGO_TEST
     };
+    announce("prose");
+    if !prose::check()? {
+        println!("--- prose: FAILED (docs/testing.md says what is checked)");
+        return Ok(Some(ExitCode::FAILURE));
+    }
     let steps: [(&str, &[&str]); 4] = [
         ("format", &["fmt", "--all", "--check"]),
         (
