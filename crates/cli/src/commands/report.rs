@@ -11,9 +11,10 @@ use clap::ValueEnum;
 use dioptra_profile::KernelSamples;
 use dioptra_profile::{Dimension, Profile, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
-    CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions,
-    WindowOptions, WindowRows, add_window_metrics, call_graph, has_calls, report, tree,
+    CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, TreeOptions, WindowOptions,
+    WindowRows, add_window_metrics, call_graph, has_calls, report, tree,
 };
+use dioptra_tables::Table;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -5,8 +5,9 @@ use dioptra_perfdata::PerfData;
 use dioptra_perfevents::windows::{Length, SourceKind};
 use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
 use dioptra_recorder::{Ending, Outcome, WindowsOutcome};
-use dioptra_report::{ByOptions, Format, Harmless, by};
+use dioptra_report::{ByOptions, by};
 use dioptra_symbols::SymbolOptions;
+use dioptra_tables::{Format, Harmless};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 

@@ -7,11 +7,10 @@ use crate::derived::unit;
 use crate::diff::letter;
 use crate::diff::test::{adjusted, significance};
 use crate::labels::Labels;
-use crate::{
-    Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, TableError, Unit,
-};
+use crate::{Input, ReportError};
 use dioptra_metrics::windows::{Difference, Figure};
 use dioptra_profile::Profile;
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Facts, Table, TableError, Unit};
 use std::collections::HashMap;
 
 /// Where the rows of a table are in what was measured, by their names: none where several have the same.

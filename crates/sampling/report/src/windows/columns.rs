@@ -5,9 +5,9 @@ use super::measure::{Known, Measured, MeasuredRow};
 use super::rows::Rows;
 use crate::derived::{push_value, unit};
 use crate::labels::Labels;
-use crate::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 use dioptra_metrics as metrics;
 use dioptra_metrics::windows::{Drift, Estimate, Figure, Interval, Method};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;
@@ -319,7 +319,7 @@ fn push_sampled(
 
 /// Says what marks mean, where there are any.
 pub(super) fn tell_few(table: &mut Table) {
-    let few = table.rows.count_marks(&Mark::FewSamples);
+    let few = table.count_marks(&Mark::FewSamples);
     if few > 0 {
         table.facts.add(
             Severity::Info,
@@ -328,7 +328,7 @@ pub(super) fn tell_few(table: &mut Table) {
             few,
         );
     }
-    let unreliable = table.rows.count_marks(&Mark::Unreliable);
+    let unreliable = table.count_marks(&Mark::Unreliable);
     if unreliable > 0 {
         table.facts.add(
             Severity::Info,
@@ -338,7 +338,7 @@ pub(super) fn tell_few(table: &mut Table) {
             unreliable,
         );
     }
-    let holding = table.rows.count_marks(&Mark::HoldsInterrupts);
+    let holding = table.count_marks(&Mark::HoldsInterrupts);
     if holding > 0 {
         table.facts.add(
             Severity::Info,

@@ -4,7 +4,7 @@
 use super::WindowOptions;
 use super::columns::NORMAL;
 use super::stream::Stream;
-use crate::{Facts, Input, Severity};
+use crate::Input;
 use dioptra_metrics::EventName;
 use dioptra_metrics::windows::{Analysis, Artefact, ArtefactNote, Discard, Shares, Totals};
 use dioptra_perfrecords::AttrFlags;
@@ -12,6 +12,7 @@ use dioptra_perfrecords::event_type;
 use dioptra_perfrecords::names::software;
 use dioptra_profile::Profile;
 use dioptra_profile::windows::{EventTotal, ProfileWindows, RecordedWindows, WindowSource};
+use dioptra_tables::{Facts, Severity};
 use serde_json::{Map, Value, json};
 
 /// Tells which events were recorded for windows: those that a table leaves out, and those that it shows.

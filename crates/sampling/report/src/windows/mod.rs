@@ -21,9 +21,10 @@ pub(crate) use facts::events_of_windows;
 
 use crate::diff::test::adjusted;
 use crate::profile_facts::profile_facts;
-use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
+use crate::{Input, MetricColumns, ReportError};
 use dioptra_metrics::windows::Trust;
 use dioptra_profile::windows::ProfileWindows;
+use dioptra_tables::{Direction, Facts, Severity, Table};
 use measure::{Known, Measured, MeasuredRow, TrustShares};
 use rows::Rows;
 use serde_json::json;

@@ -1,9 +1,10 @@
 //! What a row is: keys of places, samples by key, and names.
 
 use crate::labels::Labels;
-use crate::{Cell, Column, ColumnKind, Input, ReportError, Unit};
+use crate::{Input, ReportError};
 use dioptra_profile::windows::FunctionPaths;
 use dioptra_profile::{Dimension, SelectError, Slices, aggregate};
+use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 use std::num::NonZeroU32;
 
 /// What a row of metrics is.
