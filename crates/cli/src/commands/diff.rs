@@ -8,9 +8,9 @@ use super::shown::{Rows, Shown};
 use crate::output::say;
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, KernelSamples, Slices};
-use dioptra_report::{
-    DiffOptions, Input, Normalize, TableEvent, WindowOptions, WindowRows, add_window_differences,
-    diff, has_recorded_windows,
+use dioptra_report::{DiffOptions, Input, Normalize, TableEvent, diff};
+use dioptra_windows::display::{
+    WindowOptions, WindowRows, add_window_differences, has_recorded_windows,
 };
 use std::num::NonZeroU32;
 use std::path::PathBuf;

@@ -11,8 +11,9 @@ use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
     DebugInfoWanted, Dimension, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
 };
-use dioptra_report::{Blocks, Input, Shapes, TableEvent, WindowRows, has_recorded_windows};
+use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
+use dioptra_windows::display::{WindowRows, has_recorded_windows};
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,9 @@ use dioptra_profile::KernelSamples;
 use dioptra_profile::{Dimension, Profile, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
     CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions,
-    WindowOptions, WindowRows, add_window_metrics, call_graph, has_calls, report, tree,
+    call_graph, has_calls, report, tree,
 };
+use dioptra_windows::display::{WindowOptions, WindowRows, add_window_metrics};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -2,10 +2,10 @@
 
 mod scenarios;
 
-use dioptra_metrics::windows::{
+use dioptra_metrics::{Bound, Count, Environment, MetricSet, Mode, RecordedEvent};
+use dioptra_windows::estimate::{
     Analysis, Artefact, ArtefactNote, Estimate, EstimatorOptions, Rules, Shares, Totals, Trust,
 };
-use dioptra_metrics::{Bound, Count, Environment, MetricSet, Mode, RecordedEvent};
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;

@@ -1,10 +1,10 @@
 //! The analysis of windows on streams whose answers can be worked out by hand.
 
-use dioptra_metrics::windows::{
+use dioptra_metrics::{Bound, Environment, MetricSet, RecordedEvent};
+use dioptra_windows::estimate::{
     Analysis, ArtefactNote, Burst, Discard, Estimate, EstimatorOptions, Figure, Method, Place,
     Rules, Shares, Totals, Trust, WindowFlags, WindowGroup, Windows,
 };
-use dioptra_metrics::{Bound, Environment, MetricSet, RecordedEvent};
 
 const SET: &str = r#"
 schema = 1

@@ -26,9 +26,7 @@ use super::sample::{NoSample, Sample};
 use super::spread::{influence, spread, taken_variance};
 use super::stream::Windows;
 use super::tally::{Analysis, Row};
-use crate::bound::Bound;
-use crate::count::Count;
-use crate::evaluate::{Evaluator, Mode};
+use dioptra_metrics::{Bound, Count, Evaluator, Mode};
 
 /// How estimates are made.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -209,7 +207,7 @@ impl Analysis<'_> {
         artefacts: &[Artefact],
         options: EstimatorOptions,
     ) -> Estimator<'a> {
-        let events = bound.periods.len();
+        let events = bound.events();
         let totals: Vec<Count> = (0..events)
             .map(|event| Count::exact(self.sum(self.total(), event as u32) as f64))
             .collect();
@@ -240,10 +238,10 @@ impl Analysis<'_> {
 impl Estimator<'_> {
     /// A column's estimate for a row of the analysis that the estimator was made by.
     pub fn estimate(&mut self, row: &Row, column: usize) -> Figure {
-        let Some(found) = self.bound.columns.get(column) else {
+        let Some(found) = self.bound.columns().get(column) else {
             return Figure::Undefined;
         };
-        if found.root.is_none() {
+        if !found.has_value() {
             return Figure::Missing(found.missing.clone());
         }
         let partial = !found.left_out.is_empty();
@@ -293,7 +291,10 @@ impl Estimator<'_> {
     /// The column's estimate from the shorter and from the longer windows; `None` where lengths do not vary or a half
     /// has no value.
     pub fn drift(&mut self, row: &Row, column: usize) -> Option<Drift> {
-        self.bound.columns.get(column)?.root?;
+        let bound = self.bound.columns().get(column)?;
+        if !bound.has_value() {
+            return None;
+        }
         let periods = self.periods(row, column);
         let middle = *periods.get(periods.len() / 2)?;
         let windows = self.windows;

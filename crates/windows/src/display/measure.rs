@@ -5,11 +5,11 @@ use super::facts::{self, Told};
 use super::metrics::{Metric, Metrics};
 use super::rows::{Counted, Rows};
 use super::stream::Stream;
-use crate::{Facts, Input};
+use crate::estimate::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_metrics as metrics;
-use dioptra_metrics::windows::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_profile::Profile;
 use dioptra_profile::windows::{ProfileWindows, WindowSource};
+use dioptra_report::{Facts, Input};
 use std::collections::HashMap;
 
 /// What is known of a metric in a row.

@@ -2,16 +2,13 @@
 
 use super::measure::{Known, Measured, MeasuredRow, measure};
 use super::rows::Rows;
-use super::{WindowOptions, WindowRows, columns, had_some};
-use crate::derived::unit;
-use crate::diff::letter;
-use crate::diff::test::{adjusted, significance};
-use crate::labels::Labels;
-use crate::{
-    Cell, CellNote, Column, ColumnKind, Facts, Input, ReportError, Table, TableError, Unit,
-};
-use dioptra_metrics::windows::{Difference, Figure};
+use super::{DisplayError, WindowOptions, columns, had_some};
+use crate::estimate::{Difference, Figure};
 use dioptra_profile::Profile;
+use dioptra_report::{
+    AddedColumns, Cell, Column, ColumnKind, Facts, Input, RowLabels, Table, Unit, adjusted,
+    metric_unit, profile_letter, significance,
+};
 use std::collections::HashMap;
 
 /// Where the rows of a table are in what was measured, by their names: none where several have the same.
@@ -21,7 +18,7 @@ type Places = HashMap<Vec<String>, Option<usize>>;
 struct Side {
     measured: Measured,
     places: Places,
-    labels: Labels,
+    labels: RowLabels,
 }
 
 /// Whether a profile was recorded for windows and has some.
@@ -36,14 +33,13 @@ impl Side {
         input: &Input<'_>,
         options: &WindowOptions<'_>,
         tasks_by_name: bool,
-    ) -> Result<Option<Side>, ReportError> {
+    ) -> Result<Option<Side>, DisplayError> {
         let rows = Rows::new(input, options.by)?;
         let Some(windows) = input.profile.windows() else {
             return Ok(None);
         };
         let measured = measure(input, windows, options, &rows);
-        let mut labels = rows.labels(input);
-        labels.tasks_by_name = tasks_by_name;
+        let labels = RowLabels::new(input, options.by.dimension(), tasks_by_name);
         let mut places = Places::new();
         for (place, row) in measured.rows.iter().enumerate() {
             let mut cells = Vec::new();
@@ -76,8 +72,8 @@ fn text(cell: &Cell<'_>) -> String {
 }
 
 /// Where the columns that name rows begin, and the names of each row in order; `None` where rows are something else.
-fn names_of(table: &Table, by: WindowRows, labels: &Labels) -> Option<(usize, Vec<Vec<String>>)> {
-    let heads = labels.heads(by.dimension());
+fn names_of(table: &Table, labels: &RowLabels) -> Option<(usize, Vec<Vec<String>>)> {
+    let heads = labels.heads();
     let columns: Option<Vec<usize>> = heads
         .iter()
         .map(|head| table.column_index(&head.id))
@@ -90,55 +86,6 @@ fn names_of(table: &Table, by: WindowRows, labels: &Labels) -> Option<(usize, Ve
     Some((*columns.iter().min()?, names.collect()))
 }
 
-/// Columns that are added before the names of rows.
-struct Added {
-    heads: Vec<Column>,
-    /// By row.
-    cells: Vec<Vec<Cell<'static>>>,
-    /// By row, by place among the added ones.
-    notes: Vec<Vec<CellNote>>,
-}
-
-impl Added {
-    fn new(rows: usize) -> Added {
-        Added {
-            heads: Vec::new(),
-            cells: vec![Vec::new(); rows],
-            notes: vec![Vec::new(); rows],
-        }
-    }
-
-    /// Inserts them into a table without a tree; those behind are names.
-    fn insert(mut self, table: &mut Table, first: usize) -> Result<(), TableError> {
-        let mut heads = table.columns.clone();
-        heads.splice(first..first, self.heads);
-        let mut new = Table::new(heads);
-        new.reserve(table.len());
-        for ((row, own), own_notes) in table.rows().zip(&self.cells).zip(&mut self.notes) {
-            let mut cells: Vec<Cell<'_>> = row.cells().collect();
-            let mut notes: Vec<CellNote> = (0..cells.len())
-                .map(|column| CellNote {
-                    column: if column < first {
-                        column
-                    } else {
-                        column + own.len()
-                    },
-                    standard_error: row.noted_error(column),
-                    mark: row.mark(column).cloned(),
-                })
-                .filter(|note| note.standard_error.is_some() || note.mark.is_some())
-                .collect();
-            cells.splice(first..first, own.iter().cloned());
-            own_notes.iter_mut().for_each(|note| note.column += first);
-            notes.append(own_notes);
-            new.push_noted(None, cells, notes)?;
-        }
-        new.facts = std::mem::take(&mut table.facts);
-        *table = new;
-        Ok(())
-    }
-}
-
 /// Adds the metrics of a profile that was recorded for windows to a table of such rows ([`WindowOptions::by`]): a column
 /// for each, then `kept_windows` and `trust`. False where the table is another.
 ///
@@ -148,17 +95,22 @@ pub fn add_window_metrics(
     table: &mut Table,
     input: &Input<'_>,
     options: &WindowOptions<'_>,
-) -> Result<bool, ReportError> {
+) -> Result<bool, DisplayError> {
     let Some(side) = Side::new(input, options, false)? else {
         return Ok(false);
     };
-    let Some((first, names)) = names_of(table, options.by, &side.labels) else {
+    let Some((first, names)) = names_of(table, &side.labels) else {
         return Ok(false);
     };
-    let mut added = Added::new(names.len());
+    let mut added = AddedColumns::new(names.len());
     for metric in &side.measured.metrics {
         let id = free_id(table, &metric.id);
-        let head = Column::new(id, &*metric.title, ColumnKind::Ratio, unit(&metric.unit));
+        let head = Column::new(
+            id,
+            &*metric.title,
+            ColumnKind::Ratio,
+            metric_unit(&metric.unit),
+        );
         added.heads.push(head);
     }
     let windows = Column::new("kept_windows", "windows", ColumnKind::Count, Unit::None);
@@ -207,7 +159,7 @@ pub fn add_window_differences(
     table: &mut Table,
     inputs: &[Input<'_>],
     options: &WindowOptions<'_>,
-) -> Result<bool, ReportError> {
+) -> Result<bool, DisplayError> {
     let mut sides = Vec::new();
     for input in inputs {
         match Side::new(input, options, true)? {
@@ -216,10 +168,10 @@ pub fn add_window_differences(
         }
     }
     let labels = sides.first().map(|side| &side.labels);
-    let Some((first, names)) = labels.and_then(|labels| names_of(table, options.by, labels)) else {
+    let Some((first, names)) = labels.and_then(|labels| names_of(table, labels)) else {
         return Ok(false);
     };
-    let mut added = Added::new(names.len());
+    let mut added = AddedColumns::new(names.len());
     let known: Vec<_> = sides
         .first()
         .map_or_else(Vec::new, |side| side.measured.metrics.clone());
@@ -245,9 +197,9 @@ pub fn add_window_differences(
         };
         debug_assert_eq!(places[0], Some(place));
         for slot in 0..sides.len() {
-            let id = format!("{}_{}", letter(slot), metric.id);
-            let name = format!("{} {}", letter(slot).to_uppercase(), metric.title);
-            let head = Column::new(id, name, ColumnKind::Ratio, unit(&metric.unit));
+            let id = format!("{}_{}", profile_letter(slot), metric.id);
+            let name = format!("{} {}", profile_letter(slot).to_uppercase(), metric.title);
+            let head = Column::new(id, name, ColumnKind::Ratio, metric_unit(&metric.unit));
             added.heads.push(head);
             for (index, names) in names.iter().enumerate() {
                 let (cells, notes) = (&mut added.cells[index], &mut added.notes[index]);
@@ -278,30 +230,30 @@ pub fn add_window_differences(
             };
             let probabilities: Vec<f64> = differences.iter().zip(&tells).map(probability).collect();
             let adjusted = adjusted(&probabilities);
-            let id = |what| format!("{}_{}_{what}", letter(slot), metric.id);
+            let id = |what| format!("{}_{}_{what}", profile_letter(slot), metric.id);
             let name = |what: &str| match sides.len() {
                 2 => what.to_owned(),
-                _ => format!("{} {what}", letter(slot).to_uppercase()),
+                _ => format!("{} {what}", profile_letter(slot).to_uppercase()),
             };
             added.heads.extend([
                 Column::new(
                     id("delta"),
                     name("delta"),
                     ColumnKind::Ratio,
-                    unit(&metric.unit),
+                    metric_unit(&metric.unit),
                 ),
                 Column::new(
                     id("delta_low"),
                     id("delta_low"),
                     ColumnKind::Ratio,
-                    unit(&metric.unit),
+                    metric_unit(&metric.unit),
                 )
                 .for_programs(),
                 Column::new(
                     id("delta_high"),
                     id("delta_high"),
                     ColumnKind::Ratio,
-                    unit(&metric.unit),
+                    metric_unit(&metric.unit),
                 )
                 .for_programs(),
                 Column::new(id("q"), id("q"), ColumnKind::Ratio, Unit::None).for_programs(),
@@ -323,9 +275,10 @@ pub fn add_window_differences(
     columns::tell_few(table);
     let several = sides.len() > 1;
     for (slot, side) in sides.into_iter().enumerate() {
-        table
-            .facts
-            .append(labelled(side.measured.facts, several.then(|| letter(slot))));
+        table.facts.append(labelled(
+            side.measured.facts,
+            several.then(|| profile_letter(slot)),
+        ));
     }
     Ok(true)
 }

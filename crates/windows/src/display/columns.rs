@@ -3,11 +3,12 @@
 use super::WindowOptions;
 use super::measure::{Known, Measured, MeasuredRow};
 use super::rows::Rows;
-use crate::derived::{push_value, unit};
-use crate::labels::Labels;
-use crate::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
+use crate::estimate::{Drift, Estimate, Figure, Interval, Method};
 use dioptra_metrics as metrics;
-use dioptra_metrics::windows::{Drift, Estimate, Figure, Interval, Method};
+use dioptra_report::{
+    Cell, CellNote, Column, ColumnKind, Mark, RowLabels, Severity, Table, Unit, metric_unit,
+    push_metric,
+};
 
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;
@@ -41,7 +42,7 @@ const DETAILS: [&str; 16] = [
 pub(super) fn heads(
     measured: &Measured,
     rows: &Rows,
-    labels: &Labels,
+    labels: &RowLabels,
     options: &WindowOptions<'_>,
 ) -> Vec<Column> {
     let ratio = |id: &str, name: &str, unit| Column::new(id, name, ColumnKind::Ratio, unit);
@@ -57,7 +58,7 @@ pub(super) fn heads(
     }
     for metric in &measured.metrics {
         let place = heads.len();
-        heads.push(ratio(&metric.id, &metric.title, unit(&metric.unit)));
+        heads.push(ratio(&metric.id, &metric.title, metric_unit(&metric.unit)));
         if options.for_people {
             continue;
         }
@@ -68,7 +69,7 @@ pub(super) fn heads(
                 "method" | "apart" => Column::new(&*id, &*id, ColumnKind::Name, Unit::None),
                 "needs_s" => ratio(&id, &id, Unit::Named("s".into())),
                 "drift_p" => ratio(&id, &id, Unit::None),
-                _ => ratio(&id, &id, unit(&metric.unit)),
+                _ => ratio(&id, &id, metric_unit(&metric.unit)),
             };
             heads.push(column.below(place));
         }
@@ -294,7 +295,7 @@ fn push_sampled(
     cells: &mut Vec<Cell<'_>>,
     notes: &mut Vec<CellNote>,
 ) {
-    push_value(cell, cells, notes);
+    push_metric(cell, cells, notes);
     let metrics::Cell::Value { value, error, .. } = cell else {
         let details = if options.for_people { 0 } else { DETAILS.len() };
         cells.extend(std::iter::repeat_n(Cell::Empty, details));
@@ -319,7 +320,7 @@ fn push_sampled(
 
 /// Says what marks mean, where there are any.
 pub(super) fn tell_few(table: &mut Table) {
-    let few = table.rows.count_marks(&Mark::FewSamples);
+    let few = table.count_marks(&Mark::FewSamples);
     if few > 0 {
         table.facts.add(
             Severity::Info,
@@ -328,7 +329,7 @@ pub(super) fn tell_few(table: &mut Table) {
             few,
         );
     }
-    let unreliable = table.rows.count_marks(&Mark::Unreliable);
+    let unreliable = table.count_marks(&Mark::Unreliable);
     if unreliable > 0 {
         table.facts.add(
             Severity::Info,
@@ -338,7 +339,7 @@ pub(super) fn tell_few(table: &mut Table) {
             unreliable,
         );
     }
-    let holding = table.rows.count_marks(&Mark::HoldsInterrupts);
+    let holding = table.count_marks(&Mark::HoldsInterrupts);
     if holding > 0 {
         table.facts.add(
             Severity::Info,

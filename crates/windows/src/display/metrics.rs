@@ -1,7 +1,7 @@
 //! The metrics of a table, bound to events.
 
-use crate::{Facts, MetricColumns, Severity};
 use dioptra_metrics::{BindNote, Bound, RecordedEvent, Unit};
+use dioptra_report::{Facts, MetricColumns, Severity};
 use serde_json::{Value, json};
 
 /// Metrics of several sets, as one list.

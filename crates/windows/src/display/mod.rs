@@ -7,6 +7,7 @@
 
 mod beside;
 mod columns;
+mod error;
 mod facts;
 mod measure;
 mod metrics;
@@ -15,15 +16,14 @@ mod sampled;
 mod stream;
 
 pub use beside::{add_window_differences, add_window_metrics, has_recorded_windows};
+pub use error::DisplayError;
 pub use rows::WindowRows;
 
-pub(crate) use facts::events_of_windows;
-
-use crate::diff::test::adjusted;
-use crate::profile_facts::profile_facts;
-use crate::{Direction, Facts, Input, MetricColumns, ReportError, Severity, Table};
-use dioptra_metrics::windows::Trust;
+use crate::estimate::Trust;
 use dioptra_profile::windows::ProfileWindows;
+use dioptra_report::{
+    Direction, Facts, Input, MetricColumns, Severity, Table, adjusted, profile_facts,
+};
 use measure::{Known, Measured, MeasuredRow, TrustShares};
 use rows::Rows;
 use serde_json::json;
@@ -75,12 +75,12 @@ impl Default for WindowOptions<'_> {
 /// has its limits, the values with and without what windows' borders add, bursts and counts behind it.
 ///
 /// # Errors
-/// [`ReportError::NoWindows`] where the profile has neither windows nor samples of two events; else as
-/// [`crate::report()`].
+/// [`DisplayError::NoWindows`] where the profile has neither windows nor samples of two events; else as
+/// [`dioptra_report::report()`].
 pub fn window_metrics(
     input: &Input<'_>,
     options: &WindowOptions<'_>,
-) -> Result<Table, ReportError> {
+) -> Result<Table, DisplayError> {
     let rows = Rows::new(input, options.by)?;
     let measured = measure(input, options, &rows)?;
     let labels = rows.labels(input);
@@ -142,7 +142,7 @@ fn measure(
     input: &Input<'_>,
     options: &WindowOptions<'_>,
     rows: &Rows,
-) -> Result<Measured, ReportError> {
+) -> Result<Measured, DisplayError> {
     let windows = input.profile.windows();
     match windows.filter(|windows| had_some(windows)) {
         Some(windows) => Ok(measure::measure(input, windows, options, rows)),

@@ -1,10 +1,9 @@
 //! What a row is: keys of places, samples by key, and names.
 
-use crate::labels::Labels;
-use crate::{Cell, Column, ColumnKind, Input, ReportError, Unit};
+use super::DisplayError;
 use dioptra_profile::windows::FunctionPaths;
-use dioptra_profile::{Dimension, SelectError, Slices, aggregate};
-use std::num::NonZeroU32;
+use dioptra_profile::{Dimension, SelectError, aggregate};
+use dioptra_report::{Cell, Column, ColumnKind, Input, RowLabels, Unit};
 
 /// What a row of metrics is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,10 +50,10 @@ pub(super) struct Rows {
 pub(super) type Counted = (u32, u64, u64);
 
 impl Rows {
-    pub fn new(input: &Input<'_>, by: WindowRows) -> Result<Rows, ReportError> {
+    pub fn new(input: &Input<'_>, by: WindowRows) -> Result<Rows, DisplayError> {
         let paths = FunctionPaths::new(input.profile, input.names);
         if by == WindowRows::Path && paths.is_none() {
-            return Err(ReportError::NoCallers);
+            return Err(DisplayError::NoCallers);
         }
         if by.is_of_task() && !input.profile.options().threads {
             return Err(SelectError::NoThreads.into());
@@ -94,10 +93,8 @@ impl Rows {
             .collect()
     }
 
-    pub fn labels(&self, input: &Input<'_>) -> Labels {
-        // Time is none of the rows: the slices are not used.
-        let slices = Slices::Number(const { NonZeroU32::new(1).unwrap() });
-        Labels::new(&[*input], &[self.by.dimension()], slices, false)
+    pub fn labels(&self, input: &Input<'_>) -> RowLabels {
+        RowLabels::new(input, self.by.dimension(), false)
     }
 
     /// The module of a place.
@@ -106,8 +103,8 @@ impl Rows {
         input.profile.frames().get(frame).module
     }
 
-    pub fn name_heads(&self, labels: &Labels) -> Vec<Column> {
-        let mut heads = labels.heads(self.by.dimension());
+    pub fn name_heads(&self, labels: &RowLabels) -> Vec<Column> {
+        let mut heads = labels.heads();
         if self.by == WindowRows::Path {
             heads.push(Column::new(
                 "callers",
@@ -127,26 +124,23 @@ impl Rows {
             }
             _ => key,
         };
-        let (labels, dimension) = (self.labels(input), self.by.dimension());
-        let mut cells = Vec::new();
-        labels.push_cells(input, dimension, function, &mut cells);
-        labels.text(dimension, &cells, &[], None).into_owned()
+        self.labels(input).text(input, function)
     }
 
     pub fn push_names<'a>(
         &self,
         input: &Input<'a>,
-        labels: &Labels,
+        labels: &RowLabels,
         key: u32,
         cells: &mut Vec<Cell<'a>>,
     ) {
         let Some(paths) = self.paths.as_ref().filter(|_| self.by == WindowRows::Path) else {
-            labels.push_cells(input, self.by.dimension(), key, cells);
+            labels.push_cells(input, key, cells);
             return;
         };
         let mut functions = paths.functions(key);
         let function = functions.next().unwrap_or(u32::MAX);
-        labels.push_cells(input, Dimension::Function, function, cells);
+        labels.push_cells(input, function, cells);
         let callers: Vec<&str> = functions
             .filter_map(|caller| Some(&*input.names.functions().get(caller as usize)?.name))
             .collect();

@@ -1,6 +1,6 @@
 //! The difference of a metric between two runs.
 
-use super::estimate::Estimate;
+use super::estimator::Estimate;
 use super::interval::{student_quantile, student_two_sided};
 
 /// The second value minus the first, with its limits.

@@ -1,12 +1,12 @@
 //! From a profile's windows to the stream that is analyzed.
 
 use super::rows::{Rows, WindowRows};
-use crate::Input;
+use crate::estimate::{Burst, Place, WindowFlags, WindowGroup, Windows};
 use dioptra_metrics::RecordedEvent;
-use dioptra_metrics::windows::{Burst, Place, WindowFlags, WindowGroup, Windows};
 use dioptra_perfrecords::names::software;
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_profile::windows::{ProfileWindows, WindowMarks};
+use dioptra_report::Input;
 
 /// The windows, and the row of each.
 pub(super) struct Stream {

@@ -1,6 +1,6 @@
 //! A profiler that watches a program in bursts of windows.
 
-use dioptra_metrics::windows::{Burst, Place, WindowFlags, WindowGroup, Windows};
+use dioptra_windows::estimate::{Burst, Place, WindowFlags, WindowGroup, Windows};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Poisson};
 use rand_pcg::Pcg64Mcg;

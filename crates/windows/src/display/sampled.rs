@@ -1,15 +1,16 @@
 //! Metrics of profiles without windows: each event was sampled for itself, and a ratio is one of sampled counts.
 
+use super::DisplayError;
 use super::WindowOptions;
 use super::measure::{InKernel, Known, Measured, MeasuredRow, ranking};
 use super::metrics::Metrics;
 use super::rows::Rows;
-use crate::{Facts, Input, ReportError, Severity};
-use dioptra_metrics::windows::Shares;
+use crate::estimate::Shares;
 use dioptra_metrics::{Cell, Count, Mode, RecordedEvent};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::EventProfile;
 use dioptra_profile::Profile;
+use dioptra_report::{Facts, Input, Severity};
 use serde_json::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ pub(super) fn measure(
     input: &Input<'_>,
     options: &WindowOptions<'_>,
     rows: &Rows,
-) -> Result<Measured, ReportError> {
+) -> Result<Measured, DisplayError> {
     let profile = input.profile;
     let recorded = profile
         .windows()
@@ -103,7 +104,7 @@ pub(super) fn measure(
         &metrics.bound[metric.set].columns()[metric.column].inputs
     };
     if sampled.len() < 2 || metrics.list.iter().all(|metric| inputs(metric).is_empty()) {
-        return Err(ReportError::NoWindows);
+        return Err(DisplayError::NoWindows);
     }
     let scales = scales(profile, &sampled);
     let mut counts: BTreeMap<u32, Vec<Count>> = BTreeMap::new();

@@ -1,8 +1,7 @@
 //! A column's inputs in a row's bursts: which groups are asked, what is taken off, and the numbers as a matrix.
 
-use super::estimate::Estimator;
+use super::estimator::Estimator;
 use super::tally::{Clusters, Row};
-use crate::bound::{Bound, Node};
 
 /// A column's inputs in a row's bursts, as a matrix.
 #[derive(Debug, Default)]
@@ -246,20 +245,5 @@ impl Estimator<'_> {
             length += clusters.total(of_length) as f64;
         }
         (length > 0.0).then(|| count / length)
-    }
-}
-
-impl Bound {
-    /// The events of a column's row, without those it takes from the whole profile only.
-    pub(super) fn row_inputs(&self, column: usize) -> Vec<u32> {
-        let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
-        let inputs = order.iter().filter_map(|&n| match self.nodes[n as usize] {
-            Node::Input(event) => Some(event),
-            _ => None,
-        });
-        let mut inputs: Vec<u32> = inputs.collect();
-        inputs.sort_unstable();
-        inputs.dedup();
-        inputs
     }
 }

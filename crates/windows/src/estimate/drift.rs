@@ -1,6 +1,6 @@
 //! Whether an estimate depends on the windows' length, as it must not.
 
-use super::estimate::Interval;
+use super::estimator::Interval;
 use super::interval::student_two_sided;
 
 /// A metric from the shorter and from the longer half of the bursts. Both are wrong if windows are too long for the

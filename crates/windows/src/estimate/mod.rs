@@ -3,10 +3,10 @@
 //!
 //! The caller fills a [`Windows`] with bursts and their windows, tells [`Windows::analyze`] which row a window belongs
 //! to, and asks an [`Estimator`] for each row's metrics. Nothing here knows files, symbols or tables: places, threads and
-//! rows are numbers, events are places in the list that a [`MetricSet`](crate::MetricSet) was bound to.
+//! rows are numbers, events are places in the list that a [`MetricSet`](dioptra_metrics::MetricSet) was bound to.
 //!
 //! ```
-//! use dioptra_metrics::windows::{Burst, EstimatorOptions, Place, Rules, WindowFlags, WindowGroup, Windows};
+//! use dioptra_windows::estimate::{Burst, EstimatorOptions, Place, Rules, WindowFlags, WindowGroup, Windows};
 //! use dioptra_metrics::{Environment, MetricSet, RecordedEvent};
 //!
 //! let recorded = ["cycles", "instructions"].map(RecordedEvent::named);
@@ -36,7 +36,7 @@ mod accept;
 mod artefact;
 mod compare;
 mod drift;
-mod estimate;
+mod estimator;
 mod homogeneity;
 mod interrupts;
 mod interval;
@@ -52,7 +52,7 @@ pub use accept::{Acceptance, Discard, Rules, Trust};
 pub use artefact::{Artefact, ArtefactNote};
 pub use compare::Difference;
 pub use drift::Drift;
-pub use estimate::{Estimate, Estimator, EstimatorOptions, Figure, Interval, Method};
+pub use estimator::{Estimate, Estimator, EstimatorOptions, Figure, Interval, Method};
 pub use interval::{chi_squared_quantile, poisson_limits, student_quantile, student_two_sided};
 pub use runs::Runs;
 pub use share::{Closure, Share, Shares, Totals};
