@@ -1,5 +1,6 @@
 //! Windows: counters read over short bursts, so that a ratio of counts belongs to one function and carries its interval.
 //!
+//! - [`record`] makes windows beside the samples of a recording, and writes the file's section about them.
 //! - [`estimate`] judges windows, sums the kept ones by row, and computes ratios with their intervals.
 //! - [`display`] shows these as tables and as columns of other tables.
 //!
@@ -8,3 +9,4 @@
 
 pub mod display;
 pub mod estimate;
+pub mod record;

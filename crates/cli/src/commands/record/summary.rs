@@ -4,9 +4,10 @@ use super::progress::bytes;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::windows::{Length, SourceKind};
 use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
-use dioptra_recorder::{Ending, Outcome, WindowsOutcome};
+use dioptra_recorder::{Ending, Outcome};
 use dioptra_report::{ByOptions, Format, Harmless, by};
 use dioptra_symbols::SymbolOptions;
+use dioptra_windows::record::WindowsOutcome;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -17,11 +18,11 @@ const FUNCTIONS: usize = 10;
 const READ_AT_ONCE: u64 = 128 << 20;
 
 /// Writes the summary to standard error. It is a courtesy: nothing that fails in it is a failure of the recording.
-pub fn write(outcome: &Outcome) {
+pub fn write(outcome: &Outcome, windows: Option<&WindowsOutcome>) {
     let mut out = Harmless::new(io::stderr().lock(), false);
     // Nobody may be listening any more.
     let _ = writeln!(out, "{}", figures(outcome));
-    if let Some(windows) = &outcome.windows {
+    if let Some(windows) = windows {
         let _ = writeln!(out, "dioptra: {}", windows_made(windows));
     }
     if let Some(warning) = losses(outcome) {

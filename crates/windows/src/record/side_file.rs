@@ -1,4 +1,4 @@
-//! What a recording knows of its windows while it runs: kept in a file beside it, which becomes a section at the end.
+//! The file beside a recording that keeps its bursts while it runs, and becomes a section of the recording at the end.
 //!
 //! So a recording of any length takes little memory, and one whose recorder was killed leaves its bursts behind.
 
@@ -10,26 +10,26 @@ use std::path::{Path, PathBuf};
 
 /// A file to which bytes are appended, and which is read again at the end.
 #[derive(Debug)]
-pub(crate) struct SideFile {
+pub(super) struct SideFile {
     file: File,
-    /// Where it is, unless nobody can see it.
+    /// The path; `None` for a file that has been unlinked.
     path: Option<PathBuf>,
-    /// Whether it holds what would be missed.
+    /// Whether the file stays if the recorder is killed.
     is_worth_keeping: bool,
 }
 
-/// The name of the side file of the recording `output`.
-pub(crate) fn beside(output: &Path) -> PathBuf {
+/// Returns the name of the side file of the recording `output`.
+pub(super) fn beside(output: &Path) -> PathBuf {
     let mut name = OsString::from(output);
     name.push(".windows");
     PathBuf::from(name)
 }
 
 impl SideFile {
-    /// Creates the file beside `output`, or, for a recording into a pipe (`None`), one that nobody sees.
+    /// Creates the file beside `output`; for a recording into a pipe (`None`), an unlinked one.
     ///
     /// # Errors
-    /// Of the system calls.
+    /// The error of the system call.
     pub fn create(output: Option<&Path>) -> io::Result<SideFile> {
         let unseen =
             || std::env::temp_dir().join(format!("dioptra-windows-{}", std::process::id()));
@@ -55,7 +55,7 @@ impl SideFile {
         })
     }
 
-    /// From now on it stays where it is, until [`SideFile::remove`].
+    /// Keeps the file in its folder when this is dropped, until [`SideFile::remove`].
     pub fn keep(&mut self) {
         self.is_worth_keeping = true;
     }
@@ -63,15 +63,15 @@ impl SideFile {
     /// Appends `bytes`.
     ///
     /// # Errors
-    /// Of the system call.
+    /// The error of the system call.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
 
-    /// All that was appended.
+    /// Reads all bytes that were appended.
     ///
     /// # Errors
-    /// Of the system calls.
+    /// The error of the system call.
     pub fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file.rewind()?;
@@ -79,9 +79,11 @@ impl SideFile {
         Ok(bytes)
     }
 
-    /// Removes it: its content stands elsewhere.
-    pub fn remove(mut self) {
-        self.is_worth_keeping = false;
+    /// Removes the file.
+    pub fn remove(&mut self) {
+        if let Some(path) = self.path.take() {
+            let _ = fs::remove_file(path);
+        }
     }
 }
 
