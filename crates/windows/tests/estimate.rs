@@ -2,8 +2,8 @@
 
 use dioptra_metrics::{Bound, Environment, MetricSet, RecordedEvent};
 use dioptra_windows::estimate::{
-    Analysis, ArtefactNote, Burst, Discard, Estimate, EstimatorOptions, Figure, Method, Place,
-    Rules, Shares, Totals, Trust, WindowFlags, WindowGroup, Windows,
+    Analysis, ArtefactNote, CountedGroup, Discard, Estimate, EstimatorOptions, Figure, Method,
+    Rules, Shares, Totals, Trust, WindowBurst, WindowEnd, WindowFlags, Windows,
 };
 
 const SET: &str = r#"
@@ -37,8 +37,8 @@ fn bound() -> Bound {
     set().bind(&events, &Environment::new())
 }
 
-fn at(function: u32) -> Place {
-    Place {
+fn at(function: u32) -> WindowEnd {
+    WindowEnd {
         function: Some(function),
         path: None,
     }
@@ -46,11 +46,11 @@ fn at(function: u32) -> Place {
 
 /// One burst for each list of windows, all in function 1, all counts kept.
 fn stream(bursts: &[&[[u64; 3]]]) -> Windows {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);
     for burst in bursts {
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             period: burst[0][0],
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         for (index, counts) in burst.iter().enumerate() {
             let none = WindowFlags::empty();
@@ -173,8 +173,8 @@ fn one_burst_has_no_interval() {
 #[test]
 fn each_cause_is_counted_and_only_crossings_matter_for_trust() {
     let mut windows = Windows::new(vec![
-        WindowGroup::new(vec![0, 1]),
-        WindowGroup {
+        CountedGroup::new(vec![0, 1]),
+        CountedGroup {
             events: vec![0, 2],
             drop_last: true,
         },
@@ -191,17 +191,17 @@ fn each_cause_is_counted_and_only_crossings_matter_for_trust() {
         WindowFlags::BROKEN,
         WindowFlags::SWITCHED,
     ];
-    windows.push_burst(Burst::default());
+    windows.push_burst(WindowBurst::default());
     for (index, flags) in flags.into_iter().enumerate() {
         windows.push_window(index as u16, flags, at(1), at(1), &[300, 300]);
     }
-    windows.push_burst(Burst {
+    windows.push_burst(WindowBurst {
         group: 1,
-        ..Burst::default()
+        ..WindowBurst::default()
     });
     let none = WindowFlags::empty();
-    let unknown = Place::default();
-    let path = |path| Place {
+    let unknown = WindowEnd::default();
+    let path = |path| WindowEnd {
         path: Some(path),
         ..at(1)
     };
@@ -253,14 +253,14 @@ fn each_cause_is_counted_and_only_crossings_matter_for_trust() {
 #[test]
 fn groups_in_turn_are_brought_together_by_the_leader() {
     let mut windows = Windows::new(vec![
-        WindowGroup::new(vec![0, 1]),
-        WindowGroup::new(vec![0, 2]),
+        CountedGroup::new(vec![0, 1]),
+        CountedGroup::new(vec![0, 2]),
     ]);
     for i in 0..40u64 {
         let group = (i % 2) as u16;
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             group,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         // 1.5 instructions and 0.1 misses in a cycle; the second group's bursts are twice as long.
         let counts = match group {
@@ -292,11 +292,11 @@ fn groups_in_turn_are_brought_together_by_the_leader() {
 
 #[test]
 fn groups_without_a_common_event_stay_apart() {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![1]), WindowGroup::new(vec![2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![1]), CountedGroup::new(vec![2])]);
     for group in [0, 1, 0, 1] {
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             group,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         windows.push_window(1, WindowFlags::empty(), at(1), at(1), &[100]);
     }
@@ -313,12 +313,12 @@ fn groups_without_a_common_event_stay_apart() {
 
 /// Windows of lengths 200 to 400, 1.5 instructions in a cycle less `border`, with a little noise.
 fn bordered(bursts: u64, border: u64) -> Windows {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);
     for i in 0..bursts {
         let length = 200 + 2 * (i * 37 % 101);
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             period: length,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         for index in 1..4 {
             let noise = (i * 13 + index * 7) % 11;
@@ -419,9 +419,9 @@ fn an_estimate_that_depends_on_length_is_told() {
 
 #[test]
 fn shares_and_rates_make_the_total() {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);
     for i in 0..100u64 {
-        windows.push_burst(Burst::default());
+        windows.push_burst(WindowBurst::default());
         let (function, count) = if i % 4 == 0 { (1, 300) } else { (2, 600) };
         let counts = [300, count + i % 3, 0];
         let place = at(function);
@@ -538,9 +538,9 @@ fn runs_are_compared_by_their_limits() {
 #[test]
 fn what_is_visited_between_readings_is_taken_off() {
     // Function 1 does one instruction a cycle; in each twentieth pair of windows function 2, at four, is met in the middle.
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);
     for i in 0..400u64 {
-        windows.push_burst(Burst::default());
+        windows.push_burst(WindowBurst::default());
         let middle = if i % 20 == 0 { at(2) } else { at(1) };
         let none = WindowFlags::empty();
         windows.push_window(1, none, at(1), middle, &[300, 309, 0]);
@@ -573,15 +573,15 @@ mod any_stream {
         prop_oneof![Just(0), 0..10u64, 200..400u64, Just(u64::MAX)]
     }
 
-    fn place() -> impl Strategy<Value = Place> {
+    fn place() -> impl Strategy<Value = WindowEnd> {
         (
             proptest::option::weighted(0.9, 0..3u32),
             proptest::option::of(0..2u32),
         )
-            .prop_map(|(function, path)| Place { function, path })
+            .prop_map(|(function, path)| WindowEnd { function, path })
     }
 
-    type Window = (u16, u16, Place, Place, [u64; 3]);
+    type Window = (u16, u16, WindowEnd, WindowEnd, [u64; 3]);
 
     fn window() -> impl Strategy<Value = Window> {
         let flags = prop_oneof![9 => Just(0), 1 => 0..512u16];
@@ -603,13 +603,13 @@ mod any_stream {
             bursts in prop::collection::vec((0..4u16, count(), prop::collection::vec(window(), 0..5)), 0..12),
         ) {
             let mut windows = Windows::new(vec![
-                WindowGroup::new(vec![0, 1, 2]),
-                WindowGroup { events: vec![0, 2], drop_last: true },
-                WindowGroup::new(vec![1]),
-                WindowGroup::new(Vec::new()),
+                CountedGroup::new(vec![0, 1, 2]),
+                CountedGroup { events: vec![0, 2], drop_last: true },
+                CountedGroup::new(vec![1]),
+                CountedGroup::new(Vec::new()),
             ]);
             for (group, period, list) in &bursts {
-                windows.push_burst(Burst { group: *group, period: *period, ..Burst::default() });
+                windows.push_burst(WindowBurst { group: *group, period: *period, ..WindowBurst::default() });
                 for (index, flags, start, end, counts) in list {
                     windows.push_window(*index, WindowFlags::from_bits_truncate(*flags), *start, *end, counts);
                 }
@@ -644,15 +644,15 @@ mod any_stream {
 /// Bursts that a clock leads: of each window's length interrupts take 60, or a little more or less, and the program counts
 /// one in two of what is left. All windows end in function 1; `start` is where they start.
 fn clocked(bursts: u64, start: u32) -> Windows {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1])]);
     windows.set_clock(0);
     windows.set_borderless(1);
     for i in 0..bursts {
         let period = 200 + (i * 61) % 200;
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             time: i,
             period,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         for index in 1..4 {
             // Interrupts that take longer make windows longer, in which nothing more happens.
@@ -717,16 +717,16 @@ fn what_interrupts_take_of_a_clock_is_found_by_periods() {
 /// the switches that arming makes, are no other row.
 #[test]
 fn events_that_disagree_make_no_spread_between_rows() {
-    let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1, 2])]);
+    let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);
     windows.set_clock(0);
     windows.set_borderless(1);
     windows.set_borderless(2);
     for i in 0..1200 {
         let period = 200 + (i * 61) % 200;
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             time: i,
             period,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         // As many switches in short windows as in long ones, one in each of most bursts.
         let counts = [
@@ -758,12 +758,12 @@ fn few_bursts_or_one_period_tell_nothing_of_interrupts() {
     let figure = estimator.estimate(row, set().column("ipc").unwrap());
     let ipc = figure.estimate().unwrap();
     assert!(ipc.holds_interrupts && !ipc.raw.holds(0.5), "{ipc:?}");
-    let mut same = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+    let mut same = Windows::new(vec![CountedGroup::new(vec![0, 1])]);
     same.set_clock(0);
     for i in 0..400 {
-        same.push_burst(Burst {
+        same.push_burst(WindowBurst {
             period: 300,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         let counts = [300 + i % 5, 100 + i % 3];
         same.push_window(1, WindowFlags::empty(), at(1), at(1), &counts);
@@ -775,13 +775,13 @@ fn few_bursts_or_one_period_tell_nothing_of_interrupts() {
 #[test]
 fn rows_that_disagree_on_borders_keep_their_counts() {
     let of_borders = |borders: [u64; 2]| {
-        let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
+        let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1])]);
         for i in 0..1000_u64 {
             let period = 200 + (i * 61) % 200;
             let function = (i % 2) as u32 + 1;
-            windows.push_burst(Burst {
+            windows.push_burst(WindowBurst {
                 period,
-                ..Burst::default()
+                ..WindowBurst::default()
             });
             for index in 1..4 {
                 let count = 2 * period + borders[(i % 2) as usize] + (i * 37 + index * 11) % 31;

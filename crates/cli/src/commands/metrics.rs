@@ -125,7 +125,7 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let metrics = chosen.columns();
     let table = window_metrics(
-        &only.input(),
+        &only.windowed(),
         &WindowOptions {
             by: rows,
             metrics: &metrics,

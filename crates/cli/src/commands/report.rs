@@ -166,7 +166,7 @@ impl Options {
             branches: self.tree.is_some() || self.working_set,
             unknown_ranges: self.children,
             // As `dioptra metrics` counts them, so that a metric has one meaning.
-            kernel: KernelSamples::WithCallerInWindows,
+            kernel: KernelSamples::WithCallerOfSetAside,
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
@@ -248,7 +248,7 @@ impl Options {
                 for_people: false,
                 ..WindowOptions::default()
             };
-            add_window_metrics(&mut table, &inputs[0], &options)?;
+            add_window_metrics(&mut table, &loaded[0].windowed(), &options)?;
         }
         Ok(table)
     }

@@ -7,8 +7,8 @@
 
 pub mod counters;
 mod error;
-mod extension;
 pub mod existing;
+mod extension;
 mod features;
 mod file_events;
 pub mod kernel;
@@ -25,9 +25,7 @@ mod tracing_data;
 mod watchdog;
 
 pub use error::RecordError;
-pub use extension::{
-    CountedEvent, ExtensionError, ExtensionTarget, RecordExtension, RecordingEnd,
-};
+pub use extension::{CountedEvent, ExtensionError, ExtensionTarget, RecordExtension, RecordingEnd};
 pub use outcome::{Ending, Outcome};
 pub use record::{Observer, record, record_with};
 pub use spec::{RecordSpec, RecordTarget};

@@ -185,9 +185,7 @@ impl<'a> Recording<'a> {
                 events: &recorded,
                 diagnostics: &attached.notes,
             };
-            extension
-                .attach(&target)
-                .map_err(RecordError::Extension)?;
+            extension.attach(&target).map_err(RecordError::Extension)?;
             recorded.extend_from_slice(extension.events());
         }
         let events: Vec<EventToWrite> = recorded

@@ -6,7 +6,7 @@ use serde_json::json;
 
 /// Adds the facts about events that were recorded for windows: those that a table leaves out, and those that it shows.
 pub(crate) fn events_of_windows(facts: &mut Facts, profile: &Profile, shown: &[usize]) {
-    let of_windows = |index: &usize| profile.events()[*index].is_of_windows();
+    let of_windows = |index: &usize| profile.events()[*index].is_set_aside();
     let names = |events: &mut dyn Iterator<Item = usize>| -> Vec<&str> {
         let mut names: Vec<&str> = events.map(|index| profile.events()[index].name()).collect();
         names.dedup();

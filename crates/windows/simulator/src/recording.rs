@@ -1,6 +1,6 @@
 //! A profiler that watches a program in bursts of windows.
 
-use dioptra_windows::estimate::{Burst, Place, WindowFlags, WindowGroup, Windows};
+use dioptra_windows::estimate::{CountedGroup, WindowBurst, WindowEnd, WindowFlags, Windows};
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp, Poisson};
 use rand_pcg::Pcg64Mcg;
@@ -110,7 +110,7 @@ impl Recording {
         shares: &[f64],
         random: &mut Pcg64Mcg,
     ) -> Recorded {
-        let groups = self.groups.iter().map(|events| WindowGroup {
+        let groups = self.groups.iter().map(|events| CountedGroup {
             events: std::iter::once(0)
                 .chain(events.iter().map(|e| e + 1))
                 .collect(),
@@ -157,11 +157,11 @@ impl Recording {
     ) {
         let period = random.random_range(self.period.0..=self.period.1);
         let group = number as usize % self.groups.len();
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             time: u64::from(number) * 1_000_000,
             period,
             group: group as u16,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         let last = (period as f64 * self.last).round();
         let cycles = period as f64 * f64::from(self.batch - 1) + last;
@@ -269,7 +269,7 @@ struct Places<'r> {
 }
 
 impl Places<'_> {
-    fn at_time(&mut self, time: f64, program: &Program, random: &mut Pcg64Mcg) -> Place {
+    fn at_time(&mut self, time: f64, program: &Program, random: &mut Pcg64Mcg) -> WindowEnd {
         let skid = Exp::new(1.0 / self.skid).map_or(0.0, |skid| skid.sample(random));
         let time = time
             + if self.skid > 0.0 {
@@ -287,7 +287,7 @@ impl Places<'_> {
         let run = self.runs[self.at];
         let function = program.counted_at(run.function) as u32;
         let sites = program.functions[run.function].call_sites;
-        Place {
+        WindowEnd {
             function: Some(function),
             path: (sites > 0).then(|| function * 1000 + run.site),
         }

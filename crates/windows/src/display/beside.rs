@@ -2,12 +2,12 @@
 
 use super::measure::{Known, Measured, MeasuredRow, measure};
 use super::rows::Rows;
-use super::{DisplayError, WindowOptions, columns, had_some};
+use super::{DisplayError, WindowInput, WindowOptions, columns, had_some};
+use crate::collect::CollectedWindows;
 use crate::estimate::{Difference, Figure};
-use dioptra_profile::Profile;
 use dioptra_report::{
-    AddedColumns, Cell, Column, ColumnKind, Facts, Input, RowLabels, Table, Unit, adjusted,
-    metric_unit, profile_letter, significance,
+    AddedColumns, Cell, Column, ColumnKind, Facts, RowLabels, Table, Unit, adjusted, metric_unit,
+    profile_letter, significance,
 };
 use std::collections::HashMap;
 
@@ -21,23 +21,22 @@ struct Side {
     labels: RowLabels,
 }
 
-/// Whether a profile was recorded for windows and has some.
-pub fn has_recorded_windows(profile: &Profile) -> bool {
-    profile
-        .windows()
-        .is_some_and(|windows| had_some(windows) && windows.plan().recorded.is_some())
+/// Whether these are windows of a profile that was recorded for windows, and there are some.
+pub fn has_recorded_windows(windows: Option<&CollectedWindows>) -> bool {
+    windows.is_some_and(|windows| had_some(windows) && windows.plan().recorded.is_some())
 }
 
 impl Side {
     fn new(
-        input: &Input<'_>,
+        input: &WindowInput<'_>,
         options: &WindowOptions<'_>,
         tasks_by_name: bool,
     ) -> Result<Option<Side>, DisplayError> {
-        let rows = Rows::new(input, options.by)?;
-        let Some(windows) = input.profile.windows() else {
+        let Some(windows) = input.windows else {
             return Ok(None);
         };
+        let input = &input.report;
+        let rows = Rows::new(input, options.by)?;
         let measured = measure(input, windows, options, &rows);
         let labels = RowLabels::new(input, options.by.dimension(), tasks_by_name);
         let mut places = Places::new();
@@ -93,7 +92,7 @@ fn names_of(table: &Table, labels: &RowLabels) -> Option<(usize, Vec<Vec<String>
 /// As [`super::window_metrics`].
 pub fn add_window_metrics(
     table: &mut Table,
-    input: &Input<'_>,
+    input: &WindowInput<'_>,
     options: &WindowOptions<'_>,
 ) -> Result<bool, DisplayError> {
     let Some(side) = Side::new(input, options, false)? else {
@@ -157,7 +156,7 @@ fn free_id(table: &Table, wanted: &str) -> String {
 /// As [`super::window_metrics`].
 pub fn add_window_differences(
     table: &mut Table,
-    inputs: &[Input<'_>],
+    inputs: &[WindowInput<'_>],
     options: &WindowOptions<'_>,
 ) -> Result<bool, DisplayError> {
     let mut sides = Vec::new();

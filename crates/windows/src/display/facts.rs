@@ -4,18 +4,19 @@
 use super::WindowOptions;
 use super::columns::NORMAL;
 use super::stream::Stream;
+use crate::collect::{CollectedWindows, WindowSource};
 use crate::estimate::{Analysis, Artefact, ArtefactNote, Discard, Shares, Totals};
+use crate::section::{EventTotal, WindowsSection};
 use dioptra_metrics::EventName;
 use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::event_type;
 use dioptra_perfrecords::names::software;
-use dioptra_profile::windows::{EventTotal, ProfileWindows, RecordedWindows, WindowSource};
 use dioptra_report::{Facts, Input, Severity};
 use serde_json::{Map, Value, json};
 
 /// What is told of.
 pub(super) struct Told<'t, 'w> {
-    pub windows: &'t ProfileWindows,
+    pub windows: &'t CollectedWindows,
     pub analysis: &'t Analysis<'w>,
     pub stream: &'t Stream,
     pub artefacts: &'t [Artefact],
@@ -86,7 +87,7 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
         json!({
             "source": recorded.source,
             "schedule": schedule,
-            "settle": recorded.settle,
+            "settle": recorded.warm_up,
             "windows": windows.len(),
             "bursts": bursts,
             "bursts_used": total.bursts(),
@@ -106,7 +107,7 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
 }
 
 /// Tells that a better source did not make the windows, and why.
-pub(super) fn changed_source(facts: &mut Facts, recorded: &RecordedWindows) {
+pub(super) fn changed_source(facts: &mut Facts, recorded: &WindowsSection) {
     if let Some(why) = &recorded.instead {
         let text = format!("windows by {why}");
         facts.add(Severity::Fallback, "window_source", text, why.as_str());

@@ -5,10 +5,10 @@ use super::facts::{self, Told};
 use super::metrics::{Metric, Metrics};
 use super::rows::{Counted, Rows};
 use super::stream::Stream;
+use crate::collect::{CollectedWindows, WindowSource};
 use crate::estimate::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_metrics as metrics;
 use dioptra_profile::Profile;
-use dioptra_profile::windows::{ProfileWindows, WindowSource};
 use dioptra_report::{Facts, Input};
 use std::collections::HashMap;
 
@@ -66,7 +66,7 @@ pub(super) fn ranking(profile: &Profile) -> Option<usize> {
 
 pub(super) fn measure(
     input: &Input<'_>,
-    windows: &ProfileWindows,
+    windows: &CollectedWindows,
     options: &WindowOptions<'_>,
     rows: &Rows,
 ) -> Measured {
@@ -229,7 +229,7 @@ impl TrustShares {
 /// Returns how far rows can be trusted, without measuring anything else.
 pub(super) fn trust_shares(
     input: &Input<'_>,
-    windows: &ProfileWindows,
+    windows: &CollectedWindows,
     options: &WindowOptions<'_>,
     rows: &Rows,
 ) -> TrustShares {
@@ -249,7 +249,7 @@ pub(super) fn trust_shares(
 }
 
 /// For how long windows were recorded.
-fn seconds(windows: &ProfileWindows) -> f64 {
+fn seconds(windows: &CollectedWindows) -> f64 {
     let recorded = windows.plan().recorded.as_ref();
     let span = recorded.and_then(|recorded| recorded.span);
     let times = || windows.bursts().iter().map(|burst| burst.time);
@@ -258,13 +258,13 @@ fn seconds(windows: &ProfileWindows) -> f64 {
     ended.saturating_sub(began) as f64 / 1e9
 }
 
-fn rules(windows: &ProfileWindows) -> Rules {
-    let settle = windows.plan().recorded.as_ref().map_or(0, |of| of.settle);
+fn rules(windows: &CollectedWindows) -> Rules {
+    let warm_up = windows.plan().recorded.as_ref().map_or(0, |of| of.warm_up);
     Rules {
-        settle: match windows.plan().source {
+        warm_up: match windows.plan().source {
             // What nobody armed has no beginning.
             WindowSource::Steady => 0,
-            _ => u16::try_from(settle).unwrap_or(u16::MAX),
+            _ => u16::try_from(warm_up).unwrap_or(u16::MAX),
         },
         ..Rules::default()
     }

@@ -1,7 +1,7 @@
 //! Metrics from windows: a row for each function, path, line or thread, its share of the time, and ratios of counters
 //! with their intervals.
 //!
-//! A profile with windows ([`dioptra_profile::Profile::windows`]) gives ratios of sums over the windows that lie in one
+//! A profile with windows ([`CollectedWindows`]) gives ratios of sums over the windows that lie in one
 //! function; one whose events were sampled each for itself gives ratios of sampled counts, with Poisson errors. The
 //! table says which.
 
@@ -19,14 +19,23 @@ pub use beside::{add_window_differences, add_window_metrics, has_recorded_window
 pub use error::DisplayError;
 pub use rows::WindowRows;
 
+use crate::collect::CollectedWindows;
 use crate::estimate::Trust;
-use dioptra_profile::windows::ProfileWindows;
 use dioptra_report::{
     Direction, Facts, Input, MetricColumns, Severity, Table, adjusted, profile_facts,
 };
 use measure::{Known, Measured, MeasuredRow, TrustShares};
 use rows::Rows;
 use serde_json::json;
+
+/// A profile with the windows that were collected while it was loaded.
+#[derive(Clone, Copy)]
+pub struct WindowInput<'a> {
+    /// The profile and its names.
+    pub report: Input<'a>,
+    /// Its windows; `None` if none were collected.
+    pub windows: Option<&'a CollectedWindows>,
+}
 
 /// Which metrics of which rows.
 #[derive(Clone, Debug)]
@@ -78,11 +87,12 @@ impl Default for WindowOptions<'_> {
 /// [`DisplayError::NoWindows`] where the profile has neither windows nor samples of two events; else as
 /// [`dioptra_report::report()`].
 pub fn window_metrics(
-    input: &Input<'_>,
+    windowed: &WindowInput<'_>,
     options: &WindowOptions<'_>,
 ) -> Result<Table, DisplayError> {
+    let input = &windowed.report;
     let rows = Rows::new(input, options.by)?;
-    let measured = measure(input, options, &rows)?;
+    let measured = measure(windowed, options, &rows)?;
     let labels = rows.labels(input);
     let mut table = Table::new(columns::heads(&measured, &rows, &labels, options));
     let (mut small, mut untrusted) = (0_u64, 0_u64);
@@ -126,26 +136,25 @@ pub fn window_metrics(
     let shown: Vec<usize> = ranking.into_iter().collect();
     let of_profile = profile_facts(input.profile, input.names, &shown);
     table.facts.append(of_profile);
-    tell_trust(&mut table.facts, input, &measured, options);
+    tell_trust(&mut table.facts, windowed, &measured, options);
     tell_drift(&mut table.facts, input, &measured, &rows);
     table.facts.append(measured.facts);
     Ok(table)
 }
 
 /// Whether there are windows, or were before a filter took them all.
-fn had_some(windows: &ProfileWindows) -> bool {
+fn had_some(windows: &CollectedWindows) -> bool {
     !windows.is_empty() || windows.facts().filtered > 0
 }
 
 /// The rows of a profile, by windows where it has some.
 fn measure(
-    input: &Input<'_>,
+    input: &WindowInput<'_>,
     options: &WindowOptions<'_>,
     rows: &Rows,
 ) -> Result<Measured, DisplayError> {
-    let windows = input.profile.windows();
-    match windows.filter(|windows| had_some(windows)) {
-        Some(windows) => Ok(measure::measure(input, windows, options, rows)),
+    match input.windows.filter(|windows| had_some(windows)) {
+        Some(windows) => Ok(measure::measure(&input.report, windows, options, rows)),
         None => sampled::measure(input, options, rows),
     }
 }
@@ -197,7 +206,7 @@ fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &
 /// Tells how much of the time is in rows of which trust, and what to do where that is little.
 fn tell_trust(
     facts: &mut Facts,
-    input: &Input<'_>,
+    input: &WindowInput<'_>,
     measured: &Measured,
     options: &WindowOptions<'_>,
 ) {
@@ -258,13 +267,14 @@ const WORTH_PROPOSING: f64 = 0.1;
 
 /// Returns other rows in which more of the time can be trusted, by the name that `--by` has for them, the best first.
 fn proposals(
-    input: &Input<'_>,
+    input: &WindowInput<'_>,
     options: &WindowOptions<'_>,
     now: TrustShares,
 ) -> Vec<(&'static str, TrustShares)> {
-    let Some(windows) = input.profile.windows() else {
+    let Some(windows) = input.windows else {
         return Vec::new();
     };
+    let input = &input.report;
     let others = [("module", WindowRows::Module), ("path", WindowRows::Path)];
     let mut found: Vec<(&str, TrustShares)> = others
         .into_iter()

@@ -1,7 +1,7 @@
 //! What a row is: keys of places, samples by key, and names.
 
 use super::DisplayError;
-use dioptra_profile::windows::FunctionPaths;
+use dioptra_profile::FunctionPaths;
 use dioptra_profile::{Dimension, SelectError, aggregate};
 use dioptra_report::{Cell, Column, ColumnKind, Input, RowLabels, Unit};
 
@@ -63,7 +63,7 @@ impl Rows {
 
     /// The row of a place (a stack or frame) where a thread was.
     pub fn key(&self, input: &Input<'_>, place: u32, thread: u32) -> Option<u32> {
-        let frame = input.profile.frame_of_place(place);
+        let frame = input.profile.innermost_frame(place);
         match self.by {
             WindowRows::Function => Some(input.names.of_frame(frame)),
             WindowRows::Path => self.paths.as_ref().map(|paths| paths.of(place)),
@@ -99,7 +99,7 @@ impl Rows {
 
     /// The module of a place.
     pub fn module(input: &Input<'_>, place: u32) -> u32 {
-        let frame = input.profile.frame_of_place(place);
+        let frame = input.profile.innermost_frame(place);
         input.profile.frames().get(frame).module
     }
 

@@ -1,25 +1,24 @@
 //! Metrics of profiles without windows: each event was sampled for itself, and a ratio is one of sampled counts.
 
-use super::DisplayError;
 use super::WindowOptions;
 use super::measure::{InKernel, Known, Measured, MeasuredRow, ranking};
 use super::metrics::Metrics;
 use super::rows::Rows;
+use super::{DisplayError, WindowInput};
 use crate::estimate::Shares;
+use crate::section::WindowsSection;
 use dioptra_metrics::{Cell, Count, Mode, RecordedEvent};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::EventProfile;
 use dioptra_profile::Profile;
-use dioptra_report::{Facts, Input, Severity};
+use dioptra_report::{Facts, Severity};
 use serde_json::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// Returns for each event the factor that makes its sampled counts the plain count of the run; 1 where none was taken.
 /// Clocks that miss ticks and periods that the kernel adapts make weights that sum to another number.
-fn scales(profile: &Profile, sampled: &[usize]) -> Vec<f64> {
-    let windows = profile.windows();
-    let recorded = windows.and_then(|windows| windows.plan().recorded.as_ref());
+fn scales(profile: &Profile, recorded: Option<&WindowsSection>, sampled: &[usize]) -> Vec<f64> {
     let scale = |index: &usize| {
         let event = &profile.events()[*index];
         let counted = super::facts::total(&recorded?.totals, event.name())?;
@@ -69,14 +68,13 @@ fn period(event: &EventProfile) -> Option<f64> {
 }
 
 pub(super) fn measure(
-    input: &Input<'_>,
+    windowed: &WindowInput<'_>,
     options: &WindowOptions<'_>,
     rows: &Rows,
 ) -> Result<Measured, DisplayError> {
+    let (input, windows) = (&windowed.report, windowed.windows);
     let profile = input.profile;
-    let recorded = profile
-        .windows()
-        .and_then(|windows| windows.plan().recorded.as_ref());
+    let recorded = windows.and_then(|windows| windows.plan().recorded.as_ref());
     // The ranking's own event is none that was to be counted over windows: a clock of it must not stand for theirs.
     let was_asked = |name: &str| match recorded {
         Some(recorded) if !recorded.totals.is_empty() => {
@@ -106,7 +104,7 @@ pub(super) fn measure(
     if sampled.len() < 2 || metrics.list.iter().all(|metric| inputs(metric).is_empty()) {
         return Err(DisplayError::NoWindows);
     }
-    let scales = scales(profile, &sampled);
+    let scales = scales(profile, recorded, &sampled);
     let mut counts: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
     for (place, index) in sampled.iter().enumerate() {
         for (key, samples, weight) in rows.counts(input, *index) {
@@ -159,7 +157,6 @@ pub(super) fn measure(
     if options.for_people {
         super::facts::what_errors_are(&mut facts);
     }
-    let windows = profile.windows();
     if let Some(windows) = windows.filter(|windows| windows.facts().samples > 0) {
         let (samples, stray) = (windows.facts().samples, windows.facts().stray);
         facts.add(
@@ -178,7 +175,7 @@ pub(super) fn measure(
          `dioptra record --windows` reads counters together",
         json!({"source": "period", "events": events.iter().map(|event| &event.name).collect::<Vec<_>>()}),
     );
-    if let Some(recorded) = windows.and_then(|windows| windows.plan().recorded.as_ref()) {
+    if let Some(recorded) = recorded {
         super::facts::changed_source(&mut facts, recorded);
     }
     tell_scales(&mut facts, &events, &scales);

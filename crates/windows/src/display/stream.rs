@@ -1,11 +1,11 @@
 //! From a profile's windows to the stream that is analyzed.
 
 use super::rows::{Rows, WindowRows};
-use crate::estimate::{Burst, Place, WindowFlags, WindowGroup, Windows};
+use crate::collect::CollectedWindows;
+use crate::estimate::{CountedGroup, WindowEnd, Windows};
 use dioptra_metrics::RecordedEvent;
 use dioptra_perfrecords::names::software;
 use dioptra_perfrecords::{Attr, event_type};
-use dioptra_profile::windows::{ProfileWindows, WindowMarks};
 use dioptra_report::Input;
 
 /// The windows, and the row of each.
@@ -17,18 +17,8 @@ pub(super) struct Stream {
     keys: Vec<Option<u32>>,
 }
 
-const MARKS: [(WindowMarks, WindowFlags); 7] = [
-    (WindowMarks::THROTTLED, WindowFlags::THROTTLED),
-    (WindowMarks::LOST, WindowFlags::LOST),
-    (WindowMarks::SWITCHED, WindowFlags::SWITCHED),
-    (WindowMarks::MIGRATED, WindowFlags::MIGRATED),
-    (WindowMarks::LATE, WindowFlags::LATE),
-    (WindowMarks::PARTLY_COUNTED, WindowFlags::PARTLY_COUNTED),
-    (WindowMarks::BROKEN, WindowFlags::BROKEN),
-];
-
 impl Stream {
-    pub fn new(input: &Input<'_>, of: &ProfileWindows, rows: &Rows) -> Stream {
+    pub fn new(input: &Input<'_>, of: &CollectedWindows, rows: &Rows) -> Stream {
         let mut events: Vec<RecordedEvent> = Vec::new();
         let mut groups = Vec::new();
         // By group: which of its values are used. Of events of one name the first: twins are one event sampled twice.
@@ -49,7 +39,7 @@ impl Stream {
                 }
             }
             used.push(places);
-            groups.push(WindowGroup {
+            groups.push(CountedGroup {
                 events: group_events,
                 drop_last: group.drop_last,
             });
@@ -74,20 +64,10 @@ impl Stream {
         let whole_threads = rows.by.is_of_task() && !hides_some(of);
         let mut counts = Vec::new();
         for (number, burst) in of.bursts().iter().enumerate() {
-            stream.windows.push_burst(Burst {
-                thread: burst.thread,
-                cpu: burst.cpu,
-                time: burst.time,
-                period: burst.period,
-                group: burst.group,
-            });
+            stream.windows.push_burst(*burst);
             for window in of.windows(number) {
-                let mut flags = WindowFlags::empty();
-                for (mark, flag) in MARKS {
-                    flags.set(flag, window.marks.contains(mark));
-                }
                 let place = |place| match whole_threads {
-                    true => Place {
+                    true => WindowEnd {
                         function: Some(0),
                         path: None,
                     },
@@ -99,7 +79,7 @@ impl Stream {
                 let (start, end) = (place(window.start), place(window.end));
                 stream
                     .windows
-                    .push_window(window.index, flags, start, end, &counts);
+                    .push_window(window.index, window.flags, start, end, &counts);
                 let shown = (!window.hidden).then_some(());
                 stream
                     .keys
@@ -116,7 +96,7 @@ impl Stream {
 }
 
 /// Whether a filter of places took windows away.
-fn hides_some(windows: &ProfileWindows) -> bool {
+fn hides_some(windows: &CollectedWindows) -> bool {
     let mut bursts = 0..windows.bursts().len();
     bursts.any(|burst| windows.windows(burst).any(|window| window.hidden))
 }
@@ -134,16 +114,16 @@ fn is_clock(attr: &Attr) -> bool {
 }
 
 /// The function of a place and the path of its callers, as far as they are known; where rows are modules, its module.
-fn place_of(input: &Input<'_>, rows: &Rows, place: u32) -> Place {
+fn place_of(input: &Input<'_>, rows: &Rows, place: u32) -> WindowEnd {
     if rows.by == WindowRows::Module {
-        return Place {
+        return WindowEnd {
             function: Some(Rows::module(input, place)),
             path: None,
         };
     }
-    let function = input.names.of_frame(input.profile.frame_of_place(place));
+    let function = input.names.of_frame(input.profile.innermost_frame(place));
     let known = input.names.functions().get(function as usize);
-    Place {
+    WindowEnd {
         // All places of a module without a name are no one function.
         function: known.filter(|known| !known.is_unknown()).map(|_| function),
         path: rows

@@ -6,7 +6,7 @@ use super::stream::{WindowFlags, WindowView};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
     /// The first windows of a burst that are left out: the interrupt that started it is still felt.
-    pub settle: u16,
+    pub warm_up: u16,
     /// A discard ratio, or a share of windows in which the function was left, above this is little to trust.
     pub low_trust: f64,
     /// And above this nothing to trust.
@@ -19,13 +19,13 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// One window to settle. The bounds of trust are from simulated programs: with a quarter of the windows discarded the
+    /// One window of warm-up. The bounds of trust are from simulated programs: with a quarter of the windows discarded the
     /// rest is about 2 % off, with a third 10 %, with half 40 %. Functions of two and a half windows are away in the middle
     /// of two windows in 7 % of the cases (4.4 to 9.6 % in nine of ten recordings of 1000 bursts), ones of five windows
     /// in 2 to 3 % (1.2 to 4.3 %), ones of ten in 1 %.
     fn default() -> Self {
         Self {
-            settle: 1,
+            warm_up: 1,
             low_trust: 0.25,
             no_trust: 0.45,
             low_trust_away: 0.04,
@@ -119,7 +119,7 @@ pub(super) fn judge(window: &WindowView<'_>, drop_last: bool, rules: &Rules) -> 
     if let Some((_, cause)) = CAUSES.iter().find(|(f, _)| window.flags.intersects(*f)) {
         return Some(*cause);
     }
-    if window.index < rules.settle {
+    if window.index < rules.warm_up {
         return Some(Discard::Settling);
     }
     if window.flags.contains(WindowFlags::INFLATED) || (drop_last && window.last) {

@@ -18,7 +18,7 @@
 //! which events those are.
 
 use super::homogeneity::{ByBurst, Disagreement};
-use super::stream::{WindowGroup, WindowView};
+use super::stream::{CountedGroup, WindowView};
 use super::tally::Analysis;
 
 /// An event's constant.
@@ -129,7 +129,7 @@ impl Analysis<'_> {
             let kept = self.kept().filter(|(_, row)| trusted[*row]);
             kept.filter(|(window, _)| window.counts.first().is_some_and(|length| *length > 0))
         };
-        let taken_of = |group: &WindowGroup| {
+        let taken_of = |group: &CountedGroup| {
             let leader = group.events.first();
             let mut known = interrupts.iter().filter(|a| a.is_taken_off());
             let found = known.find(|a| Some(&a.event) == leader);

@@ -6,14 +6,14 @@
 //! rows are numbers, events are places in the list that a [`MetricSet`](dioptra_metrics::MetricSet) was bound to.
 //!
 //! ```
-//! use dioptra_windows::estimate::{Burst, EstimatorOptions, Place, Rules, WindowFlags, WindowGroup, Windows};
+//! use dioptra_windows::estimate::{WindowBurst, EstimatorOptions, WindowEnd, Rules, WindowFlags, CountedGroup, Windows};
 //! use dioptra_metrics::{Environment, MetricSet, RecordedEvent};
 //!
 //! let recorded = ["cycles", "instructions"].map(RecordedEvent::named);
-//! let mut windows = Windows::new(vec![WindowGroup::new(vec![0, 1])]);
-//! let place = Place { function: Some(7), path: None };
+//! let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1])]);
+//! let place = WindowEnd { function: Some(7), path: None };
 //! for time in 0..40 {
-//!     windows.push_burst(Burst { time, period: 300, ..Burst::default() });
+//!     windows.push_burst(WindowBurst { time, period: 300, ..WindowBurst::default() });
 //!     for index in 0..4 {
 //!         windows.push_window(index, WindowFlags::empty(), place, place, &[300, 440 + 10 * (time % 5)]);
 //!     }
@@ -56,5 +56,7 @@ pub use estimator::{Estimate, Estimator, EstimatorOptions, Figure, Interval, Met
 pub use interval::{chi_squared_quantile, poisson_limits, student_quantile, student_two_sided};
 pub use runs::Runs;
 pub use share::{Closure, Share, Shares, Totals};
-pub use stream::{Burst, BurstView, Place, WindowFlags, WindowGroup, WindowView, Windows};
+pub use stream::{
+    BurstView, CountedGroup, WindowBurst, WindowEnd, WindowFlags, WindowView, Windows,
+};
 pub use tally::{Analysis, Row};

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 
 /// Events that are read together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct WindowGroup {
+pub struct CountedGroup {
     /// The events, as places in the list of recorded events. The first is the leader: the one whose overflow ends a
     /// window, cycles or a clock or an event that is counted; its count is the window's length.
     pub events: Vec<u32>,
@@ -12,7 +12,7 @@ pub struct WindowGroup {
     pub drop_last: bool,
 }
 
-impl WindowGroup {
+impl CountedGroup {
     /// A group whose last windows are as good as the others.
     pub fn new(events: Vec<u32>) -> Self {
         Self {
@@ -24,7 +24,7 @@ impl WindowGroup {
 
 /// Several windows back to back, of one thread or CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Burst {
+pub struct WindowBurst {
     /// The caller's number of the thread.
     pub thread: u32,
     /// The CPU it ran on at the start.
@@ -39,7 +39,7 @@ pub struct Burst {
 
 /// Where a window starts or ends. Numbers are the caller's; equal numbers are equal places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct WindowEnd {
     /// The function, `None` where it is not known.
     pub function: Option<u32>,
     /// The path of callers, `None` where there is no call chain.
@@ -63,7 +63,7 @@ bitflags! {
         /// The group was not counting for all of it (time running < time enabled).
         const PARTLY_COUNTED = 1 << 5;
         /// It is the last of its burst, and longer than the others for that; stands beside
-        /// [`drop_last`](WindowGroup::drop_last) for groups where only some are.
+        /// [`drop_last`](CountedGroup::drop_last) for groups where only some are.
         const INFLATED = 1 << 6;
         /// A counter ran backward or the reading makes no sense.
         const BROKEN = 1 << 7;
@@ -72,15 +72,15 @@ bitflags! {
 
 /// As places are kept: [`NOWHERE`] for what is not known.
 #[derive(Debug, Clone, Copy)]
-struct PackedPlace {
+struct PackedEnd {
     function: u32,
     path: u32,
 }
 
 const NOWHERE: u32 = u32::MAX;
 
-impl From<Place> for PackedPlace {
-    fn from(place: Place) -> Self {
+impl From<WindowEnd> for PackedEnd {
+    fn from(place: WindowEnd) -> Self {
         Self {
             function: place.function.unwrap_or(NOWHERE),
             path: place.path.unwrap_or(NOWHERE),
@@ -88,8 +88,8 @@ impl From<Place> for PackedPlace {
     }
 }
 
-impl From<PackedPlace> for Place {
-    fn from(place: PackedPlace) -> Self {
+impl From<PackedEnd> for WindowEnd {
+    fn from(place: PackedEnd) -> Self {
         let known = |id: u32| (id != NOWHERE).then_some(id);
         Self {
             function: known(place.function),
@@ -102,13 +102,13 @@ impl From<PackedPlace> for Place {
 struct Packed {
     index: u16,
     flags: WindowFlags,
-    start: PackedPlace,
-    end: PackedPlace,
+    start: PackedEnd,
+    end: PackedEnd,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Span {
-    burst: Burst,
+    burst: WindowBurst,
     first_window: usize,
     first_count: usize,
 }
@@ -116,7 +116,7 @@ struct Span {
 /// All windows of a recording: 20 bytes and the counts for each.
 #[derive(Debug, Default)]
 pub struct Windows {
-    groups: Vec<WindowGroup>,
+    groups: Vec<CountedGroup>,
     spans: Vec<Span>,
     windows: Vec<Packed>,
     counts: Vec<u64>,
@@ -132,9 +132,9 @@ pub struct BurstView<'w> {
     /// Its place in the order of [`Windows::push_burst`].
     pub number: u32,
     /// The burst.
-    pub burst: &'w Burst,
+    pub burst: &'w WindowBurst,
     /// Its group.
-    pub group: &'w WindowGroup,
+    pub group: &'w CountedGroup,
     windows: &'w [Packed],
     counts: &'w [u64],
     first_window: usize,
@@ -148,7 +148,7 @@ pub struct WindowView<'w> {
     /// Its burst's place in the order of [`Windows::push_burst`].
     pub burst_number: u32,
     /// Its burst.
-    pub burst: &'w Burst,
+    pub burst: &'w WindowBurst,
     /// Its place in the burst, 0 for the one after the start marker. A window that is missing leaves a gap.
     pub index: u16,
     /// Whether it is the last that its burst has.
@@ -156,16 +156,16 @@ pub struct WindowView<'w> {
     /// What is wrong with it.
     pub flags: WindowFlags,
     /// Where the thread was at its start.
-    pub start: Place,
+    pub start: WindowEnd,
     /// Where the thread was at its end. Rows are made from this one.
-    pub end: Place,
+    pub end: WindowEnd,
     /// What each event of the group counted, the leader first.
     pub counts: &'w [u64],
 }
 
 impl Windows {
     /// An empty stream of bursts of these groups. A group without events holds nothing that could be analyzed.
-    pub fn new(groups: Vec<WindowGroup>) -> Self {
+    pub fn new(groups: Vec<CountedGroup>) -> Self {
         Self {
             groups,
             ..Self::default()
@@ -195,7 +195,7 @@ impl Windows {
     ///
     /// # Panics
     /// If the burst's group is none of those given to [`new`](Self::new).
-    pub fn push_burst(&mut self, burst: Burst) {
+    pub fn push_burst(&mut self, burst: WindowBurst) {
         assert!(
             usize::from(burst.group) < self.groups.len(),
             "a burst of group {} of {}",
@@ -218,8 +218,8 @@ impl Windows {
         &mut self,
         index: u16,
         flags: WindowFlags,
-        start: Place,
-        end: Place,
+        start: WindowEnd,
+        end: WindowEnd,
         counts: &[u64],
     ) {
         let span = self.spans.last().expect("a burst before its windows");
@@ -236,7 +236,7 @@ impl Windows {
     }
 
     /// The groups.
-    pub fn groups(&self) -> &[WindowGroup] {
+    pub fn groups(&self) -> &[CountedGroup] {
         &self.groups
     }
 
@@ -305,23 +305,23 @@ mod tests {
     #[test]
     fn what_goes_in_comes_out() {
         let mut windows = Windows::new(vec![
-            WindowGroup::new(vec![0, 1]),
-            WindowGroup::new(vec![0, 2, 3]),
+            CountedGroup::new(vec![0, 1]),
+            CountedGroup::new(vec![0, 2, 3]),
         ]);
-        let here = Place {
+        let here = WindowEnd {
             function: Some(3),
             path: Some(9),
         };
-        windows.push_burst(Burst::default());
-        windows.push_window(0, WindowFlags::empty(), Place::default(), here, &[300]);
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst::default());
+        windows.push_window(0, WindowFlags::empty(), WindowEnd::default(), here, &[300]);
+        windows.push_burst(WindowBurst {
             group: 1,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
-        windows.push_burst(Burst {
+        windows.push_burst(WindowBurst {
             group: 1,
             time: 5,
-            ..Burst::default()
+            ..WindowBurst::default()
         });
         windows.push_window(0, WindowFlags::LOST, here, here, &[1, 2, 3, 4]);
         windows.push_window(2, WindowFlags::empty(), here, here, &[5, 6, 7]);
@@ -343,7 +343,7 @@ mod tests {
             .flat_map(|burst| burst.windows())
             .map(|w| (w.start, w.end))
             .collect();
-        assert_eq!(places[0], (Place::default(), here));
+        assert_eq!(places[0], (WindowEnd::default(), here));
         assert_eq!(windows.bursts().len(), 3);
     }
 }

@@ -5,18 +5,15 @@ mod side_file;
 
 pub use settings::{WindowSettings, WindowsOutcome};
 
-use dioptra_perfdata::{
-    Burst, BurstOutcome, EventTotal, Feature, GroupDescription, WindowGroup, WindowLoss,
-    WindowsEncoder, WriteError,
-};
+use crate::section::{EventTotal, SectionEncoder, WindowGroup, WindowLoss};
+use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
-    self, FoundSource, Length, SHORTEST_LONG, Seen, SourceKind, WindowError, WindowListener,
+    Burst, FoundSource, Length, SHORTEST_LONG, Seen, SourceKind, WindowError, WindowListener,
     WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
-    AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType,
-    event_type,
+    AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType, event_type,
 };
 use dioptra_recorder::counters::takes_a_counter;
 use dioptra_recorder::{
@@ -73,7 +70,10 @@ fn counting(groups: &[EventGroup]) -> Vec<EventGroup> {
                 let attr = &event.attr;
                 (attr.kind, attr.config, attr.config1, attr.config2)
             };
-            if known.iter().any(|other| identity(other) == identity(&event)) {
+            if known
+                .iter()
+                .any(|other| identity(other) == identity(&event))
+            {
                 continue;
             }
             known.push(event.clone());
@@ -107,7 +107,7 @@ struct AttachedWindows {
     findings: Vec<String>,
     /// Why a better source was not taken.
     instead: Option<String>,
-    encoder: WindowsEncoder,
+    encoder: SectionEncoder,
     side: SideFile,
     /// The layout of the session's records.
     layout: RecordLayout,
@@ -193,17 +193,16 @@ impl AttachedWindows {
                 Length::Time(SHORTEST_LONG)
             ));
         }
-        let side =
-            SideFile::create(to.file).map_err(|source| WindowRecordError::SideFile {
-                path: to.file.map(side_file::beside).unwrap_or_default(),
-                source,
-            })?;
+        let side = SideFile::create(to.file).map_err(|source| WindowRecordError::SideFile {
+            path: to.file.map(side_file::beside).unwrap_or_default(),
+            source,
+        })?;
         let attr = to.events.first().map(|event| event.attr.clone());
         let mut attached = AttachedWindows {
             source,
             findings,
             instead,
-            encoder: WindowsEncoder::new(),
+            encoder: SectionEncoder::new(),
             side,
             layout: RecordLayout::new(&attr.unwrap_or_default(), ByteOrder::NATIVE),
             first_event: to.events.len(),
@@ -357,7 +356,7 @@ impl RecordExtension for WindowsRecorder<'_> {
 
     fn section(&mut self, end: &RecordingEnd<'_>) -> io::Result<(Feature, Vec<u8>)> {
         let Some(attached) = &mut self.attached else {
-            return Ok((Feature::WINDOWS, WindowsEncoder::new().take()));
+            return Ok((Feature::WINDOWS, SectionEncoder::new().take()));
         };
         let stats = attached.source.stats();
         for total in totals(&end.counted, end.of_threads) {
@@ -416,7 +415,7 @@ fn losses(stats: &WindowStats) -> impl Iterator<Item = (&'static str, u64)> {
 /// Writes records into the file, and bursts into the section.
 struct RoundWriter<'a> {
     write: &'a mut dyn FnMut(&[u8]) -> Result<(), WriteError>,
-    encoder: &'a mut WindowsEncoder,
+    encoder: &'a mut SectionEncoder,
     error: Option<WriteError>,
 }
 
@@ -428,18 +427,8 @@ impl WindowListener for RoundWriter<'_> {
         self.error = (self.write)(bytes).err();
     }
 
-    fn burst(&mut self, burst: &windows::Burst) {
-        self.encoder.burst(&Burst {
-            group: burst.group,
-            cpu: burst.cpu,
-            tid: burst.tid,
-            armed: burst.armed,
-            ended: burst.ended,
-            period: burst.period,
-            expected: burst.expected,
-            seen: burst.seen,
-            outcome: BurstOutcome(burst.outcome.bits()),
-        });
+    fn burst(&mut self, burst: &Burst) {
+        self.encoder.burst(burst);
     }
 }
 

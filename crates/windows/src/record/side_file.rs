@@ -2,6 +2,7 @@
 //!
 //! So a recording of any length takes little memory, and one whose recorder was killed leaves its bursts behind.
 
+use crate::section::SIDE_FILE;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -21,7 +22,7 @@ pub(super) struct SideFile {
 /// Returns the name of the side file of the recording `output`.
 pub(super) fn beside(output: &Path) -> PathBuf {
     let mut name = OsString::from(output);
-    name.push(".windows");
+    name.push(SIDE_FILE);
     PathBuf::from(name)
 }
 

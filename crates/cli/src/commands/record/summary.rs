@@ -1,9 +1,9 @@
 //! What `dioptra record` says at its end: figures, and the hottest functions.
 
 use super::progress::bytes;
-use dioptra_perfdata::PerfData;
+use crate::commands::profiles::open;
 use dioptra_perfevents::windows::{Length, SourceKind};
-use dioptra_profile::{Dimension, LoadOptions, Names, Profile};
+use dioptra_profile::{Dimension, LoadPlan, Names, Profile};
 use dioptra_recorder::{Ending, Outcome};
 use dioptra_report::{ByOptions, Format, Harmless, by};
 use dioptra_symbols::SymbolOptions;
@@ -183,14 +183,12 @@ pub(super) fn signal_name(signal: i32) -> String {
 }
 
 fn functions(outcome: &Outcome, out: &mut impl Write) -> anyhow::Result<()> {
-    let data = PerfData::open(&outcome.path)?;
-    let profile = Profile::load(
-        &data,
-        LoadOptions {
-            call_chains: false,
-            threads: false,
-        },
-    );
+    let recording = open(&outcome.path)?;
+    let plan = LoadPlan {
+        set_aside: recording.set_aside(),
+        ..LoadPlan::default()
+    };
+    let profile = Profile::load_with(&recording.data, &plan);
     let options = SymbolOptions {
         kallsyms_cache: crate::symbol_sources::cache(),
         ..SymbolOptions::default()

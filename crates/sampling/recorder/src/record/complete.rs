@@ -84,11 +84,11 @@ impl Recording<'_> {
                 of_threads,
                 span: self.span,
             });
-            let (_, bytes) = section.map_err(|source| RecordError::Section {
+            let section = section.map_err(|source| RecordError::Section {
                 path: spec.output.clone(),
                 source,
             })?;
-            to_write.windows = Some(bytes);
+            to_write.sections.push(section);
         }
         let lost = self.sink.lost + extension.as_ref().map_or(0, |e| e.lost());
         // A carrier of its own tells whether it lost anything.

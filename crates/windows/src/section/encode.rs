@@ -6,24 +6,24 @@ use dioptra_perfevents::windows::{Length, Schedule};
 /// Bytes of a block of bursts after which another one begins: small enough for a pipe's records.
 const BLOCK: usize = 16 << 10;
 
-/// Writes the section piece by piece, for recorders: what [`WindowsEncoder::take`] returned, one after the other, is a
+/// Writes the section piece by piece, for recorders: what [`SectionEncoder::take`] returned, one after the other, is a
 /// section.
 ///
 /// ```
-/// # use dioptra_perfdata::{Burst, Windows, WindowsEncoder};
-/// let mut encoder = WindowsEncoder::new();
+/// # use dioptra_windows::section::{Burst, SectionEncoder, WindowsSection};
+/// let mut encoder = SectionEncoder::new();
 /// encoder.source("refresh");
 /// encoder.burst(&Burst { armed: 5_000_000, period: 300, expected: 4, seen: 4, ..Burst::default() });
 /// let mut file = encoder.take();
 /// encoder.burst(&Burst { armed: 6_000_000, period: 310, expected: 4, seen: 4, ..Burst::default() });
 /// file.extend(encoder.take());
-/// let mut windows = Windows::default();
+/// let mut windows = WindowsSection::default();
 /// windows.decode(&file)?;
 /// assert_eq!(windows.bursts.len(), 2);
-/// # Ok::<(), dioptra_perfdata::WindowsError>(())
+/// # Ok::<(), dioptra_windows::section::SectionError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct WindowsEncoder {
+pub struct SectionEncoder {
     /// What was not taken yet.
     bytes: Vec<u8>,
     /// The bursts of the block that is open.
@@ -31,18 +31,18 @@ pub struct WindowsEncoder {
     last: Burst,
 }
 
-impl Default for WindowsEncoder {
+impl Default for SectionEncoder {
     fn default() -> Self {
-        WindowsEncoder::new()
+        SectionEncoder::new()
     }
 }
 
-impl WindowsEncoder {
+impl SectionEncoder {
     /// Starts a section.
     pub fn new() -> Self {
         let mut bytes = MAGIC.to_vec();
         bytes.push(VERSION);
-        WindowsEncoder {
+        SectionEncoder {
             bytes,
             block: Vec::new(),
             last: Burst::default(),
@@ -65,7 +65,7 @@ impl WindowsEncoder {
     }
 
     /// The schedule, and how many windows at the start of each burst are left out of the analysis.
-    pub fn schedule(&mut self, schedule: &Schedule, settle: u32) {
+    pub fn schedule(&mut self, schedule: &Schedule, warm_up: u32) {
         let mut content = Vec::new();
         for length in [schedule.long, schedule.short, schedule.jitter] {
             let (kind, value) = match length {
@@ -76,7 +76,7 @@ impl WindowsEncoder {
             put(&mut content, value);
         }
         put(&mut content, schedule.batch.into());
-        put(&mut content, settle.into());
+        put(&mut content, warm_up.into());
         self.part(part::SCHEDULE, &content);
     }
 
@@ -134,7 +134,7 @@ impl WindowsEncoder {
             }
         }
         let out = &mut self.block;
-        put(out, burst.outcome.0.into());
+        put(out, burst.outcome.bits().into());
         put(out, fields);
         put_difference(out, burst.armed, last.armed);
         put_difference(out, burst.ended, burst.armed);
@@ -185,25 +185,6 @@ impl WindowsEncoder {
         put(&mut self.bytes, content.len() as u64);
         self.bytes.extend_from_slice(content);
     }
-}
-
-/// Cuts a section between its parts into sections of at most `most` bytes, as far as single parts are not larger.
-pub(crate) fn split(section: &[u8], most: usize) -> Vec<Vec<u8>> {
-    let start = &section[..section.len().min(MAGIC.len() + 1)];
-    let mut sections = vec![start.to_vec()];
-    let mut rest = &section[start.len()..];
-    while !rest.is_empty() {
-        let part = super::decode::first_part(rest);
-        let last = sections
-            .last_mut()
-            .filter(|section| section.len() + part.len() <= most || section.len() == start.len());
-        match last {
-            Some(section) => section.extend_from_slice(part),
-            None => sections.push([start, part].concat()),
-        }
-        rest = &rest[part.len()..];
-    }
-    sections
 }
 
 /// LEB128.

@@ -1,17 +1,18 @@
 //! One counter's samples, and the windows between them.
 
+use super::CollectedWindow;
 use super::groups::PlannedGroup;
-use super::{Kept, WindowMarks};
-use crate::tasks::ThreadId;
+use crate::estimate::WindowFlags;
+use dioptra_profile::ThreadId;
 
-/// What a sample tells.
+/// The state of a group's counters at a sample.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub time: u64,
     pub cpu: u32,
     pub thread: ThreadId,
-    /// `None` for samples that did not pass the filter.
-    pub place: Option<u32>,
+    /// The call stack or frame; `None` for samples that did not pass the filter.
+    pub stack: Option<u32>,
     pub enabled: Option<u64>,
     pub running: Option<u64>,
     /// Samples that the events lost so far.
@@ -20,47 +21,47 @@ pub(super) struct Reading {
     pub incomplete: bool,
 }
 
-/// The burst that is being read.
+/// A burst whose windows are being collected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Open {
-    /// Which of the armed bursts it is.
+    /// Its index among the armed bursts.
     pub number: usize,
     pub time: u64,
     pub cpu: u32,
-    /// How many windows were seen, those left out among them.
+    /// The number of windows seen so far, including those that were left out.
     pub seen: u16,
-    pub windows: Vec<Kept>,
-    /// When each of them ended.
+    pub windows: Vec<CollectedWindow>,
+    /// The time at which each window ended.
     pub ends: Vec<u64>,
     pub counts: Vec<u64>,
 }
 
-/// A counter: of a group, of a thread or CPU.
+/// The counters of a group on one thread or CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counter {
     pub group: u16,
     last: Option<Reading>,
     values: Vec<u64>,
-    /// What happened since the last sample.
-    pub pending: WindowMarks,
+    /// The flags of the window that has begun.
+    pub pending: WindowFlags,
     pub open: Option<Open>,
 }
 
 /// A thread that was off its CPU for longer than this, in nanoseconds, has been switched.
 const SHORTEST_SWITCH: u64 = 5_000;
 
-/// What lies between two samples.
+/// The stretch between two samples.
 pub(super) enum Stretch {
     /// The first sample.
     None,
-    /// Something at an end did not pass.
+    /// One of the two samples did not pass the filter.
     Filtered,
-    /// A window, whose counts are the values passed.
-    Window(WindowMarks),
+    /// A window. Its counts are in `values` of [`Counter::take`].
+    Window(WindowFlags),
 }
 
 impl Counter {
-    /// A counter of a group that has not sampled yet.
+    /// Returns the counters of a group without a reading.
     pub fn new(group: u16) -> Counter {
         Counter {
             group,
@@ -68,12 +69,12 @@ impl Counter {
         }
     }
 
-    /// The time of the last sample.
+    /// Returns the last reading.
     pub fn last(&self) -> Option<&Reading> {
         self.last.as_ref()
     }
 
-    /// Takes a sample; `values` become what was counted since the one before.
+    /// Adds a reading. `values` become the counts since the one before.
     pub fn take(&mut self, group: &PlannedGroup, now: Reading, values: &mut [u64]) -> Stretch {
         let before = self.last.replace(now);
         let pending = std::mem::take(&mut self.pending);
@@ -81,25 +82,25 @@ impl Counter {
             self.values = values.to_vec();
             return Stretch::None;
         };
-        let mut marks = pending;
+        let mut flags = pending;
         for (value, old) in values.iter_mut().zip(&mut self.values) {
             let new = std::mem::replace(old, *value);
             match value.checked_sub(new) {
                 Some(grown) => *value = grown,
                 None => {
                     *value = 0;
-                    marks |= WindowMarks::BROKEN;
+                    flags |= WindowFlags::BROKEN;
                 }
             }
         }
-        if before.place.is_none() || now.place.is_none() {
+        if before.stack.is_none() || now.stack.is_none() {
             return Stretch::Filtered;
         }
         if now.incomplete || before.incomplete || values.first() == Some(&0) {
-            marks |= WindowMarks::BROKEN;
+            flags |= WindowFlags::BROKEN;
         }
         if now.lost > before.lost {
-            marks |= WindowMarks::LOST;
+            flags |= WindowFlags::LOST;
         }
         let grown = |now: Option<u64>, before: Option<u64>| now?.checked_sub(before?);
         let enabled = grown(now.enabled, before.enabled);
@@ -107,18 +108,18 @@ impl Counter {
         if let (Some(enabled), Some(running)) = (enabled, running)
             && running < enabled
         {
-            marks |= WindowMarks::PARTLY_COUNTED;
+            flags |= WindowFlags::PARTLY_COUNTED;
         }
         // A thread's counters are enabled only while it is on a CPU.
         let passed = now.time.saturating_sub(before.time);
         let slept = enabled.is_some_and(|enabled| passed > enabled.saturating_add(SHORTEST_SWITCH));
         if before.thread != now.thread || (slept && !group.counts_switches) {
-            marks |= WindowMarks::SWITCHED;
+            flags |= WindowFlags::SWITCHED;
         }
         if before.cpu != now.cpu && !group.counts_migrations {
-            marks |= WindowMarks::MIGRATED;
+            flags |= WindowFlags::MIGRATED;
         }
-        Stretch::Window(marks)
+        Stretch::Window(flags)
     }
 }
 
@@ -138,12 +139,12 @@ impl Open {
         &mut self,
         (start, end): (u32, u32),
         now: &Reading,
-        marks: WindowMarks,
+        flags: WindowFlags,
         counts: &[u64],
     ) {
-        self.windows.push(Kept {
+        self.windows.push(CollectedWindow {
             index: self.seen,
-            marks,
+            flags,
             hidden: false,
             start,
             end,

@@ -1,24 +1,71 @@
 //! The section of windows: what is written is read, whole or in pieces, in files and pipes; perf skips it; damage costs
 //! only what lies behind it.
 
+#[path = "../../perf/data/tests/support/mod.rs"]
 mod support;
-#[path = "support/synthetic.rs"]
+#[path = "../../perf/data/tests/support/synthetic.rs"]
 mod synthetic;
 
-use dioptra_perfdata::{
-    Burst, BurstOutcome, EventToWrite, EventTotal, Feature, FeaturesToWrite, PerfData, WindowGroup,
-    WindowLoss, Windows, WindowsEncoder, WriteOptions, Writer,
-};
+use dioptra_perfdata::{EventToWrite, Feature, FeaturesToWrite, PerfData, WriteOptions, Writer};
 use dioptra_perfevents::windows::{Length, Schedule};
 use dioptra_perfrecords::{Attr, AttrFlags, ByteOrder, SampleType, event_type};
+use dioptra_windows::section::{
+    Burst, BurstOutcome, EventTotal, SectionEncoder, WindowGroup, WindowLoss, WindowsSection,
+};
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::Path;
 use support::{has_perf, perf, text};
-use synthetic::windows;
 
-fn decoded(bytes: &[u8]) -> Windows {
-    let mut windows = Windows::default();
+/// Bursts of two threads in turn, every millisecond, of four windows each.
+fn windows(bursts: u64) -> WindowsSection {
+    let mut windows = WindowsSection::default();
+    windows.source = "refresh".into();
+    windows.findings = vec!["REFRESH gives as many samples as asked".into()];
+    windows.schedule = Some(Schedule {
+        long: Length::Time(1_000_000),
+        short: Length::Count(300),
+        jitter: Length::Count(100),
+        batch: 4,
+    });
+    windows.warm_up = 1;
+    windows.groups = vec![WindowGroup {
+        leader: 0,
+        members: vec![1],
+        drop_last: true,
+    }];
+    windows.bursts = (0..bursts)
+        .map(|index| Burst {
+            tid: Some(100 + (index % 2) as u32),
+            armed: 1_000_000_000_000 + 1_000_000 * index + 7919 * index % 90_000,
+            ended: 1_000_000_000_000 + 1_060_000 * index,
+            period: 200 + 31 * index % 200,
+            expected: 4,
+            seen: if index % 10 == 9 { 2 } else { 4 },
+            outcome: if index % 10 == 9 {
+                BurstOutcome::CUT | BurstOutcome::LATE
+            } else {
+                BurstOutcome::COMPLETE
+            },
+            ..Burst::default()
+        })
+        .collect();
+    windows.totals = vec![EventTotal {
+        event: "page-faults".into(),
+        value: 12_345,
+        enabled: 2_000_000_000,
+        running: 1_900_000_000,
+    }];
+    windows.span = Some((1_000_000_000_000, 1_002_000_000_000));
+    windows.losses = vec![WindowLoss {
+        what: "threads beyond the limit of open files".into(),
+        count: 3,
+    }];
+    windows
+}
+
+fn decoded(bytes: &[u8]) -> WindowsSection {
+    let mut windows = WindowsSection::default();
     windows.decode(bytes).expect("a section");
     windows
 }
@@ -48,16 +95,16 @@ fn sample(time: u64) -> Vec<u8> {
     record
 }
 
-fn features(windows: &Windows) -> FeaturesToWrite {
+fn features(windows: &WindowsSection) -> FeaturesToWrite {
     FeaturesToWrite {
         hostname: Some("the-machine".into()),
-        windows: Some(windows.encode()),
+        sections: vec![(Feature::WINDOWS, windows.encode())],
         ..FeaturesToWrite::default()
     }
 }
 
 /// A file with ten samples and the section.
-fn file(windows: &Windows) -> Vec<u8> {
+fn file(windows: &WindowsSection) -> Vec<u8> {
     let mut file = Cursor::new(Vec::new());
     let options = WriteOptions::default();
     let mut writer = Writer::create(&mut file, &[event()], options).expect("a writer");
@@ -71,10 +118,10 @@ fn file(windows: &Windows) -> Vec<u8> {
 #[test]
 fn a_file_keeps_windows() {
     let windows = windows(1000);
-    let recording = PerfData::from_bytes(file(&windows)).expect("a recording");
-    let features = recording.features();
-    assert_eq!(features.windows.as_ref(), Some(&windows));
-    assert_eq!(features.unknown(), 0);
+    let mut recording = PerfData::from_bytes(file(&windows)).expect("a recording");
+    assert_eq!(recording.features().unknown(), 0);
+    let found = WindowsSection::of(&mut recording, None);
+    assert_eq!(found.as_ref(), Some(&windows));
     assert_eq!(windows.bursts_with(BurstOutcome::COMPLETE), 900);
     assert_eq!(windows.bursts_with(BurstOutcome::CUT), 100);
     assert_eq!(windows.windows_seen(), 900 * 4 + 100 * 2);
@@ -91,8 +138,9 @@ fn a_pipe_keeps_windows() {
     let mut writer = Writer::create_pipe(&mut pipe, &[event()], &start, options).expect("a writer");
     writer.write(&sample(5)).expect("a sample");
     writer.finish(&features(&windows)).expect("an end");
-    let recording = PerfData::from_bytes(pipe).expect("a recording");
-    assert_eq!(recording.features().windows.as_ref(), Some(&windows));
+    let mut recording = PerfData::from_bytes(pipe).expect("a recording");
+    let found = WindowsSection::of(&mut recording, None);
+    assert_eq!(found.as_ref(), Some(&windows));
     assert!(
         recording
             .read(|_| std::ops::ControlFlow::Continue(()))
@@ -121,7 +169,7 @@ fn a_section_that_was_cut_is_read_up_to_there() {
     let bytes = windows.encode();
     let mut whole = 0;
     for end in 0..bytes.len() {
-        let mut found = Windows::default();
+        let mut found = WindowsSection::default();
         match found.decode(&bytes[..end]) {
             // Between two parts.
             Ok(()) => whole += 1,
@@ -133,7 +181,7 @@ fn a_section_that_was_cut_is_read_up_to_there() {
     for (at, what) in [(0, "does not begin"), (8, "newer version")] {
         let mut wrong = bytes.clone();
         wrong[at] ^= 0x40;
-        let error = Windows::default().decode(&wrong).unwrap_err();
+        let error = WindowsSection::default().decode(&wrong).unwrap_err();
         assert_eq!(error.offset, at);
         assert!(error.to_string().contains(what), "{error}");
     }
@@ -150,7 +198,8 @@ fn damage_is_told_with_its_place_in_the_file() {
         .expect("the section");
     let version = start + magic.len();
     bytes[version] = 99;
-    let recording = PerfData::from_bytes(bytes).expect("a recording");
+    let mut recording = PerfData::from_bytes(bytes).expect("a recording");
+    assert!(WindowsSection::of(&mut recording, None).is_some());
     let summary = recording.read(|_| std::ops::ControlFlow::Continue(()));
     assert_eq!(summary.samples, [10]);
     let [damage] = &summary.damaged[..] else {
@@ -176,8 +225,8 @@ fn bursts_beside_an_unfinished_recording_are_found() {
         let section = windows.encode();
         // The last part is that of the bursts.
         std::fs::write(side, &section[..section.len() - 3]).expect("a file");
-        let recording = PerfData::open(&path).expect("a recording");
-        let found = &recording.features().windows;
+        let mut recording = PerfData::open(&path).expect("a recording");
+        let found = WindowsSection::of(&mut recording, Some(&path));
         assert!(recording.salvaged());
         let bursts = found.as_ref().map(|found| &found.bursts[..]);
         assert_eq!(bursts, finds.then_some(&windows.bursts[..29]));
@@ -192,12 +241,26 @@ fn unknown_parts_and_padding_are_skipped() {
     assert_eq!(decoded(&bytes), windows);
 }
 
+/// Older recorders wrote a whole section into each record of a pipe.
+#[test]
+fn sections_that_follow_each_other_are_one() {
+    let windows = windows(30);
+    let mut first = windows.clone();
+    let mut second = WindowsSection::default();
+    second.bursts = first.bursts.split_off(10);
+    let mut bytes = first.encode();
+    bytes.extend([0; 5]);
+    bytes.extend(second.encode());
+    assert_eq!(decoded(&bytes), windows);
+}
+
 #[test]
 fn either_byte_order_is_read() {
     for order in [ByteOrder::Little, ByteOrder::Big] {
-        let pipe = synthetic::windowed_pipe(order);
-        let recording = PerfData::from_bytes(pipe).expect("a recording");
-        assert_eq!(recording.features().windows, Some(windows(20)));
+        let pipe = synthetic::piped_section(order, &windows(20).encode());
+        let mut recording = PerfData::from_bytes(pipe).expect("a recording");
+        let found = WindowsSection::of(&mut recording, None);
+        assert_eq!(found, Some(windows(20)));
     }
 }
 
@@ -218,7 +281,7 @@ fn serial_perf_skips_the_section() {
     for bursts in [1000, 0] {
         let mut windows = windows(bursts);
         if bursts == 0 {
-            windows = Windows::default();
+            windows = WindowsSection::default();
         }
         std::fs::write(&path, file(&windows)).expect("a file");
         let recording = PerfData::open(&path).expect("a recording");
@@ -259,7 +322,7 @@ fn bursts() -> impl Strategy<Value = Vec<Burst>> {
             period,
             expected,
             seen,
-            outcome: BurstOutcome(outcome),
+            outcome: BurstOutcome::from_bits_retain(outcome),
         },
     );
     prop::collection::vec(burst, 0..200)
@@ -277,7 +340,7 @@ proptest! {
         numbers in prop::array::uniform8(any::<u64>()),
         members in prop::collection::vec(any::<u32>(), 0..5),
     ) {
-        let mut windows = Windows::default();
+        let mut windows = WindowsSection::default();
         windows.source = text.clone();
         windows.findings = vec![text.clone(), String::new()];
         windows.instead = Some(text.clone());
@@ -287,7 +350,7 @@ proptest! {
             jitter: Length::Time(numbers[2]),
             batch: numbers[3] as u32,
         });
-        windows.settle = numbers[4] as u32;
+        windows.warm_up = numbers[4] as u32;
         windows.groups = vec![WindowGroup { leader: numbers[5] as u32, members, drop_last: every % 2 == 0 }; 2];
         windows.bursts = bursts;
         windows.totals = vec![EventTotal { event: text.clone(), value: numbers[5], enabled: numbers[6], running: numbers[7] }];
@@ -295,7 +358,7 @@ proptest! {
         windows.losses = vec![WindowLoss { what: text, count: numbers[0] }];
         prop_assert_eq!(&decoded(&windows.encode()), &windows);
 
-        let mut encoder = WindowsEncoder::new();
+        let mut encoder = SectionEncoder::new();
         let mut pieces = Vec::new();
         for (index, burst) in windows.bursts.iter().enumerate() {
             encoder.burst(burst);
@@ -313,14 +376,14 @@ proptest! {
     fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..300), flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..10)) {
         let mut section = b"dioptraW\x01".to_vec();
         section.extend(&bytes);
-        let _ = Windows::default().decode(&bytes);
-        let _ = Windows::default().decode(&section);
+        let _ = WindowsSection::default().decode(&bytes);
+        let _ = WindowsSection::default().decode(&section);
         let mut section = windows(20).encode();
         for (at, value) in flips {
             let at = at.index(section.len());
             section[at] = value;
         }
-        let mut found = Windows::default();
+        let mut found = WindowsSection::default();
         let _ = found.decode(&section);
         prop_assert_eq!(&decoded(&found.encode()), &found);
     }

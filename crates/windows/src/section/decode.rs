@@ -1,8 +1,8 @@
 //! Reading the section: any bytes give what they hold up to the first wrong one.
 
 use super::{
-    Burst, BurstOutcome, EventTotal, MAGIC, VERSION, WindowGroup, WindowLoss, Windows, changed,
-    part,
+    Burst, BurstOutcome, EventTotal, MAGIC, VERSION, WindowGroup, WindowLoss, WindowsSection,
+    changed, part,
 };
 use dioptra_perfevents::windows::{Length, Schedule};
 use thiserror::Error;
@@ -13,7 +13,7 @@ const LIST_LIMIT: usize = 4096;
 /// Why a section of windows could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the section of windows is wrong at its byte {offset}: {what}; what comes before is kept")]
-pub struct WindowsError {
+pub struct SectionError {
     /// Bytes from the start of the section.
     pub offset: usize,
     /// What is wrong there.
@@ -29,12 +29,12 @@ struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    fn error(&self, what: &'static str) -> WindowsError {
+    fn error(&self, what: &'static str) -> SectionError {
         let offset = self.offset;
-        WindowsError { offset, what }
+        SectionError { offset, what }
     }
 
-    fn take(&mut self, length: u64) -> Result<Values<'a>, WindowsError> {
+    fn take(&mut self, length: u64) -> Result<Values<'a>, SectionError> {
         let found = usize::try_from(length)
             .ok()
             .and_then(|length| self.bytes.split_at_checked(length));
@@ -45,7 +45,7 @@ impl<'a> Values<'a> {
         Ok(Values { bytes, offset })
     }
 
-    fn number(&mut self) -> Result<u64, WindowsError> {
+    fn number(&mut self) -> Result<u64, SectionError> {
         let mut value = 0_u64;
         for (index, byte) in self.bytes.iter().take(10).enumerate() {
             let bits = u64::from(byte & 0x7f);
@@ -66,17 +66,17 @@ impl<'a> Values<'a> {
         }))
     }
 
-    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, WindowsError> {
+    fn small<T: TryFrom<u64>>(&mut self) -> Result<T, SectionError> {
         let error = self.error("a number is too large");
         T::try_from(self.number()?).map_err(|_| error)
     }
 
-    fn difference(&mut self, from: u64) -> Result<u64, WindowsError> {
+    fn difference(&mut self, from: u64) -> Result<u64, SectionError> {
         let value = self.number()?;
         Ok(from.wrapping_add((value >> 1) ^ (value & 1).wrapping_neg()))
     }
 
-    fn optional(&mut self) -> Result<Option<u32>, WindowsError> {
+    fn optional(&mut self) -> Result<Option<u32>, SectionError> {
         let error = self.error("a number is too large");
         match self.number()?.checked_sub(1) {
             None => Ok(None),
@@ -89,17 +89,15 @@ impl<'a> Values<'a> {
     }
 }
 
-pub(super) fn decode(windows: &mut Windows, bytes: &[u8]) -> Result<(), WindowsError> {
+pub(super) fn decode(windows: &mut WindowsSection, bytes: &[u8]) -> Result<(), SectionError> {
     let mut at = Values { bytes, offset: 0 };
-    let magic = at.take(MAGIC.len() as u64)?;
-    if magic.bytes != MAGIC {
-        return Err(magic.error("it does not begin as such a section does"));
-    }
-    let version = at.take(1)?;
-    if version.bytes != [VERSION] {
-        return Err(version.error("a newer version of this program wrote it"));
-    }
+    start(&mut at)?;
     while !at.bytes.is_empty() {
+        // In pipes of older recorders each record holds a section.
+        if at.bytes.starts_with(MAGIC) {
+            start(&mut at)?;
+            continue;
+        }
         let tag = at.number()?;
         if tag == part::PADDING {
             continue;
@@ -119,27 +117,31 @@ pub(super) fn decode(windows: &mut Windows, bytes: &[u8]) -> Result<(), WindowsE
     Ok(())
 }
 
-/// The first part of `bytes`, or all of them where they are not whole parts.
-pub(super) fn first_part(bytes: &[u8]) -> &[u8] {
-    let mut at = Values { bytes, offset: 0 };
-    let whole = at.number().and_then(|tag| match tag {
-        part::PADDING => Ok(()),
-        _ => at.number().and_then(|length| at.take(length)).map(|_| ()),
-    });
-    match whole {
-        Ok(()) => &bytes[..at.offset],
-        Err(_) => bytes,
+/// Reads the first bytes of a section.
+fn start(at: &mut Values<'_>) -> Result<(), SectionError> {
+    let magic = at.take(MAGIC.len() as u64)?;
+    if magic.bytes != MAGIC {
+        return Err(magic.error("it does not begin as such a section does"));
     }
+    let version = at.take(1)?;
+    if version.bytes != [VERSION] {
+        return Err(version.error("a newer version of this program wrote it"));
+    }
+    Ok(())
 }
 
-fn read_part(windows: &mut Windows, tag: u64, mut at: Values<'_>) -> Result<(), WindowsError> {
+fn read_part(
+    windows: &mut WindowsSection,
+    tag: u64,
+    mut at: Values<'_>,
+) -> Result<(), SectionError> {
     match tag {
         part::SOURCE => windows.source = at.text(),
         part::FINDING => push(&mut windows.findings, at.text(), at)?,
         part::INSTEAD => windows.instead = Some(at.text()),
         part::SCHEDULE => {
             windows.schedule = Some(schedule(&mut at)?);
-            windows.settle = at.small()?;
+            windows.warm_up = at.small()?;
         }
         part::GROUP => push(&mut windows.groups, group(&mut at)?, at)?,
         part::TOTAL => {
@@ -165,7 +167,7 @@ fn read_part(windows: &mut Windows, tag: u64, mut at: Values<'_>) -> Result<(), 
     Ok(())
 }
 
-fn push<T>(list: &mut Vec<T>, item: T, at: Values<'_>) -> Result<(), WindowsError> {
+fn push<T>(list: &mut Vec<T>, item: T, at: Values<'_>) -> Result<(), SectionError> {
     if list.len() >= LIST_LIMIT {
         return Err(at.error("more parts of one kind than any recorder writes"));
     }
@@ -173,7 +175,7 @@ fn push<T>(list: &mut Vec<T>, item: T, at: Values<'_>) -> Result<(), WindowsErro
     Ok(())
 }
 
-fn schedule(at: &mut Values<'_>) -> Result<Schedule, WindowsError> {
+fn schedule(at: &mut Values<'_>) -> Result<Schedule, SectionError> {
     let length = |at: &mut Values<'_>| {
         let kind = at.number()?;
         let value = at.number()?;
@@ -191,7 +193,7 @@ fn schedule(at: &mut Values<'_>) -> Result<Schedule, WindowsError> {
     })
 }
 
-fn group(at: &mut Values<'_>) -> Result<WindowGroup, WindowsError> {
+fn group(at: &mut Values<'_>) -> Result<WindowGroup, SectionError> {
     let leader = at.small()?;
     let drop_last = at.number()? != 0;
     let count = at.number()?;
@@ -207,13 +209,13 @@ fn group(at: &mut Values<'_>) -> Result<WindowGroup, WindowsError> {
 }
 
 /// A block of bursts.
-fn bursts(at: &mut Values<'_>, list: &mut Vec<Burst>) -> Result<(), WindowsError> {
+fn bursts(at: &mut Values<'_>, list: &mut Vec<Burst>) -> Result<(), SectionError> {
     let mut last = Burst::default();
     while !at.bytes.is_empty() {
         // What is not changed stays.
         let mut burst = last;
         // Outcomes of later versions that no byte holds are not known here.
-        burst.outcome = BurstOutcome((at.number()? & 0xff) as u8);
+        burst.outcome = BurstOutcome::from_bits_retain((at.number()? & 0xff) as u8);
         let fields = at.number()?;
         burst.armed = at.difference(last.armed)?;
         burst.ended = at.difference(burst.armed)?;

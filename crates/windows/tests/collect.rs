@@ -1,14 +1,14 @@
 //! Windows of recordings made of single records: bursts of two threads in turn, filters, losses, steady sampling.
 
+#[path = "../../sampling/profile/tests/support/mod.rs"]
 mod support;
 
-use dioptra_perfdata::{
-    Burst, BurstOutcome, EventToWrite, FeaturesToWrite, PerfData, WindowGroup, Windows,
-    WriteOptions, Writer,
-};
+use dioptra_perfdata::{EventToWrite, Feature, FeaturesToWrite, PerfData, WriteOptions, Writer};
 use dioptra_perfrecords::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
-use dioptra_profile::windows::{WindowMarks, WindowSource};
 use dioptra_profile::{LoadOptions, LoadPlan, Profile, SampleFilter};
+use dioptra_windows::collect::{CollectedWindows, WindowCollector, WindowSource};
+use dioptra_windows::estimate::WindowFlags;
+use dioptra_windows::section::{Burst, BurstOutcome, WindowGroup, WindowsSection};
 use std::io::Cursor;
 use support::{Records, USER, text, two, word};
 
@@ -104,7 +104,7 @@ fn push(records: &mut Records, told: Told) {
     records.push(9, 2, &[&words.concat()]);
 }
 
-fn recording(records: &Records, windows: Option<&Windows>) -> PerfData {
+fn recording(records: &Records, windows: Option<&WindowsSection>) -> PerfData {
     let mut file = Cursor::new(Vec::new());
     let options = WriteOptions::default();
     let mut writer = Writer::create(&mut file, &events(false), options).unwrap();
@@ -113,33 +113,37 @@ fn recording(records: &Records, windows: Option<&Windows>) -> PerfData {
         .iter()
         .for_each(|record| writer.write(record).unwrap());
     let features = FeaturesToWrite {
-        windows: windows.map(Windows::encode),
+        sections: windows
+            .map(|windows| (Feature::WINDOWS, windows.encode()))
+            .into_iter()
+            .collect(),
         ..FeaturesToWrite::default()
     };
     writer.finish(&features).unwrap();
     PerfData::from_bytes(file.into_inner()).unwrap()
 }
 
-fn load(data: &PerfData, chains: bool, filter: SampleFilter) -> Profile {
-    Profile::load_with(
-        data,
-        &LoadPlan {
-            options: LoadOptions {
-                call_chains: chains,
-                threads: true,
-            },
-            windows: true,
-            filter,
-            ..LoadPlan::default()
+fn load(data: &mut PerfData, chains: bool, filter: SampleFilter) -> (Profile, CollectedWindows) {
+    let section = WindowsSection::of(data, None);
+    let plan = LoadPlan {
+        options: LoadOptions {
+            call_chains: chains,
+            threads: true,
         },
-    )
+        set_aside: section.iter().flat_map(|of| of.events(data)).collect(),
+        filter,
+        ..LoadPlan::default()
+    };
+    let mut collector = WindowCollector::new(data, section.as_ref()).expect("windows");
+    let profile = Profile::load_visited(data, &plan, &mut collector);
+    (profile, collector.finish())
 }
 
 /// Bursts of two threads, at once: three windows of 100 ns each, with 1, 2, 3 faults in the first thread's.
-fn two_threads() -> (Records, Windows) {
+fn two_threads() -> (Records, WindowsSection) {
     let mut records = Records::default();
     map(&mut records);
-    let mut windows = Windows::default();
+    let mut windows = WindowsSection::default();
     windows.source = "refresh".into();
     windows.groups = vec![WindowGroup {
         leader: 0,
@@ -185,10 +189,9 @@ fn two_threads() -> (Records, Windows) {
 #[test]
 fn bursts_of_two_threads_are_told_apart() {
     let (records, section) = two_threads();
-    let data = recording(&records, Some(&section));
+    let mut data = recording(&records, Some(&section));
     for chains in [false, true] {
-        let profile = load(&data, chains, SampleFilter::default());
-        let windows = profile.windows().unwrap();
+        let (profile, windows) = load(&mut data, chains, SampleFilter::default());
         assert_eq!(windows.plan().source, WindowSource::Bursts);
         assert_eq!(windows.plan().groups[0].events, [0, 1]);
         assert!(windows.plan().groups[0].drop_last);
@@ -207,8 +210,8 @@ fn bursts_of_two_threads_are_told_apart() {
             for (window, step) in found.iter().zip(1_u64..) {
                 let faults = if tid == 101 { step } else { 0 };
                 assert_eq!(window.counts, [100, faults], "thread {tid}");
-                assert_eq!(window.marks, WindowMarks::default());
-                let address = |place| profile.frames().get(profile.frame_of_place(place)).address;
+                assert_eq!(window.flags, WindowFlags::default());
+                let address = |place| profile.frames().get(profile.innermost_frame(place)).address;
                 assert_eq!(address(window.start), 0x200 + 16 * (step - 1));
                 assert_eq!(address(window.end), 0x200 + 16 * step);
             }
@@ -219,16 +222,20 @@ fn bursts_of_two_threads_are_told_apart() {
 #[test]
 fn events_of_windows_are_no_ordinary_events() {
     let (records, section) = two_threads();
-    let profile = load(
-        &recording(&records, Some(&section)),
+    let (profile, _) = load(
+        &mut recording(&records, Some(&section)),
         false,
         SampleFilter::default(),
     );
-    assert!(profile.events().iter().all(|event| event.is_of_windows()));
+    assert!(profile.events().iter().all(|event| event.is_set_aside()));
     // There is nothing else to show.
     assert_eq!(profile.sampled_events(), [0, 1]);
-    let plain = load(&recording(&records, None), false, SampleFilter::default());
-    assert!(plain.events().iter().all(|event| !event.is_of_windows()));
+    let (plain, _) = load(
+        &mut recording(&records, None),
+        false,
+        SampleFilter::default(),
+    );
+    assert!(plain.events().iter().all(|event| !event.is_set_aside()));
 }
 
 #[test]
@@ -244,28 +251,27 @@ fn what_goes_wrong_marks_windows() {
     other.push(2, 0, &[&word(1), &word(5), &trailer(11_350)]);
     records.list.insert(samples[14], other.list[1].clone());
     records.list.insert(samples[10], other.list[0].clone());
-    let data = recording(&records, Some(&section));
-    let profile = load(&data, false, SampleFilter::default());
-    let windows = profile.windows().unwrap();
+    let mut data = recording(&records, Some(&section));
+    let (profile, windows) = load(&mut data, false, SampleFilter::default());
     let marks = |tid: u32, period: u64| {
         let number = windows.bursts().iter().position(|burst| {
             burst.period == period && profile.tasks().threads()[burst.thread as usize].tid == tid
         });
         windows
             .windows(number.unwrap())
-            .map(|window| window.marks)
+            .map(|window| window.flags)
             .collect::<Vec<_>>()
     };
-    let fine = WindowMarks::default();
+    let fine = WindowFlags::default();
     assert_eq!(marks(101, 100), [fine; 3]);
     assert_eq!(marks(102, 100), [fine; 3]);
     assert_eq!(
         marks(101, 101),
-        [WindowMarks::THROTTLED, fine, WindowMarks::LOST]
+        [WindowFlags::THROTTLED, fine, WindowFlags::LOST]
     );
     let late = marks(102, 101);
-    assert!(late.iter().all(|marks| marks.contains(WindowMarks::LATE)));
-    assert!(late[2].contains(WindowMarks::LOST) && !late[1].contains(WindowMarks::LOST));
+    assert!(late.iter().all(|marks| marks.contains(WindowFlags::LATE)));
+    assert!(late[2].contains(WindowFlags::LOST) && !late[1].contains(WindowFlags::LOST));
 }
 
 #[test]
@@ -296,25 +302,28 @@ fn readings_tell_of_switches_migrations_and_counters_that_took_turns() {
     step(100_000, 100_000, (100_000, 100_000), 1, 5);
     step(100_000, 100_000, (100_000, 50_000), 1, 5);
     step(100_000, 100_000, (100_000, 100_000), 1, 4);
-    let profile = load(&recording(&records, None), false, SampleFilter::default());
-    let windows = profile.windows().unwrap();
+    let (profile, windows) = load(
+        &mut recording(&records, None),
+        false,
+        SampleFilter::default(),
+    );
     assert_eq!(windows.plan().source, WindowSource::Steady);
     let marks: Vec<_> = (0..windows.bursts().len())
         .flat_map(|burst| {
             windows
                 .windows(burst)
-                .map(|window| window.marks)
+                .map(|window| window.flags)
                 .collect::<Vec<_>>()
         })
         .collect();
     assert_eq!(
         marks,
         [
-            WindowMarks::default(),
-            WindowMarks::SWITCHED,
-            WindowMarks::MIGRATED,
-            WindowMarks::PARTLY_COUNTED,
-            WindowMarks::BROKEN
+            WindowFlags::default(),
+            WindowFlags::SWITCHED,
+            WindowFlags::MIGRATED,
+            WindowFlags::PARTLY_COUNTED,
+            WindowFlags::BROKEN
         ]
     );
 }
@@ -338,8 +347,11 @@ fn steady_windows_are_grouped_by_time() {
             },
         );
     }
-    let profile = load(&recording(&records, None), false, SampleFilter::default());
-    let windows = profile.windows().unwrap();
+    let (profile, windows) = load(
+        &mut recording(&records, None),
+        false,
+        SampleFilter::default(),
+    );
     assert_eq!(windows.len(), 1000);
     assert!(
         (100..=102).contains(&windows.bursts().len()),
@@ -357,33 +369,35 @@ fn steady_windows_are_grouped_by_time() {
 #[test]
 fn filters_leave_windows_out_and_say_so() {
     let (records, section) = two_threads();
-    let data = recording(&records, Some(&section));
+    let mut data = recording(&records, Some(&section));
     let filter = SampleFilter {
         tids: vec![101],
         ..SampleFilter::default()
     };
-    let profile = load(&data, false, filter);
-    let windows = profile.windows().unwrap();
+    let (profile, windows) = load(&mut data, false, filter);
     assert_eq!((windows.len(), windows.facts().filtered), (6, 6));
-    let mut profile = load(&data, true, SampleFilter::default());
+    let (mut profile, mut windows) = load(&mut data, true, SampleFilter::default());
     let frames: Vec<bool> = profile
         .frames()
         .iter()
         .map(|frame| frame.address == 0x210)
         .collect();
+    windows.retain(|stack| frames[profile.innermost_frame(stack) as usize]);
     profile.retain_samples(|frame| frames[frame as usize]);
-    let windows = profile.windows().unwrap();
     let hidden = (0..windows.bursts().len()).flat_map(|burst| windows.windows(burst));
     assert_eq!(hidden.filter(|window| !window.hidden).count(), 4);
 }
 
 #[test]
-fn nothing_is_kept_unless_asked_for() {
-    let (records, section) = two_threads();
-    let data = recording(&records, Some(&section));
-    assert!(
-        Profile::load(&data, LoadOptions::default())
-            .windows()
-            .is_none()
-    );
+fn nothing_is_collected_without_groups() {
+    let data = PerfData::from_bytes({
+        let mut file = Cursor::new(Vec::new());
+        let mut event = events(true).remove(0);
+        event.attr.read_format = ReadFormat::empty();
+        let options = WriteOptions::default();
+        let writer = Writer::create(&mut file, &[event], options).unwrap();
+        writer.finish(&FeaturesToWrite::default()).unwrap();
+        file.into_inner()
+    });
+    assert!(WindowCollector::new(&data.unwrap(), None).is_none());
 }

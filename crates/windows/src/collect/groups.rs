@@ -1,20 +1,21 @@
-//! Which events of a recording make windows, and what is a window of them.
+//! The plan by which windows are found in a recording: the groups of events, and which stretches are windows.
 
-use crate::profile::is_dummy;
-use dioptra_perfdata::{PerfData, Windows};
+use crate::section::WindowsSection;
+use dioptra_perfdata::PerfData;
 use dioptra_perfevents::windows::{Length, Schedule};
+use dioptra_perfrecords::names::software;
 use dioptra_perfrecords::{Attr, ReadFormat, SampleType, event_type};
 
-/// What made the windows of a recording.
+/// The kind of samples that bound windows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum WindowSource {
     /// Bursts that were armed, each of them known.
     Bursts,
     /// Samples at two distances: pairs at the short one are windows.
     Pairs {
-        /// The least that lies between the two samples of a pair.
+        /// The shortest distance between the two samples of a pair.
         least: Length,
-        /// The most.
+        /// The longest distance.
         most: Length,
     },
     /// Steady sampling: all samples bound windows.
@@ -22,40 +23,35 @@ pub enum WindowSource {
     Steady,
 }
 
-/// A group of counters.
+/// A group of events that are read together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlannedGroup {
-    /// Its events, as indices of [`crate::Profile::events`], the leader first.
+    /// Its events, as indices of [`dioptra_profile::Profile::events`], the leader first.
     pub events: Vec<u32>,
     /// The last window of each burst is longer than the others.
     pub drop_last: bool,
-    /// Whether it counts context switches: then a window with one is what is looked for.
+    /// Whether it counts context switches: windows with one must be kept then.
     pub counts_switches: bool,
     /// Whether it counts migrations between CPUs.
     pub counts_migrations: bool,
 }
 
-/// How windows are found in a recording.
+/// The plan by which windows are found in a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WindowPlan {
-    /// What made them.
+    /// The samples that bound windows.
     pub source: WindowSource,
     /// The groups.
     pub groups: Vec<PlannedGroup>,
-    /// What the recording itself tells of its windows, without the bursts; `None` where it was not made for windows.
-    pub recorded: Option<Windows>,
+    /// The recording's section, without the bursts; `None` where the recording was not made for windows.
+    pub recorded: Option<WindowsSection>,
 }
 
-/// `PERF_COUNT_SW_CONTEXT_SWITCHES`.
-const CONTEXT_SWITCHES: u64 = 3;
-/// `PERF_COUNT_SW_CPU_MIGRATIONS`.
-const CPU_MIGRATIONS: u64 = 4;
-
 impl WindowPlan {
-    /// For a recording; `None` where it was not made for windows and no event's samples read a group.
-    pub(crate) fn of(data: &PerfData) -> Option<WindowPlan> {
-        let recorded = data.features().windows.as_ref();
-        let mut plan = match recorded {
+    /// Plans for a recording with this section. Returns `None` if it was not made for windows and no event's samples read a
+    /// group.
+    pub(super) fn of(data: &PerfData, section: Option<&WindowsSection>) -> Option<WindowPlan> {
+        let mut plan = match section {
             Some(windows) => WindowPlan {
                 source: source_of(windows),
                 groups: recorded_groups(data, windows),
@@ -76,8 +72,10 @@ impl WindowPlan {
                     event.attr.kind == event_type::SOFTWARE && event.attr.config == config
                 })
             };
-            (group.counts_switches, group.counts_migrations) =
-                (counts(CONTEXT_SWITCHES), counts(CPU_MIGRATIONS));
+            (group.counts_switches, group.counts_migrations) = (
+                counts(software::CONTEXT_SWITCHES),
+                counts(software::CPU_MIGRATIONS),
+            );
         }
         let reads = |group: &PlannedGroup| {
             let leader = group
@@ -92,21 +90,7 @@ impl WindowPlan {
     }
 }
 
-/// The events that exist for windows only: they are none of the recording's ordinary sampling.
-pub(crate) fn of_windows(data: &PerfData) -> Vec<bool> {
-    let mut found = vec![false; data.events().len()];
-    let windows = data.features().windows.iter();
-    for group in windows.flat_map(|windows| &windows.groups) {
-        for event in std::iter::once(&group.leader).chain(&group.members) {
-            if let Some(found) = found.get_mut(*event as usize) {
-                *found = true;
-            }
-        }
-    }
-    found
-}
-
-/// Whether samples tell the values of all counters of their group.
+/// Whether samples hold the counts of all events of their group.
 fn reads_group(attr: &Attr) -> bool {
     attr.samples()
         && attr.sample_type.contains(SampleType::READ)
@@ -115,7 +99,7 @@ fn reads_group(attr: &Attr) -> bool {
             .contains(ReadFormat::GROUP | ReadFormat::ID)
 }
 
-fn source_of(windows: &Windows) -> WindowSource {
+fn source_of(windows: &WindowsSection) -> WindowSource {
     if !windows.bursts.is_empty() {
         return WindowSource::Bursts;
     }
@@ -148,7 +132,7 @@ fn pairs(schedule: &Schedule) -> WindowSource {
     }
 }
 
-fn recorded_groups(data: &PerfData, windows: &Windows) -> Vec<PlannedGroup> {
+fn recorded_groups(data: &PerfData, windows: &WindowsSection) -> Vec<PlannedGroup> {
     let known = |event: &&u32| (**event as usize) < data.events().len();
     let groups = windows.groups.iter();
     groups
@@ -161,6 +145,11 @@ fn recorded_groups(data: &PerfData, windows: &Windows) -> Vec<PlannedGroup> {
             }
         })
         .collect()
+}
+
+/// Whether an event counts nothing and is there only to carry records of mappings and threads.
+fn is_dummy(attr: &Attr) -> bool {
+    attr.kind == event_type::SOFTWARE && attr.config == software::DUMMY
 }
 
 /// Groups of a recording that does not list them: by its descriptions of groups where it has some, else a leader is an
