@@ -246,11 +246,13 @@ fn unknown_parts_and_padding_are_skipped() {
 fn sections_that_follow_each_other_are_one() {
     let windows = windows(30);
     let mut first = windows.clone();
-    let mut second = WindowsSection::default();
-    second.bursts = first.bursts.split_off(10);
+    let mut second = SectionEncoder::new();
+    for burst in first.bursts.split_off(10) {
+        second.burst(&burst);
+    }
     let mut bytes = first.encode();
     bytes.extend([0; 5]);
-    bytes.extend(second.encode());
+    bytes.extend(second.take());
     assert_eq!(decoded(&bytes), windows);
 }
 

@@ -86,27 +86,6 @@ impl PerfData {
         PerfData::new(Source::open(path)?, &path.display().to_string())
     }
 
-    /// Reads the bursts of windows that a recorder which was killed left in a file beside the recording.
-    fn read_side_file(&mut self, path: &Path) {
-        let mut name = path.as_os_str().to_owned();
-        name.push(SIDE_FILE);
-        let Ok(bytes) = fs::read(Path::new(&name)) else {
-            return;
-        };
-        let mut windows = Windows::default();
-        // It ends where the recorder was killed.
-        let _ = windows.decode(&bytes);
-        let reads_group = |leader: u32| {
-            let event = self.events().get(leader as usize);
-            event.is_some_and(|event| event.attr.sample_type.contains(SampleType::READ))
-        };
-        // One that an older recording of this name left is none of this one's.
-        let leaders = windows.groups.iter().map(|group| group.leader);
-        if !windows.groups.is_empty() && leaders.clone().all(reads_group) {
-            self.features.windows = Some(windows);
-        }
-    }
-
     /// Reads a recording from a stream, to its end. Long ones are kept in a temporary file.
     ///
     /// # Errors

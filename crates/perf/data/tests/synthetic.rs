@@ -5,7 +5,7 @@ mod support;
 #[path = "support/synthetic.rs"]
 mod synthetic;
 
-use dioptra_perfdata::{PerfData, file_type};
+use dioptra_perfdata::{Feature, PerfData, file_type};
 use dioptra_perfrecords::ByteOrder;
 use dioptra_perfrecords::record::RecordType;
 use std::io::Write;

@@ -62,10 +62,10 @@ impl Profile {
     }
 
     /// Reads a recording; copies of stacks are unwound as `splitting` says, which the result must not show.
-    pub(crate) fn load_split(
-        data: &PerfData,
-        plan: &LoadPlan,
-        visitor: Option<&mut dyn GroupVisitor>,
+    pub(crate) fn load_split<'a>(
+        data: &'a PerfData,
+        plan: &'a LoadPlan,
+        visitor: Option<&'a mut dyn GroupVisitor>,
         splitting: Splitting,
     ) -> Profile {
         std::thread::scope(|scope| {

@@ -66,9 +66,9 @@ pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome,
 ///
 /// # Errors
 /// As [`record`], and those of the extension.
-pub fn record_with(
-    spec: &RecordSpec,
-    extension: Option<&mut dyn RecordExtension>,
+pub fn record_with<'a>(
+    spec: &'a RecordSpec,
+    extension: Option<&'a mut dyn RecordExtension>,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, RecordError> {
     let mut signals = Signals::new().map_err(RecordError::Signals)?;
