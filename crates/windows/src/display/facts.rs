@@ -139,7 +139,7 @@ pub(super) fn ranking(
         ),
         json!({"event": event.name(), "samples": samples}),
     );
-    if event.is_of_windows() {
+    if event.is_set_aside() {
         facts.add(
             Severity::Fallback,
             "ranking_of_windows",

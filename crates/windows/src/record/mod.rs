@@ -458,7 +458,7 @@ fn totals(counted: &[CountedEvent<'_>], of_threads: bool) -> Vec<EventTotal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dioptra_perfevents::parse_events;
+    use dioptra_perfevents::{EventSummary, parse_events};
 
     #[test]
     fn each_event_is_counted_once() {
