@@ -302,7 +302,7 @@ fn readings_tell_of_switches_migrations_and_counters_that_took_turns() {
     step(100_000, 100_000, (100_000, 100_000), 1, 5);
     step(100_000, 100_000, (100_000, 50_000), 1, 5);
     step(100_000, 100_000, (100_000, 100_000), 1, 4);
-    let (profile, windows) = load(
+    let (_, windows) = load(
         &mut recording(&records, None),
         false,
         SampleFilter::default(),
@@ -347,7 +347,7 @@ fn steady_windows_are_grouped_by_time() {
             },
         );
     }
-    let (profile, windows) = load(
+    let (_, windows) = load(
         &mut recording(&records, None),
         false,
         SampleFilter::default(),

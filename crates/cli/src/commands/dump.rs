@@ -11,7 +11,7 @@ use crate::screen::{Spelling, stdout};
 use anyhow::bail;
 use bursts::{BURST, Bursts};
 use clap::ValueEnum;
-use dioptra_perfdata::{FileRecord, PerfData, ReadSummary};
+use dioptra_perfdata::{FileRecord, ReadSummary};
 use dioptra_perfevents::record::RecordType;
 use fields::Fields;
 use std::borrow::Cow;

@@ -1,20 +1,20 @@
-//! Which windows count, and why the others do not.
+//! The rules by which windows are kept or discarded.
 
 use super::stream::{WindowFlags, WindowView};
 
-/// How windows are judged.
+/// The rules by which windows are judged.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rules {
-    /// The first windows of a burst that are left out: the interrupt that started it is still felt.
+    /// The number of windows at a burst's start that are left out, because they still show the interrupt that started it.
     pub warm_up: u16,
-    /// A discard ratio, or a share of windows in which the function was left, above this is little to trust.
+    /// The least discard ratio, or share of windows in which the function was left, of rows of low trust.
     pub low_trust: f64,
-    /// And above this nothing to trust.
+    /// The least of either for unreliable rows.
     pub no_trust: f64,
-    /// The same for the share of pairs of windows that start and end in a function in whose middle the thread was
-    /// elsewhere ([`Runs::away`](super::Runs::away)).
+    /// The least share of pairs of windows that start and end in a function, with the thread elsewhere in the middle
+    /// ([`Runs::away`](super::Runs::away)), of rows of low trust.
     pub low_trust_away: f64,
-    /// And above this nothing to trust.
+    /// The least such share of unreliable rows.
     pub no_trust_away: f64,
 }
 
@@ -34,10 +34,10 @@ impl Default for Rules {
     }
 }
 
-/// Why a window is not used. A window with several reasons is counted under the first of this order.
+/// The reason why a window is not used. A window with several reasons is counted under the first of this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Discard {
-    /// Its readings make no sense.
+    /// Its counts make no sense.
     Broken,
     /// The kernel throttled the leader.
     Throttled,
@@ -51,20 +51,20 @@ pub enum Discard {
     Late,
     /// The group was not counting for all of it.
     PartlyCounted,
-    /// One of the first of its burst.
+    /// The window is part of its burst's warm-up.
     Settling,
-    /// The last of its burst, longer than the others.
+    /// The window is the last of its burst, and longer than the others.
     Last,
     /// The function at its start or its end is not known.
     NoFunction,
-    /// It starts in one function and ends in another.
+    /// The window starts in one function and ends in another.
     OtherFunction,
-    /// It ends in the function that it starts in, called from elsewhere.
+    /// The window starts and ends in one function, with different callers.
     OtherPath,
 }
 
 impl Discard {
-    /// All of them, in order.
+    /// All reasons, in order.
     pub const ALL: [Self; 12] = [
         Self::Broken,
         Self::Throttled,
@@ -80,7 +80,7 @@ impl Discard {
         Self::OtherPath,
     ];
 
-    /// A word for it in facts and columns: `other-function`.
+    /// Returns the word for it in facts and columns: `other-function`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Broken => "broken",
@@ -98,14 +98,14 @@ impl Discard {
         }
     }
 
-    /// Whether it is the program that made the window unusable, by leaving the function. Only these count against a
-    /// row's trust: the schedule and the kernel drop the others whatever the program does.
+    /// Whether the program made the window unusable by leaving the function. Only such windows count against a row's
+    /// trust: the schedule and the kernel cause the other reasons, whatever the program does.
     pub fn is_crossing(self) -> bool {
         matches!(self, Self::OtherFunction | Self::OtherPath)
     }
 }
 
-/// Whether a window counts.
+/// Returns why a window is discarded; `None` if it is kept.
 pub(super) fn judge(window: &WindowView<'_>, drop_last: bool, rules: &Rules) -> Option<Discard> {
     const CAUSES: [(WindowFlags, Discard); 7] = [
         (WindowFlags::BROKEN, Discard::Broken),
@@ -137,7 +137,7 @@ pub(super) fn judge(window: &WindowView<'_>, drop_last: bool, rules: &Rules) -> 
     }
 }
 
-/// How many windows were kept, and why the others were not.
+/// The numbers of windows kept, and discarded for each reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Acceptance {
     kept: u64,
@@ -181,7 +181,7 @@ impl Acceptance {
     }
 }
 
-/// How far a row's metrics can be trusted to be about its function alone; the worst comes last.
+/// The degree to which a row's metrics are about its function alone; the worst comes last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Trust {
     /// Its runs are long enough.
@@ -193,7 +193,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// A word for it: `high`, `low`, `unreliable`.
+    /// Returns the word for it: `high`, `low`, `unreliable`.
     pub fn name(self) -> &'static str {
         match self {
             Self::High => "high",

@@ -1,4 +1,4 @@
-//! What a window's borders add to its counts.
+//! The counts that a window's borders add.
 //!
 //! Each window ends in an interrupt. The pipeline refills, the kernel's own work shows in the caches: some counts too
 //! many or too few, as many in a short window as in a long one. Bursts of different periods tell that constant a from
@@ -13,9 +13,9 @@
 //!
 //! Windows that a clock leads hold their interrupts; what these take comes first, and is off the lengths then.
 //!
-//! What software counts (page faults, context switches) has no such constant: interrupts do not count there, and what a
-//! fit finds is that longer windows stand elsewhere. [`Windows::set_borderless`](super::Windows::set_borderless) tells
-//! which events those are.
+//! Events that software counts (page faults, context switches) have no such constant: interrupts are not counted there, and
+//! a fit only finds that longer windows lie elsewhere. [`Windows::set_borderless`](super::Windows::set_borderless) names
+//! these events.
 
 use super::homogeneity::{ByBurst, Disagreement};
 use super::stream::{CountedGroup, WindowView};
@@ -31,25 +31,25 @@ pub struct Artefact {
     pub per_window: f64,
     /// Its standard error.
     pub error: f64,
-    /// How much rows differ in it beside what chance explains: a standard deviation, part of what a row's own is
-    /// uncertain by.
+    /// The standard deviation between rows that chance does not explain: part of the uncertainty of each row's constant.
     pub spread: f64,
-    /// It is what interrupts take of the windows that a clock leads: there for sure, however well it is known.
+    /// Whether the constant is the time that interrupts take of windows led by a clock. Such a constant exists for sure,
+    /// however well it is known.
     pub of_interrupts: bool,
     /// Windows behind it.
     pub windows: u64,
     /// Bursts behind it.
     pub bursts: u64,
-    /// How much lengths vary inside of rows: standard deviation ÷ mean.
+    /// The variation of lengths inside of rows: standard deviation ÷ mean.
     pub variation: f64,
-    /// Whether it is of use.
+    /// Whether the constant is known.
     pub note: ArtefactNote,
 }
 
 /// Whether a constant could be told from a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArtefactNote {
-    /// It could.
+    /// The constant is known.
     Known,
     /// All windows are about as long: record with a random period.
     LengthsDoNotVary,
@@ -57,7 +57,7 @@ pub enum ArtefactNote {
     FewBursts,
     /// Rows do not have it in common.
     RowsDisagree,
-    /// What was found cannot be: a negative time, or most of the window.
+    /// The fit gives an impossible constant: a negative time, or most of the window.
     NoSense,
 }
 
@@ -68,8 +68,8 @@ pub(super) const LEAST_VARIATION: f64 = 0.05;
 pub(super) const LEAST_BURSTS: u64 = 300;
 
 impl Artefact {
-    /// Whether it is taken off: it can be told from 0, being more than three standard errors away, or is there for sure.
-    /// One that is 0 in truth would else shift every row of one recording in twenty.
+    /// Whether the constant is taken off: if it is more than three standard errors from 0, or exists for sure. Otherwise a
+    /// constant that is really 0 would shift every row of one recording in twenty.
     pub fn is_taken_off(&self) -> bool {
         let is_certain = self.of_interrupts || self.per_window.abs() > 3.0 * self.error;
         self.note == ArtefactNote::Known && is_certain

@@ -12,8 +12,8 @@ pub struct Difference {
     pub low: f64,
     /// The upper limit.
     pub high: f64,
-    /// How probable a difference at least as large is by chance if the metric did not change; many of them are to be
-    /// adjusted for how many they are. NaN where nothing varied.
+    /// The probability of a difference at least as large if the metric did not change. Several of them must be adjusted for
+    /// their number. NaN where nothing varied.
     pub probability: f64,
 }
 
@@ -50,7 +50,7 @@ impl Estimate {
                 error * student_quantile(tail, freedom)
             }
         };
-        // What matters is the side on which 0 lies.
+        // The side on which 0 lies decides.
         let (error, freedom) = if value >= 0.0 { down } else { up };
         Difference {
             value,

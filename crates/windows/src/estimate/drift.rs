@@ -17,7 +17,7 @@ pub struct Drift {
     pub long_length: f64,
     /// Degrees of freedom of the difference.
     pub freedom: f64,
-    /// How probable a difference at least as large is by chance. NaN where nothing varied.
+    /// The probability that chance makes a difference at least as large. NaN where nothing varied.
     pub probability: f64,
 }
 
@@ -52,8 +52,8 @@ impl Drift {
         self.long.value - self.short.value
     }
 
-    /// What the metric would be with windows of no length, if it goes on in a straight line: a direction, not an
-    /// estimate, since its error is several times that of either half.
+    /// Returns the metric of windows of no length, by a straight line through both halves. This is a direction and no estimate:
+    /// its error is several times that of either half.
     pub fn at_no_length(&self) -> f64 {
         let slope = self.difference() / (self.long_length - self.short_length);
         self.short.value - slope * self.short_length

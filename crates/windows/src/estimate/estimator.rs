@@ -28,10 +28,10 @@ use super::stream::Windows;
 use super::tally::{Analysis, Row};
 use dioptra_metrics::{Bound, Count, Evaluator, Mode};
 
-/// How estimates are made.
+/// The options of estimates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EstimatorOptions {
-    /// Of the intervals.
+    /// The confidence of the intervals, from 0 to 1.
     pub confidence: f64,
     /// Fewer bursts than this make a cell's [`few_bursts`](Estimate::few_bursts).
     pub min_bursts: u64,
@@ -52,7 +52,7 @@ impl Default for EstimatorOptions {
     }
 }
 
-/// How the spread between bursts became a standard error.
+/// The method that makes a standard error of the spread between bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// To first order, by the formula's derivatives.
@@ -80,8 +80,8 @@ impl Interval {
         (self.high - self.low) / 2.0
     }
 
-    /// Of what cannot be negative: more was taken off than there was. What it may be at most keeps its distance from
-    /// the value.
+    /// Makes a corrected interval of a metric that cannot be negative: a value below 0 becomes 0, and the upper limit keeps
+    /// its distance from the value.
     fn not_negative(mut self) -> Interval {
         if self.value < 0.0 {
             self.high -= self.value;
@@ -113,7 +113,7 @@ pub struct Estimate {
     pub windows: u64,
     /// The count of the input that was seen least.
     pub events: u64,
-    /// How the spread between bursts was turned into an error.
+    /// The method that made an error of the spread between bursts.
     pub method: Method,
     /// Some input was so rare that Poisson's limits were asked.
     pub few_events: bool,
@@ -126,8 +126,8 @@ pub struct Estimate {
     pub never_negative: bool,
     /// Some terms of a sum were not recorded: a lower bound.
     pub partial: bool,
-    /// It depends on a clock that leads, whose windows hold interrupts, and what these take is not known
-    /// ([`Artefact::of_interrupts`]): the interval does not tell how far off that makes the value.
+    /// Whether the metric depends on a leading clock whose windows hold interrupts, and the time that these take is not known
+    /// ([`Artefact::of_interrupts`]). The interval does not include the error that this makes.
     pub holds_interrupts: bool,
     confidence: f64,
 }
@@ -138,11 +138,12 @@ impl Estimate {
         self.corrected.as_ref().unwrap_or(&self.raw)
     }
 
-    /// How much longer to record, in seconds, until the interval's half width is `target` (0.05) of the value, if it goes
-    /// on as in the `recorded` seconds. 0 where it is that narrow already. `None` for a value of 0 or without an interval.
+    /// Returns the seconds to record further until the interval's half width is `target` (0.05) of the value, if the program
+    /// goes on as in the `recorded` seconds. 0 if the interval is that narrow already; `None` for a value of 0 or without an
+    /// interval.
     pub fn seconds_for(&self, target: f64, recorded: f64) -> Option<f64> {
         let best = self.best();
-        // Of many bursts, t is as the normal distribution.
+        // With many bursts, t is as the normal distribution.
         let tail = 0.5 + self.confidence / 2.0;
         let shrinks = student_quantile(tail, f64::INFINITY) / student_quantile(tail, self.freedom);
         let reach = (best.high - best.value).max(best.value - best.low);
@@ -156,7 +157,7 @@ impl Estimate {
     }
 }
 
-/// What there is to say about a metric of a row.
+/// A metric of a row, or the reason why it has no value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Figure {
     /// A number.
@@ -190,7 +191,7 @@ pub struct Estimator<'a> {
     evaluator: Evaluator<'a>,
     /// One for each recorded event, for the formulas.
     counts: Vec<Count>,
-    /// What a window's borders add to each recorded event, and its variance.
+    /// The counts that a window's borders add to each recorded event, and their variance.
     pub(super) borders: Vec<(f64, f64)>,
     /// Clocks that lead windows of which it is not known what interrupts take.
     uncorrected_clocks: Vec<u32>,
@@ -278,7 +279,7 @@ impl Estimator<'_> {
             apart: sample.apart,
             never_negative,
             partial,
-            // What never happened is not low.
+            // A rate of 0 is not too low.
             holds_interrupts: raw.value != 0.0
                 && sample
                     .inputs
@@ -397,7 +398,7 @@ impl Estimator<'_> {
         Some((interval, freedom))
     }
 
-    /// How far the value goes down and up when an input is set to a count.
+    /// Returns the distances by which the value goes down and up when an input is set to a count.
     fn reach_of(
         &mut self,
         sample: &Sample,
@@ -435,7 +436,7 @@ impl Estimator<'_> {
                         sum
                     }
                 });
-                // What has no value without this burst is not counted as agreement: it stays where it was.
+                // A formula without a value when this burst is left out must not count as agreement: it keeps the value.
                 without[j] = self.value(column).unwrap_or(value);
             }
         }

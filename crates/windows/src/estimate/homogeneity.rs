@@ -40,12 +40,13 @@ impl ByBurst {
 
 /// Rows of fewer bursts do not know their own error well enough to disagree.
 const LEAST_BURSTS: u64 = 30;
-/// How rarely rows that agree may be found to disagree.
+/// The probability at which rows that agree may be found to disagree.
 const LEVEL: f64 = 0.01;
-/// How rarely they may be found to differ at all: what chance makes them differ by is in their errors already.
+/// The probability at which rows that agree may be found to differ at all. Their errors already hold the differences that
+/// chance makes.
 const SPREAD_LEVEL: f64 = 0.1;
 
-/// How much rows disagree.
+/// The disagreement of rows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Disagreement {
     squares: f64,
@@ -80,7 +81,7 @@ impl Disagreement {
         self.rows > 1 && self.squares > chi_squared_quantile(1.0 - level, self.freedom())
     }
 
-    /// By how much rows differ beside what chance explains: a standard deviation.
+    /// Returns the standard deviation between rows that chance does not explain.
     pub(super) fn spread(self) -> f64 {
         if !self.is_rarer_than(SPREAD_LEVEL) {
             return 0.0;

@@ -1,4 +1,4 @@
-//! What interrupts take of windows that a clock leads.
+//! The time that interrupts take of windows that a clock leads.
 //!
 //! Such a window lasts from one interrupt to the next, and the clock goes on in them: of a length l the program has
 //! l − c. Events come at the program's rate, x = r·(l − c), so that x ÷ l is low by the share of c. Two lengths tell r from
@@ -85,7 +85,7 @@ impl Sums {
             return 0.0;
         }
         let variance = self.events[event][2] / self.windows - mean * mean;
-        // What comes evenly varies too, by where a window's ends lie.
+        // Even an event that comes evenly varies, with the position of a window's ends.
         mean / (variance.max(0.0) + mean / 10.0) / self.mean_length().powi(2)
     }
 
@@ -93,7 +93,7 @@ impl Sums {
         self.slope(event) * (self.mean_length() - constant) - self.mean(event) * self.length_slope()
     }
 
-    /// What a window adds to an event's moment, to first order.
+    /// Returns the part of an event's moment that a window adds, to first order.
     fn influence(&self, event: usize, constant: f64, window: &WindowView<'_>) -> f64 {
         let own = self.mean_length() - constant;
         let rest = window.counts[event] as f64
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// What all rows and events say together.
+/// The sums over all rows and events.
 #[derive(Debug, Default)]
 struct Total {
     above: f64,
@@ -128,7 +128,7 @@ impl Total {
         self.period_spread += sums.period_squares - sums.period * sums.period / sums.windows;
     }
 
-    /// How much periods vary inside of rows: standard deviation ÷ mean.
+    /// Returns the variation of periods inside of rows: standard deviation ÷ mean.
     fn variation(&self) -> f64 {
         let mean = self.period / self.windows;
         let variation = (self.period_spread.max(0.0) / self.windows).sqrt() / mean;
@@ -205,7 +205,7 @@ impl Analysis<'_> {
                         .map(|place| sums.weight(place) * of(place))
                         .sum()
                 };
-                // By how much its moment grows for each nanosecond less.
+                // The growth of its moment for each nanosecond less.
                 let slope = weighed(&|place| sums.mean(place)) * sums.length_slope()
                     / (sums.mean_length() - constant);
                 let deviation = weighed(&|place| sums.moment(place, constant)) / slope;

@@ -1,9 +1,8 @@
-//! Short windows between two readings of a group of counters: which of them belong to a place, and what the ratios of
-//! their sums are worth.
+//! Estimation: the windows that belong to a row, and the ratios of their sums with intervals.
 //!
-//! The caller fills a [`Windows`] with bursts and their windows, tells [`Windows::analyze`] which row a window belongs
-//! to, and asks an [`Estimator`] for each row's metrics. Nothing here knows files, symbols or tables: places, threads and
-//! rows are numbers, events are places in the list that a [`MetricSet`](dioptra_metrics::MetricSet) was bound to.
+//! The caller fills a [`Windows`] with bursts and their windows, gives [`Windows::analyze`] the row of each window, and asks
+//! an [`Estimator`] for each row's metrics. Nothing here knows files, symbols or tables: functions, threads and rows are
+//! numbers, and events are indices of the list that a [`MetricSet`](dioptra_metrics::MetricSet) was bound to.
 //!
 //! ```
 //! use dioptra_windows::estimate::{WindowBurst, EstimatorOptions, WindowEnd, Rules, WindowFlags, CountedGroup, Windows};
@@ -28,9 +27,9 @@
 //! assert!((best.value - 460.0 / 300.0).abs() < 1e-9);
 //! ```
 //!
-//! What is counted and what is not, the estimators and their limits: the modules' own words. In short: ratios of sums;
-//! the burst is what repeats, so intervals come from the spread between bursts; few counts get Poisson's limits; a
-//! row from which its function was left in too many windows says so ([`Trust`]).
+//! The modules describe the rules, the estimators and their limits. In short: metrics are ratios of sums. Bursts are the
+//! units that repeat, so intervals come from the spread between bursts. Few counts get Poisson's limits. A row whose
+//! function was left in too many windows is marked ([`Trust`]).
 
 mod accept;
 mod artefact;

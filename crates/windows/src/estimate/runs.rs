@@ -1,4 +1,4 @@
-//! How long a function's runs are, in windows, from where windows start and end.
+//! The lengths of a function's runs in windows, from the functions in which windows start and end.
 //!
 //! A kept window starts and ends in its function, but the function may have called another in between and come back. That
 //! is not seen in the window; it shows in two windows in a row. Let p₁ be the share of windows that start in the function,
@@ -23,7 +23,7 @@ const LEAST_MEMORY: f64 = 0.02;
 /// So often must the thread be seen away in the middle before that means anything.
 const LEAST_VISITS: f64 = 3.0;
 
-/// What windows say about a row's runs.
+/// The runs of a row's function, as windows show them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Runs {
     /// The share of windows, of those that start in the function, in which it is left, whether it is found again at the
@@ -45,7 +45,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// How far that can be trusted.
+    /// Returns the trust that a row with these runs deserves.
     pub(super) fn trust(&self, rules: &Rules) -> Trust {
         let left = Trust::of(self.left, rules);
         let away = match self.away {
@@ -61,8 +61,9 @@ impl Runs {
     }
 }
 
-/// Of a burst or of all: windows that end in the function; those that came from elsewhere; pairs of windows; those that came
-/// from elsewhere; pairs from the function to itself; those that were elsewhere in the middle.
+/// The number of counts kept for a burst or for all bursts. They are: windows that end in the function; such windows that
+/// start elsewhere; pairs of windows that end in it; such pairs that start elsewhere; pairs that start and end in it; such
+/// pairs with the thread elsewhere in the middle.
 pub(super) const COUNTS: usize = 6;
 
 /// Sums over bursts.
@@ -141,7 +142,7 @@ fn memory([windows, away, pairs, away_twice, ..]: [f64; COUNTS]) -> Option<(f64,
     Some((once, x))
 }
 
-/// How often the function is left in the time of one window. `None` without windows.
+/// Returns the rate at which the function is left, per window. `None` without windows.
 fn leaving_rate(sums: [f64; COUNTS]) -> Option<f64> {
     let (once, x) = memory(sums)?;
     Some(match x {

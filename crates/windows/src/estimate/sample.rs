@@ -24,11 +24,11 @@ pub(super) struct Sample {
     pub(super) rows: Vec<f64>,
     /// For each burst: its exposure.
     pub(super) lengths: Vec<f64>,
-    /// What was taken off.
+    /// The corrections that were taken off.
     pub(super) taken: Taken,
 }
 
-/// What does not belong to the row, in each window, for each input.
+/// The corrections of a row: the counts in each window that do not belong to the row, for each input.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Taken {
     /// The sum of both, for a window.
@@ -69,7 +69,7 @@ impl Sample {
         &self.rows[burst * width..(burst + 1) * width]
     }
 
-    /// What brings an input to the exposure of all groups.
+    /// Returns the factor that scales an input to the exposure of all groups.
     pub(super) fn scale(&self, input: usize) -> f64 {
         if self.apart {
             self.exposure / self.exposures[input]
@@ -196,7 +196,8 @@ impl Estimator<'_> {
         Ok(sample)
     }
 
-    /// What borders and others add to a window of the row's groups. `common` is the exposure.
+    /// Returns the counts that borders and other rows add to a window of the row's groups. `common` is the event that measures
+    /// exposure.
     fn taken(
         &self,
         row: &Row,
@@ -216,7 +217,7 @@ impl Estimator<'_> {
             exposure += clusters.total(place) as f64;
         }
         for hidden in self.analysis.hidden(row) {
-            // Who has no kept windows has no rates that are known.
+            // A row without kept windows has no known rates.
             let rates = inputs
                 .iter()
                 .map(|event| self.rate(hidden.row, *event, common));

@@ -83,23 +83,23 @@ impl Shares {
     }
 }
 
-/// What plain counters counted over a whole run.
+/// The counts of plain counters over a whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
-    /// Of the leader.
+    /// The leader's count.
     pub leader: f64,
-    /// Of the event in question.
+    /// The count of the event in question.
     pub counted: f64,
-    /// How often samples interrupted the program: what they take of a clock stands in its total too.
+    /// The number of samples that interrupted the program: a clock's total holds the time that they take.
     pub interrupts: u64,
 }
 
-/// How well shares and rates reproduce an event's total over the program.
+/// The closure of an event: its total over the program as shares and rates predict it, and as it was counted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Closure {
     /// The event.
     pub event: u32,
-    /// What a plain counter counted.
+    /// The count of a plain counter.
     pub counted: f64,
     /// Σ share × rate × the leader's total, as far as it is the program's own.
     pub predicted: f64,
@@ -208,7 +208,7 @@ impl Analysis<'_> {
         let squares: f64 = of_burst.values().map(|u| u * u).sum();
         let mut variance = (mean_square - mean * mean).max(0.0) / shares.samples() as f64;
         variance += (by_constant * constant_error).powi(2);
-        // What interrupts take raises the rates, and lowers what they are multiplied by.
+        // The time of interrupts raises the rates, and lowers the total that they are multiplied by.
         by_interrupt -= mean * interrupts / own_total;
         variance += (by_interrupt * interrupt_error).powi(2);
         let reach = if bursts > 1.0 {

@@ -2,7 +2,7 @@
 
 use super::sample::Sample;
 
-/// What the errors of what was taken off add to the variance.
+/// Returns the variance that the errors of the corrections add.
 pub(super) fn taken_variance(sample: &Sample, slopes: &[f64]) -> f64 {
     let weight = |i: usize| slopes[i] * sample.scale(i) * sample.windows_of[i];
     let inputs = 0..slopes.len();
@@ -17,8 +17,8 @@ pub(super) fn taken_variance(sample: &Sample, slopes: &[f64]) -> f64 {
     of_borders.sum::<f64>() + of_hidden.sum::<f64>()
 }
 
-/// What a burst adds to the value, to first order. Inputs for which `even` holds are taken as spread evenly over
-/// exposure.
+/// Returns the part of the value that a burst adds, to first order. Inputs for which `even` holds are taken as spread
+/// evenly over exposure.
 pub(super) fn influence(
     sample: &Sample,
     slopes: &[f64],

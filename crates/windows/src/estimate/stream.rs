@@ -29,7 +29,7 @@ pub struct WindowBurst {
     pub thread: u32,
     /// The CPU it ran on at the start.
     pub cpu: u32,
-    /// When it started, in nanoseconds of the recording's clock.
+    /// The time of its start in nanoseconds of the recording's clock.
     pub time: u64,
     /// The leader's period in this burst.
     pub period: u64,
@@ -47,7 +47,7 @@ pub struct WindowEnd {
 }
 
 bitflags! {
-    /// What makes a window unusable.
+    /// Reasons why a window is unusable.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct WindowFlags: u16 {
         /// The kernel throttled the leader at its start or in it.
@@ -62,8 +62,8 @@ bitflags! {
         const LATE = 1 << 4;
         /// The group was not counting for all of it (time running < time enabled).
         const PARTLY_COUNTED = 1 << 5;
-        /// It is the last of its burst, and longer than the others for that; stands beside
-        /// [`drop_last`](CountedGroup::drop_last) for groups where only some are.
+        /// The window is the last of its burst, and longer than the others for that reason. The flag is for groups in which only
+        /// some last windows are longer; for others there is [`drop_last`](CountedGroup::drop_last).
         const INFLATED = 1 << 6;
         /// A counter ran backward or the reading makes no sense.
         const BROKEN = 1 << 7;
@@ -153,13 +153,13 @@ pub struct WindowView<'w> {
     pub index: u16,
     /// Whether it is the last that its burst has.
     pub last: bool,
-    /// What is wrong with it.
+    /// The reasons why it is unusable.
     pub flags: WindowFlags,
     /// Where the thread was at its start.
     pub start: WindowEnd,
     /// Where the thread was at its end. Rows are made from this one.
     pub end: WindowEnd,
-    /// What each event of the group counted, the leader first.
+    /// The counts of the group's events, the leader first.
     pub counts: &'w [u64],
 }
 
@@ -240,7 +240,7 @@ impl Windows {
         &self.groups
     }
 
-    /// How many windows there are.
+    /// Returns the number of windows.
     pub fn len(&self) -> usize {
         self.windows.len()
     }

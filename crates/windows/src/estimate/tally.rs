@@ -6,7 +6,7 @@ use super::accept::{Acceptance, Discard, Rules, Trust, judge};
 use super::runs::{COUNTS, RunCounts, Runs, hidden_part, places_hold};
 use super::stream::{BurstView, WindowView, Windows};
 
-/// What a row's kept windows of one group counted, summed for each burst: the units that repeat.
+/// The counts of a row's kept windows of one group, summed for each burst: bursts are the units that repeat.
 #[derive(Debug, Clone)]
 pub(super) struct Clusters {
     /// The group's place in the stream.
@@ -63,7 +63,7 @@ impl Clusters {
     }
 }
 
-/// What the windows say about one place: a function, a path, a line, a thread, as the caller chose.
+/// The windows of one key of the caller's: a function, a path, a line, a thread.
 #[derive(Debug, Clone)]
 pub struct Row {
     key: u32,
@@ -123,8 +123,8 @@ impl Row {
             .filter(|(_, count)| *count > 0)
     }
 
-    /// How long the function's runs are; `None` where no window says. It is meant for rows by function or path; rows by
-    /// thread mix their functions' runs.
+    /// Returns the lengths of the function's runs; `None` where no window shows them. Rows must be functions or paths: rows
+    /// by thread mix their functions' runs.
     pub fn runs(&self) -> Option<Runs> {
         self.runs.runs()
     }
@@ -140,12 +140,12 @@ pub struct Analysis<'w> {
     keyless: Acceptance,
     /// For each window the row in which it was kept.
     kept_in: Vec<u32>,
-    /// How often another row was met in the middle of two windows that start and end in a row: the row's place, the
-    /// other's, how often.
+    /// Pairs of windows that start and end in one row, with another row in the middle: the index of the row, the index of
+    /// the other, and the number of such pairs.
     visits: Vec<(u32, u32, u32)>,
 }
 
-/// Who works in a row's kept windows besides its function.
+/// Another row whose function works in a row's kept windows.
 pub(super) struct Hidden<'a> {
     pub(super) row: &'a Row,
     /// Its share of the windows' time.
@@ -351,9 +351,9 @@ impl<'w> Analysis<'w> {
             .map(move |c| (groups[usize::from(c.group)].events.as_slice(), c))
     }
 
-    /// How far the row's metrics can be trusted: by the worst of its discard ratio, the share of windows in which its
-    /// function was left ([`Runs::left`]), which counts what a window hides, and how often it was seen to be elsewhere in
-    /// the middle of two windows ([`Runs::away`]). `None` where no window was good in all else.
+    /// Returns the trust that the row's metrics deserve. The worst of three numbers decides: the discard ratio; the share of
+    /// windows in which the function was left, seen or hidden ([`Runs::left`]); and the share of pairs of windows with the
+    /// thread elsewhere in the middle ([`Runs::away`]). `None` if no window was good in all else.
     pub fn trust(&self, row: &Row) -> Option<Trust> {
         let seen = Trust::of(row.acceptance.discard_ratio()?, &self.rules);
         let runs = row.runs().map(|runs| runs.trust(&self.rules));
@@ -366,8 +366,8 @@ impl<'w> Analysis<'w> {
         self.rows.iter().map(trust).collect()
     }
 
-    /// Who works in the row's kept windows besides its function, unseen: rows that the thread was met in between two
-    /// windows that start and end in this one. Empty where windows are mostly others': there is nothing to correct.
+    /// Returns the rows whose functions work unseen in this row's kept windows: the thread was in them between two windows
+    /// that start and end in this row. Empty for unreliable rows, which cannot be corrected.
     pub(super) fn hidden(&self, row: &Row) -> Vec<Hidden<'_>> {
         let at = self.rows.binary_search_by_key(&row.key, |r| r.key);
         let (Ok(at), Some(runs)) = (at, row.runs()) else {

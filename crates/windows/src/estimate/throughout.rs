@@ -1,4 +1,4 @@
-//! What interrupts take of a clock's windows, from all windows, wherever they lie.
+//! The time that interrupts take of a clock's windows, from all windows, wherever they lie.
 //!
 //! Where functions are left too often for rows of their own to tell ([`interrupts`](super::interrupts)), the program as a
 //! whole still does: its windows begin anywhere. What hides c there is that the program does one thing now and another
@@ -23,7 +23,7 @@ struct Whole {
     sums: Vec<f64>,
 }
 
-/// What was found.
+/// An estimate of the time that interrupts take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
     pub(super) constant: f64,
@@ -32,12 +32,12 @@ pub(super) struct Found {
     pub(super) length: f64,
     pub(super) windows: f64,
     pub(super) bursts: u64,
-    /// How much periods vary: standard deviation ÷ mean.
+    /// The variation of periods: standard deviation ÷ mean.
     pub(super) variation: f64,
 }
 
 impl Analysis<'_> {
-    /// What interrupts take of the windows that `clock` leads; `None` without bursts that have neighbours.
+    /// Returns the time that interrupts take of the windows that `clock` leads; `None` without bursts that have neighbours.
     pub(super) fn interrupts_throughout(&self, clock: u32) -> Option<Found> {
         let bursts: Vec<Whole> = self.whole_bursts(clock);
         let of_same =
@@ -80,7 +80,7 @@ impl Analysis<'_> {
                 .map(|(burst, near)| {
                     let total = |place: usize| near.iter().map(|b| b.sums[place]).sum::<f64>();
                     let rest = burst.sums[place] - total(place) / total(0) * burst.sums[0];
-                    // By how much it is longer than the mean.
+                    // The second number is the excess over the mean length.
                     (rest, rate * (burst.sums[0] - length * burst.windows))
                 })
                 .collect();

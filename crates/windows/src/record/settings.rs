@@ -6,7 +6,7 @@ use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
 /// The windows that a recording makes beside its samples.
 #[derive(Clone, Debug)]
 pub struct WindowSettings {
-    /// When windows are made.
+    /// The schedule of windows.
     pub schedule: Schedule,
     /// The number of windows at the start of each burst that the analysis leaves out.
     pub warm_up: u32,

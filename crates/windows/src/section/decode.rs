@@ -7,16 +7,16 @@ use super::{
 use dioptra_perfevents::windows::{Length, Schedule};
 use thiserror::Error;
 
-/// How many findings, groups, totals or losses a section may have: recorders write a handful.
+/// The most findings, groups, totals or losses that a section may have: recorders write a handful.
 const LIST_LIMIT: usize = 4096;
 
-/// Why a section of windows could not be read to its end.
+/// The reason why a section of windows could not be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the section of windows is wrong at its byte {offset}: {what}; what comes before is kept")]
 pub struct SectionError {
     /// Bytes from the start of the section.
     pub offset: usize,
-    /// What is wrong there.
+    /// The fault at that offset.
     pub what: &'static str,
 }
 
@@ -24,7 +24,7 @@ pub struct SectionError {
 #[derive(Clone, Copy)]
 struct Values<'a> {
     bytes: &'a [u8],
-    /// Of the first byte, in the section.
+    /// The offset of the first byte in the section.
     offset: usize,
 }
 
@@ -107,7 +107,7 @@ pub(super) fn decode(windows: &mut WindowsSection, bytes: &[u8]) -> Result<(), S
             Ok(content) => read_part(windows, tag, content)?,
             Err(error) => {
                 if tag == part::BURSTS {
-                    // Those before the end are whole.
+                    // The bursts before the end are whole.
                     let _ = bursts(&mut at, &mut windows.bursts);
                 }
                 return Err(error);
@@ -161,7 +161,7 @@ fn read_part(
             push(&mut windows.losses, WindowLoss { what, count }, at)?;
         }
         part::BURSTS => bursts(&mut at, &mut windows.bursts)?,
-        // Of a version that adds to this one.
+        // A later version added this part.
         _ => {}
     }
     Ok(())
@@ -212,7 +212,7 @@ fn group(at: &mut Values<'_>) -> Result<WindowGroup, SectionError> {
 fn bursts(at: &mut Values<'_>, list: &mut Vec<Burst>) -> Result<(), SectionError> {
     let mut last = Burst::default();
     while !at.bytes.is_empty() {
-        // What is not changed stays.
+        // Fields that did not change keep their values.
         let mut burst = last;
         // Outcomes of later versions that no byte holds are not known here.
         burst.outcome = BurstOutcome::from_bits_retain((at.number()? & 0xff) as u8);

@@ -24,7 +24,7 @@ const BLOCK: usize = 16 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SectionEncoder {
-    /// What was not taken yet.
+    /// The bytes that were not taken yet.
     bytes: Vec<u8>,
     /// The bursts of the block that is open.
     block: Vec<u8>,
@@ -49,22 +49,22 @@ impl SectionEncoder {
         }
     }
 
-    /// What makes the windows.
+    /// Adds the name of the windows' source.
     pub fn source(&mut self, source: &str) {
         self.part(part::SOURCE, source.as_bytes());
     }
 
-    /// Something that the probe found.
+    /// Adds a finding of the probe.
     pub fn finding(&mut self, finding: &str) {
         self.part(part::FINDING, finding.as_bytes());
     }
 
-    /// Why a better source does not make the windows.
+    /// Adds the reason why a better source does not make the windows.
     pub fn instead(&mut self, why: &str) {
         self.part(part::INSTEAD, why.as_bytes());
     }
 
-    /// The schedule, and how many windows at the start of each burst are left out of the analysis.
+    /// Adds the schedule, and the number of windows at the start of each burst that the analysis leaves out.
     pub fn schedule(&mut self, schedule: &Schedule, warm_up: u32) {
         let mut content = Vec::new();
         for length in [schedule.long, schedule.short, schedule.jitter] {
@@ -80,7 +80,7 @@ impl SectionEncoder {
         self.part(part::SCHEDULE, &content);
     }
 
-    /// A group; they are numbered from 0 in the order of these calls.
+    /// Adds a group. Groups are numbered from 0 in the order of these calls.
     pub fn group(&mut self, group: &WindowGroup) {
         let mut content = Vec::new();
         put(&mut content, group.leader.into());
@@ -92,7 +92,7 @@ impl SectionEncoder {
         self.part(part::GROUP, &content);
     }
 
-    /// The plain count of an event.
+    /// Adds the count of an event over the whole run.
     pub fn total(&mut self, total: &EventTotal) {
         let mut content = Vec::new();
         put(&mut content, total.value);
@@ -102,7 +102,7 @@ impl SectionEncoder {
         self.part(part::TOTAL, &content);
     }
 
-    /// When the plain counting began and ended, in nanoseconds of the recording's clock.
+    /// Adds the times at which these counts began and ended, in nanoseconds of the recording's clock.
     pub fn span(&mut self, began: u64, ended: u64) {
         let mut content = Vec::new();
         put(&mut content, began);
@@ -110,7 +110,7 @@ impl SectionEncoder {
         self.part(part::SPAN, &content);
     }
 
-    /// What got no windows.
+    /// Adds a reason why windows were not made.
     pub fn loss(&mut self, loss: &WindowLoss) {
         let mut content = Vec::new();
         put(&mut content, loss.count);
@@ -118,7 +118,7 @@ impl SectionEncoder {
         self.part(part::LOSS, &content);
     }
 
-    /// A burst.
+    /// Adds a burst.
     pub fn burst(&mut self, burst: &Burst) {
         let last = std::mem::replace(&mut self.last, *burst);
         let mut fields = 0;
@@ -159,13 +159,13 @@ impl SectionEncoder {
         }
     }
 
-    /// What was added since the last time, to be appended to what was taken before.
+    /// Returns the bytes that were added since the last call, to be appended to those of earlier calls.
     pub fn take(&mut self) -> Vec<u8> {
         self.close_block();
         std::mem::take(&mut self.bytes)
     }
 
-    /// Bytes that wait to be taken.
+    /// Returns the number of bytes that wait to be taken.
     pub fn waiting(&self) -> usize {
         self.bytes.len() + self.block.len()
     }

@@ -45,7 +45,7 @@ mod part {
     pub const INSTEAD: u64 = 9;
 }
 
-/// Which fields of a burst differ from the one before it.
+/// The fields of a burst that differ from those of the burst before it.
 mod changed {
     pub const GROUP: u64 = 1;
     pub const CPU: u64 = 2;
@@ -76,7 +76,7 @@ pub struct WindowsSection {
     pub bursts: Vec<Burst>,
     /// The counts of the windows' events over the whole target and run.
     pub totals: Vec<EventTotal>,
-    /// When these counts began and ended, in nanoseconds of the recording's clock.
+    /// The times at which these counts began and ended, in nanoseconds of the recording's clock.
     pub span: Option<(u64, u64)>,
     /// The windows that were not made, by reason, such as too few descriptors for all threads.
     pub losses: Vec<WindowLoss>,
@@ -111,7 +111,7 @@ pub struct EventTotal {
 pub struct WindowLoss {
     /// The reason.
     pub what: String,
-    /// How often it occurred.
+    /// The number of times that it occurred.
     pub count: u64,
 }
 
