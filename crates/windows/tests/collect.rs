@@ -374,7 +374,7 @@ fn filters_leave_windows_out_and_say_so() {
         tids: vec![101],
         ..SampleFilter::default()
     };
-    let (profile, windows) = load(&mut data, false, filter);
+    let (_, windows) = load(&mut data, false, filter);
     assert_eq!((windows.len(), windows.facts().filtered), (6, 6));
     let (mut profile, mut windows) = load(&mut data, true, SampleFilter::default());
     let frames: Vec<bool> = profile
