@@ -6,6 +6,7 @@
 //!
 //! Losses, fallbacks and doubts of the profile are [facts](dioptra_tables::Fact) of the table.
 
+mod added;
 mod annotate;
 mod blocks;
 mod by;
@@ -20,11 +21,13 @@ mod labels;
 mod locations;
 mod match_facts;
 mod profile_facts;
+mod row_labels;
+mod set_aside;
 mod shapes;
 mod tree;
-mod windows;
 mod working_set;
 
+pub use added::AddedColumns;
 pub use annotate::{
     AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
     Annotation, AnnotationStyle, AnnotationView, BranchColumns, Drawing, FindError, FoundFunction,
@@ -36,14 +39,12 @@ pub use blocks::{BlockPlace, Blocks};
 pub use by::{ByOptions, ReportOptions, by, report};
 pub use call_graph::{CallGraphOptions, call_graph, has_calls};
 pub use columns::{PercentOf, ShownNumbers};
-pub use derived::MetricColumns;
-pub use diff::{DiffOptions, Normalize, diff};
+pub use derived::{MetricColumns, metric_unit, push_metric};
+pub use diff::{DiffOptions, Normalize, adjusted, diff, profile_letter, significance};
 pub use error::ReportError;
 pub use events::TableEvent;
 pub use labels::Input;
+pub use profile_facts::profile_facts;
+pub use row_labels::RowLabels;
 pub use shapes::Shapes;
 pub use tree::{TreeOptions, tree};
-pub use windows::{
-    WindowOptions, WindowRows, add_window_differences, add_window_metrics, has_recorded_windows,
-    window_metrics,
-};
