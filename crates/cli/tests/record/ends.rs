@@ -97,6 +97,34 @@ fn serial_bursts_closer_than_can_be_kept_end_with_the_program() {
     }
 }
 
+/// Two clocks interrupt the program itself: with a period of 5 us they left it no time at all.
+#[test]
+fn serial_two_clocks_leave_the_program_time() {
+    or_skip!(programs::need_sampling());
+    let spin = or_skip!(programs::c("spin", &[]));
+    let recording = Recording::new();
+    let windows = "--windows=long=5us,short=60us,batch=1,source=twin";
+    let mut child = recording
+        .command()
+        .args([windows, "-e", "{task-clock:u,page-faults:u}"])
+        .arg(&spin)
+        .arg("0.1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("dioptra runs");
+    let status = end_of(&mut child, windows);
+    let output = child.wait_with_output().expect("its output");
+    let text = said(&output);
+    if status.code() == Some(125) && text.contains("makes no windows here") {
+        // The trial at the start depends on how long a sample takes at that moment. The recording ended, which is tested.
+        return;
+    }
+    assert!(status.success(), "{text}");
+    assert!(text.contains("long=5us cannot be kept"), "{text}");
+    assert!(text.contains("1ms"), "{text}");
+}
+
 /// Nobody reads the pipe, so that the recorder waits in a write, and the signal is the only way out.
 #[test]
 fn serial_a_signal_ends_a_recorder_whose_pipe_nobody_reads() {

@@ -9,8 +9,8 @@ use crate::section::{EventTotal, SectionEncoder, WindowGroup, WindowLoss};
 use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
-    Burst, FoundSource, Length, SHORTEST_LONG, Seen, SourceKind, WindowError, WindowListener,
-    WindowSource, WindowStats, WindowsSpec, find_source,
+    Burst, FoundSource, Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, Seen, SourceKind,
+    WindowError, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
     AttachedEvent, AttrFlags, ByteOrder, EventGroup, EventSpec, ReadFormat, SampleType, event_type,
@@ -187,10 +187,15 @@ impl AttachedWindows {
             ));
         }
         let long = settings.schedule.long;
-        if source.kind() == SourceKind::Refresh && (1..SHORTEST_LONG).contains(&long.number()) {
+        let shortest = match source.kind() {
+            SourceKind::Refresh => SHORTEST_LONG,
+            SourceKind::Twin => SHORTEST_LONG_OF_TWINS,
+            _ => 0,
+        };
+        if (1..shortest).contains(&long.number()) {
             findings.push(format!(
                 "long={long} cannot be kept: bursts of a CPU begin {} apart or more",
-                Length::Time(SHORTEST_LONG)
+                Length::Time(shortest)
             ));
         }
         let side = SideFile::create(to.file).map_err(|source| WindowRecordError::SideFile {

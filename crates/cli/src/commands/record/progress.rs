@@ -4,7 +4,7 @@ use super::Arguments;
 use crate::output::say;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
-use dioptra_perfevents::windows::SourceKind;
+use dioptra_perfevents::windows::{Length, SHORTEST_LONG_OF_TWINS, SourceKind};
 use dioptra_recorder::outcome::Progress;
 use dioptra_recorder::{Observer, RecordError};
 use dioptra_windows::record::WindowsOutcome;
@@ -59,6 +59,15 @@ impl Terminal {
         // Values of another source can differ: --quiet does not hide that.
         if let Some(said) = said_instead(windows) {
             self.say(&said);
+        }
+        let long = windows.schedule.long;
+        if windows.source == SourceKind::Twin
+            && (1..SHORTEST_LONG_OF_TWINS).contains(&long.number())
+        {
+            self.say(&format!(
+                "long={long} cannot be kept: two clocks make windows every {} or more",
+                Length::Time(SHORTEST_LONG_OF_TWINS)
+            ));
         }
         if !self.quiet {
             let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();

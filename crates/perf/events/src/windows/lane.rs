@@ -262,7 +262,7 @@ impl Shared {
             return;
         }
         slot.drain(made);
-        if slot.is_busy() {
+        if slot.is_busy() || slot.rests() {
             made.stats.busy += 1;
             return;
         }
@@ -296,7 +296,7 @@ impl Shared {
                 continue;
             }
             slot.drain(&mut self.made);
-            if slot.is_busy() {
+            if slot.is_busy() || slot.rests() {
                 busy = true;
                 continue;
             }

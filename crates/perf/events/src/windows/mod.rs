@@ -30,7 +30,9 @@ mod trigger;
 
 pub use cost::BurstCost;
 pub use probe::{Finding, shortest_useful_window};
-pub use schedule::{Length, SHORTEST_LONG, Schedule, WindowRequest, WindowSyntaxError};
+pub use schedule::{
+    Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, Schedule, WindowRequest, WindowSyntaxError,
+};
 pub use source::{
     Burst, BurstOutcome, FoundSource, Seen, SourceKind, USER_INSTRUCTION_POINTER, WindowError,
     WindowGroup, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,

@@ -2,7 +2,7 @@
 
 use super::plan::{fallbacks, plan_of, plan_with, ring_pages};
 use super::random::Random;
-use super::schedule::{Length, Schedule};
+use super::schedule::{Length, SHORTEST_LONG_OF_TWINS, Schedule};
 use super::slot::{self, Made, Slot};
 use super::source::{WindowsSpec, is_clock};
 use crate::ByteOrder;
@@ -350,7 +350,7 @@ pub(super) fn twin(spec: &WindowsSpec) -> Finding {
 
 /// Makes twins of a group's leader.
 pub(super) fn twins_of(schedule: &Schedule) -> impl Fn(&EventGroup) -> EventGroup {
-    let long = schedule.long.number();
+    let long = schedule.long.number().max(SHORTEST_LONG_OF_TWINS);
     // So near that their distance changes slowly, and yet it does.
     twins_at(long, long + (schedule.short.number() / 64).max(1))
 }

@@ -193,6 +193,11 @@ pub struct WindowSyntaxError {
 /// events takes some 10 µs, and the thread that does so has to leave its CPU to others in between.
 pub const SHORTEST_LONG: u64 = 100_000;
 
+/// The shortest time from one pair of samples of two clocks (the source `twin`) to the next, in nanoseconds. Both samples
+/// interrupt the program itself, and each may take some 60 µs on a loaded virtual machine: more pairs would leave the
+/// program no time.
+pub const SHORTEST_LONG_OF_TWINS: u64 = 1_000_000;
+
 /// The most windows of a burst: more would be steady sampling.
 const MOST_WINDOWS: u32 = 1000;
 

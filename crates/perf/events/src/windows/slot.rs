@@ -80,6 +80,8 @@ pub(super) struct Slot {
     ring: Ring,
     turn: usize,
     pending: Option<Pending>,
+    /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which no burst is armed.
+    rests_until: u64,
     /// What tells when to arm it; without, whoever does has a timer.
     pub trigger: Option<Trigger>,
 }
@@ -160,6 +162,7 @@ impl Slot {
             ring,
             turn: 0,
             pending: None,
+            rests_until: 0,
             trigger: None,
         };
         Ok((slot, ids))
@@ -168,6 +171,14 @@ impl Slot {
     /// Whether a burst is under way.
     pub fn is_busy(&self) -> bool {
         self.pending.is_some()
+    }
+
+    /// Whether the last burst ended so recently that another one would take too much of the program's time.
+    ///
+    /// A sample of a clock may take longer than the window that it bounds, on a loaded virtual machine for instance. The
+    /// program then makes no progress within bursts. So it gets as much time between two bursts as the first one took.
+    pub fn rests(&self) -> bool {
+        self.rests_until > sys::clock_now(libc::CLOCK_MONOTONIC)
     }
 
     /// Where its thread is: whether it runs, and the CPU. `None` where that is not known, and for CPUs.
@@ -293,6 +304,9 @@ impl Slot {
         let Some(pending) = self.pending.take() else {
             return;
         };
+        let now = sys::clock_now(libc::CLOCK_MONOTONIC);
+        let last = pending.last.map_or(now, |(time, _)| time);
+        self.rests_until = last.saturating_add(last.saturating_sub(pending.armed));
         let windows = |samples: u32| u16::try_from(samples.saturating_sub(1)).unwrap_or(u16::MAX);
         let (expected, seen) = (windows(pending.samples), windows(pending.seen));
         if seen >= expected {
@@ -325,7 +339,7 @@ impl Slot {
             armed: pending.armed,
             ended: match pending.last {
                 Some((time, _)) if outcome.contains(BurstOutcome::COMPLETE) => time,
-                _ => sys::clock_now(libc::CLOCK_MONOTONIC),
+                _ => now,
             },
             period: pending.period,
             expected,
