@@ -13,6 +13,9 @@ use crate::root;
 /// The folders that hold the project's Rust files.
 const FOLDERS: &[&str] = &["crates", "tests", "xtask"];
 
+/// The folders whose prose is older than these rules, and is not checked until it has been rewritten. The list only shrinks.
+const NOT_YET: &[&str] = &["crates/cli"];
+
 /// The words with which no line of documentation or comment begins, since such sentences hide their subject.
 const OPENINGS: &[&str] = &[
     "What",
