@@ -99,6 +99,24 @@ pub enum Refusal {
     /// `ENOMEM`.
     #[error("the kernel is out of memory for events")]
     Memory,
+    /// `ENOENT` for a software event: the kernel has none of this number.
+    #[error(
+        "this kernel has no software event of number {config}; `names::software::EVENTS` lists the known ones"
+    )]
+    NoSoftwareEvent {
+        /// The number that was asked for.
+        config: u64,
+    },
+    /// The event opened, and the kernel refused its filter.
+    #[error(
+        "the filter `{expression}` is refused ({source}); /sys/kernel/tracing/events/…/format lists a tracepoint's fields"
+    )]
+    Filter {
+        /// The filter's expression.
+        expression: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// Another error number.
     #[error("{0}")]
     Other(io::Error),
@@ -151,7 +169,21 @@ impl OpenError {
         }
     }
 
-    /// Whether the thread was gone: no failure, for threads come and go.
+    pub(crate) fn of_filter(
+        request: &OpenRequest<'_>,
+        expression: &str,
+        source: io::Error,
+    ) -> OpenError {
+        OpenError {
+            what: request.to_string(),
+            refusal: Refusal::Filter {
+                expression: expression.to_owned(),
+                source,
+            },
+        }
+    }
+
+    /// Returns true if the thread was gone. Threads come and go, so callers rarely treat this as a failure.
     pub fn is_gone(&self) -> bool {
         matches!(self.refusal, Refusal::NoThread)
     }
@@ -171,6 +203,9 @@ impl Refusal {
                 }
             }
             Some(libc::ENOSYS) => Refusal::NoSyscall,
+            Some(libc::ENOENT) if request.is_unknown_software_event() => Refusal::NoSoftwareEvent {
+                config: request.attr.config,
+            },
             Some(libc::ENOENT) => Refusal::NotSupported,
             Some(libc::EOPNOTSUPP) if request.attr.branch_sample_type != 0 => {
                 Refusal::NoBranchStacks
@@ -347,14 +382,8 @@ mod tests {
 
     fn refusal(number: i32) -> Refusal {
         let attr = Attr::default();
-        let request = OpenRequest {
-            name: "cycles",
-            attr: &attr,
-            place: crate::event::Place::Thread(7, Some(1)),
-            group: None,
-            cgroup: None,
-            tail: &[],
-        };
+        let target = crate::EventTarget::Thread(7, Some(1));
+        let request = OpenRequest::with_attr("cycles", attr, target);
         let error = OpenError::new(&request, io::Error::from_raw_os_error(number));
         assert!(
             error

@@ -1,6 +1,6 @@
 //! What this kernel's attr knows, found out by trying: one dummy event per option, once per process.
 
-use crate::event::{OpenRequest, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::names::software;
 use crate::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use std::sync::OnceLock;
@@ -103,13 +103,7 @@ pub(crate) fn dummy() -> Attr {
 }
 
 fn opens(attr: &Attr) -> bool {
-    let request = OpenRequest {
-        name: "dummy",
-        attr,
-        place: Place::Thread(0, None),
-        group: None,
-        cgroup: None,
-        tail: &[],
-    };
-    request.open().is_ok()
+    OpenRequest::with_attr("dummy", attr.clone(), EventTarget::CALLER)
+        .call()
+        .is_ok()
 }

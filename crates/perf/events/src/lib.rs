@@ -65,7 +65,7 @@ pub use attach::{
 };
 pub use cpus::{CpuSet, CpuSetError};
 pub use errors::{AttachError, EventError, OpenError, Refusal, RunError};
-pub use event::{Count, Event, Place};
+pub use event::{Count, Event, EventTarget, OpenRequest};
 pub use features::Features;
 pub use listener::{OnSample, RecordListener, on_sample};
 pub use names::{EventKind, ListedEvent, list_events};

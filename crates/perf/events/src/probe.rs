@@ -1,7 +1,7 @@
 //! What this machine and user can do, found out by trying: for `doctor`, and for programs that must decide.
 
 use crate::errors::{OpenError, Refusal};
-use crate::event::{Event, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::features::Features;
 use crate::limits;
 use crate::names::pmu::PmuDirectory;
@@ -74,7 +74,7 @@ impl Capabilities {
     /// Tries everything: some twenty events, opened and closed at once, none enabled.
     pub fn probe() -> Capabilities {
         let features = Features::get();
-        let own = Place::Thread(0, None);
+        let own = EventTarget::CALLER;
         let clock = sampling(event_type::SOFTWARE, software::CPU_CLOCK);
         let user = user_only(clock.clone());
         let cycles = user_only(sampling(event_type::HARDWARE, 0));
@@ -98,8 +98,8 @@ impl Capabilities {
             }),
             sample_user: tried("cpu-clock:u", &user, own),
             sample_kernel: tried("cpu-clock", &clock, own),
-            sample_other: tried("cpu-clock:u", &user, Place::Thread(parent(), None)),
-            system_wide: tried("cpu-clock", &clock, Place::Cpu(0)),
+            sample_other: tried("cpu-clock:u", &user, EventTarget::Thread(parent(), None)),
+            system_wide: tried("cpu-clock", &clock, EventTarget::Cpu(0)),
             hardware: tried("cycles:u", &cycles, own),
             precise: tried("cycles:upp", &precise, own),
             branches: tried("cycles:u", &branches, own),
@@ -141,8 +141,9 @@ fn user_only(mut attr: Attr) -> Attr {
     attr
 }
 
-fn tried(name: &str, attr: &Attr, place: Place) -> Tried {
-    Event::open(name, attr, place, None)
+fn tried(name: &str, attr: &Attr, target: EventTarget) -> Tried {
+    OpenRequest::with_attr(name, attr.clone(), target)
+        .open()
         .map(drop)
         .map_err(|error| reason(&error))
 }
@@ -170,7 +171,7 @@ fn tracepoints() -> Tried {
     };
     let mut attr = sampling(event_type::TRACEPOINT, config);
     attr.sample_type |= SampleType::RAW;
-    tried("sched:sched_switch", &attr, Place::Thread(0, None))
+    tried("sched:sched_switch", &attr, EventTarget::CALLER)
 }
 
 fn uprobes() -> Tried {
@@ -179,7 +180,7 @@ fn uprobes() -> Tried {
     };
     // Without a file the kernel refuses: for lack of rights first, and for the lack of a file after that.
     let attr = sampling(kind, 0);
-    match Event::open("uprobe", &attr, Place::Thread(0, None), None) {
+    match OpenRequest::with_attr("uprobe", attr, EventTarget::CALLER).open() {
         Err(error)
             if matches!(
                 error.refusal,

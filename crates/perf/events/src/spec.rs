@@ -56,9 +56,14 @@ impl EventSpec {
         }
     }
 
-    /// A software event, by the number that [`names::software`](crate::names::software) gives it.
+    /// Returns a software event by its number, one of the constants in [`names::software`](crate::names::software).
+    /// Opening a number that the kernel does not have fails with
+    /// [`Refusal::NoSoftwareEvent`](crate::Refusal::NoSoftwareEvent).
     pub fn software(config: u64) -> EventSpec {
-        let name = software::name(config).unwrap_or("software event");
+        let name = match software::name(config) {
+            Some(name) => name.to_owned(),
+            None => format!("software event {config}"),
+        };
         let attr = Attr {
             kind: event_type::SOFTWARE,
             config,
@@ -67,12 +72,17 @@ impl EventSpec {
         EventSpec::new(name, attr)
     }
 
-    /// The CPU's clock: samples while a thread runs, on every machine.
+    /// Returns the time for which the thread runs, in nanoseconds.
+    pub fn task_clock() -> EventSpec {
+        EventSpec::software(software::TASK_CLOCK)
+    }
+
+    /// Returns the CPU's clock, which samples while a thread runs, on every machine.
     pub fn cpu_clock() -> EventSpec {
         EventSpec::software(software::CPU_CLOCK)
     }
 
-    /// Page faults, minor and major.
+    /// Returns page faults, minor and major.
     pub fn page_faults() -> EventSpec {
         EventSpec::software(software::PAGE_FAULTS)
     }

@@ -2,7 +2,8 @@
 
 use super::check::{Check, Status};
 use dioptra_perfevents::{
-    Attr, AttrFlags, CpuSet, Event, OpenError, Place, Refusal, SampleType, event_type, limits,
+    Attr, AttrFlags, CpuSet, EventTarget, OpenError, OpenRequest, Refusal, SampleType, event_type,
+    limits,
 };
 
 /// How the capability is given to a program.
@@ -53,13 +54,17 @@ impl Sampling {
             branch_sample_type: 1 << 3 | 1,
             ..cycles.clone()
         };
-        let open = |name: &str, attr: &Attr, place| Event::open(name, attr, place, None).map(drop);
-        let here = Place::Thread(0, None);
+        let open = |name: &str, attr: &Attr, target| {
+            OpenRequest::with_attr(name, attr.clone(), target)
+                .open()
+                .map(drop)
+        };
+        let here = EventTarget::CALLER;
         let cpu = CpuSet::online().iter().next().unwrap_or(0);
         Sampling {
             user: open("cpu-clock:u", &user_clock, here),
             kernel: open("cpu-clock", &clock, here),
-            machine: open("cpu-clock", &clock, Place::Cpu(cpu)),
+            machine: open("cpu-clock", &clock, EventTarget::Cpu(cpu)),
             cycles: open("cycles:u", &cycles, here),
             instructions: open("instructions:u", &instructions, here),
             precise: open("cycles:upp", &precise, here),

@@ -79,6 +79,7 @@ pub(crate) fn fallbacks_for(
             Refusal::Seccomp
                 | Refusal::NoSyscall
                 | Refusal::NotSupported
+                | Refusal::NoSoftwareEvent { .. }
                 | Refusal::Permission { .. }
         )
     );

@@ -5,7 +5,7 @@ use super::state::{Attachment, FailedThread};
 use super::{AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
 use crate::procfs;
 use crate::spec::{SessionSpec, Start, Target, ThreadChoice};
 use crate::sys;
@@ -118,7 +118,7 @@ pub(super) fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result
     }
     let cgroup = attachment.cgroup.take();
     for tid in &candidates {
-        let place = Place::Thread(*tid, cpu);
+        let place = EventTarget::Thread(*tid, cpu);
         match attachment
             .plan
             .resolve(place, cgroup.as_ref().map(AsFd::as_fd), spec.fallbacks)

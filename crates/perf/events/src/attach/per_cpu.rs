@@ -4,7 +4,7 @@ use super::state::Attachment;
 use super::{AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
 use crate::spec::{SessionSpec, Start, Target};
 use crate::sys;
 use std::fs::File;
@@ -104,7 +104,7 @@ fn open_cpu(
     attachment.add_ring(cpu, spec)?;
     if !*resolved {
         let cgroup = attachment.cgroup.take();
-        let place = Place::Cpu(cpu);
+        let place = EventTarget::Cpu(cpu);
         let result =
             attachment
                 .plan

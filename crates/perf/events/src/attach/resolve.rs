@@ -2,20 +2,20 @@
 
 use super::plan::Plan;
 use crate::errors::{OpenError, Refusal};
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::names::software;
 use crate::spec::Fallbacks;
 use crate::{AttrFlags, SampleType, event_type};
 use std::os::fd::BorrowedFd;
 
 impl Plan {
-    /// Tries every event at `place`, taking fallbacks until it opens or none is left.
+    /// Tries every event at `target`, taking fallbacks until it opens or none is left.
     ///
     /// # Errors
-    /// The refusal that no fallback helps against; [`OpenError::is_gone`] where the place's thread has ended.
+    /// The refusal that no fallback helps against; [`OpenError::is_gone`] where the target's thread has ended.
     pub(crate) fn resolve(
         &mut self,
-        place: Place,
+        target: EventTarget,
         cgroup: Option<BorrowedFd<'_>>,
         fallbacks: Fallbacks,
     ) -> Result<(), OpenError> {
@@ -28,15 +28,10 @@ impl Plan {
                 // It is only to be opened, not to count.
                 let mut attr = event.attr.clone();
                 attr.flags |= AttrFlags::DISABLED;
-                let request = OpenRequest {
-                    name: &event.name,
-                    attr: &attr,
-                    place,
-                    group: None,
-                    cgroup,
-                    tail: &event.tail,
-                };
-                let Err(error) = Event::request(request) else {
+                let request = OpenRequest::with_attr(&event.name, attr, target)
+                    .cgroup(cgroup)
+                    .tail(&event.tail);
+                let Err(error) = request.open() else {
                     break;
                 };
                 if !self.fall_back(index, &error, fallbacks) {

@@ -3,7 +3,7 @@
 use super::pmu::PmuDirectory;
 use super::{hardware, software, tracepoint};
 use crate::errors::Refusal;
-use crate::event::{Event, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::{Attr, AttrFlags, event_type};
 use std::fmt;
 
@@ -99,14 +99,14 @@ pub fn list_events() -> Vec<ListedEvent> {
 
 /// Opens an event, counting only user space where the kernel is refused, and closes it again.
 fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
-    let place = if wide {
-        Place::Cpu(0)
+    let target = if wide {
+        EventTarget::Cpu(0)
     } else {
-        Place::Thread(0, None)
+        EventTarget::Thread(0, None)
     };
     let mut attr = attr.clone();
     attr.flags |= AttrFlags::DISABLED;
-    let mut result = Event::open(name, &attr, place, None);
+    let mut result = OpenRequest::with_attr(name, attr.clone(), target).open();
     if let Err(error) = &result
         && matches!(
             error.refusal,
@@ -118,7 +118,7 @@ fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
         && !wide
     {
         attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-        result = Event::open(name, &attr, place, None);
+        result = OpenRequest::with_attr(name, attr.clone(), target).open();
     }
     result.map(drop).map_err(|error| error.refusal.to_string())
 }
@@ -234,12 +234,12 @@ fn forms() -> Vec<ListedEvent> {
         ),
         form(
             "uprobe:FILE+OFFSET",
-            "calls of an instruction, by its place in the file",
+            "calls of an instruction, by its target in the file",
             uprobe.clone(),
         ),
         form(
             "uretprobe:FILE+OFFSET",
-            "returns from a function, by its place in the file",
+            "returns from a function, by its target in the file",
             uprobe,
         ),
     ]

@@ -3,8 +3,8 @@
 use crate::collect::{Collected, Held, PATIENCE, STEP, Worker, read_until};
 use crate::skip;
 use dioptra_perfevents::{
-    AttachError, CpuSet, Event, EventSpec, Inherit, Place, Refusal, Session, SessionSpec, Start,
-    Target, parse_events,
+    AttachError, CpuSet, Event, EventSpec, EventTarget, Inherit, Refusal, Session, SessionSpec,
+    Start, Target, parse_events,
 };
 use dioptra_testprograms::{Limit, skip};
 use std::path::PathBuf;
@@ -121,9 +121,8 @@ fn a_uprobe_counts_calls_of_a_library_function() {
         Err(error) => skip!("{error}"),
     };
     let spec = &groups[0].events[0];
-    let mut attr = spec.attr.clone();
-    attr.config1 = spec.probed_file.as_ref().expect("a file").as_ptr() as u64;
-    let event = match Event::open(&spec.name, &attr, Place::Thread(0, None), None) {
+    assert!(spec.probed_file.is_some());
+    let event = match Event::open(spec, EventTarget::CALLER) {
         Ok(event) => event,
         Err(error) if matches!(error.refusal, Refusal::Permission { .. }) => skip!("{error}"),
         Err(error) => panic!("{error}"),

@@ -193,12 +193,7 @@ fn descriptors_are_raised_or_the_lack_is_told() {
     if let Ok(mut session) = Session::new(spec) {
         session.attach().expect_err("no descriptor left");
     }
-    let refused = dioptra_perfevents::Event::open(
-        "faults",
-        &event.attr,
-        dioptra_perfevents::Place::Thread(0, None),
-        None,
-    );
+    let refused = dioptra_perfevents::Event::open(&event, dioptra_perfevents::EventTarget::CALLER);
     let refused = refused.expect_err("no descriptor left");
     assert!(
         matches!(refused.refusal, Refusal::ProcessDescriptors { limit: 12 }),
