@@ -5,6 +5,7 @@ use crate::attach::{Attachment, CpuRing, Shape};
 use crate::event::Count;
 use crate::listener::{self, RecordListener};
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Drained;
 use crate::session::AttachedEvent;
@@ -451,7 +452,6 @@ impl Delivery {
     /// Notes the share of a timer's samples that never came: the kernel looks at such timers at its ticks only, and a
     /// signal that still waits swallows the next.
     fn note_late_timer(&self, index: usize, time: u64, attachment: &mut Attachment) {
-        const WHAT: &str = "the timer gave";
         let Some(expected) = self.periods[index].and_then(|period| time.checked_div(period)) else {
             return;
         };
@@ -460,15 +460,14 @@ impl Delivery {
         attachment
             .summary
             .notes
-            .retain(|note| !note.starts_with(WHAT));
+            .retain(|note| !matches!(note, AttachNote::TimerGaveLess { .. }));
         // A sample more or less is chance.
         if missing > 2 && missing * 20 > expected {
-            attachment.note(format!(
-                "{WHAT} {came} of the {expected} samples that {:.2} s of CPU time make: {} % are missing, for the kernel looks \
-                 at such timers at its ticks only; weights by samples are too small by that, shares are not",
-                time as f64 / 1e9,
-                missing * 100 / expected
-            ));
+            attachment.note(AttachNote::TimerGaveLess {
+                samples: came,
+                expected,
+                cpu_time: time,
+            });
         }
     }
 

@@ -183,6 +183,23 @@ impl OpenError {
         }
     }
 
+    pub(crate) fn empty_group() -> OpenError {
+        OpenError {
+            what: "a group without events".to_owned(),
+            refusal: Refusal::Invalid {
+                hint: "a group needs a leader",
+            },
+        }
+    }
+
+    /// An event that opened, and that the kernel did not let start.
+    pub(crate) fn of_control(error: EventError) -> OpenError {
+        OpenError {
+            what: format!("the event {}", error.event),
+            refusal: Refusal::Other(error.source),
+        }
+    }
+
     /// Returns true if the thread was gone. Threads come and go, so callers rarely treat this as a failure.
     pub fn is_gone(&self) -> bool {
         matches!(self.refusal, Refusal::NoThread)
@@ -337,9 +354,6 @@ pub enum AttachError {
         "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
     )]
     OtherProcess,
-    /// The session is attached already.
-    #[error("the session is attached already; detach it first")]
-    Attached,
     /// The strategy can't do what the session asks for.
     #[error("{strategy} cannot {what}; {remedy}")]
     Strategy {
@@ -356,9 +370,9 @@ pub enum AttachError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The session is not attached.
-    #[error("the session is not attached; call attach first")]
-    NotAttached,
+    /// The session has ended: it was stopped, or every thread that it watched has ended.
+    #[error("the session has ended; stop it for its totals")]
+    Ended,
     /// The session was made by another process, of which this one is a forked copy.
     #[error(
         "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"

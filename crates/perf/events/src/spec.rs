@@ -251,7 +251,7 @@ pub enum Start {
     /// As soon as they are attached.
     #[default]
     AtAttach,
-    /// With [`Session::enable`](crate::Session::enable). Mappings and names are told from the start.
+    /// With [`AttachedSession::enable`](crate::AttachedSession::enable). Records of mappings and names come from the start.
     Manual,
 }
 
@@ -289,85 +289,75 @@ impl Default for Fallbacks {
     }
 }
 
-/// Which records besides samples are wanted. What the kernel does not know is left out, with a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SideBand {
-    /// Executable mappings.
-    pub mmap: bool,
-    /// Data mappings as well.
-    pub mmap_data: bool,
-    /// Thread names.
-    pub comm: bool,
-    /// Thread creation and exit.
-    pub task: bool,
-    /// Context switches.
-    pub switch: bool,
-    /// Kernel symbols that come and go.
-    pub ksymbol: bool,
-    /// BPF programs.
-    pub bpf: bool,
-    /// Cgroup paths.
-    pub cgroup: bool,
-    /// Namespaces.
-    pub namespaces: bool,
-    /// Build ids in place of inodes.
-    pub build_id: bool,
+bitflags! {
+    /// Records beside samples. The session leaves out those that the kernel does not know, and adds a note.
+    ///
+    /// The default is [`SideBand::MMAP`], [`SideBand::COMM`] and [`SideBand::TASK`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct SideBand: u32 {
+        /// Executable mappings.
+        const MMAP = 1 << 0;
+        /// Data mappings.
+        const MMAP_DATA = 1 << 1;
+        /// Thread names.
+        const COMM = 1 << 2;
+        /// Thread creation and exit.
+        const TASK = 1 << 3;
+        /// Context switches.
+        const SWITCH = 1 << 4;
+        /// Kernel symbols that come and go.
+        const KSYMBOL = 1 << 5;
+        /// BPF programs.
+        const BPF = 1 << 6;
+        /// Cgroup paths.
+        const CGROUP = 1 << 7;
+        /// Namespaces.
+        const NAMESPACES = 1 << 8;
+        /// Build ids in place of the inodes in executable mappings.
+        const BUILD_ID = 1 << 9;
+    }
 }
 
 impl Default for SideBand {
-    /// Mappings, names and threads.
     fn default() -> SideBand {
-        SideBand {
-            mmap: true,
-            mmap_data: false,
-            comm: true,
-            task: true,
-            switch: false,
-            ksymbol: false,
-            bpf: false,
-            cgroup: false,
-            namespaces: false,
-            build_id: false,
-        }
+        SideBand::MMAP | SideBand::COMM | SideBand::TASK
     }
 }
 
 impl SideBand {
-    /// Nothing but samples.
-    pub const NONE: SideBand = SideBand {
-        mmap: false,
-        mmap_data: false,
-        comm: false,
-        task: false,
-        switch: false,
-        ksymbol: false,
-        bpf: false,
-        cgroup: false,
-        namespaces: false,
-        build_id: false,
-    };
+    /// Samples only.
+    pub const NONE: SideBand = SideBand::empty();
 
-    /// The attr's flags that ask for it.
-    pub(crate) fn flags(self) -> AttrFlags {
-        let mut flags = AttrFlags::empty();
-        let mut set = |wanted: bool, more: AttrFlags| {
-            if wanted {
-                flags |= more;
-            }
-        };
-        set(self.mmap, AttrFlags::MMAP | AttrFlags::MMAP2);
-        set(self.mmap_data, AttrFlags::MMAP_DATA);
-        set(self.comm, AttrFlags::COMM | AttrFlags::COMM_EXEC);
-        set(self.task, AttrFlags::TASK);
-        set(self.switch, AttrFlags::CONTEXT_SWITCH);
-        set(self.ksymbol, AttrFlags::KSYMBOL);
-        set(self.bpf, AttrFlags::BPF_EVENT);
-        set(self.cgroup, AttrFlags::CGROUP);
-        set(self.namespaces, AttrFlags::NAMESPACES);
-        set(self.build_id && self.mmap, AttrFlags::BUILD_ID);
-        flags
+    /// Returns the attr's flags that ask for these records.
+    pub(crate) fn attr_flags(self) -> AttrFlags {
+        [
+            (SideBand::MMAP, AttrFlags::MMAP | AttrFlags::MMAP2),
+            (SideBand::MMAP_DATA, AttrFlags::MMAP_DATA),
+            (SideBand::COMM, AttrFlags::COMM | AttrFlags::COMM_EXEC),
+            (SideBand::TASK, AttrFlags::TASK),
+            (SideBand::SWITCH, AttrFlags::CONTEXT_SWITCH),
+            (SideBand::KSYMBOL, AttrFlags::KSYMBOL),
+            (SideBand::BPF, AttrFlags::BPF_EVENT),
+            (SideBand::CGROUP, AttrFlags::CGROUP),
+            (SideBand::NAMESPACES, AttrFlags::NAMESPACES),
+            (SideBand::MMAP | SideBand::BUILD_ID, AttrFlags::BUILD_ID),
+        ]
+        .into_iter()
+        .filter(|(records, _)| self.contains(*records))
+        .fold(AttrFlags::empty(), |flags, (_, more)| flags | more)
     }
+}
+
+/// A way of waiting for records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reader {
+    /// Wakes when a ring passes its watermark (`poll(2)`), and at the latest after [`SessionSpec::poll_timeout`].
+    #[default]
+    FdPoll,
+    /// Looks at the rings each [`SessionSpec::poll_timeout`] and at no other time. Use this where a session must not
+    /// wake between two looks; rings must then hold the records of a whole interval.
+    Interval,
 }
 
 /// A session's events, target and settings. The default watches this process and has no events.
@@ -389,7 +379,7 @@ pub struct SessionSpec {
     pub cpus: Option<CpuSet>,
     /// Bytes in a ring before the reader is woken; `None` for a quarter of it.
     pub watermark: Option<u32>,
-    /// How long [`Session::run`](crate::Session::run) waits at most before it looks at the rings anyway.
+    /// How long [`AttachedSession::run`](crate::AttachedSession::run) waits at most before it looks at the rings anyway.
     pub poll_timeout: Duration,
     /// How often the list of threads is read again until all are covered.
     pub attach_iterations: u32,
@@ -403,6 +393,8 @@ pub struct SessionSpec {
     pub clock: Option<i32>,
     /// Whether the thread that attaches is watched too, with [`Target::SelfProcess`].
     pub watch_reader: bool,
+    /// The way of waiting for records.
+    pub reader: Reader,
 }
 
 impl Default for SessionSpec {
@@ -422,6 +414,7 @@ impl Default for SessionSpec {
             side_band: SideBand::default(),
             clock: Some(libc::CLOCK_MONOTONIC),
             watch_reader: false,
+            reader: Reader::FdPoll,
         }
     }
 }
@@ -448,6 +441,34 @@ impl SessionSpec {
         self
     }
 
+    /// Sets [`SessionSpec::ring_pages`], to a number of pages or to `None` for the default.
+    #[must_use]
+    pub fn ring_pages(mut self, ring_pages: impl Into<Option<usize>>) -> SessionSpec {
+        self.ring_pages = ring_pages.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::cpus`], to a set or to `None` for all that are online.
+    #[must_use]
+    pub fn cpus(mut self, cpus: impl Into<Option<CpuSet>>) -> SessionSpec {
+        self.cpus = cpus.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::watermark`], to a number of bytes or to `None` for the default.
+    #[must_use]
+    pub fn watermark(mut self, watermark: impl Into<Option<u32>>) -> SessionSpec {
+        self.watermark = watermark.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::clock`], to a `CLOCK_*` number or to `None` for the kernel's own.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Into<Option<i32>>) -> SessionSpec {
+        self.clock = clock.into();
+        self
+    }
+
     setters! {
         /// Sets [`SessionSpec::groups`], such as from [`parse_events`](crate::parse_events).
         groups: Vec<EventGroup>,
@@ -457,12 +478,6 @@ impl SessionSpec {
         inherit: Inherit,
         /// Sets [`SessionSpec::start`].
         start: Start,
-        /// Sets [`SessionSpec::ring_pages`].
-        ring_pages: Option<usize>,
-        /// Sets [`SessionSpec::cpus`].
-        cpus: Option<CpuSet>,
-        /// Sets [`SessionSpec::watermark`].
-        watermark: Option<u32>,
         /// Sets [`SessionSpec::poll_timeout`].
         poll_timeout: Duration,
         /// Sets [`SessionSpec::attach_iterations`].
@@ -473,9 +488,9 @@ impl SessionSpec {
         fallbacks: Fallbacks,
         /// Sets [`SessionSpec::side_band`].
         side_band: SideBand,
-        /// Sets [`SessionSpec::clock`].
-        clock: Option<i32>,
         /// Sets [`SessionSpec::watch_reader`].
         watch_reader: bool,
+        /// Sets [`SessionSpec::reader`].
+        reader: Reader,
     }
 }

@@ -5,6 +5,7 @@ use crate::owner::Owner;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -214,6 +215,58 @@ pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     let one = 1_u64.to_ne_bytes();
     // SAFETY: eight bytes of ours.
     unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+}
+
+/// Makes an epoll instance, closed on exec.
+pub(crate) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes an epoll instance readable when `fd` is.
+pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN.cast_unsigned(),
+        u64: 0,
+    };
+    let (epoll, fd) = (epoll.as_raw_fd(), fd.as_raw_fd());
+    // SAFETY: the kernel reads our struct.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
+/// Takes a descriptor, which may be closed, out of an epoll instance.
+pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
+    let epoll = epoll.as_raw_fd();
+    // SAFETY: removing reads no struct.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) })
+        .map(drop)
+}
+
+/// Maps a page whose bytes are zero in every forked child (Linux 4.14), and returns its first byte. The page stays mapped.
+pub(crate) fn page_wiped_on_fork() -> Option<&'static AtomicU8> {
+    let length = page_size();
+    // SAFETY: a fresh private mapping at an address of the kernel's choice, which is never unmapped unless the kernel
+    // does not know the advice: then nobody else knows of it yet.
+    unsafe {
+        let base = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(base, length, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(base, length);
+            return None;
+        }
+        Some(AtomicU8::from_ptr(base.cast()))
+    }
 }
 
 /// Takes an eventfd's count back to zero.

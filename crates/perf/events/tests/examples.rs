@@ -68,3 +68,31 @@ fn serial_context_switches_are_seen() {
         assert!(number_before(" switches away", &text) > 0, "{text}");
     }
 }
+
+#[test]
+fn serial_groups_compare_fresh_memory_with_memory_in_use() {
+    if let Some(text) = output_of("groups") {
+        let (fresh, reused) = text.split_once("memory in use").expect("two parts");
+        let fresh = number_before(" page-faults", fresh);
+        let reused = number_before(" page-faults", reused);
+        // 16 MiB are at least eight huge pages, 64 KiB at most sixteen small ones and the allocator's few.
+        assert!(fresh >= 8 && reused < 100, "{text}");
+    }
+}
+
+#[test]
+fn serial_call_chains_have_several_addresses() {
+    if let Some(text) = output_of("call_chains") {
+        assert!(number_before(" samples,", &text) > 0, "{text}");
+        assert!(text.contains(" samples: "), "{text}");
+    }
+}
+
+#[test]
+fn serial_tokio_reads_every_fault_of_its_thread() {
+    if let Some(text) = output_of("tokio") {
+        // 4 MiB are at least two huge pages.
+        assert!(number_before(" page faults", &text) >= 2, "{text}");
+        assert_eq!(number_before(" lost", &text), 0, "{text}");
+    }
+}

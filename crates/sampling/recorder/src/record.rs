@@ -22,7 +22,9 @@ use crate::watchdog::Watchdog;
 use crate::windows::Windowed;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
-use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
+use dioptra_perfevents::{
+    AttachSummary, AttachedEvent, AttachedSession, AttrFlags, ByteOrder, Session, Start,
+};
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
 use std::os::unix::fs::MetadataExt;
@@ -120,7 +122,7 @@ fn wait_for(
 struct Recording<'a> {
     spec: &'a RecordSpec,
     machine: Machine,
-    session: Session,
+    session: AttachedSession,
     sink: Sink,
     /// Ids that the writer knows.
     ids_known: usize,
@@ -150,10 +152,12 @@ impl<'a> Recording<'a> {
     ) -> Result<Recording<'a>, RecordError> {
         let session_spec = session_spec(spec, command)?;
         let starts = session_spec.start;
-        let mut session = Session::new(session_spec.clone())?;
+        let session = Session::new(session_spec.clone())?;
         let before = Instant::now();
-        let attached = session.attach()?;
-        for note in &attached.notes {
+        let session = session.attach()?;
+        let attached = session.attach_summary().clone();
+        let notes: Vec<String> = attached.notes.iter().map(ToString::to_string).collect();
+        for note in &notes {
             observer.note(note);
         }
         for thread in &attached.failed {
@@ -164,7 +168,7 @@ impl<'a> Recording<'a> {
         }
         observer.attached(&attached);
         let mut recorded = recorded(spec, session.events());
-        let windows = Windowed::attach(spec, &session_spec, &recorded, &attached.notes)?;
+        let windows = Windowed::attach(spec, &session_spec, &recorded, &notes)?;
         let mut events: Vec<EventToWrite> = recorded
             .iter()
             .map(|event| EventToWrite {
@@ -212,7 +216,7 @@ impl<'a> Recording<'a> {
             ids_known: session.new_ids_since(0).len(),
             session,
             sink: Sink::new(writer, modules, windows, Arc::clone(&watchdog.progress)),
-            notes_told: attached.notes.len(),
+            notes_told: notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,

@@ -5,6 +5,7 @@ use super::state::{Attachment, CpuRing, Placed};
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::{Event, EventTarget, OpenRequest};
 use crate::limits;
+use crate::notes::AttachNote;
 use crate::ring::Ring;
 use crate::spec::{Fallbacks, SessionSpec};
 use crate::sys;
@@ -59,6 +60,7 @@ impl Attachment {
         if let Some(index) = self.plan.owner_event {
             self.learn_id(index, owner.id()?, thread.unwrap_or(0));
         }
+        self.rings_generation += 1;
         self.rings.push(CpuRing {
             cpu,
             owner,
@@ -68,11 +70,10 @@ impl Attachment {
             thread,
         });
         if pages < self.ring_pages {
-            self.note(format!(
-                "no more memory may be locked for ring buffers (kernel.perf_event_mlock_kb, `ulimit -l`): asked for {} \
-                 pages, using {pages}",
-                spec.ring_pages.unwrap_or(self.ring_pages)
-            ));
+            self.note(AttachNote::SmallerRings {
+                asked: spec.ring_pages.unwrap_or(self.ring_pages),
+                pages,
+            });
             self.ring_pages = pages;
         }
         self.summary.ring_pages = pages;
@@ -97,6 +98,7 @@ impl Attachment {
         let wanted = |planned: &Planned| planned.is_for(tid, listed);
         if let Err(error) = self.open_all(Some(slot), target, wanted, &mut placed, &mut ids) {
             self.rings.truncate(slot);
+            self.rings_generation += 1;
             return Err(error);
         }
         self.take_in(tid, placed, ids);
@@ -246,9 +248,10 @@ impl Attachment {
                 self.budget.raised = true;
                 let now = limits::raise_descriptors(limit.saturating_mul(16));
                 if now > limit {
-                    self.note(format!(
-                        "the limit of open descriptors was raised from {limit} to {now}"
-                    ));
+                    self.note(AttachNote::DescriptorLimit {
+                        from: limit,
+                        to: now,
+                    });
                 }
                 request.open()
             }
@@ -280,9 +283,10 @@ impl Attachment {
             let wanted = (needed as f64 / ratio).ceil() as u64 + 64;
             now = limits::raise_descriptors(wanted);
             if now > limit {
-                self.note(format!(
-                    "the limit of open descriptors was raised from {limit} to {now}"
-                ));
+                self.note(AttachNote::DescriptorLimit {
+                    from: limit,
+                    to: now,
+                });
             }
         }
         if needed <= share(now) {

@@ -2,10 +2,11 @@
 
 use super::coverage::{Coverage, Verdict};
 use super::state::{Attachment, FailedThread};
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::EventTarget;
+use crate::notes::{AttachNote, CpuChange};
 use crate::procfs;
 use crate::spec::{SessionSpec, Start, Target, ThreadChoice};
 use crate::sys;
@@ -26,7 +27,9 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per core"
     }
+}
 
+impl Attach for PerCoreAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::PerCore
     }
@@ -53,7 +56,10 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
                 Err(AttachError::Open(OpenError {
                     refusal: Refusal::CpuOffline,
                     ..
-                })) => attachment.note(format!("CPU {cpu} went offline and is not watched")),
+                })) => attachment.note(AttachNote::Cpu {
+                    cpu,
+                    change: CpuChange::OfflineAtAttach,
+                }),
                 other => other?,
             }
         }
@@ -203,11 +209,7 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
         }
     }
     if attachment.threads.is_empty() {
-        attachment.note(
-            "nothing is watched: the thread that attaches reads the records and is left out, the process has no other, and \
-             threads that this one creates inherit nothing; use Session::spawn, or watch the reader as well"
-                .to_owned(),
-        );
+        attachment.note(AttachNote::NothingWatched);
     }
     learn(attachment, &mut coverage, true);
     attachment.summary.inherited = coverage.inherited();

@@ -1,10 +1,11 @@
 //! The strategy for whole CPUs and cgroups: each event once per CPU.
 
 use super::state::Attachment;
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
 use crate::event::EventTarget;
+use crate::notes::{AttachNote, CpuChange};
 use crate::spec::{SessionSpec, Start, Target};
 use crate::sys;
 use std::fs::File;
@@ -20,7 +21,9 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per CPU"
     }
+}
 
+impl Attach for PerCpuAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::PerCpu
     }
@@ -58,9 +61,10 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
                     ..
                 })) if resolved || !CpuSet::online().contains(cpu) => {
                     attachment.forget_ring(cpu);
-                    attachment.note(format!(
-                        "CPU {cpu} went offline; it is watched when it comes back"
-                    ));
+                    attachment.note(AttachNote::Cpu {
+                        cpu,
+                        change: CpuChange::OfflineUntilReopened,
+                    });
                 }
                 other => other?,
             }
@@ -128,6 +132,7 @@ impl Attachment {
         }
         if let Some(slot) = self.rings.iter().position(|ring| ring.cpu == cpu) {
             let ring = self.rings.remove(slot);
+            self.rings_generation += 1;
             if let Some(index) = self.plan.owner_event {
                 super::state::add_count(&mut self.closed[index], &ring.owner);
             }

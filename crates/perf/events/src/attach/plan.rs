@@ -3,6 +3,7 @@
 use crate::features::{self, Features};
 use crate::limits;
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::spec::{
     EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target, ThreadChoice,
 };
@@ -127,7 +128,7 @@ pub(crate) struct Plan {
     pub(crate) owner: Attr,
     /// Whether the ring owners carry the side band, and so are events of the session: its index.
     pub(crate) owner_event: Option<usize>,
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<AttachNote>,
 }
 
 impl Plan {
@@ -232,11 +233,9 @@ impl Plan {
         if reads && !can && attr.flags.contains(AttrFlags::INHERIT) {
             attr.flags
                 .remove(AttrFlags::INHERIT | AttrFlags::INHERIT_THREAD);
-            self.note(format!(
-                "{}: counter values in samples cannot be inherited on this kernel (6.12 can); threads created later \
-                 are not sampled",
-                event.name
-            ));
+            self.note(AttachNote::ReadNotInherited {
+                event: event.name.clone(),
+            });
         }
         let leader = planned.leads.is_some();
         let alone = planned.leads == Some(0);
@@ -261,10 +260,11 @@ impl Plan {
             return;
         };
         if attr.sample_period > most && fallbacks.contains(Fallbacks::LOWER_FREQUENCY) {
-            self.note(format!(
-                "{name}: {} Hz is above kernel.perf_event_max_sample_rate, sampling at {most} Hz",
-                attr.sample_period
-            ));
+            self.note(AttachNote::Frequency {
+                event: name.to_owned(),
+                asked: attr.sample_period,
+                hertz: most,
+            });
             attr.sample_period = most;
         }
     }
@@ -277,12 +277,12 @@ impl Plan {
         common: SampleType,
         shape: Shape,
     ) {
-        let mut flags = spec.side_band.flags();
+        let mut flags = spec.side_band.attr_flags();
         if spec.inherit != Inherit::No && shape.inherits() {
             // Attaching decides by fork records which threads are covered already.
             flags |= AttrFlags::TASK;
         }
-        for (flag, name) in [
+        for (flag, kind) in [
             (AttrFlags::BUILD_ID, "build ids of mappings"),
             (AttrFlags::CONTEXT_SWITCH, "context switches"),
             (AttrFlags::NAMESPACES, "namespaces"),
@@ -291,7 +291,7 @@ impl Plan {
             (AttrFlags::CGROUP, "cgroup paths"),
         ] {
             if flags.contains(flag) && !features.flags.contains(flag) {
-                self.note(format!("this kernel or user cannot be told of {name}"));
+                self.note(AttachNote::NoRecords { kind });
             }
         }
         flags = flags.difference(Features::OPTIONAL.difference(features.flags));
@@ -363,7 +363,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: AttachNote) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }

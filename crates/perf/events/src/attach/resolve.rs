@@ -4,6 +4,7 @@ use super::plan::Plan;
 use crate::errors::{OpenError, Refusal};
 use crate::event::{EventTarget, OpenRequest};
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::spec::Fallbacks;
 use crate::{AttrFlags, SampleType, event_type};
 use std::os::fd::BorrowedFd;
@@ -58,7 +59,8 @@ impl Plan {
         if unsupported && precise > 0 && allowed.contains(Fallbacks::LESS_PRECISE) {
             attr.set_precise_ip(precise - 1);
             if precise == 1 {
-                let note = format!("{}: this machine has no precise addresses", event.name);
+                let event = event.name.clone();
+                let note = AttachNote::NotPrecise { event };
                 self.note(note);
             }
             return true;
@@ -89,9 +91,7 @@ impl Plan {
                     event.name = format!("cpu-clock:{kept}");
                 }
             }
-            let note = format!(
-                "{from}: this machine has no cycle counter for us, sampling cpu-clock instead"
-            );
+            let note = AttachNote::CpuClock { event: from };
             self.note(note);
             return true;
         }
@@ -118,17 +118,11 @@ impl Plan {
                         | software::CGROUP_SWITCHES
                 )
                 && event.attr.kind == event_type::SOFTWARE;
+            let event = event.name.clone();
             let note = if counts_nothing {
-                format!(
-                    "{}: only user space may be watched, where this event never happens; ask for context switch \
-                     records instead, or see kernel.perf_event_paranoid",
-                    event.name
-                )
+                AttachNote::NeverInUserSpace { event }
             } else {
-                format!(
-                    "{}: only user space may be watched (kernel.perf_event_paranoid), the kernel's part is left out",
-                    event.name
-                )
+                AttachNote::UserOnly { event }
             };
             self.note(note);
             return true;

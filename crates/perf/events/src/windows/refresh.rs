@@ -85,7 +85,7 @@ impl RefreshSource {
             most_threads: spec.most_threads.max(1),
             events: events.collect(),
             groups: groups_of(&plan),
-            notes: plan.notes.clone(),
+            notes: plan.notes.iter().map(ToString::to_string).collect(),
             spec: spec.clone(),
             plan,
             cgroup,

@@ -3,7 +3,7 @@
 use dioptra_perfevents::record::{
     Comm, Lost, Mmap, RawRecord, RecordError, Sample, SampleId, Switch, Task, Throttle,
 };
-use dioptra_perfevents::{AttachedEvent, RecordListener, Session};
+use dioptra_perfevents::{AttachedEvent, AttachedSession, RecordListener};
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -115,7 +115,7 @@ impl RecordListener for Collected {
 
 /// Reads a session until `seen` satisfies `enough`.
 pub fn read_until(
-    session: &mut Session,
+    session: &mut AttachedSession,
     seen: &mut Collected,
     what: &str,
     mut enough: impl FnMut(&Collected) -> bool,

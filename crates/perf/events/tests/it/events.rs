@@ -157,15 +157,15 @@ fn t10_a_session_leaves_the_period_out_of_samples_of_counted_events() {
     use dioptra_perfevents::{Session, SessionSpec};
     let mut spec = EventSpec::page_faults().with_period(100).user_only();
     spec.attr.sample_type |= SampleType::PERIOD;
-    let mut session = Session::new(SessionSpec::new().event(spec)).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(SessionSpec::new().event(spec)).expect("a session");
+    let session = session.attach().expect("attach");
     let attr = &session.events()[0].attr;
     assert!(!attr.sample_type.contains(SampleType::PERIOD));
     // A period of one is a sample each anyway, and its size may differ from one.
     let mut spec = EventSpec::page_faults().with_period(1).user_only();
     spec.attr.sample_type |= SampleType::PERIOD;
-    let mut session = Session::new(SessionSpec::new().event(spec)).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(SessionSpec::new().event(spec)).expect("a session");
+    let session = session.attach().expect("attach");
     assert!(
         session.events()[0]
             .attr
