@@ -1,4 +1,4 @@
-//! What attaching to a process costs: `attach_cost PID [HZ] [MILLISECONDS] [FILE]` prints one line of JSON.
+//! Measures the cost of attaching: `attach_cost PID [HZ] [MILLISECONDS] [FILE]` prints one line of JSON.
 //!
 //! Records are written to FILE as they come, so that the cost can be compared with another recorder's.
 

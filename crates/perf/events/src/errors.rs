@@ -1,4 +1,4 @@
-//! What can go wrong with an event, by cause: each error names what failed, why, and what helps.
+//! Errors by cause: each names the thing that failed, the reason, and a remedy.
 
 use crate::event::OpenRequest;
 use crate::limits;
@@ -11,13 +11,13 @@ use thiserror::Error;
 #[error("cannot open {what}: {refusal}")]
 #[non_exhaustive]
 pub struct OpenError {
-    /// The event, and the thread and CPU where it was to count, in words.
+    /// The event, and the thread and CPU for which it was to count, in words.
     pub what: String,
-    /// Why the kernel refused.
+    /// The reason of the kernel's refusal.
     pub refusal: Refusal,
 }
 
-/// Why the kernel refused an event.
+/// The reason for which the kernel refused an event.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -72,7 +72,7 @@ pub enum Refusal {
     /// `EINVAL`: a combination that this kernel does not know.
     #[error("this kernel refuses the combination of options{}", hint_text(hint))]
     Invalid {
-        /// A guess at which; empty where there is none.
+        /// A guess at the offending option; empty where there is none.
         hint: &'static str,
     },
     /// `E2BIG`: something that only a newer kernel knows.
@@ -192,7 +192,7 @@ impl OpenError {
         }
     }
 
-    /// An event that opened, and that the kernel did not let start.
+    /// Makes the error of an event that opened, and that the kernel did not let start.
     pub(crate) fn of_control(error: EventError) -> OpenError {
         OpenError {
             what: format!("the event {}", error.event),
@@ -251,7 +251,7 @@ impl Refusal {
 #[error("cannot {operation} the event {event}: {source}")]
 #[non_exhaustive]
 pub struct EventError {
-    /// What was to be done.
+    /// The operation, as a verb.
     pub operation: &'static str,
     /// The event's name.
     pub event: String,
@@ -259,19 +259,19 @@ pub struct EventError {
     pub source: io::Error,
 }
 
-/// Why a session could not be attached. Whatever was open by then has been closed.
+/// The reason for which a session could not be attached. Whatever was open by then has been closed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// No event was asked for.
+    /// The session has no events.
     #[error("the session has no events; add one, such as cpu-clock")]
     NoEvents,
     /// None of the CPUs asked for is online.
     #[error("none of the CPUs {wanted} is online; online are {online}")]
     NoCpus {
-        /// Those asked for.
+        /// The CPUs that were asked for.
         wanted: String,
-        /// Those that are.
+        /// The CPUs that are online.
         online: String,
     },
     /// An event was refused.
@@ -298,7 +298,7 @@ pub enum AttachError {
     /// A process to attach to does not exist.
     #[error("there is no process or thread {id}")]
     NoTarget {
-        /// Its pid or tid.
+        /// The pid or tid.
         id: u32,
     },
     /// Every thread to attach to has ended.
@@ -307,9 +307,9 @@ pub enum AttachError {
     /// procfs did not answer.
     #[error("cannot read {path}: {source}; is /proc mounted?")]
     Procfs {
-        /// What was read.
+        /// The path that was read.
         path: PathBuf,
-        /// Why not.
+        /// The system's answer.
         source: io::Error,
     },
     /// A cgroup that can't be opened.
@@ -317,9 +317,9 @@ pub enum AttachError {
         "cannot open the cgroup {path}: {source}; name it as `cat /proc/PID/cgroup` shows it, or by its directory"
     )]
     Cgroup {
-        /// Its path.
+        /// The path of the cgroup.
         path: PathBuf,
-        /// Why not.
+        /// The system's answer.
         source: io::Error,
     },
     /// More descriptors are needed than allowed.
@@ -329,9 +329,9 @@ pub enum AttachError {
         places_text(*threads, *cpus)
     )]
     Descriptors {
-        /// How many would be open.
+        /// The number of descriptors that would be open.
         needed: u64,
-        /// How many may be, after the session's share.
+        /// The number of descriptors that the session's share of the limit allows.
         allowed: u64,
         /// The soft limit.
         limit: u64,
@@ -359,14 +359,14 @@ pub enum AttachError {
     Strategy {
         /// The strategy's name.
         strategy: &'static str,
-        /// What it can't.
+        /// The thing that the strategy cannot do.
         what: &'static str,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
 }
 
-/// Why a session stopped running.
+/// The reason for which a session stopped running.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {

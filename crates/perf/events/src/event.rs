@@ -228,6 +228,7 @@ pub struct Event {
 
 /// A count as [`Event::read`] returns it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Count {
     /// Events counted, those of ended and living threads that inherited the event included.
     pub value: u64,
@@ -262,12 +263,12 @@ impl Event {
         }
     }
 
-    /// The name it was opened under.
+    /// Returns the name under which the event was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The attr it was opened with.
+    /// Returns the attr with which the event was opened.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
@@ -448,7 +449,7 @@ impl Event {
         Ring::new(self.as_fd(), pages).map_err(self.error("map the ring of"))
     }
 
-    /// The event's id, as records carry it; clones in threads that inherit the event write the same.
+    /// Returns the event's id, as records carry it; clones in threads that inherit the event write the same.
     ///
     /// # Errors
     /// The kernel's refusal.

@@ -101,17 +101,17 @@ pub enum AttachNote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CpuChange {
-    /// It went offline while attaching; its events were not opened.
+    /// The CPU went offline while attaching; its events were not opened.
     OfflineAtAttach,
-    /// It went offline; its events are opened again when it comes back.
+    /// The CPU went offline; its events are opened again when it comes back.
     OfflineUntilReopened,
-    /// It went offline; the events of its threads go on by themselves when it comes back.
+    /// The CPU went offline; the events of its threads go on by themselves when it comes back.
     Offline,
-    /// It came online, and no event was opened for it.
+    /// The CPU came online, and no event was opened for it.
     OnlineUnwatched,
-    /// It came online, and its events are open.
+    /// The CPU came online, and its events are open.
     Online,
-    /// It came online, and its events were refused.
+    /// The CPU came online, and its events were refused.
     OnlineRefused {
         /// The refusal.
         because: String,

@@ -90,7 +90,7 @@ impl FdPollReader {
         let is_stopped = self.fds[0].revents != 0;
         for (ring, fd) in attachment.rings.iter_mut().zip(&self.fds[rings..]) {
             if fd.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
-                // It would be ready for ever. Its ring is still drained.
+                // The descriptor would be ready for ever. Its ring is still drained.
                 ring.hung_up = true;
                 attachment.rings_generation += 1;
             }
@@ -170,7 +170,7 @@ impl FdPollReader {
         Ok(Some(ended))
     }
 
-    /// About once a second: notes CPUs that went, and opens those again that came back.
+    /// Looks at the CPUs about once a second: notes those that went, and opens those again that came back.
     pub(crate) fn follow_cpus(
         &mut self,
         spec: &SessionSpec,

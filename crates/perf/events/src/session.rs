@@ -495,7 +495,7 @@ impl AttachedSession {
     }
 }
 
-/// The layout by which a record's event is found: all events have the same ids at the same places.
+/// Returns the layout by which a record's event is found: all events have the same ids at the same places.
 fn layout_of(plan: &Plan) -> RecordLayout {
     let attr = plan
         .events

@@ -1,4 +1,4 @@
-//! What to capture and how: events, groups, targets, and the session's settings.
+//! Specifications: events, groups, targets, and a session's settings.
 
 use crate::cpus::CpuSet;
 use crate::names::software;
@@ -13,17 +13,17 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EventSpec {
-    /// Its name as typed.
+    /// The name as typed.
     pub name: String,
-    /// What it counts and what its samples hold. The session adds its ids, clock, inheritance and side-band flags.
+    /// The event and the fields of its samples. The session adds its ids, clock, inheritance and side-band flags.
     pub attr: Attr,
-    /// Which of the session's threads.
+    /// The threads of the session for which the event is.
     pub thread: ThreadChoice,
-    /// A tracepoint's filter expression.
+    /// The filter expression of a tracepoint.
     pub filter: Option<String>,
-    /// The file of a uprobe, whose place in memory becomes the attr's `config1`.
+    /// The file of a uprobe. The address of this text becomes the attr's `config1`.
     pub probed_file: Option<Arc<CStr>>,
-    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for what only some kernels know.
+    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for fields that only some kernels know.
     pub tail: Vec<u8>,
     /// Whether the period or frequency was typed with the event.
     pub explicit_period: bool,
@@ -31,7 +31,7 @@ pub struct EventSpec {
     pub clock_can_replace: bool,
 }
 
-/// Which threads of the session's target an event is for.
+/// The threads of a session's target for which an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ThreadChoice {
     /// All of them.
@@ -42,7 +42,7 @@ pub enum ThreadChoice {
 }
 
 impl EventSpec {
-    /// An event of any kind, by its attr.
+    /// Makes an event of any kind from its attr.
     pub fn new(name: impl Into<String>, attr: Attr) -> EventSpec {
         EventSpec {
             name: name.into(),
@@ -87,7 +87,7 @@ impl EventSpec {
         EventSpec::software(software::PAGE_FAULTS)
     }
 
-    /// The same with a sample after each `period` events.
+    /// Samples after each `period` events.
     #[must_use]
     pub fn with_period(mut self, period: u64) -> EventSpec {
         self.attr.sample_period = period;
@@ -96,7 +96,7 @@ impl EventSpec {
         self
     }
 
-    /// The same with `hertz` samples a second of running time, as far as the kernel manages.
+    /// Samples `hertz` times a second of running time, as far as the kernel manages.
     #[must_use]
     pub fn with_frequency(mut self, hertz: u64) -> EventSpec {
         self.attr.sample_period = hertz;
@@ -105,21 +105,21 @@ impl EventSpec {
         self
     }
 
-    /// The same with samples that hold `fields` as well.
+    /// Adds `fields` to the samples.
     #[must_use]
     pub fn with_sample(mut self, fields: SampleType) -> EventSpec {
         self.attr.sample_type |= fields;
         self
     }
 
-    /// The same without what happens in the kernel.
+    /// Counts user space only. Unprivileged users need this unless `kernel.perf_event_paranoid` is below 2.
     #[must_use]
     pub fn user_only(mut self) -> EventSpec {
         self.attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
         self
     }
 
-    /// The same for one thread only.
+    /// Restricts the event to one thread, which need not belong to the session's target.
     #[must_use]
     pub fn on_thread(mut self, tid: u32) -> EventSpec {
         self.thread = ThreadChoice::Only(tid);
@@ -148,7 +148,7 @@ impl EventSpec {
         }
     }
 
-    /// Whether every occurrence is worth a sample: tracepoints, uprobes and breakpoints.
+    /// Returns true if every occurrence is worth a sample: for tracepoints, uprobes and breakpoints.
     pub fn each_counts(&self) -> bool {
         matches!(
             self.attr.kind,
@@ -156,7 +156,7 @@ impl EventSpec {
         ) || crate::names::pmu::is_probe(self.attr.kind)
     }
 
-    /// Whether the kernel fires the event itself, by count, rather than a counter or timer.
+    /// Returns true if the kernel itself counts the event, rather than a counter of the CPU or a timer.
     pub(crate) fn is_counted_by_kernel(&self) -> bool {
         let clock =
             self.attr.config == software::CPU_CLOCK || self.attr.config == software::TASK_CLOCK;
@@ -177,7 +177,7 @@ pub struct EventGroup {
 }
 
 impl EventGroup {
-    /// A group of `events`, leader first.
+    /// Makes a group of `events`, leader first.
     pub fn new(events: impl IntoIterator<Item = EventSpec>) -> EventGroup {
         EventGroup {
             events: events.into_iter().collect(),
@@ -186,7 +186,7 @@ impl EventGroup {
         }
     }
 
-    /// The same with `:S`.
+    /// Lets only the leader sample, with the counts of all events in its samples (`:S`).
     #[must_use]
     pub fn sampled_together(mut self) -> EventGroup {
         self.sample_group = true;
@@ -200,7 +200,7 @@ impl From<EventSpec> for EventGroup {
     }
 }
 
-/// What a session watches.
+/// The threads or CPUs that a session watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -217,21 +217,21 @@ pub enum Target {
     Cpus(Option<CpuSet>),
     /// The threads of a cgroup.
     Cgroup {
-        /// Its path, absolute or below the root of the cgroup file system.
+        /// The path of the cgroup, absolute or below the root of the cgroup file system.
         path: PathBuf,
-        /// On these CPUs; `None` for all.
+        /// The CPUs; `None` for all.
         cpus: Option<CpuSet>,
     },
 }
 
 impl Target {
-    /// Whether events count for CPUs rather than threads.
+    /// Returns true if events count for CPUs rather than threads.
     pub fn is_cpu_wide(&self) -> bool {
         matches!(self, Target::Cpus(_) | Target::Cgroup { .. })
     }
 }
 
-/// Who inherits a thread's events.
+/// The heirs of a thread's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Inherit {
     /// Nobody.
@@ -243,7 +243,7 @@ pub enum Inherit {
     ThreadsAndChildren,
 }
 
-/// When events start.
+/// The moment at which events start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Start {
     /// At the target's next exec.
@@ -256,7 +256,7 @@ pub enum Start {
 }
 
 bitflags! {
-    /// What a session may do instead where something is refused. Everything that it did is in the summary's notes.
+    /// Steps that a session may take where something is refused. Each step taken is a note in the summary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Fallbacks: u32 {
         /// Raise the limit of open descriptors.
@@ -283,7 +283,7 @@ bitflags! {
 }
 
 impl Default for Fallbacks {
-    /// All that take nothing from the process: no signals.
+    /// Allows all fallbacks that take nothing from the process: no signals.
     fn default() -> Fallbacks {
         Fallbacks::all().difference(Fallbacks::SIGNALS | Fallbacks::TIMER)
     }
@@ -366,26 +366,26 @@ pub enum Reader {
 pub struct SessionSpec {
     /// The events, in groups.
     pub groups: Vec<EventGroup>,
-    /// What to watch.
+    /// The threads or CPUs to watch.
     pub target: Target,
-    /// Who inherits.
+    /// The heirs of a thread's events.
     pub inherit: Inherit,
-    /// When events start.
+    /// The moment at which events start.
     pub start: Start,
     /// Data pages of each CPU's ring; `None` for 512 KiB, or 2 MiB where memory may be locked freely. Rounded up to
     /// a power of two, halved as often as the kernel refuses.
     pub ring_pages: Option<usize>,
-    /// Only these CPUs; `None` for all that are online.
+    /// The CPUs on which threads are watched; `None` for all that are online.
     pub cpus: Option<CpuSet>,
     /// Bytes in a ring before the reader is woken; `None` for a quarter of it.
     pub watermark: Option<u32>,
-    /// How long [`AttachedSession::run`](crate::AttachedSession::run) waits at most before it looks at the rings anyway.
+    /// The longest wait of [`AttachedSession::run`](crate::AttachedSession::run) before it looks at the rings anyway.
     pub poll_timeout: Duration,
-    /// How often the list of threads is read again until all are covered.
+    /// The number of times that the list of threads is read at most until all are covered.
     pub attach_iterations: u32,
     /// The share of the descriptor limit that may be in use after attaching, 0 to 1.
     pub fd_ratio: f64,
-    /// What may be done where something is refused.
+    /// The steps that the session may take where something is refused.
     pub fallbacks: Fallbacks,
     /// Records besides samples.
     pub side_band: SideBand,
@@ -429,7 +429,7 @@ macro_rules! setters {
 }
 
 impl SessionSpec {
-    /// The default settings and no events.
+    /// Returns the default settings without events.
     pub fn new() -> SessionSpec {
         SessionSpec::default()
     }

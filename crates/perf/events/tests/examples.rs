@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What an example prints; `None`, said aloud, where it was not built or the machine lets nobody sample.
+/// Runs an example and returns its output; `None`, said aloud, where it was not built or the machine lets nobody sample.
 fn output_of(example: &str) -> Option<String> {
     let test = std::env::current_exe().expect("this test has a path");
     let program: PathBuf = test
@@ -28,7 +28,7 @@ fn output_of(example: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The number before `word` in the last line that has it.
+/// Returns the number before `word` in the last line that has it.
 fn number_before(word: &str, text: &str) -> u64 {
     text.lines()
         .rev()

@@ -117,7 +117,7 @@ impl Attachment {
         let mut placed = Placed::default();
         let mut ids = Vec::new();
         for index in 0..self.plan.events.len() {
-            // The signal tells which event it is from, and for which thread that was opened.
+            // The signal carries its event's index and the thread for which the event was opened.
             self.plan.events[index].attr.sig_data = crate::signals::word(tid, index);
         }
         let wanted = |planned: &Planned| planned.is_for(tid, listed) && planned.attr.samples();

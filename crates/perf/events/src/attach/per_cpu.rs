@@ -13,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Opens each event for all threads of each CPU, or for those of a cgroup. The ring owners watch the whole CPU too
-/// and tell of mappings, names and threads from the start; nothing is inherited, so threads cost nothing.
+/// and report mappings, names and threads from the start; nothing is inherited, so threads cost nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCpuAttachmentStrategy;
 
@@ -82,7 +82,7 @@ impl Attach for PerCpuAttachmentStrategy {
     }
 }
 
-/// The CPUs that the session is to watch and that are online.
+/// Returns the CPUs that the session is to watch and that are online.
 pub(crate) fn wanted_cpus(spec: &SessionSpec, online: &CpuSet) -> CpuSet {
     let mut cpus = online.clone();
     if let Target::Cpus(Some(set))
@@ -200,7 +200,7 @@ pub(crate) fn open_cgroup(path: &Path) -> Result<File, AttachError> {
     }
 }
 
-/// Where the hierarchy is mounted that serves events: cgroup v1's with the controller perf_event where there is one,
+/// Returns the mount point of the hierarchy that serves events: cgroup v1's with the controller perf_event where there is one,
 /// otherwise the unified one.
 fn hierarchy(mounts: &str) -> Option<PathBuf> {
     let mut unified = None;

@@ -26,7 +26,7 @@ impl Plan {
             }
             loop {
                 let event = &self.events[index];
-                // It is only to be opened, not to count.
+                // This event is opened for a trial and must not count.
                 let mut attr = event.attr.clone();
                 attr.flags |= AttrFlags::DISABLED;
                 let request = OpenRequest::with_attr(&event.name, attr, target)
@@ -43,7 +43,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes the next fallback for an event that was refused; whether there was one.
+    /// Takes the next fallback for an event that was refused, and returns true if there was one.
     fn fall_back(&mut self, index: usize, error: &OpenError, allowed: Fallbacks) -> bool {
         let event = &mut self.events[index];
         let attr = &mut event.attr;

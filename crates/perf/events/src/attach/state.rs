@@ -1,4 +1,4 @@
-//! What is open: rings, events, and which record ids they write.
+//! The open things of a session: rings, events, and the record ids that the events write.
 
 use super::plan::{Plan, Planned, Shape};
 use crate::errors::EventError;
@@ -86,7 +86,7 @@ pub struct Attachment {
     pub(crate) id_log: Vec<(usize, u64)>,
     /// The thread for which each id of `id_log` was opened; 0 for a CPU.
     pub(crate) id_owners: Vec<u32>,
-    /// Where records come from that no ring holds.
+    /// The source of records that no ring holds.
     pub(crate) signals: Option<SignalSource>,
     pub(crate) shape: Shape,
     /// Ids of closed duplicates: their records are doubles.
@@ -96,7 +96,7 @@ pub struct Attachment {
     pub(crate) summary: AttachSummary,
     /// Whether events that are opened now have to be enabled.
     pub(crate) running: bool,
-    /// When the events were last disabled.
+    /// The time at which the events were last disabled.
     pub(crate) disabled_at: Option<Instant>,
     /// The thread that attaches and reads.
     pub(crate) reader: u32,
@@ -104,7 +104,7 @@ pub struct Attachment {
     pub(super) budget: Budget,
 }
 
-/// How many descriptors may be used.
+/// The rules for the number of open descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) ratio: f64,
@@ -278,7 +278,7 @@ impl Attachment {
     }
 }
 
-/// The thread that a record says was created.
+/// Returns the thread that a fork record reports.
 fn fork_of(layout: &RecordLayout, record: &RawRecord<'_>) -> Option<Task> {
     if record.kind != RecordType::FORK {
         return None;

@@ -7,17 +7,17 @@ use crate::event::{EventTarget, OpenRequest};
 use crate::{Attr, AttrFlags, event_type};
 use std::fmt;
 
-/// What kind of event a name stands for.
+/// The kind of event that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
     /// Counted by the CPU, named by the kernel for every CPU.
     Hardware,
-    /// Of a cache.
+    /// An event of a cache.
     Cache,
     /// Counted by the kernel.
     Software,
-    /// Of a PMU in sysfs.
+    /// An event of a PMU in sysfs.
     Pmu,
     /// A tracepoint.
     Tracepoint,
@@ -42,19 +42,19 @@ impl fmt::Display for EventKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedEvent {
-    /// What to type.
+    /// The name to type.
     pub name: String,
     /// Other names for it.
     pub aliases: Vec<String>,
     /// Its kind.
     pub kind: EventKind,
-    /// What it counts; empty where the kernel does not tell.
+    /// The thing that is counted; empty where the kernel does not say.
     pub description: String,
-    /// Whether it opens here and now, or why not.
+    /// Success if the event opens here and now, otherwise the reason of the refusal.
     pub works: Result<(), String>,
 }
 
-/// Every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
+/// Lists every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
 /// rest. Each is opened once to see whether it works, but tracepoints, of which one stands for all.
 pub fn list_events() -> Vec<ListedEvent> {
     let mut list = Vec::new();

@@ -147,7 +147,7 @@ fn a_counter_of_another_thread_counts_that_thread() {
     }
 }
 
-/// A thread that faults while it is told to.
+/// Starts a thread that faults while `word` is true.
 fn faulting_on(word: &Arc<AtomicBool>) -> Worker {
     let word = Arc::clone(word);
     Worker::new(move || {

@@ -62,7 +62,7 @@ impl RecordListener for Rounds {
     }
 }
 
-/// A session whose reader wakes for a stop only.
+/// Makes a session whose reader wakes for a stop only.
 fn quiet(target: Target) -> SessionSpec {
     SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1_000_000).user_only())

@@ -53,7 +53,7 @@ fn t17_sampled_and_lost_make_all_that_happened() {
     worker.join().expect("the thread");
 }
 
-/// What a group sampled and lost is counted once, whatever the number of its members, and each member's count is its
+/// Samples and losses of a group are counted once, whatever the number of its members, and each member's count is its
 /// own.
 #[test]
 fn members_of_a_group_count_for_themselves_and_lose_nothing() {

@@ -1,4 +1,4 @@
-//! What needs root, tracefs, cgroups, or CPUs that may be taken offline.
+//! Tests that need root, tracefs, cgroups, or CPUs that may be taken offline.
 
 use crate::collect::{Collected, Held, PATIENCE, STEP, Worker, read_until};
 use crate::skip;
@@ -80,7 +80,7 @@ fn a_tracepoint_s_filter_leaves_out_the_rest() {
     assert!(matches!(session.attach(), Err(AttachError::Event(_))));
 }
 
-/// The offset in its file of an exported function of this program's C library, from `nm` and `readelf`.
+/// Returns the offset in its file of an exported function of this program's C library, from `nm` and `readelf`.
 fn libc_function(name: &str) -> Option<(PathBuf, u64)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps

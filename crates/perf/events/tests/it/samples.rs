@@ -1,4 +1,4 @@
-//! What sessions tell: times, counts in samples, several events at once, switches, build ids.
+//! Records of sessions: times, counts in samples, several events at once, switches, build ids.
 
 use crate::collect::{Collected, Held, STEP, Worker, fault, own_tid, read_until, spin};
 use crate::skip;
@@ -334,8 +334,7 @@ fn two_sessions_on_one_thread_lose_no_sample() {
             .target(Target::Threads(vec![tid]))
             .side_band(SideBand::NONE);
         let session = Session::new(spec).expect("a session");
-        let session = session.attach().expect("attach");
-        session
+        session.attach().expect("attach")
     };
     /// Counts samples that do not carry an id of their event.
     #[derive(Default)]

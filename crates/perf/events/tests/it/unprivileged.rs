@@ -9,7 +9,7 @@ use dioptra_perfevents::{
 use dioptra_testprograms::{Limit, skip};
 use std::time::Duration;
 
-/// Whether the kernel keeps users out of its own part; the tests below are about that.
+/// Returns true if the kernel keeps users out of its own part; the tests below are about that.
 fn paranoid() -> bool {
     is_nobody() && limits::paranoid().is_some_and(|level| level >= 2)
 }
