@@ -99,11 +99,12 @@ struct Known {
 impl Known {
     /// Reads a profile again, without the filters.
     fn add(&mut self, path: &Path, filters: &Filters<'_>) -> anyhow::Result<()> {
-        let data = open(path)?;
+        let recording = open(path)?;
         let by_time = filters.samples.time != (None, None);
         let profile = Profile::load_with(
-            &data,
+            &recording.data,
             &LoadPlan {
+                set_aside: recording.set_aside(),
                 options: LoadOptions {
                     call_chains: false,
                     threads: true,

@@ -7,7 +7,7 @@ use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
-use crate::windows::events_of_windows;
+use crate::set_aside::events_of_windows;
 use crate::working_set::WorkingSet;
 use crate::{
     Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,

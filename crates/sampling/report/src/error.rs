@@ -80,15 +80,6 @@ pub enum ReportError {
     /// The profile was loaded without what the table needs.
     #[error(transparent)]
     Profile(#[from] SelectError),
-    /// There is nothing of which metrics could be made.
-    #[error(
-        "the profile has no windows, and no events whose ratios are metrics: record with `dioptra record --windows`, or \
-         read counters together with `-e '{{cycles,instructions}}:S'`"
-    )]
-    NoWindows,
-    /// Paths of callers were asked for.
-    #[error("rows by path need call chains; record with -g")]
-    NoCallers,
 }
 
 /// Why a table could not be written.

@@ -8,6 +8,7 @@
 //! Text and JSON show the facts themselves; CSV has no place for them, so a caller that writes CSV prints them with
 //! [`Facts::write_text`] on standard error.
 
+mod added;
 mod annotate;
 mod blocks;
 mod by;
@@ -33,16 +34,18 @@ mod number;
 mod order;
 mod profile_facts;
 mod recursion;
+mod row_labels;
 mod rows;
+mod set_aside;
 mod shapes;
 mod short_names;
 mod sort;
 mod table;
 mod text;
 mod tree;
-mod windows;
 mod working_set;
 
+pub use added::AddedColumns;
 pub use annotate::{
     AnnotateOptions, AnnotatedBlock, AnnotatedEdge, AnnotatedEvent, AnnotatedLine, AnnotatedLoop,
     Annotation, AnnotationStyle, AnnotationView, BranchColumns, Drawing, FindError, FoundFunction,
@@ -55,8 +58,8 @@ pub use by::{ByOptions, ReportOptions, by, report};
 pub use call_graph::{CallGraphOptions, call_graph, has_calls};
 pub use cell::Cell;
 pub use columns::{PercentOf, ShownNumbers};
-pub use derived::MetricColumns;
-pub use diff::{DiffOptions, Normalize, diff};
+pub use derived::{MetricColumns, metric_unit, push_metric};
+pub use diff::{DiffOptions, Normalize, adjusted, diff, profile_letter, significance};
 pub use error::{RenderError, ReportError, TableError};
 pub use escape::{display_width, escape};
 pub use events::TableEvent;
@@ -68,12 +71,10 @@ pub use labels::Input;
 pub use machine::{write_csv, write_json};
 pub use ndjson::write_ndjson;
 pub use order::LeftOut;
+pub use profile_facts::profile_facts;
+pub use row_labels::RowLabels;
 pub use shapes::Shapes;
 pub use short_names::{fit_name, fold_arguments};
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
 pub use tree::{TreeOptions, tree};
-pub use windows::{
-    WindowOptions, WindowRows, add_window_differences, add_window_metrics, has_recorded_windows,
-    window_metrics,
-};

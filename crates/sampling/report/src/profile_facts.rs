@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, HashSet};
 /// How many modules without names are told one by one in text.
 const MODULES_TOLD: usize = 3;
 
-/// The facts of `profile` as far as they concern `events` (indices of [`Profile::events`]). `names` may be empty
-/// where nothing was named.
-pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Facts {
+/// Returns the facts of `profile` that concern `events` (indices of [`Profile::events`]). `names` may be empty where
+/// nothing was named.
+pub fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Facts {
     facts_of_shares(profile, names, events, false)
 }
 

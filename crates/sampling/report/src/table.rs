@@ -329,6 +329,11 @@ impl Table {
         self.rows.len()
     }
 
+    /// Returns the number of cells that have this mark, of all rows that were pushed.
+    pub fn count_marks(&self, mark: &Mark) -> usize {
+        self.rows.count_marks(mark)
+    }
+
     /// Whether no row is shown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
