@@ -188,7 +188,7 @@ fn nearest(wanted: &[String], known: &BTreeMap<String, u64>) -> String {
     }
     near.sort_unstable();
     let shown = |names: Vec<&str>| {
-        let names: Vec<String> = names.into_iter().map(dioptra_report::escape).collect();
+        let names: Vec<String> = names.into_iter().map(dioptra_tables::escape).collect();
         names.join(", ")
     };
     if !near.is_empty() {

@@ -1,6 +1,6 @@
 //! Columns that other crates add to a table.
 
-use crate::{Cell, CellNote, Column, Table, TableError};
+use dioptra_tables::{Cell, CellNote, Column, Table, TableError};
 
 /// Columns to be inserted into a table without a tree, with a cell for each of the table's rows.
 pub struct AddedColumns {

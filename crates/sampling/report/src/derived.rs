@@ -1,11 +1,12 @@
 //! Derived columns: what a metric set's formulas make of a row's counts.
 
+use crate::Input;
 use crate::events::TableEvent;
 use crate::grid::Measure;
-use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::Profile;
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Facts, Mark, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 

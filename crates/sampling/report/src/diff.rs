@@ -9,12 +9,10 @@ use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
 use crate::match_facts::match_facts;
-use crate::{
-    Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
-    TableEvent, Unit,
-};
+use crate::{Input, MetricColumns, ReportError, TableEvent};
 use compared::Compared;
 use dioptra_profile::{Dimension, Slices};
+use dioptra_tables::{Cell, Column, ColumnKind, Facts, Severity, Table, Unit};
 use serde_json::json;
 use status::Status;
 
@@ -166,7 +164,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         cells.extend(statuses.iter().map(|of_slot| of_slot[index].cell()));
         names.find(&mut named, &labels, inputs, row);
         let parent = row.parent.map(|parent| ids[parent]);
-        ids[index] = table.rows.push(parent, &cells, &named.cells, &notes)?;
+        ids[index] = table.push_repeating(parent, &cells, &named.cells, &notes)?;
     }
     add_facts(&mut table.facts, inputs, options, &totals);
     match_facts(&mut table.facts, &grid.notes, inputs);

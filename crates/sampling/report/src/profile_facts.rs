@@ -1,7 +1,7 @@
 //! What the reader of a profile's table has to know: totals, losses, missing names.
 
+use crate::Blocks;
 use crate::columns::weight_unit;
-use crate::{Blocks, Cell, Facts, Severity, Unit};
 use dioptra_perfrecords::SampleType;
 use dioptra_profile::branches::BranchFilter;
 use dioptra_profile::{
@@ -9,6 +9,7 @@ use dioptra_profile::{
     without_line,
 };
 use dioptra_symbols::Note;
+use dioptra_tables::{Cell, Facts, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,8 +1,9 @@
 //! The names of rows, for tables that other crates make.
 
+use crate::Input;
 use crate::labels::Labels;
-use crate::{Cell, Column, Input};
 use dioptra_profile::{Dimension, Slices};
+use dioptra_tables::{Cell, Column};
 use std::num::NonZeroU32;
 
 /// The columns that name the rows of one dimension, as in every table, and their cells.

@@ -1,7 +1,7 @@
 //! Events that are no part of the ordinary sampling.
 
-use crate::{Facts, Severity};
 use dioptra_profile::Profile;
+use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 
 /// Adds the facts about events that were recorded for windows: those that a table leaves out, and those that it shows.

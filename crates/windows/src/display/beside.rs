@@ -6,9 +6,9 @@ use super::{DisplayError, WindowInput, WindowOptions, columns, had_some};
 use crate::collect::CollectedWindows;
 use crate::estimate::{Difference, Figure};
 use dioptra_report::{
-    AddedColumns, Cell, Column, ColumnKind, Facts, RowLabels, Table, Unit, adjusted, metric_unit,
-    profile_letter, significance,
+    AddedColumns, RowLabels, adjusted, metric_unit, profile_letter, significance,
 };
+use dioptra_tables::{Cell, Column, ColumnKind, Facts, Table, Unit};
 use std::collections::HashMap;
 
 /// Where the rows of a table are in what was measured, by their names: none where several have the same.

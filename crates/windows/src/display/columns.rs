@@ -5,10 +5,8 @@ use super::measure::{Known, Measured, MeasuredRow};
 use super::rows::Rows;
 use crate::estimate::{Drift, Estimate, Figure, Interval, Method};
 use dioptra_metrics as metrics;
-use dioptra_report::{
-    Cell, CellNote, Column, ColumnKind, Mark, RowLabels, Severity, Table, Unit, metric_unit,
-    push_metric,
-};
+use dioptra_report::{RowLabels, metric_unit, push_metric};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 
 /// How near a value is to be known where a row says how much longer that takes.
 const WANTED: f64 = 0.05;

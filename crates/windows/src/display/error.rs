@@ -1,7 +1,8 @@
 //! Why there is no table of windows.
 
 use dioptra_profile::SelectError;
-use dioptra_report::{ReportError, TableError};
+use dioptra_report::ReportError;
+use dioptra_tables::TableError;
 use thiserror::Error;
 
 /// The reason why there is no table of windows' metrics.

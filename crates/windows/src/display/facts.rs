@@ -11,7 +11,8 @@ use dioptra_metrics::EventName;
 use dioptra_perfrecords::AttrFlags;
 use dioptra_perfrecords::event_type;
 use dioptra_perfrecords::names::software;
-use dioptra_report::{Facts, Input, Severity};
+use dioptra_report::Input;
+use dioptra_tables::{Facts, Severity};
 use serde_json::{Map, Value, json};
 
 /// What is told of.

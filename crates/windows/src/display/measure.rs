@@ -9,7 +9,8 @@ use crate::collect::{CollectedWindows, WindowSource};
 use crate::estimate::{Drift, EstimatorOptions, Figure, Rules, Share, Shares, Trust};
 use dioptra_metrics as metrics;
 use dioptra_profile::Profile;
-use dioptra_report::{Facts, Input};
+use dioptra_report::Input;
+use dioptra_tables::Facts;
 use std::collections::HashMap;
 
 /// What is known of a metric in a row.

@@ -1,7 +1,8 @@
 //! The metrics of a table, bound to events.
 
 use dioptra_metrics::{BindNote, Bound, RecordedEvent, Unit};
-use dioptra_report::{Facts, MetricColumns, Severity};
+use dioptra_report::MetricColumns;
+use dioptra_tables::{Facts, Severity};
 use serde_json::{Value, json};
 
 /// Metrics of several sets, as one list.

@@ -21,9 +21,8 @@ pub use rows::WindowRows;
 
 use crate::collect::CollectedWindows;
 use crate::estimate::Trust;
-use dioptra_report::{
-    Direction, Facts, Input, MetricColumns, Severity, Table, adjusted, profile_facts,
-};
+use dioptra_report::{Input, MetricColumns, adjusted, profile_facts};
+use dioptra_tables::{Direction, Facts, Severity, Table};
 use measure::{Known, Measured, MeasuredRow, TrustShares};
 use rows::Rows;
 use serde_json::json;

@@ -3,7 +3,8 @@
 use super::DisplayError;
 use dioptra_profile::FunctionPaths;
 use dioptra_profile::{Dimension, SelectError, aggregate};
-use dioptra_report::{Cell, Column, ColumnKind, Input, RowLabels, Unit};
+use dioptra_report::{Input, RowLabels};
+use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 
 /// What a row of metrics is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

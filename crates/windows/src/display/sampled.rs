@@ -11,7 +11,7 @@ use dioptra_metrics::{Cell, Count, Mode, RecordedEvent};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::EventProfile;
 use dioptra_profile::Profile;
-use dioptra_report::{Facts, Severity};
+use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

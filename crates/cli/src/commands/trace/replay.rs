@@ -9,7 +9,7 @@ use super::selected::{Data, Naming, Selected, facts};
 use dioptra_calls::{
     Ahead, Cpus, Ending, Frames, FunctionNames, Paths, Shown, View, ViewLosses, ahead,
 };
-use dioptra_report::{Facts, Severity};
+use dioptra_tables::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 use std::process::ExitCode;

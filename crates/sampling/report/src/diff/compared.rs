@@ -2,14 +2,15 @@
 
 use super::test::{adjusted, significance, two_sided};
 use super::{DiffOptions, Normalize, profile_letter};
+use crate::Input;
 use crate::by::events_of;
 use crate::columns::{share_of, weight_name, weight_unit};
 use crate::derived::{Derived, metric_unit};
 use crate::events::id_suffixes;
 use crate::grid::{Grid, Measure};
-use crate::{Cell, CellNote, Column, ColumnKind, Input, Mark, Unit};
 use dioptra_metrics as metrics;
 use dioptra_profile::{Count, Estimate};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 
 /// A number and its variance.
 #[derive(Clone, Copy)]

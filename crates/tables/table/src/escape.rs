@@ -110,7 +110,7 @@ fn is_hostile(character: char) -> bool {
 /// Appends `text` to `out`, with every control character and every invisible or reordering one spelled out: `\n`,
 /// `\t`, `\r`, `\0`, `\x1b` for ASCII, `\u{202e}` beyond. Everything else, backslashes included, stays as it is, so
 /// that ordinary names read as they are; who needs the exact characters reads CSV or JSON.
-pub(crate) fn push_escaped(out: &mut String, text: &str) {
+pub fn push_escaped(out: &mut String, text: &str) {
     // The common name is plain ASCII without controls.
     if text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
         out.push_str(text);

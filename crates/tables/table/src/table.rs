@@ -245,8 +245,8 @@ impl<'a> Row<'a> {
         own.or_else(|| self.noted_error(column))
     }
 
-    /// The standard error that was noted of a cell, if it has a usable one.
-    pub(crate) fn noted_error(self, column: usize) -> Option<f64> {
+    /// Returns the standard error that was pushed beside a cell, if it is a usable one.
+    pub fn noted_error(self, column: usize) -> Option<f64> {
         self.rows.noted_error(self.id, column)
     }
 }
@@ -324,14 +324,31 @@ impl Table {
         self.rows.push(parent, cells.as_ref(), &[], notes.as_ref())
     }
 
+    /// Adds a row whose last cells may repeat those of the row above it.
+    ///
+    /// `cells` are the row's first cells. `names` are the rest: `None` repeats the parent's cell, or is empty without a
+    /// parent. Rows of one parent then share the text of its name.
+    ///
+    /// # Errors
+    /// As [`Table::push`].
+    pub fn push_repeating<'a>(
+        &mut self,
+        parent: Option<u32>,
+        cells: &[Cell<'a>],
+        names: &[Option<Cell<'a>>],
+        notes: &[CellNote],
+    ) -> Result<u32, TableError> {
+        self.rows.push(parent, cells, names, notes)
+    }
+
+    /// Returns the number of cells with this mark, of all rows that were pushed.
+    pub fn count_marks(&self, mark: &Mark) -> usize {
+        self.rows.count_marks(mark)
+    }
+
     /// How many rows are shown.
     pub fn len(&self) -> usize {
         self.rows.len()
-    }
-
-    /// Returns the number of cells that have this mark, of all rows that were pushed.
-    pub fn count_marks(&self, mark: &Mark) -> usize {
-        self.rows.count_marks(mark)
     }
 
     /// Whether no row is shown.

@@ -63,7 +63,7 @@ pub fn fold_arguments(name: &str) -> Cow<'_, str> {
 
 /// Leaves out the middle of a text that is wider than `width` cells; a little more of its end than of its beginning
 /// stays, since the end tells a method from another.
-pub(crate) fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
+pub fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
     if display_width(text) <= width {
         return Cow::Borrowed(text);
     }
@@ -99,7 +99,7 @@ pub(crate) fn cut_middle(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// Leaves out the end of a text that is wider than `width` cells.
-pub(crate) fn cut_end(text: &str, width: usize) -> Cow<'_, str> {
+pub fn cut_end(text: &str, width: usize) -> Cow<'_, str> {
     if display_width(text) <= width {
         return Cow::Borrowed(text);
     }

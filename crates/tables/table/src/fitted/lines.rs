@@ -5,7 +5,7 @@ use crate::order::Place;
 use std::borrow::Cow;
 
 /// Wraps a text at its spaces; all lines but the first one begin with `indent`. Words that are too long are cut.
-pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
+pub fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
     let width = width.max(display_width(indent) + 8);
     let mut lines = Vec::new();
     let mut line = String::new();
@@ -43,7 +43,7 @@ pub(crate) fn wrap(text: &str, width: usize, indent: &str) -> Vec<String> {
 }
 
 /// Writes percents in one way: `4.21 %` as `4.21%`.
-pub(crate) fn close_percents(text: &str) -> Cow<'_, str> {
+pub fn close_percents(text: &str) -> Cow<'_, str> {
     if !text.contains(" %") {
         return Cow::Borrowed(text);
     }

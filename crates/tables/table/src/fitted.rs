@@ -7,7 +7,7 @@ mod columns;
 mod lines;
 mod rows;
 
-use crate::annotate::Look;
+use crate::emphasis::Emphasis;
 use crate::escape::display_width;
 use crate::facts::fact_line;
 use crate::order::Place;
@@ -15,7 +15,7 @@ use crate::short_names::cut_end;
 use crate::text::push_value;
 use crate::{Cell, Facts, RenderError, Row, Severity, Table, Unit, escape};
 use columns::Columns;
-pub(crate) use lines::{close_percents, wrap};
+pub use lines::{close_percents, wrap};
 use std::io::{BufWriter, Write};
 
 /// Rows of a table that are shown.
@@ -85,10 +85,15 @@ pub fn write_fitted(
         writeln!(out, "# no rows")?;
     }
     if let Some(sentence) = kept.left_out {
-        page.write_wrapped(Look::Plain, &format!("… {sentence}"), "  ", &mut out)?;
+        page.write_wrapped(Emphasis::Plain, &format!("… {sentence}"), "  ", &mut out)?;
     }
     if let Some(sentence) = columns.left_out(table) {
-        page.write_wrapped(Look::Heading, &format!("# {sentence}"), "#   ", &mut out)?;
+        page.write_wrapped(
+            Emphasis::Heading,
+            &format!("# {sentence}"),
+            "#   ",
+            &mut out,
+        )?;
     }
     page.write_facts(&table.facts, false, &mut out)?;
     out.flush()?;
@@ -104,7 +109,7 @@ struct Page<'a> {
 impl Page<'_> {
     fn write_wrapped(
         &self,
-        look: Look,
+        look: Emphasis,
         text: &str,
         indent: &str,
         out: &mut impl Write,
@@ -128,8 +133,8 @@ impl Page<'_> {
                 continue;
             }
             let look = match is_information {
-                true => Look::Heading,
-                false => Look::Diagnostic,
+                true => Emphasis::Heading,
+                false => Emphasis::Diagnostic,
             };
             self.write_wrapped(look, &line, "#   ", out)?;
         }
@@ -152,7 +157,7 @@ impl Page<'_> {
                     .any(|fact| fact.text.starts_with(&start))
                 {
                     let line = format!("# event: {}", escape(event));
-                    self.write_wrapped(Look::Heading, &line, "#   ", out)?;
+                    self.write_wrapped(Emphasis::Heading, &line, "#   ", out)?;
                 }
             }
             _ => heads.push(columns.event_line(self.table, self.options.unicode)),
@@ -166,7 +171,7 @@ impl Page<'_> {
         }
         for head in heads {
             let mut line = String::new();
-            Look::Heading.push(self.options.color, head.trim_end(), &mut line);
+            Emphasis::Heading.push(self.options.color, head.trim_end(), &mut line);
             writeln!(out, "{line}")?;
         }
         Ok(())
@@ -199,13 +204,13 @@ impl Page<'_> {
     }
 
     /// How hot a share of an event is.
-    fn heat(&self, row: Row<'_>, index: usize) -> Look {
+    fn heat(&self, row: Row<'_>, index: usize) -> Emphasis {
         let column = &self.table.columns[index];
         let cell = row.cell(index);
         let is_share = column.unit == Unit::Percent && matches!(cell, Cell::Ratio { .. });
         match is_share && column.event.is_some() {
-            true => Look::of_percent(cell.value(column.unit.scale())),
-            false => Look::Plain,
+            true => Emphasis::of_percent(cell.value(column.unit.scale())),
+            false => Emphasis::Plain,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use dioptra_report::{
+use dioptra_tables::{
     Cell, Column, ColumnKind, Format, Severity, Table, Unit, write_csv, write_json,
 };
 use proptest::prelude::*;
@@ -243,7 +243,7 @@ fn python_reads_the_same_from_csv_and_json() {
 
 /// A name as CSV has it.
 fn harmless(name: &str) -> String {
-    let escaped = dioptra_report::escape(name);
+    let escaped = dioptra_tables::escape(name);
     match name.chars().next() {
         Some('=' | '+' | '-' | '@') => format!("'{escaped}"),
         _ => escaped,

@@ -138,7 +138,7 @@ impl<'a> IntoIterator for &'a Facts {
 }
 
 /// One fact as a comment line; only what is more than information says its severity.
-pub(crate) fn fact_line(fact: &Fact) -> String {
+pub fn fact_line(fact: &Fact) -> String {
     match fact.severity {
         Severity::Info => format!("# {}", escape(&fact.text)),
         severity => format!("# {}: {}", severity.word(), escape(&fact.text)),

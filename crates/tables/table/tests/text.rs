@@ -1,6 +1,6 @@
 //! What people see.
 
-use dioptra_report::{
+use dioptra_tables::{
     Cell, Column, ColumnKind, Direction, Format, RenderError, Severity, Table, TextOptions, Unit,
     display_width, write_text,
 };
