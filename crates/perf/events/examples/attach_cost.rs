@@ -1,4 +1,4 @@
-//! What attaching to a process costs: `attach_cost PID [HZ] [MILLISECONDS] [FILE]` prints one line of JSON.
+//! Measures the cost of attaching: `attach_cost PID [HZ] [MILLISECONDS] [FILE]` prints one line of JSON.
 //!
 //! Records are written to FILE as they come, so that the cost can be compared with another recorder's.
 
@@ -45,10 +45,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .target(Target::Processes(vec![pid.parse()?]))
         .inherit(Inherit::ThreadsAndChildren);
     let deadline = Instant::now() + Duration::from_millis(number(2, 1000)?);
-    let mut session = Session::new(spec)?.with_deadline(deadline);
+    let session = Session::new(spec)?.with_deadline(deadline);
     let start = Instant::now();
-    let attached = session.attach()?;
+    let mut session = session.attach()?;
     let attach = start.elapsed();
+    let attached = session.attach_summary().clone();
     let file = arguments.get(3).map_or("/dev/null", String::as_str);
     let mut recorder = Recorder {
         file: BufWriter::with_capacity(1 << 20, File::create(file)?),

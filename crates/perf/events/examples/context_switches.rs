@@ -18,11 +18,9 @@ impl RecordListener for Switches {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut side_band = SideBand::NONE;
-    side_band.switch = true;
     // A dummy event counts nothing: it only carries the records.
     let dummy = EventSpec::software(dioptra_perfevents::names::software::DUMMY).user_only();
-    let spec = SessionSpec::new().event(dummy).side_band(side_band);
+    let spec = SessionSpec::new().event(dummy).side_band(SideBand::SWITCH);
     let session = Session::spawn(spec, Switches::default())?;
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(10));

@@ -1,13 +1,11 @@
-//! Counts the page faults of one closure: no ring, no session, one event.
+//! Counts the page faults of a piece of code: one event, no ring, no session.
 
-use dioptra_perfevents::{Event, EventSpec, Place};
+use dioptra_perfevents::{Counter, EventSpec};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let spec = EventSpec::page_faults().user_only();
-    let event = Event::open(&spec.name, &spec.attr, Place::Thread(0, None), None)?;
-    let before = event.read()?.value;
+    let faults = Counter::start(&EventSpec::page_faults().user_only())?;
     let touched: Vec<u8> = std::hint::black_box(vec![1; 1 << 20]);
-    let faults = event.read()?.value - before;
-    println!("{} bytes touched, {faults} page faults", touched.len());
+    let count = faults.value()?;
+    println!("{} bytes touched, {count} page faults", touched.len());
     Ok(())
 }

@@ -13,7 +13,7 @@ pub struct CpuSet(Vec<u32>);
 const LARGEST: u32 = 1 << 20;
 
 impl CpuSet {
-    /// A set of `cpus`, in any order.
+    /// Makes a set of `cpus`, which may come in any order.
     pub fn new(cpus: impl IntoIterator<Item = u32>) -> CpuSet {
         let mut cpus: Vec<u32> = cpus.into_iter().collect();
         cpus.sort_unstable();
@@ -21,8 +21,8 @@ impl CpuSet {
         CpuSet(cpus)
     }
 
-    /// The CPUs that are online (`/sys/devices/system/cpu/online`). Where that file is missing, as in some containers,
-    /// those on which the caller may run.
+    /// Returns the CPUs that are online (`/sys/devices/system/cpu/online`). Where that file is missing, as in some
+    /// containers, these are the CPUs on which the caller may run.
     pub fn online() -> CpuSet {
         let listed = sys::read_file("/sys/devices/system/cpu/online")
             .ok()
@@ -31,37 +31,37 @@ impl CpuSet {
         listed.unwrap_or_else(CpuSet::affinity)
     }
 
-    /// The CPUs on which the calling thread may run; CPU 0 where even that is not known.
+    /// Returns the CPUs on which the calling thread may run; CPU 0 where even that is not known.
     pub fn affinity() -> CpuSet {
         CpuSet::new(sys::affinity(0).unwrap_or_else(|_| vec![0]))
     }
 
-    /// The numbers, ascending.
+    /// Returns the numbers, ascending.
     pub fn as_slice(&self) -> &[u32] {
         &self.0
     }
 
-    /// The numbers, ascending.
+    /// Iterates over the numbers, ascending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many CPUs there are.
+    /// Returns the number of CPUs.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `cpu` is one of them.
+    /// Returns true if `cpu` is in the set.
     pub fn contains(&self, cpu: u32) -> bool {
         self.0.binary_search(&cpu).is_ok()
     }
 
-    /// The CPUs in both sets.
+    /// Returns the CPUs that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet(self.iter().filter(|cpu| other.contains(*cpu)).collect())

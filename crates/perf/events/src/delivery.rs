@@ -5,6 +5,7 @@ use crate::attach::{Attachment, CpuRing, Shape};
 use crate::event::Count;
 use crate::listener::{self, RecordListener};
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::record::{RawRecord, RecordLayout, RecordType};
 use crate::ring::Drained;
 use crate::session::AttachedEvent;
@@ -18,7 +19,7 @@ use std::time::Instant;
 /// Records read between two looks at the clock.
 const RECORDS_PER_LOOK: u32 = 64;
 
-/// What is known about each event, and what was seen of it.
+/// The state of delivering: facts about each event, and totals of its records.
 #[derive(Debug, Default)]
 pub(crate) struct Delivery {
     events: Vec<AttachedEvent>,
@@ -45,7 +46,7 @@ pub(crate) struct Delivery {
     adopted: Vec<u8>,
     /// The last occurrence of such an event in each CPU's ring, and whether one of its samples was delivered.
     occurrences: FxHashMap<u32, (Occurrence, bool)>,
-    /// How much of the attachment's id log is in `ids`.
+    /// The number of entries of the attachment's id log that are in `ids`.
     ids_known: usize,
     duplicate_ids: FxHashSet<u64>,
     tallies: Vec<Tally>,
@@ -162,7 +163,7 @@ impl Delivery {
         let parsed = listener.wants_parsed();
         let (records, bytes) = (self.totals.records, self.totals.bytes);
         let mut until_look = RECORDS_PER_LOOK;
-        // Aside, so that the attachment can be told to stop while they are read.
+        // Taken out, so that the attachment can be disabled while they are read.
         let mut rings = std::mem::take(&mut attachment.rings);
         let mut look = |attachment: &mut Attachment| {
             until_look -= 1;
@@ -170,7 +171,7 @@ impl Delivery {
                 until_look = RECORDS_PER_LOOK;
                 if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                     deadline = None;
-                    // The end of the session disables once more, and tells what goes wrong.
+                    // The end of the session disables once more, and reports a failure.
                     let _ = attachment.disable();
                 }
             }
@@ -302,7 +303,7 @@ impl Delivery {
         }
     }
 
-    /// Delivers a sample of a foreign id with an id of the event at `index`: readers of files could not tell its layout,
+    /// Delivers a sample of a foreign id with an id of the event at `index`: readers of files could not find its layout,
     /// and perf gives up at the first such sample.
     fn adopt(
         &mut self,
@@ -325,7 +326,7 @@ impl Delivery {
         self.adopted = own;
     }
 
-    /// Whether a record is of a thread that has events of its own, but comes from an event of another thread: one that
+    /// Returns true if a record is of a thread that has events of its own, but comes from an event of another thread: one that
     /// it inherited while that other thread was being attached. Its own events write the same.
     #[inline]
     fn is_double(&self, owner: u32, record: &RawRecord<'_>) -> bool {
@@ -339,7 +340,7 @@ impl Delivery {
         thread.is_some_and(|thread| thread != owner && self.opened.contains(&thread))
     }
 
-    /// Returns whether a record is left out, given whether its id says that it is a double.
+    /// Returns true if a record is to be left out. `is_double` says that its id belongs to a double.
     ///
     /// Two copies of a software event that count the same page fault write two samples with one id and one time (trap
     /// T9), so the id can't tell which is the double. One of the two is delivered.
@@ -392,7 +393,7 @@ impl Delivery {
                         tally.samples += 1;
                         let period = match self.layouts[index].period(record) {
                             None => self.periods[index],
-                            told => told,
+                            stated => stated,
                         };
                         tally.weight = tally.weight.saturating_add(period.unwrap_or(0));
                     }
@@ -451,7 +452,6 @@ impl Delivery {
     /// Notes the share of a timer's samples that never came: the kernel looks at such timers at its ticks only, and a
     /// signal that still waits swallows the next.
     fn note_late_timer(&self, index: usize, time: u64, attachment: &mut Attachment) {
-        const WHAT: &str = "the timer gave";
         let Some(expected) = self.periods[index].and_then(|period| time.checked_div(period)) else {
             return;
         };
@@ -460,19 +460,18 @@ impl Delivery {
         attachment
             .summary
             .notes
-            .retain(|note| !note.starts_with(WHAT));
+            .retain(|note| !matches!(note, AttachNote::TimerGaveLess { .. }));
         // A sample more or less is chance.
         if missing > 2 && missing * 20 > expected {
-            attachment.note(format!(
-                "{WHAT} {came} of the {expected} samples that {:.2} s of CPU time make: {} % are missing, for the kernel looks \
-                 at such timers at its ticks only; weights by samples are too small by that, shares are not",
-                time as f64 / 1e9,
-                missing * 100 / expected
-            ));
+            attachment.note(AttachNote::TimerGaveLess {
+                samples: came,
+                expected,
+                cpu_time: time,
+            });
         }
     }
 
-    /// The totals until now, with what the kernel counted.
+    /// Returns the totals until now, with the kernel's counts.
     pub(crate) fn sum_up(&self, attachment: &mut Attachment) -> Summary {
         let mut counts = attachment.closed.clone();
         for placed in attachment.threads.values().chain(attachment.cpus.values()) {
@@ -498,7 +497,7 @@ impl Delivery {
             _ => summary.threads + attachment.summary.threads as u64,
         };
         let sum = |lost: u64, count: &Count| lost + count.lost.unwrap_or(0);
-        // The kernel counts a lost record for its event and for its ring: the two tell of the same loss.
+        // The kernel counts a lost record for its event and for its ring: the two report the same loss.
         summary.lost = counts.iter().fold(0, sum).max(summary.lost_told);
         summary.lost += attachment.signals.as_ref().map_or(0, SignalSource::lost);
         summary.events = self

@@ -1,4 +1,4 @@
-//! What can go wrong with an event, by cause: each error names what failed, why, and what helps.
+//! Errors by cause: each names the thing that failed, the reason, and a remedy.
 
 use crate::event::OpenRequest;
 use crate::limits;
@@ -11,13 +11,13 @@ use thiserror::Error;
 #[error("cannot open {what}: {refusal}")]
 #[non_exhaustive]
 pub struct OpenError {
-    /// The event, and the thread and CPU where it was to count, in words.
+    /// The event, and the thread and CPU for which it was to count, in words.
     pub what: String,
-    /// Why the kernel refused.
+    /// The reason of the kernel's refusal.
     pub refusal: Refusal,
 }
 
-/// Why the kernel refused an event.
+/// The reason for which the kernel refused an event.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -72,7 +72,7 @@ pub enum Refusal {
     /// `EINVAL`: a combination that this kernel does not know.
     #[error("this kernel refuses the combination of options{}", hint_text(hint))]
     Invalid {
-        /// A guess at which; empty where there is none.
+        /// A guess at the offending option; empty where there is none.
         hint: &'static str,
     },
     /// `E2BIG`: something that only a newer kernel knows.
@@ -99,6 +99,24 @@ pub enum Refusal {
     /// `ENOMEM`.
     #[error("the kernel is out of memory for events")]
     Memory,
+    /// `ENOENT` for a software event: the kernel has none of this number.
+    #[error(
+        "this kernel has no software event of number {config}; `names::software::EVENTS` lists the known ones"
+    )]
+    NoSoftwareEvent {
+        /// The number that was asked for.
+        config: u64,
+    },
+    /// The event opened, and the kernel refused its filter.
+    #[error(
+        "the filter `{expression}` is refused ({source}); /sys/kernel/tracing/events/…/format lists a tracepoint's fields"
+    )]
+    Filter {
+        /// The filter's expression.
+        expression: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// Another error number.
     #[error("{0}")]
     Other(io::Error),
@@ -151,7 +169,38 @@ impl OpenError {
         }
     }
 
-    /// Whether the thread was gone: no failure, for threads come and go.
+    pub(crate) fn of_filter(
+        request: &OpenRequest<'_>,
+        expression: &str,
+        source: io::Error,
+    ) -> OpenError {
+        OpenError {
+            what: request.to_string(),
+            refusal: Refusal::Filter {
+                expression: expression.to_owned(),
+                source,
+            },
+        }
+    }
+
+    pub(crate) fn empty_group() -> OpenError {
+        OpenError {
+            what: "a group without events".to_owned(),
+            refusal: Refusal::Invalid {
+                hint: "a group needs a leader",
+            },
+        }
+    }
+
+    /// Makes the error of an event that opened, and that the kernel did not let start.
+    pub(crate) fn of_control(error: EventError) -> OpenError {
+        OpenError {
+            what: format!("the event {}", error.event),
+            refusal: Refusal::Other(error.source),
+        }
+    }
+
+    /// Returns true if the thread was gone. Threads come and go, so callers rarely treat this as a failure.
     pub fn is_gone(&self) -> bool {
         matches!(self.refusal, Refusal::NoThread)
     }
@@ -171,6 +220,9 @@ impl Refusal {
                 }
             }
             Some(libc::ENOSYS) => Refusal::NoSyscall,
+            Some(libc::ENOENT) if request.is_unknown_software_event() => Refusal::NoSoftwareEvent {
+                config: request.attr.config,
+            },
             Some(libc::ENOENT) => Refusal::NotSupported,
             Some(libc::EOPNOTSUPP) if request.attr.branch_sample_type != 0 => {
                 Refusal::NoBranchStacks
@@ -199,7 +251,7 @@ impl Refusal {
 #[error("cannot {operation} the event {event}: {source}")]
 #[non_exhaustive]
 pub struct EventError {
-    /// What was to be done.
+    /// The operation, as a verb.
     pub operation: &'static str,
     /// The event's name.
     pub event: String,
@@ -207,19 +259,19 @@ pub struct EventError {
     pub source: io::Error,
 }
 
-/// Why a session could not be attached. Whatever was open by then has been closed.
+/// The reason for which a session could not be attached. Whatever was open by then has been closed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// No event was asked for.
+    /// The session has no events.
     #[error("the session has no events; add one, such as cpu-clock")]
     NoEvents,
     /// None of the CPUs asked for is online.
     #[error("none of the CPUs {wanted} is online; online are {online}")]
     NoCpus {
-        /// Those asked for.
+        /// The CPUs that were asked for.
         wanted: String,
-        /// Those that are.
+        /// The CPUs that are online.
         online: String,
     },
     /// An event was refused.
@@ -246,7 +298,7 @@ pub enum AttachError {
     /// A process to attach to does not exist.
     #[error("there is no process or thread {id}")]
     NoTarget {
-        /// Its pid or tid.
+        /// The pid or tid.
         id: u32,
     },
     /// Every thread to attach to has ended.
@@ -255,9 +307,9 @@ pub enum AttachError {
     /// procfs did not answer.
     #[error("cannot read {path}: {source}; is /proc mounted?")]
     Procfs {
-        /// What was read.
+        /// The path that was read.
         path: PathBuf,
-        /// Why not.
+        /// The system's answer.
         source: io::Error,
     },
     /// A cgroup that can't be opened.
@@ -265,9 +317,9 @@ pub enum AttachError {
         "cannot open the cgroup {path}: {source}; name it as `cat /proc/PID/cgroup` shows it, or by its directory"
     )]
     Cgroup {
-        /// Its path.
+        /// The path of the cgroup.
         path: PathBuf,
-        /// Why not.
+        /// The system's answer.
         source: io::Error,
     },
     /// More descriptors are needed than allowed.
@@ -277,9 +329,9 @@ pub enum AttachError {
         places_text(*threads, *cpus)
     )]
     Descriptors {
-        /// How many would be open.
+        /// The number of descriptors that would be open.
         needed: u64,
-        /// How many may be, after the session's share.
+        /// The number of descriptors that the session's share of the limit allows.
         allowed: u64,
         /// The soft limit.
         limit: u64,
@@ -302,28 +354,25 @@ pub enum AttachError {
         "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
     )]
     OtherProcess,
-    /// The session is attached already.
-    #[error("the session is attached already; detach it first")]
-    Attached,
     /// The strategy can't do what the session asks for.
     #[error("{strategy} cannot {what}; {remedy}")]
     Strategy {
         /// The strategy's name.
         strategy: &'static str,
-        /// What it can't.
+        /// The thing that the strategy cannot do.
         what: &'static str,
-        /// What helps.
+        /// The remedy.
         remedy: &'static str,
     },
 }
 
-/// Why a session stopped running.
+/// The reason for which a session stopped running.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The session is not attached.
-    #[error("the session is not attached; call attach first")]
-    NotAttached,
+    /// The session has ended: it was stopped, or every thread that it watched has ended.
+    #[error("the session has ended; stop it for its totals")]
+    Ended,
     /// The session was made by another process, of which this one is a forked copy.
     #[error(
         "the session belongs to the process that made it, and this is a copy of it; make a session of its own here"
@@ -347,14 +396,8 @@ mod tests {
 
     fn refusal(number: i32) -> Refusal {
         let attr = Attr::default();
-        let request = OpenRequest {
-            name: "cycles",
-            attr: &attr,
-            place: crate::event::Place::Thread(7, Some(1)),
-            group: None,
-            cgroup: None,
-            tail: &[],
-        };
+        let target = crate::EventTarget::Thread(7, Some(1));
+        let request = OpenRequest::with_attr("cycles", attr, target);
         let error = OpenError::new(&request, io::Error::from_raw_os_error(number));
         assert!(
             error

@@ -2,48 +2,165 @@
 
 use crate::errors::{EventError, OpenError};
 use crate::limits;
+use crate::names::software;
 use crate::record::ReadValues;
 use crate::ring::Ring;
+use crate::spec::EventSpec;
 use crate::sys::{self, Request};
 use crate::{Attr, AttrFlags, ReadFormat, event_type};
 use crate::{ByteOrder, Cursor};
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Where an event counts: which thread, and on which CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A thread (0: the caller), on one CPU or (`None`) wherever it runs.
+/// The threads and CPUs for which an [`Event`] counts.
+///
+/// ```
+/// use dioptra_perfevents::EventTarget;
+///
+/// assert_eq!(EventTarget::CALLER, EventTarget::thread(0));
+/// assert_eq!(EventTarget::thread(7).on_cpu(1), EventTarget::Thread(7, Some(1)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EventTarget {
+    /// A thread by its tid (0: the caller), on one CPU or (`None`) on every CPU.
     Thread(u32, Option<u32>),
     /// All threads of a CPU.
     Cpu(u32),
 }
 
-/// What is asked of the kernel: an attr at a place, for error messages as well.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenRequest<'a> {
+impl EventTarget {
+    /// The calling thread, on every CPU.
+    pub const CALLER: EventTarget = EventTarget::Thread(0, None);
+
+    /// Returns the target for thread `tid` (0: the caller) on every CPU.
+    pub const fn thread(tid: u32) -> EventTarget {
+        EventTarget::Thread(tid, None)
+    }
+
+    /// Returns the target for all threads of a CPU.
+    pub const fn cpu(cpu: u32) -> EventTarget {
+        EventTarget::Cpu(cpu)
+    }
+
+    /// Returns the same threads on one CPU only.
+    #[must_use]
+    pub const fn on_cpu(self, cpu: u32) -> EventTarget {
+        match self {
+            EventTarget::Thread(tid, _) => EventTarget::Thread(tid, Some(cpu)),
+            EventTarget::Cpu(_) => EventTarget::Cpu(cpu),
+        }
+    }
+}
+
+/// A request to open one event, with the options that [`Event::open`] leaves out: a group and a cgroup.
+///
+/// ```no_run
+/// use dioptra_perfevents::{EventSpec, EventTarget, OpenRequest};
+///
+/// let leader = OpenRequest::new(&EventSpec::task_clock().user_only(), EventTarget::CALLER).open()?;
+/// let faults = EventSpec::page_faults().user_only();
+/// let member = OpenRequest::new(&faults, EventTarget::CALLER).group(&leader).open()?;
+/// # Ok::<(), dioptra_perfevents::OpenError>(())
+/// ```
+///
+/// [`Group`](crate::Group) does the same for groups that count.
+#[derive(Clone, Debug)]
+pub struct OpenRequest<'a> {
     pub(crate) name: &'a str,
-    pub(crate) attr: &'a Attr,
-    pub(crate) place: Place,
+    pub(crate) attr: Attr,
+    pub(crate) target: EventTarget,
     pub(crate) group: Option<BorrowedFd<'a>>,
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
     /// Bytes of the attr behind those that [`Attr`] knows.
     pub(crate) tail: &'a [u8],
+    filter: Option<&'a str>,
 }
 
-impl OpenRequest<'_> {
+impl<'a> OpenRequest<'a> {
+    /// Returns a request for the event that `spec` describes, its filter included.
+    pub fn new(spec: &'a EventSpec, target: EventTarget) -> OpenRequest<'a> {
+        let mut attr = spec.attr.clone();
+        if let Some(file) = &spec.probed_file {
+            attr.config1 = file.as_ptr() as u64;
+        }
+        OpenRequest {
+            tail: &spec.tail,
+            filter: spec.filter.as_deref(),
+            ..OpenRequest::with_attr(&spec.name, attr, target)
+        }
+    }
+
+    /// Returns a request for the event that `attr` describes. Errors call it `name`.
+    pub fn with_attr(name: &'a str, attr: Attr, target: EventTarget) -> OpenRequest<'a> {
+        OpenRequest {
+            name,
+            attr,
+            target,
+            group: None,
+            cgroup: None,
+            tail: &[],
+            filter: None,
+        }
+    }
+
+    /// Makes the event a member of the group of `leader`; `None` makes it a leader.
+    #[must_use]
+    pub fn group(mut self, leader: impl Into<Option<&'a Event>>) -> OpenRequest<'a> {
+        self.group = leader.into().map(AsFd::as_fd);
+        self
+    }
+
+    /// Counts the threads of a cgroup only, given the open directory of the cgroup. The target must be a CPU.
+    #[must_use]
+    pub fn cgroup(mut self, directory: impl Into<Option<BorrowedFd<'a>>>) -> OpenRequest<'a> {
+        self.cgroup = directory.into();
+        self
+    }
+
+    /// Appends bytes to the attr, for fields of kernels that are newer than [`Attr`].
+    #[must_use]
+    pub fn tail(mut self, tail: &'a [u8]) -> OpenRequest<'a> {
+        self.tail = tail;
+        self
+    }
+
+    /// Opens the event.
+    ///
+    /// # Errors
+    /// [`OpenError`], which names the cause and the remedy.
+    pub fn open(&self) -> Result<Event, OpenError> {
+        let fd = self.call().map_err(|error| OpenError::new(self, error))?;
+        let event = Event {
+            name: self.name.into(),
+            attr: self.attr.clone(),
+            target: self.target,
+            fd,
+        };
+        if let Some(expression) = self.filter {
+            event
+                .filter(expression)
+                .map_err(|error| OpenError::of_filter(self, expression, error.source))?;
+        }
+        Ok(event)
+    }
+
     pub(crate) fn counts_kernel(&self) -> bool {
         !self.attr.flags.contains(AttrFlags::EXCLUDE_KERNEL)
     }
 
-    pub(crate) fn is_cpu_wide(&self) -> bool {
-        matches!(self.place, Place::Cpu(_))
+    /// Returns true for a software event whose number has no name, as opposed to one that a sandbox lacks.
+    pub(crate) fn is_unknown_software_event(&self) -> bool {
+        self.attr.kind == event_type::SOFTWARE && software::name(self.attr.config).is_none()
     }
 
-    /// The known reasons for which kernels answer `EINVAL`, most likely first.
+    pub(crate) fn is_cpu_wide(&self) -> bool {
+        matches!(self.target, EventTarget::Cpu(_))
+    }
+
+    /// Returns the likeliest of the known reasons for which kernels answer `EINVAL`; empty if none applies.
     pub(crate) fn hint(&self) -> &'static str {
-        let attr = self.attr;
+        let attr = &self.attr;
         let has = |flag| attr.flags.contains(flag);
         if has(AttrFlags::FREQ)
             && limits::max_sample_rate().is_some_and(|most| attr.sample_period > most)
@@ -69,30 +186,33 @@ impl OpenRequest<'_> {
         }
     }
 
-    pub(crate) fn open(&self) -> Result<OwnedFd, io::Error> {
+    /// Makes the system call.
+    pub(crate) fn call(&self) -> Result<OwnedFd, io::Error> {
         let id = |number: u32| {
             i32::try_from(number).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
         };
-        let (pid, cpu) = match (self.place, self.cgroup) {
-            (Place::Thread(tid, cpu), _) => (id(tid)?, cpu.map_or(Ok(-1), id)?),
-            (Place::Cpu(cpu), Some(cgroup)) => (std::os::fd::AsRawFd::as_raw_fd(&cgroup), id(cpu)?),
-            (Place::Cpu(cpu), None) => (-1, id(cpu)?),
+        let (pid, cpu) = match (self.target, self.cgroup) {
+            (EventTarget::Thread(tid, cpu), _) => (id(tid)?, cpu.map_or(Ok(-1), id)?),
+            (EventTarget::Cpu(cpu), Some(cgroup)) => (cgroup.as_raw_fd(), id(cpu)?),
+            (EventTarget::Cpu(cpu), None) => (-1, id(cpu)?),
         };
         let size = u32::try_from(Attr::MAX_SIZE).unwrap_or(u32::MAX);
         let cgroup = self.cgroup.is_some();
-        sys::perf_event_open(self.attr, size, self.tail, pid, cpu, self.group, cgroup)
+        sys::perf_event_open(&self.attr, size, self.tail, pid, cpu, self.group, cgroup)
     }
 }
 
 impl fmt::Display for OpenRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the event {}", self.name)?;
-        match self.place {
-            Place::Thread(0, _) => write!(f, " on the calling thread"),
-            Place::Thread(tid, None) => write!(f, " on thread {tid}"),
-            Place::Thread(tid, Some(cpu)) => write!(f, " on thread {tid}, CPU {cpu}"),
-            Place::Cpu(cpu) if self.cgroup.is_some() => write!(f, " for the cgroup, CPU {cpu}"),
-            Place::Cpu(cpu) => write!(f, " on CPU {cpu}"),
+        match self.target {
+            EventTarget::Thread(0, _) => write!(f, " on the calling thread"),
+            EventTarget::Thread(tid, None) => write!(f, " on thread {tid}"),
+            EventTarget::Thread(tid, Some(cpu)) => write!(f, " on thread {tid}, CPU {cpu}"),
+            EventTarget::Cpu(cpu) if self.cgroup.is_some() => {
+                write!(f, " for the cgroup, CPU {cpu}")
+            }
+            EventTarget::Cpu(cpu) => write!(f, " on CPU {cpu}"),
         }
     }
 }
@@ -102,12 +222,13 @@ impl fmt::Display for OpenRequest<'_> {
 pub struct Event {
     name: Box<str>,
     attr: Attr,
-    place: Place,
+    target: EventTarget,
     fd: OwnedFd,
 }
 
 /// A count as [`Event::read`] returns it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Count {
     /// Events counted, those of ended and living threads that inherited the event included.
     pub value: u64,
@@ -122,37 +243,16 @@ pub struct Count {
 }
 
 impl Event {
-    /// Opens an event alone or, with `group`, as a member of that leader's group.
+    /// Opens the event that `spec` describes, for `target`. It counts from now on, unless the attr says
+    /// [`AttrFlags::DISABLED`].
+    ///
+    /// [`OpenRequest`] opens members of groups and events of cgroups; [`Counter`](crate::Counter) and
+    /// [`Group`](crate::Group) are simpler for counting.
     ///
     /// # Errors
     /// [`OpenError`], which names the cause and the remedy.
-    pub fn open(
-        name: &str,
-        attr: &Attr,
-        place: Place,
-        group: Option<&Event>,
-    ) -> Result<Event, OpenError> {
-        let group = group.map(AsFd::as_fd);
-        Event::request(OpenRequest {
-            name,
-            attr,
-            place,
-            group,
-            cgroup: None,
-            tail: &[],
-        })
-    }
-
-    pub(crate) fn request(request: OpenRequest<'_>) -> Result<Event, OpenError> {
-        match request.open() {
-            Ok(fd) => Ok(Event {
-                name: request.name.into(),
-                attr: request.attr.clone(),
-                place: request.place,
-                fd,
-            }),
-            Err(error) => Err(OpenError::new(&request, error)),
-        }
+    pub fn open(spec: &EventSpec, target: EventTarget) -> Result<Event, OpenError> {
+        OpenRequest::new(spec, target).open()
     }
 
     fn error(&self, operation: &'static str) -> impl FnOnce(io::Error) -> EventError + '_ {
@@ -163,19 +263,19 @@ impl Event {
         }
     }
 
-    /// The name it was opened under.
+    /// Returns the name under which the event was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The attr it was opened with.
+    /// Returns the attr with which the event was opened.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
 
-    /// Where it counts.
-    pub fn place(&self) -> Place {
-        self.place
+    /// Returns the threads and CPUs for which the event counts.
+    pub fn target(&self) -> EventTarget {
+        self.target
     }
 
     /// Starts counting, in every thread that inherited the event as well.
@@ -349,7 +449,7 @@ impl Event {
         Ring::new(self.as_fd(), pages).map_err(self.error("map the ring of"))
     }
 
-    /// The event's id, as records carry it; clones in threads that inherit the event write the same.
+    /// Returns the event's id, as records carry it; clones in threads that inherit the event write the same.
     ///
     /// # Errors
     /// The kernel's refusal.
@@ -361,5 +461,11 @@ impl Event {
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+impl AsRawFd for Event {
+    fn as_raw_fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }

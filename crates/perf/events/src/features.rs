@@ -1,6 +1,6 @@
-//! What this kernel's attr knows, found out by trying: one dummy event per option, once per process.
+//! Options that this kernel's attr has, found out by trying: one dummy event per option, once per process.
 
-use crate::event::{OpenRequest, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::names::software;
 use crate::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ pub struct Features {
     pub read_lost: bool,
     /// Inherited events with counter values in samples (before 4.13, and from 6.12).
     pub inherit_read: bool,
-    /// The same with whole groups (from 6.12).
+    /// Inherited events with the counter values of whole groups in samples (from 6.12).
     pub inherit_group_read: bool,
 }
 
@@ -35,7 +35,7 @@ impl Features {
         .union(AttrFlags::REMOVE_ON_EXEC)
         .union(AttrFlags::SIGTRAP);
 
-    /// The features of this kernel for this process. Tried out on the first call; where not even a dummy event
+    /// Returns the features of this kernel for this process. The first call tries them out; where not even a dummy event
     /// opens, everything is taken as accepted, so that the real event's refusal is what the user reads.
     pub fn get() -> Features {
         static FEATURES: OnceLock<Features> = OnceLock::new();
@@ -92,7 +92,7 @@ impl Features {
     }
 }
 
-/// A disabled event that counts nothing and that every user may open.
+/// Returns a disabled event that counts nothing and that every user may open.
 pub(crate) fn dummy() -> Attr {
     Attr {
         kind: event_type::SOFTWARE,
@@ -103,13 +103,7 @@ pub(crate) fn dummy() -> Attr {
 }
 
 fn opens(attr: &Attr) -> bool {
-    let request = OpenRequest {
-        name: "dummy",
-        attr,
-        place: Place::Thread(0, None),
-        group: None,
-        cgroup: None,
-        tail: &[],
-    };
-    request.open().is_ok()
+    OpenRequest::with_attr("dummy", attr.clone(), EventTarget::CALLER)
+        .call()
+        .is_ok()
 }

@@ -1,4 +1,4 @@
-//! What the kernel and the system allow: the sysctls and limits that decide about events. A missing file is `None`.
+//! Limits of the kernel and the system: the sysctls and limits that decide about events. A missing file is `None`.
 
 use crate::errors::Refusal;
 use crate::sys;
@@ -10,42 +10,42 @@ fn number<T: FromStr>(path: &str) -> Option<T> {
     sys::read_file(path).ok()?.trim().parse().ok()
 }
 
-/// `kernel.perf_event_paranoid`; `None` where procfs hides it or the kernel has no events.
+/// Reads `kernel.perf_event_paranoid`; `None` where procfs hides it or the kernel has no events.
 pub fn paranoid() -> Option<i32> {
     number("/proc/sys/kernel/perf_event_paranoid")
 }
 
-/// `kernel.perf_event_max_sample_rate`: the highest frequency that is accepted, in Hz.
+/// Reads `kernel.perf_event_max_sample_rate`: the highest frequency that is accepted, in Hz.
 pub fn max_sample_rate() -> Option<u64> {
     number("/proc/sys/kernel/perf_event_max_sample_rate")
 }
 
-/// `kernel.perf_cpu_time_max_percent`: percent of a CPU's time that sampling may take; 0 or 100 for no limit.
+/// Reads `kernel.perf_cpu_time_max_percent`: percent of a CPU's time that sampling may take; 0 or 100 for no limit.
 pub fn cpu_time_max_percent() -> Option<u64> {
     number("/proc/sys/kernel/perf_cpu_time_max_percent")
 }
 
-/// `kernel.perf_event_mlock_kb`: KiB of ring buffers per CPU that an unprivileged user may map, over all processes.
+/// Reads `kernel.perf_event_mlock_kb`: KiB of ring buffers per CPU that an unprivileged user may map, over all processes.
 pub fn mlock_kb() -> Option<u64> {
     number("/proc/sys/kernel/perf_event_mlock_kb")
 }
 
-/// `kernel.perf_event_max_stack`: frames in a call chain at most.
+/// Reads `kernel.perf_event_max_stack`: frames in a call chain at most.
 pub fn max_stack() -> Option<u64> {
     number("/proc/sys/kernel/perf_event_max_stack")
 }
 
-/// The soft and the hard limit of open descriptors.
+/// Reads the soft and the hard limit of open descriptors.
 pub fn descriptors() -> Option<(u64, u64)> {
     sys::descriptor_limit().ok()
 }
 
-/// The soft and the hard limit of locked memory, in bytes.
+/// Reads the soft and the hard limit of locked memory, in bytes.
 pub fn locked_memory() -> Option<(u64, u64)> {
     sys::locked_memory_limit().ok()
 }
 
-/// Bits of the process's effective capabilities (`CAP_*` numbers); `None` where procfs hides them.
+/// Reads the bits of the process's effective capabilities (`CAP_*` numbers); `None` where procfs hides them.
 pub fn effective_capabilities() -> Option<u64> {
     let status = sys::read_file("/proc/self/status").ok()?;
     let line = status
@@ -57,13 +57,13 @@ pub fn effective_capabilities() -> Option<u64> {
 /// Number of the capability that lifts all limits of locked memory.
 const CAP_IPC_LOCK: u32 = 14;
 
-/// Whether ring buffers of any size may be mapped.
+/// Returns true if ring buffers of any size may be mapped.
 pub fn may_lock_freely() -> bool {
     let capable = effective_capabilities().is_some_and(|bits| bits >> CAP_IPC_LOCK & 1 != 0);
     capable || paranoid().is_some_and(|level| level < 0)
 }
 
-/// How many descriptors the process has open.
+/// Counts the descriptors that the process has open.
 pub fn open_descriptors() -> u64 {
     // The directory's own descriptor is one of them.
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64)
@@ -91,7 +91,7 @@ pub(crate) fn raise_descriptors(wanted: u64) -> u64 {
     }
 }
 
-/// Whether `perf_event_open` never reaches the kernel: the refusal that says so, or `None` where it does.
+/// Returns the refusal of a filter or sandbox where `perf_event_open` never reaches the kernel; `None` where it does.
 ///
 /// An attr of one byte is answered with `E2BIG` by every kernel, before it looks at permissions.
 pub(crate) fn call_is_filtered() -> Option<Refusal> {
@@ -104,19 +104,19 @@ pub(crate) fn call_is_filtered() -> Option<Refusal> {
     }
 }
 
-/// The kernel's release, such as `6.1.0-50-amd64`.
+/// Reads the kernel's release, such as `6.1.0-50-amd64`.
 pub fn kernel_release() -> String {
     sys::read_file("/proc/sys/kernel/osrelease")
         .map_or_else(|_| String::new(), |text| text.trim().to_owned())
 }
 
-/// The first two numbers of a kernel's release.
+/// Returns the first two numbers of a kernel's release.
 fn version_of(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// Whether `IOC_REFRESH` on a clock event may hang this kernel: 6.16 and 6.17 (the fix is in 6.18 and in late stable
+/// Returns true if `IOC_REFRESH` on a clock event may hang this kernel: 6.16 and 6.17 (the fix is in 6.18 and in late stable
 /// releases of 6.17, which can't be told apart safely). The only decision of this crate by version: trying it out
 /// would hang the machine.
 pub fn refresh_of_clocks_is_unsafe() -> bool {

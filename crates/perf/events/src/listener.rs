@@ -1,4 +1,4 @@
-//! What a session tells: one method for each kind of record.
+//! The receiver of a session's records: one method for each kind of record.
 
 use crate::record::{
     Comm, Lost, Mmap, RawRecord, ReadRecord, Record, RecordError, Sample, SampleId, Switch, Task,
@@ -6,64 +6,66 @@ use crate::record::{
 };
 use crate::session::AttachedEvent;
 
-/// Receives a session's records, on the thread that runs the session. Every method does nothing unless written.
+/// The receiver of a session's records, on the thread that runs the session. Every method does nothing by default.
 ///
 /// Records of one CPU come in the order of time; those of different CPUs are interleaved by rounds.
 #[allow(unused_variables)]
 pub trait RecordListener {
-    /// Reading starts.
+    /// Handles the start of reading.
     fn reader_start(&mut self) {}
 
-    /// Reading has ended, after the last record.
+    /// Handles the end of reading, after the last record.
     fn reader_stop(&mut self) {}
 
-    /// One whole record as the kernel wrote it: `bytes` with its header, and its parts. Called for every record,
+    /// Handles a whole record as the kernel wrote it: `bytes` with its header, and its parts. Called for every record,
     /// before it is parsed.
     fn raw(&mut self, cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {}
 
-    /// Every ring has been drained once: later records are not older than those written before the round began.
+    /// Handles the end of a round, in which every ring was drained once. Later records are not older than those that
+    /// were written before the round began.
     fn round(&mut self) {}
 
-    /// Whether records are parsed and given to the methods below; a recorder needs only [`RecordListener::raw`].
+    /// Returns true if records are to be parsed and passed to the methods below. A recorder needs only
+    /// [`RecordListener::raw`].
     fn wants_parsed(&self) -> bool {
         true
     }
 
-    /// A sample. `event` is `None` where its id is not one of the session's, which kernels get wrong where two
+    /// Handles a sample. `event` is `None` where its id is not one of the session's, which kernels get wrong where two
     /// profilers watch the same software event.
     fn sample(&mut self, event: Option<&AttachedEvent>, sample: &Sample<'_>) {}
 
-    /// An executable mapping.
+    /// Handles a mapping.
     fn mmap(&mut self, mapping: &Mmap<'_>, ids: &SampleId) {}
 
-    /// A thread's name.
+    /// Handles a thread's new name.
     fn comm(&mut self, comm: &Comm<'_>, ids: &SampleId) {}
 
-    /// A thread or process was created.
+    /// Handles the creation of a thread or process.
     fn fork(&mut self, task: &Task, ids: &SampleId) {}
 
-    /// A thread ended.
+    /// Handles the end of a thread.
     fn exit(&mut self, task: &Task, ids: &SampleId) {}
 
-    /// Records were lost since the last such record of this CPU.
+    /// Handles the report that records were lost since the last such report of this CPU.
     fn lost(&mut self, lost: &Lost, ids: &SampleId) {}
 
-    /// An event is throttled, or (`throttled` false) no longer.
+    /// Handles the start of an event's throttling or (`throttled` false) its end.
     fn throttle(&mut self, throttle: &Throttle, throttled: bool, ids: &SampleId) {}
 
-    /// A context switch.
+    /// Handles a context switch.
     fn switch(&mut self, switch: &Switch, ids: &SampleId) {}
 
-    /// Counter values of a thread that ended.
+    /// Handles the counter values of a thread that ended.
     fn read(&mut self, values: &ReadRecord<'_>, ids: &SampleId) {}
 
-    /// Any other record that this crate can parse.
+    /// Handles any other record that this crate can parse.
     fn other(&mut self, record: &Record<'_>) {}
 
-    /// A record of a type that this crate does not know.
+    /// Handles a record of a type that this crate does not know.
     fn unknown(&mut self, record: &RawRecord<'_>) {}
 
-    /// A record that does not have the layout which its event's attr states.
+    /// Handles a record that does not have the layout which its event's attr states.
     fn malformed(&mut self, record: &RawRecord<'_>, error: &RecordError) {}
 }
 
@@ -71,7 +73,7 @@ pub trait RecordListener {
 #[derive(Clone, Debug)]
 pub struct OnSample<F>(pub F);
 
-/// A listener of samples only.
+/// Returns a listener that calls `closure` for each sample and ignores all other records.
 pub fn on_sample<F>(closure: F) -> OnSample<F>
 where
     F: FnMut(Option<&AttachedEvent>, &Sample<'_>),
@@ -88,7 +90,7 @@ where
     }
 }
 
-/// Gives one parsed record to the method that is for it.
+/// Passes a parsed record to the method for its kind.
 pub(crate) fn deliver(
     listener: &mut dyn RecordListener,
     event: Option<&AttachedEvent>,

@@ -1,83 +1,53 @@
-//! What this machine and user can do, found out by trying: for `doctor`, and for programs that must decide.
+//! The capabilities of this machine and user, found out by trying.
 
+use crate::cpus::CpuSet;
 use crate::errors::{OpenError, Refusal};
-use crate::event::{Event, Place};
-use crate::features::Features;
-use crate::limits;
+use crate::event::{EventTarget, OpenRequest};
 use crate::names::pmu::PmuDirectory;
 use crate::names::{software, tracepoint};
-use crate::sys;
 use crate::{Attr, AttrFlags, SampleType, event_type};
 
-/// One thing that was tried: done, or why not (the reason with its remedy).
-pub type Tried = Result<(), String>;
+/// The outcome of a trial.
+pub type Tried = Result<(), OpenError>;
 
-/// What events this process may open. Each field is a trial, not a guess from settings.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The events that this process may open. Each field is a trial, not a guess from settings.
+///
+/// [`Features`](crate::Features) finds out which options the kernel's attr has, and [`limits`](crate::limits) reads the
+/// settings.
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Whether the call reaches the kernel at all: the size of the kernel's attr in bytes.
-    pub syscall: Result<u32, String>,
     /// Sampling this process in user space by `cpu-clock`.
     pub sample_user: Tried,
-    /// The same with the kernel's part.
+    /// Sampling this process and the kernel's part by `cpu-clock`.
     pub sample_kernel: Tried,
-    /// Sampling another process of this user (this one's parent).
-    pub sample_other: Tried,
     /// Sampling all threads of a CPU.
     pub system_wide: Tried,
     /// Sampling by the CPU's cycle counter.
     pub hardware: Tried,
+    /// Sampling by the CPU's counter of instructions.
+    pub instructions: Tried,
     /// Exact addresses (`cycles:pp`).
     pub precise: Tried,
     /// Branch records (LBR and the like).
     pub branches: Tried,
-    /// Tracepoints that fire in the kernel, such as `sched:sched_switch`.
-    pub tracepoints: Tried,
-    /// Uprobes.
-    pub uprobes: Tried,
-    /// Hardware breakpoints on own memory.
-    pub breakpoints: Tried,
     /// Context switch records.
     pub switches: Tried,
-    /// Samples that hold a group's counts, inherited by threads (Linux 6.12).
-    pub inherited_group_reads: bool,
-    /// The kernel's own count of lost records (Linux 6.0).
-    pub exact_losses: bool,
-    /// Threads inherit without forked processes (Linux 5.13).
-    pub inherit_threads_only: bool,
-    /// Mappings with build ids (Linux 5.12).
-    pub build_ids: bool,
-    /// `IOC_REFRESH` on clocks may hang this kernel (6.16 and 6.17).
-    pub refresh_hazard: bool,
-    /// Names of the PMUs in sysfs.
-    pub pmus: Vec<String>,
-    /// `kernel.perf_event_paranoid`.
-    pub paranoid: Option<i32>,
-    /// `kernel.perf_event_max_sample_rate`, in Hz.
-    pub max_sample_rate: Option<u64>,
-    /// `kernel.perf_cpu_time_max_percent`.
-    pub cpu_time_max_percent: Option<u64>,
-    /// `kernel.perf_event_mlock_kb`, in KiB.
-    pub mlock_kb: Option<u64>,
-    /// `kernel.perf_event_max_stack`, in frames.
-    pub max_stack: Option<u64>,
-    /// Soft and hard limit of descriptors.
-    pub descriptors: Option<(u64, u64)>,
-    /// Soft and hard limit of locked memory, in bytes.
-    pub locked_memory: Option<(u64, u64)>,
-    /// Bits of the effective capabilities.
-    pub effective: Option<u64>,
+    /// Tracepoints that fire in the kernel, such as `sched:sched_switch`; otherwise the reason with its remedy.
+    pub tracepoints: Result<(), String>,
+    /// Uprobes; otherwise the reason with its remedy.
+    pub uprobes: Result<(), String>,
 }
 
 impl Capabilities {
-    /// Tries everything: some twenty events, opened and closed at once, none enabled.
+    /// Tries ten events, which are closed at once and never enabled.
     pub fn probe() -> Capabilities {
-        let features = Features::get();
-        let own = Place::Thread(0, None);
+        let own = EventTarget::CALLER;
+        let cpu = CpuSet::online().iter().next().unwrap_or(0);
         let clock = sampling(event_type::SOFTWARE, software::CPU_CLOCK);
         let user = user_only(clock.clone());
         let cycles = user_only(sampling(event_type::HARDWARE, 0));
+        let instructions = user_only(sampling(event_type::HARDWARE, 1));
         let mut precise = cycles.clone();
         precise.set_precise_ip(2);
         let mut branches = cycles.clone();
@@ -86,41 +56,17 @@ impl Capabilities {
         branches.branch_sample_type = 1 << 3 | 1;
         let mut switches = user_only(sampling(event_type::SOFTWARE, software::DUMMY));
         switches.flags |= AttrFlags::CONTEXT_SWITCH;
-        let word = 0_u64;
-        let mut breakpoint = user_only(sampling(event_type::BREAKPOINT, 0));
-        breakpoint.bp_type = 2;
-        breakpoint.config1 = (&raw const word) as u64;
-        breakpoint.config2 = 8;
         Capabilities {
-            syscall: sys::attr_size_of_kernel().map_err(|error| {
-                limits::call_is_filtered()
-                    .map_or_else(|| error.to_string(), |refusal| refusal.to_string())
-            }),
             sample_user: tried("cpu-clock:u", &user, own),
             sample_kernel: tried("cpu-clock", &clock, own),
-            sample_other: tried("cpu-clock:u", &user, Place::Thread(parent(), None)),
-            system_wide: tried("cpu-clock", &clock, Place::Cpu(0)),
+            system_wide: tried("cpu-clock", &clock, EventTarget::Cpu(cpu)),
             hardware: tried("cycles:u", &cycles, own),
+            instructions: tried("instructions:u", &instructions, own),
             precise: tried("cycles:upp", &precise, own),
-            branches: tried("cycles:u", &branches, own),
+            branches: tried("cycles:u with branch records", &branches, own),
+            switches: tried("dummy", &switches, own),
             tracepoints: tracepoints(),
             uprobes: uprobes(),
-            breakpoints: tried("mem", &breakpoint, own),
-            switches: tried("dummy", &switches, own),
-            inherited_group_reads: features.inherit_group_read,
-            exact_losses: features.read_lost,
-            inherit_threads_only: features.flags.contains(AttrFlags::INHERIT_THREAD),
-            build_ids: features.flags.contains(AttrFlags::BUILD_ID),
-            refresh_hazard: limits::refresh_of_clocks_is_unsafe(),
-            pmus: PmuDirectory::default().names(),
-            paranoid: limits::paranoid(),
-            max_sample_rate: limits::max_sample_rate(),
-            cpu_time_max_percent: limits::cpu_time_max_percent(),
-            mlock_kb: limits::mlock_kb(),
-            max_stack: limits::max_stack(),
-            descriptors: limits::descriptors(),
-            locked_memory: limits::locked_memory(),
-            effective: limits::effective_capabilities(),
         }
     }
 }
@@ -141,21 +87,13 @@ fn user_only(mut attr: Attr) -> Attr {
     attr
 }
 
-fn tried(name: &str, attr: &Attr, place: Place) -> Tried {
-    Event::open(name, attr, place, None)
+fn tried(name: &str, attr: &Attr, target: EventTarget) -> Tried {
+    OpenRequest::with_attr(name, attr.clone(), target)
+        .open()
         .map(drop)
-        .map_err(|error| reason(&error))
 }
 
-fn reason(error: &OpenError) -> String {
-    error.refusal.to_string()
-}
-
-fn parent() -> u32 {
-    std::os::unix::process::parent_id()
-}
-
-fn tracepoints() -> Tried {
+fn tracepoints() -> Result<(), String> {
     let config = match tracepoint::config("sched", "sched_switch") {
         Ok(config) => config,
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -170,16 +108,17 @@ fn tracepoints() -> Tried {
     };
     let mut attr = sampling(event_type::TRACEPOINT, config);
     attr.sample_type |= SampleType::RAW;
-    tried("sched:sched_switch", &attr, Place::Thread(0, None))
+    tried("sched:sched_switch", &attr, EventTarget::CALLER)
+        .map_err(|error| error.refusal.to_string())
 }
 
-fn uprobes() -> Tried {
+fn uprobes() -> Result<(), String> {
     let Some(kind) = PmuDirectory::default().kind("uprobe") else {
         return Err("this kernel has no uprobes; CONFIG_UPROBE_EVENTS is needed".to_owned());
     };
     // Without a file the kernel refuses: for lack of rights first, and for the lack of a file after that.
     let attr = sampling(kind, 0);
-    match Event::open("uprobe", &attr, Place::Thread(0, None), None) {
+    match OpenRequest::with_attr("uprobe", attr, EventTarget::CALLER).open() {
         Err(error)
             if matches!(
                 error.refusal,
@@ -203,11 +142,12 @@ mod tests {
         assert!(found.sample_kernel.is_err() || found.sample_user.is_ok());
         assert!(found.system_wide.is_err() || found.sample_kernel.is_ok());
         assert!(found.precise.is_err() || found.hardware.is_ok());
-        for refusal in [&found.sample_user, &found.hardware, &found.tracepoints]
+        for error in [&found.sample_user, &found.hardware]
             .into_iter()
             .flat_map(|tried| tried.as_ref().err())
         {
-            assert!(!refusal.is_empty());
+            assert!(!error.to_string().is_empty());
         }
+        assert!(found.tracepoints.err().is_none_or(|why| !why.is_empty()));
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-/// The threads of process `pid`, zombies included.
+/// Lists the threads of process `pid`, zombies included.
 ///
 /// # Errors
 /// [`AttachError::NoTarget`] where there is no such process, [`AttachError::Procfs`] where procfs does not answer.
@@ -34,19 +34,20 @@ pub(crate) fn threads(pid: u32) -> Result<Vec<u32>, AttachError> {
     Ok(tids)
 }
 
-/// Where a thread is, by its `stat` file, which stays open.
+/// The state and CPU of a thread, read from its `stat` file, which stays open.
 #[derive(Debug)]
 pub(crate) struct Whereabouts(File);
 
 impl Whereabouts {
-    /// Those of thread `tid`.
+    /// Opens the `stat` file of thread `tid`.
     pub(crate) fn of(tid: u32) -> Option<Whereabouts> {
         // The process's own file would sum up all of its threads.
         let path = format!("/proc/{tid}/task/{tid}/stat");
         File::open(path).ok().map(Whereabouts)
     }
 
-    /// Whether it runs or would if it had a CPU, and the CPU on which it ran last; `None` if it has ended.
+    /// Returns true with the CPU on which the thread ran last if the thread runs or waits for a CPU only; `None` if it has
+    /// ended.
     pub(crate) fn now(&self) -> Option<(bool, u32)> {
         let mut bytes = [0; 1024];
         let length = self.0.read_at(&mut bytes, 0).ok()?;
@@ -54,7 +55,7 @@ impl Whereabouts {
     }
 }
 
-/// The state and the CPU in a `stat` file.
+/// Finds the state and the CPU in a `stat` file.
 fn place_in(stat: &[u8]) -> Option<(bool, u32)> {
     // The name in parentheses may hold anything. The state follows it; the CPU is the 36th field after that.
     let behind = stat.iter().rposition(|byte| *byte == b')')? + 1;
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn the_caller_runs_on_a_cpu_on_which_it_may() {
         let own = Whereabouts::of(crate::sys::thread_id()).expect("procfs has it");
-        let (runs, cpu) = own.now().expect("procfs tells it");
+        let (runs, cpu) = own.now().expect("procfs has the state");
         assert!(runs && crate::cpus::CpuSet::affinity().contains(cpu));
     }
 

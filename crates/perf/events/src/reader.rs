@@ -4,45 +4,19 @@ use crate::attach::{self, Attachment, Shape};
 use crate::cpus::CpuSet;
 use crate::delivery::Delivery;
 use crate::listener::RecordListener;
-use crate::spec::{SessionSpec, Target};
+use crate::notes::{AttachNote, CpuChange};
+use crate::spec::{Reader, SessionSpec, Target};
 use crate::stop::StopHandle;
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// Why a wait ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Woken {
-    /// A stop was asked for.
-    pub stopped: bool,
-    /// A ring passed its watermark.
-    pub records: bool,
-    /// One of the caller's own descriptors is ready.
-    pub caller: bool,
-}
-
-/// A way of waiting for a session's records.
-pub trait Reader {
-    /// Waits up to `timeout` until there is something to do. Whatever the answer, the caller drains every ring: the
-    /// kernel's readiness is a flag that the first look consumes, for all descriptors that share a ring.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn wait(
-        &mut self,
-        timeout: Duration,
-        attachment: &mut Attachment,
-        stop: &StopHandle,
-        wake: &[BorrowedFd<'_>],
-    ) -> io::Result<Woken>;
-}
-
-/// Waits with `poll` on the ring owners and on the session's stop.
+/// The waiting part of a session: `poll(2)` on the ring owners, on watched processes and on the session's stop.
 #[derive(Debug)]
-pub struct FdPollReader {
+pub(crate) struct FdPollReader {
     fds: Vec<libc::pollfd>,
+    mode: Reader,
     /// Become readable when a watched process ends.
     processes: Vec<OwnedFd>,
     /// Whether the session's targets can end.
@@ -63,14 +37,35 @@ const THREADS_EVERY: Duration = Duration::from_millis(100);
 /// Time between two looks at the CPUs.
 const CPUS_EVERY: Duration = Duration::from_secs(1);
 
-impl Reader for FdPollReader {
-    fn wait(
+impl FdPollReader {
+    pub(crate) fn new() -> FdPollReader {
+        let now = Instant::now();
+        FdPollReader {
+            fds: Vec::new(),
+            mode: Reader::FdPoll,
+            processes: Vec::new(),
+            can_end: false,
+            threads_checked: now,
+            cpus_checked: now,
+            process_ended: false,
+            ended: false,
+            online: CpuSet::default(),
+        }
+    }
+
+    /// Waits up to `timeout` until there is something to do, and returns true if a stop may have been asked for.
+    /// Whatever the answer, the caller drains every ring: the kernel's readiness is a flag that the first look
+    /// consumes, for all descriptors that share a ring.
+    ///
+    /// # Errors
+    /// The kernel's refusal to poll.
+    pub(crate) fn wait(
         &mut self,
         timeout: Duration,
         attachment: &mut Attachment,
         stop: &StopHandle,
         wake: &[BorrowedFd<'_>],
-    ) -> io::Result<Woken> {
+    ) -> io::Result<bool> {
         let entry = |fd: BorrowedFd<'_>| libc::pollfd {
             fd: fd.as_raw_fd(),
             events: libc::POLLIN,
@@ -83,25 +78,21 @@ impl Reader for FdPollReader {
         self.fds
             .extend(self.processes.iter().map(|fd| entry(fd.as_fd())));
         let rings = self.fds.len();
-        // A negative descriptor is skipped, and keeps the places.
+        // A negative descriptor is skipped, and keeps the order.
         self.fds.extend(attachment.rings.iter().map(|ring| {
             let mut entry = entry(ring.owner.as_fd());
-            if ring.hung_up {
+            if ring.hung_up || self.mode == Reader::Interval {
                 entry.fd = -1;
             }
             entry
         }));
         sys::poll(&mut self.fds, timeout)?;
-        let mut woken = Woken {
-            stopped: self.fds[0].revents != 0,
-            caller: self.fds[1..processes].iter().any(|fd| fd.revents != 0),
-            records: false,
-        };
+        let is_stopped = self.fds[0].revents != 0;
         for (ring, fd) in attachment.rings.iter_mut().zip(&self.fds[rings..]) {
-            woken.records |= fd.revents & libc::POLLIN != 0;
             if fd.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 {
-                // It would be ready for ever. Its ring is still drained.
+                // The descriptor would be ready for ever. Its ring is still drained.
                 ring.hung_up = true;
+                attachment.rings_generation += 1;
             }
         }
         let ended: Vec<bool> = self.fds[processes..rings]
@@ -113,28 +104,13 @@ impl Reader for FdPollReader {
             let mut ended = ended.into_iter();
             self.processes.retain(|_| !ended.next().unwrap_or(false));
         }
-        Ok(woken)
-    }
-}
-
-impl FdPollReader {
-    pub(crate) fn new() -> FdPollReader {
-        let now = Instant::now();
-        FdPollReader {
-            fds: Vec::new(),
-            processes: Vec::new(),
-            can_end: false,
-            threads_checked: now,
-            cpus_checked: now,
-            process_ended: false,
-            ended: false,
-            online: CpuSet::default(),
-        }
+        Ok(is_stopped)
     }
 
-    /// Prepares for what was attached.
+    /// Prepares for the events of `attachment`.
     pub(crate) fn watch(&mut self, spec: &SessionSpec, attachment: &Attachment) {
         *self = FdPollReader::new();
+        self.mode = spec.reader;
         self.online = CpuSet::new(attachment.rings.iter().map(|ring| ring.cpu));
         let pids: &[u32] = match &spec.target {
             Target::Processes(pids) => pids,
@@ -149,17 +125,13 @@ impl FdPollReader {
         self.can_end = !spec.target.is_cpu_wide() && spec.target != Target::SelfProcess;
     }
 
-    pub(crate) fn forget(&mut self) {
-        *self = FdPollReader::new();
-    }
-
-    /// Whether every watched thread has ended.
+    /// Returns true if every watched thread has ended.
     pub(crate) fn all_ended(&self) -> bool {
         self.ended
     }
 
-    /// The watched threads that have ended together with all that inherited their events; `None` where it was not
-    /// yet time to look. Looking consumes the rings' readiness, so the caller drains them afterwards: the next round.
+    /// Returns the watched threads that have ended together with all that inherited their events; `None` where it was
+    /// not yet time to look. Looking consumes the rings' readiness, so the caller drains them afterwards: the next round.
     pub(crate) fn ended_threads(
         &mut self,
         attachment: &Attachment,
@@ -198,7 +170,7 @@ impl FdPollReader {
         Ok(Some(ended))
     }
 
-    /// About once a second: notes CPUs that went, and opens those again that came back.
+    /// Looks at the CPUs about once a second: notes those that went, and opens those again that came back.
     pub(crate) fn follow_cpus(
         &mut self,
         spec: &SessionSpec,
@@ -218,32 +190,32 @@ impl FdPollReader {
         }
         let wide = spec.target.is_cpu_wide();
         for cpu in self.online.iter().filter(|cpu| !online.contains(*cpu)) {
-            let what = if wide {
-                "is watched again when it comes back"
+            let change = if wide {
+                CpuChange::OfflineUntilReopened
             } else {
-                "resumes by itself"
+                CpuChange::Offline
             };
-            attachment.note(format!("CPU {cpu} went offline and {what}"));
+            attachment.note(AttachNote::Cpu { cpu, change });
         }
         let wanted = attach::wanted_cpus(spec, &online);
         for cpu in wanted.iter().filter(|cpu| !self.online.contains(*cpu)) {
             if !wide {
                 if !attachment.rings.iter().any(|ring| ring.cpu == cpu) {
-                    attachment.note(format!(
-                        "CPU {cpu} came online after attaching and is not watched"
-                    ));
+                    let change = CpuChange::OnlineUnwatched;
+                    attachment.note(AttachNote::Cpu { cpu, change });
                 }
                 continue;
             }
             // Events of a CPU that was offline never count again.
             delivery.last_of(attachment, |ring| ring.cpu == cpu, listener);
             attachment.forget_ring(cpu);
-            match attachment.reopen_cpu(cpu, spec) {
-                Ok(()) => attachment.note(format!("CPU {cpu} came online and is watched")),
-                Err(error) => attachment.note(format!(
-                    "CPU {cpu} came online and cannot be watched: {error}"
-                )),
-            }
+            let change = match attachment.reopen_cpu(cpu, spec) {
+                Ok(()) => CpuChange::Online,
+                Err(error) => CpuChange::OnlineRefused {
+                    because: error.to_string(),
+                },
+            };
+            attachment.note(AttachNote::Cpu { cpu, change });
             delivery.learn_ids(attachment);
         }
         self.online = online;

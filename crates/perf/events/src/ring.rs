@@ -31,12 +31,13 @@ impl std::fmt::Debug for Ring {
     }
 }
 
-/// What one drain of a ring found.
+/// The result of draining a ring once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Drained {
-    /// Whole records.
+    /// The number of whole records.
     pub records: u64,
-    /// Their bytes.
+    /// The bytes of these records.
     pub bytes: u64,
     /// Bytes that made no record and were skipped; zero unless the ring was damaged.
     pub damaged: u64,
@@ -60,18 +61,18 @@ impl Ring {
         })
     }
 
-    /// Bytes of records that fit.
+    /// Returns the number of bytes of records that fit.
     pub fn size(&self) -> usize {
         self.size
     }
 
     fn counter(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: callers make sure that the ring is mapped. Both offsets lie in the mapped control page, aligned to eight; the kernel and we agree that the
-        // words are only read and written whole.
+        // SAFETY: callers make sure that the ring is mapped. Both offsets lie in the mapped control page, aligned to
+        // eight; the kernel and we agree that the words are only read and written whole.
         unsafe { AtomicU64::from_ptr(self.mapping.base().add(offset).cast()) }
     }
 
-    /// Bytes that wait to be read; none in a forked child, which has no rings.
+    /// Returns the number of bytes that wait to be read; zero in a forked child, which has no rings.
     pub fn waiting(&self) -> u64 {
         if !self.mapping.is_mapped() {
             return 0;
@@ -80,7 +81,7 @@ impl Ring {
         head.wrapping_sub(self.counter(DATA_TAIL).load(Ordering::Relaxed))
     }
 
-    /// Hands every record that is in the ring now to `each`, oldest first: its bytes with header, and its parts.
+    /// Passes every record that is in the ring now to `each`, oldest first: its bytes with header, and its parts.
     ///
     /// Records that arrive meanwhile stay for the next drain, so that a busy ring can't hold the reader for ever. In a
     /// forked child, which has no rings, nothing is found.
@@ -130,8 +131,8 @@ impl Ring {
     }
 }
 
-/// The record at offset `at` of the circular `data`, of which `left` bytes are valid: in place where it is contiguous,
-/// otherwise put together in `scratch`.
+/// Returns the record at offset `at` of the circular `data`, of which `left` bytes are valid: in place where it is
+/// contiguous, otherwise put together in `scratch`.
 fn whole_record<'a>(
     data: &'a [u8],
     at: usize,
@@ -147,7 +148,7 @@ fn whole_record<'a>(
     if let Ok((record, _)) = RawRecord::split(first, ByteOrder::NATIVE) {
         return Ok((&first[..HEADER_SIZE + record.body.len()], record));
     }
-    // It wraps: a record is at most 65,535 bytes long.
+    // The record wraps. A record is at most 65,535 bytes long.
     scratch.clear();
     scratch.extend_from_slice(first);
     let more = (left - first.len()).min(usize::from(u16::MAX));

@@ -8,7 +8,7 @@ use crate::record::{HEADER_SIZE, RecordType};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What a sample of a signal holds.
+/// The fields of a sample that came by a signal.
 pub(crate) const FIELDS: SampleType = SampleType::IDENTIFIER
     .union(SampleType::IP)
     .union(SampleType::TID)
@@ -21,7 +21,7 @@ pub(crate) fn id_of(index: usize) -> u64 {
     (1 << 63) | index as u64
 }
 
-/// What an event's signals carry: the thread for which it was opened, and which event it is.
+/// Returns the word that an event's signals carry: the thread for which it was opened, and the event's index.
 pub(crate) fn word(tid: u32, index: usize) -> u64 {
     u64::from(tid) << 32 | (index as u64 & 0xffff_ffff)
 }
@@ -50,7 +50,7 @@ struct Queue {
     open: AtomicBool,
     /// The thread that is not watched.
     reader: AtomicU32,
-    /// What SIGPROF means.
+    /// The event that SIGPROF stands for.
     timer_word: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ impl Queue {
         slot.address.store(address, Ordering::Relaxed);
         slot.word.store(word, Ordering::Relaxed);
         slot.tid.store(tid, Ordering::Relaxed);
-        // SAFETY: no arguments; -1 where the kernel can't tell becomes the largest number.
+        // SAFETY: no arguments; the kernel's -1 for an unknown CPU becomes the largest number.
         slot.cpu.store(
             unsafe { libc::sched_getcpu() }.cast_unsigned(),
             Ordering::Relaxed,
@@ -170,14 +170,14 @@ pub(crate) struct Signalled {
     address: u64,
     /// The thread for which the event was opened; 0 for the timer.
     pub(crate) owner: u32,
-    /// Which event.
+    /// The event's index.
     pub(crate) index: usize,
     pub(crate) tid: u32,
     pub(crate) cpu: u32,
 }
 
 impl Signalled {
-    /// The sample as a record of the fields [`FIELDS`].
+    /// Returns the sample as a record of the fields [`FIELDS`].
     pub(crate) fn record(&self) -> [u8; HEADER_SIZE + 48] {
         let mut bytes = [0; HEADER_SIZE + 48];
         // PERF_RECORD_MISC_USER.
@@ -276,7 +276,7 @@ impl SignalSource {
         QUEUE.pop()
     }
 
-    /// CPU time in nanoseconds that the threads but the reader have used since a timer was started; `None` for traps.
+    /// Returns the CPU time in nanoseconds that the threads but the reader have used since a timer was started; `None` for traps.
     /// Called on the reader.
     pub(crate) fn cpu_time(&self) -> Option<u64> {
         Some(cpu_of_others().saturating_sub(self.cpu_before?))
@@ -331,7 +331,7 @@ fn set_timer(nanoseconds: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the interrupted thread was.
+/// Returns the address at which the thread was interrupted.
 fn interrupted_at(context: *mut libc::c_void) -> u64 {
     let context = context.cast::<libc::ucontext_t>();
     if context.is_null() {

@@ -4,10 +4,12 @@ use crate::attach::AttachSummary;
 use crate::errors::{AttachError, RunError};
 use crate::listener::RecordListener;
 use crate::owner::Owner;
-use crate::session::Session;
+use crate::session::{AttachedSession, Session};
 use crate::spec::SessionSpec;
 use crate::stop::StopHandle;
 use crate::summary::Summary;
+use crate::sys;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -19,11 +21,33 @@ use std::thread::JoinHandle;
 pub struct RunningSession<L> {
     attached: AttachSummary,
     stop: StopHandle,
+    requests: mpsc::Sender<Request>,
+    /// Wakes the session's thread for a request.
+    wake: OwnedFd,
     thread: Option<JoinHandle<Ended<L>>>,
     owner: Owner,
 }
 
 type Ended<L> = (L, Summary, Result<(), RunError>);
+
+/// A request to the thread that runs the session, with the channel for its answer.
+#[derive(Debug)]
+enum Request {
+    Pause(mpsc::Sender<Result<(), RunError>>),
+    Resume(mpsc::Sender<Result<(), RunError>>),
+    Summary(mpsc::Sender<Summary>),
+}
+
+impl Request {
+    /// Does what is asked for. Nobody waits for the answer any more where the caller was unwound.
+    fn serve(self, session: &mut AttachedSession) {
+        match self {
+            Request::Pause(answer) => drop(answer.send(session.disable())),
+            Request::Resume(answer) => drop(answer.send(session.enable())),
+            Request::Summary(answer) => drop(answer.send(session.summary().clone())),
+        }
+    }
+}
 
 impl Session {
     /// Starts a thread that attaches a session of `spec` and runs it; returns when it is attached.
@@ -34,18 +58,32 @@ impl Session {
     where
         L: RecordListener + Send + 'static,
     {
-        let mut session = Session::new(spec)?;
+        let session = Session::new(spec)?;
         let stop = session.stop_handle();
-        let (tell, told) = mpsc::channel();
+        let wake = sys::eventfd().map_err(AttachError::Wakeup)?;
+        let woken = wake.try_clone().map_err(AttachError::Wakeup)?;
+        let (requests, asked) = mpsc::channel::<Request>();
+        let (report, reported) = mpsc::channel();
         let body = move || {
             let mut listener = listener;
-            let attached = session.attach();
-            let failed = attached.is_err();
-            // Nobody listens where the caller was unwound: then nothing is to be done either.
-            if tell.send(attached).is_err() || failed {
+            let mut session = match session.attach() {
+                Ok(session) => session,
+                Err(error) => {
+                    drop(report.send(Err(error)));
+                    return (listener, Summary::default(), Ok(()));
+                }
+            };
+            // Nobody listens where the caller was unwound: then there is nothing to do either.
+            if report.send(Ok(session.attach_summary().clone())).is_err() {
                 return (listener, Summary::default(), Ok(()));
             }
-            let result = session.run(&mut listener);
+            let mut attend = |session: &mut AttachedSession| {
+                sys::eventfd_clear(woken.as_fd());
+                while let Ok(request) = asked.try_recv() {
+                    request.serve(session);
+                }
+            };
+            let result = session.run_attended(&mut listener, &[woken.as_fd()], &mut attend);
             let summary = session.summary().clone();
             (listener, summary, result)
         };
@@ -53,12 +91,14 @@ impl Session {
             .name("perf-events".to_owned())
             .spawn(body)
             .map_err(AttachError::Thread)?;
-        let attached = told
+        let attached = reported
             .recv()
             .map_err(|_| AttachError::Thread(std::io::ErrorKind::Other.into()))??;
         Ok(RunningSession {
             attached,
             stop,
+            requests,
+            wake,
             thread: Some(thread),
             owner: Owner::this_process(),
         })
@@ -66,12 +106,50 @@ impl Session {
 }
 
 impl<L> RunningSession<L> {
-    /// What attaching did.
+    /// Returns the report of attaching.
     pub fn attached(&self) -> &AttachSummary {
         &self.attached
     }
 
-    /// Ends the session: the listener, with all it was told, and the totals.
+    /// Counts the samples, losses and events until now: the live totals. Waits for the listener to finish its round.
+    ///
+    /// # Errors
+    /// [`RunError::Ended`] after the session's end, [`RunError::OtherProcess`] in a forked child.
+    pub fn summary(&self) -> Result<Summary, RunError> {
+        self.ask(Request::Summary)
+    }
+
+    /// Disables all events until [`RunningSession::resume`]. Samples taken before are still delivered.
+    ///
+    /// # Errors
+    /// As [`RunningSession::summary`], and the kernel's refusal.
+    pub fn pause(&self) -> Result<(), RunError> {
+        self.ask(Request::Pause)?
+    }
+
+    /// Enables all events again.
+    ///
+    /// # Errors
+    /// As [`RunningSession::pause`].
+    pub fn resume(&self) -> Result<(), RunError> {
+        self.ask(Request::Resume)?
+    }
+
+    /// Sends a request to the session's thread and waits for the answer.
+    fn ask<T>(&self, request: impl FnOnce(mpsc::Sender<T>) -> Request) -> Result<T, RunError> {
+        if !self.owner.is_this_process() {
+            return Err(RunError::OtherProcess);
+        }
+        let (answer, answered) = mpsc::channel();
+        self.requests
+            .send(request(answer))
+            .map_err(|_| RunError::Ended)?;
+        sys::eventfd_signal(self.wake.as_fd());
+        // The thread drops requests that it has not served when it ends.
+        answered.recv().map_err(|_| RunError::Ended)
+    }
+
+    /// Ends the session and returns the listener and the totals.
     ///
     /// # Errors
     /// [`RunError`]; [`RunError::Listener`] where the listener panicked, [`RunError::OtherProcess`] in a forked child.
@@ -81,7 +159,7 @@ impl<L> RunningSession<L> {
         }
         self.stop.stop();
         let Some(thread) = self.thread.take() else {
-            return Err(RunError::NotAttached);
+            return Err(RunError::Ended);
         };
         let (listener, summary, result) = thread.join().map_err(|_| RunError::Listener)?;
         result.map(|()| (listener, summary))

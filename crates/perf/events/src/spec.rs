@@ -1,4 +1,4 @@
-//! What to capture and how: events, groups, targets, and the session's settings.
+//! Specifications: events, groups, targets, and a session's settings.
 
 use crate::cpus::CpuSet;
 use crate::names::software;
@@ -13,17 +13,17 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EventSpec {
-    /// Its name as typed.
+    /// The name as typed.
     pub name: String,
-    /// What it counts and what its samples hold. The session adds its ids, clock, inheritance and side-band flags.
+    /// The event and the fields of its samples. The session adds its ids, clock, inheritance and side-band flags.
     pub attr: Attr,
-    /// Which of the session's threads.
+    /// The threads of the session for which the event is.
     pub thread: ThreadChoice,
-    /// A tracepoint's filter expression.
+    /// The filter expression of a tracepoint.
     pub filter: Option<String>,
-    /// The file of a uprobe, whose place in memory becomes the attr's `config1`.
+    /// The file of a uprobe. The address of this text becomes the attr's `config1`.
     pub probed_file: Option<Arc<CStr>>,
-    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for what only some kernels know.
+    /// Bytes of the attr behind [`Attr::MAX_SIZE`], for fields that only some kernels know.
     pub tail: Vec<u8>,
     /// Whether the period or frequency was typed with the event.
     pub explicit_period: bool,
@@ -31,7 +31,7 @@ pub struct EventSpec {
     pub clock_can_replace: bool,
 }
 
-/// Which threads of the session's target an event is for.
+/// The threads of a session's target for which an event is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ThreadChoice {
     /// All of them.
@@ -42,7 +42,7 @@ pub enum ThreadChoice {
 }
 
 impl EventSpec {
-    /// An event of any kind, by its attr.
+    /// Makes an event of any kind from its attr.
     pub fn new(name: impl Into<String>, attr: Attr) -> EventSpec {
         EventSpec {
             name: name.into(),
@@ -56,9 +56,14 @@ impl EventSpec {
         }
     }
 
-    /// A software event, by the number that [`names::software`](crate::names::software) gives it.
+    /// Returns a software event by its number, one of the constants in [`names::software`](crate::names::software).
+    /// Opening a number that the kernel does not have fails with
+    /// [`Refusal::NoSoftwareEvent`](crate::Refusal::NoSoftwareEvent).
     pub fn software(config: u64) -> EventSpec {
-        let name = software::name(config).unwrap_or("software event");
+        let name = match software::name(config) {
+            Some(name) => name.to_owned(),
+            None => format!("software event {config}"),
+        };
         let attr = Attr {
             kind: event_type::SOFTWARE,
             config,
@@ -67,17 +72,22 @@ impl EventSpec {
         EventSpec::new(name, attr)
     }
 
-    /// The CPU's clock: samples while a thread runs, on every machine.
+    /// Returns the time for which the thread runs, in nanoseconds.
+    pub fn task_clock() -> EventSpec {
+        EventSpec::software(software::TASK_CLOCK)
+    }
+
+    /// Returns the CPU's clock, which samples while a thread runs, on every machine.
     pub fn cpu_clock() -> EventSpec {
         EventSpec::software(software::CPU_CLOCK)
     }
 
-    /// Page faults, minor and major.
+    /// Returns page faults, minor and major.
     pub fn page_faults() -> EventSpec {
         EventSpec::software(software::PAGE_FAULTS)
     }
 
-    /// The same with a sample after each `period` events.
+    /// Samples after each `period` events.
     #[must_use]
     pub fn with_period(mut self, period: u64) -> EventSpec {
         self.attr.sample_period = period;
@@ -86,7 +96,7 @@ impl EventSpec {
         self
     }
 
-    /// The same with `hertz` samples a second of running time, as far as the kernel manages.
+    /// Samples `hertz` times a second of running time, as far as the kernel manages.
     #[must_use]
     pub fn with_frequency(mut self, hertz: u64) -> EventSpec {
         self.attr.sample_period = hertz;
@@ -95,21 +105,21 @@ impl EventSpec {
         self
     }
 
-    /// The same with samples that hold `fields` as well.
+    /// Adds `fields` to the samples.
     #[must_use]
     pub fn with_sample(mut self, fields: SampleType) -> EventSpec {
         self.attr.sample_type |= fields;
         self
     }
 
-    /// The same without what happens in the kernel.
+    /// Counts user space only. Unprivileged users need this unless `kernel.perf_event_paranoid` is below 2.
     #[must_use]
     pub fn user_only(mut self) -> EventSpec {
         self.attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
         self
     }
 
-    /// The same for one thread only.
+    /// Restricts the event to one thread, which need not belong to the session's target.
     #[must_use]
     pub fn on_thread(mut self, tid: u32) -> EventSpec {
         self.thread = ThreadChoice::Only(tid);
@@ -138,7 +148,7 @@ impl EventSpec {
         }
     }
 
-    /// Whether every occurrence is worth a sample: tracepoints, uprobes and breakpoints.
+    /// Returns true if every occurrence is worth a sample: for tracepoints, uprobes and breakpoints.
     pub fn each_counts(&self) -> bool {
         matches!(
             self.attr.kind,
@@ -146,7 +156,7 @@ impl EventSpec {
         ) || crate::names::pmu::is_probe(self.attr.kind)
     }
 
-    /// Whether the kernel fires the event itself, by count, rather than a counter or timer.
+    /// Returns true if the kernel itself counts the event, rather than a counter of the CPU or a timer.
     pub(crate) fn is_counted_by_kernel(&self) -> bool {
         let clock =
             self.attr.config == software::CPU_CLOCK || self.attr.config == software::TASK_CLOCK;
@@ -167,7 +177,7 @@ pub struct EventGroup {
 }
 
 impl EventGroup {
-    /// A group of `events`, leader first.
+    /// Makes a group of `events`, leader first.
     pub fn new(events: impl IntoIterator<Item = EventSpec>) -> EventGroup {
         EventGroup {
             events: events.into_iter().collect(),
@@ -176,7 +186,7 @@ impl EventGroup {
         }
     }
 
-    /// The same with `:S`.
+    /// Lets only the leader sample, with the counts of all events in its samples (`:S`).
     #[must_use]
     pub fn sampled_together(mut self) -> EventGroup {
         self.sample_group = true;
@@ -190,7 +200,7 @@ impl From<EventSpec> for EventGroup {
     }
 }
 
-/// What a session watches.
+/// The threads or CPUs that a session watches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -207,21 +217,21 @@ pub enum Target {
     Cpus(Option<CpuSet>),
     /// The threads of a cgroup.
     Cgroup {
-        /// Its path, absolute or below the root of the cgroup file system.
+        /// The path of the cgroup, absolute or below the root of the cgroup file system.
         path: PathBuf,
-        /// On these CPUs; `None` for all.
+        /// The CPUs; `None` for all.
         cpus: Option<CpuSet>,
     },
 }
 
 impl Target {
-    /// Whether events count for CPUs rather than threads.
+    /// Returns true if events count for CPUs rather than threads.
     pub fn is_cpu_wide(&self) -> bool {
         matches!(self, Target::Cpus(_) | Target::Cgroup { .. })
     }
 }
 
-/// Who inherits a thread's events.
+/// The heirs of a thread's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Inherit {
     /// Nobody.
@@ -233,7 +243,7 @@ pub enum Inherit {
     ThreadsAndChildren,
 }
 
-/// When events start.
+/// The moment at which events start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Start {
     /// At the target's next exec.
@@ -241,12 +251,12 @@ pub enum Start {
     /// As soon as they are attached.
     #[default]
     AtAttach,
-    /// With [`Session::enable`](crate::Session::enable). Mappings and names are told from the start.
+    /// With [`AttachedSession::enable`](crate::AttachedSession::enable). Records of mappings and names come from the start.
     Manual,
 }
 
 bitflags! {
-    /// What a session may do instead where something is refused. Everything that it did is in the summary's notes.
+    /// Steps that a session may take where something is refused. Each step taken is a note in the summary.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Fallbacks: u32 {
         /// Raise the limit of open descriptors.
@@ -273,91 +283,81 @@ bitflags! {
 }
 
 impl Default for Fallbacks {
-    /// All that take nothing from the process: no signals.
+    /// Allows all fallbacks that take nothing from the process: no signals.
     fn default() -> Fallbacks {
         Fallbacks::all().difference(Fallbacks::SIGNALS | Fallbacks::TIMER)
     }
 }
 
-/// Which records besides samples are wanted. What the kernel does not know is left out, with a note.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SideBand {
-    /// Executable mappings.
-    pub mmap: bool,
-    /// Data mappings as well.
-    pub mmap_data: bool,
-    /// Thread names.
-    pub comm: bool,
-    /// Thread creation and exit.
-    pub task: bool,
-    /// Context switches.
-    pub switch: bool,
-    /// Kernel symbols that come and go.
-    pub ksymbol: bool,
-    /// BPF programs.
-    pub bpf: bool,
-    /// Cgroup paths.
-    pub cgroup: bool,
-    /// Namespaces.
-    pub namespaces: bool,
-    /// Build ids in place of inodes.
-    pub build_id: bool,
+bitflags! {
+    /// Records beside samples. The session leaves out those that the kernel does not know, and adds a note.
+    ///
+    /// The default is [`SideBand::MMAP`], [`SideBand::COMM`] and [`SideBand::TASK`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct SideBand: u32 {
+        /// Executable mappings.
+        const MMAP = 1 << 0;
+        /// Data mappings.
+        const MMAP_DATA = 1 << 1;
+        /// Thread names.
+        const COMM = 1 << 2;
+        /// Thread creation and exit.
+        const TASK = 1 << 3;
+        /// Context switches.
+        const SWITCH = 1 << 4;
+        /// Kernel symbols that come and go.
+        const KSYMBOL = 1 << 5;
+        /// BPF programs.
+        const BPF = 1 << 6;
+        /// Cgroup paths.
+        const CGROUP = 1 << 7;
+        /// Namespaces.
+        const NAMESPACES = 1 << 8;
+        /// Build ids in place of the inodes in executable mappings.
+        const BUILD_ID = 1 << 9;
+    }
 }
 
 impl Default for SideBand {
-    /// Mappings, names and threads.
     fn default() -> SideBand {
-        SideBand {
-            mmap: true,
-            mmap_data: false,
-            comm: true,
-            task: true,
-            switch: false,
-            ksymbol: false,
-            bpf: false,
-            cgroup: false,
-            namespaces: false,
-            build_id: false,
-        }
+        SideBand::MMAP | SideBand::COMM | SideBand::TASK
     }
 }
 
 impl SideBand {
-    /// Nothing but samples.
-    pub const NONE: SideBand = SideBand {
-        mmap: false,
-        mmap_data: false,
-        comm: false,
-        task: false,
-        switch: false,
-        ksymbol: false,
-        bpf: false,
-        cgroup: false,
-        namespaces: false,
-        build_id: false,
-    };
+    /// Samples only.
+    pub const NONE: SideBand = SideBand::empty();
 
-    /// The attr's flags that ask for it.
-    pub(crate) fn flags(self) -> AttrFlags {
-        let mut flags = AttrFlags::empty();
-        let mut set = |wanted: bool, more: AttrFlags| {
-            if wanted {
-                flags |= more;
-            }
-        };
-        set(self.mmap, AttrFlags::MMAP | AttrFlags::MMAP2);
-        set(self.mmap_data, AttrFlags::MMAP_DATA);
-        set(self.comm, AttrFlags::COMM | AttrFlags::COMM_EXEC);
-        set(self.task, AttrFlags::TASK);
-        set(self.switch, AttrFlags::CONTEXT_SWITCH);
-        set(self.ksymbol, AttrFlags::KSYMBOL);
-        set(self.bpf, AttrFlags::BPF_EVENT);
-        set(self.cgroup, AttrFlags::CGROUP);
-        set(self.namespaces, AttrFlags::NAMESPACES);
-        set(self.build_id && self.mmap, AttrFlags::BUILD_ID);
-        flags
+    /// Returns the attr's flags that ask for these records.
+    pub(crate) fn attr_flags(self) -> AttrFlags {
+        [
+            (SideBand::MMAP, AttrFlags::MMAP | AttrFlags::MMAP2),
+            (SideBand::MMAP_DATA, AttrFlags::MMAP_DATA),
+            (SideBand::COMM, AttrFlags::COMM | AttrFlags::COMM_EXEC),
+            (SideBand::TASK, AttrFlags::TASK),
+            (SideBand::SWITCH, AttrFlags::CONTEXT_SWITCH),
+            (SideBand::KSYMBOL, AttrFlags::KSYMBOL),
+            (SideBand::BPF, AttrFlags::BPF_EVENT),
+            (SideBand::CGROUP, AttrFlags::CGROUP),
+            (SideBand::NAMESPACES, AttrFlags::NAMESPACES),
+            (SideBand::MMAP | SideBand::BUILD_ID, AttrFlags::BUILD_ID),
+        ]
+        .into_iter()
+        .filter(|(records, _)| self.contains(*records))
+        .fold(AttrFlags::empty(), |flags, (_, more)| flags | more)
     }
+}
+
+/// A way of waiting for records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reader {
+    /// Wakes when a ring passes its watermark (`poll(2)`), and at the latest after [`SessionSpec::poll_timeout`].
+    #[default]
+    FdPoll,
+    /// Looks at the rings each [`SessionSpec::poll_timeout`] and at no other time. Use this where a session must not
+    /// wake between two looks; rings must then hold the records of a whole interval.
+    Interval,
 }
 
 /// A session's events, target and settings. The default watches this process and has no events.
@@ -366,26 +366,26 @@ impl SideBand {
 pub struct SessionSpec {
     /// The events, in groups.
     pub groups: Vec<EventGroup>,
-    /// What to watch.
+    /// The threads or CPUs to watch.
     pub target: Target,
-    /// Who inherits.
+    /// The heirs of a thread's events.
     pub inherit: Inherit,
-    /// When events start.
+    /// The moment at which events start.
     pub start: Start,
     /// Data pages of each CPU's ring; `None` for 512 KiB, or 2 MiB where memory may be locked freely. Rounded up to
     /// a power of two, halved as often as the kernel refuses.
     pub ring_pages: Option<usize>,
-    /// Only these CPUs; `None` for all that are online.
+    /// The CPUs on which threads are watched; `None` for all that are online.
     pub cpus: Option<CpuSet>,
     /// Bytes in a ring before the reader is woken; `None` for a quarter of it.
     pub watermark: Option<u32>,
-    /// How long [`Session::run`](crate::Session::run) waits at most before it looks at the rings anyway.
+    /// The longest wait of [`AttachedSession::run`](crate::AttachedSession::run) before it looks at the rings anyway.
     pub poll_timeout: Duration,
-    /// How often the list of threads is read again until all are covered.
+    /// The number of times that the list of threads is read at most until all are covered.
     pub attach_iterations: u32,
     /// The share of the descriptor limit that may be in use after attaching, 0 to 1.
     pub fd_ratio: f64,
-    /// What may be done where something is refused.
+    /// The steps that the session may take where something is refused.
     pub fallbacks: Fallbacks,
     /// Records besides samples.
     pub side_band: SideBand,
@@ -393,6 +393,8 @@ pub struct SessionSpec {
     pub clock: Option<i32>,
     /// Whether the thread that attaches is watched too, with [`Target::SelfProcess`].
     pub watch_reader: bool,
+    /// The way of waiting for records.
+    pub reader: Reader,
 }
 
 impl Default for SessionSpec {
@@ -412,6 +414,7 @@ impl Default for SessionSpec {
             side_band: SideBand::default(),
             clock: Some(libc::CLOCK_MONOTONIC),
             watch_reader: false,
+            reader: Reader::FdPoll,
         }
     }
 }
@@ -426,7 +429,7 @@ macro_rules! setters {
 }
 
 impl SessionSpec {
-    /// The default settings and no events.
+    /// Returns the default settings without events.
     pub fn new() -> SessionSpec {
         SessionSpec::default()
     }
@@ -435,6 +438,34 @@ impl SessionSpec {
     #[must_use]
     pub fn event(mut self, event: impl Into<EventGroup>) -> SessionSpec {
         self.groups.push(event.into());
+        self
+    }
+
+    /// Sets [`SessionSpec::ring_pages`], to a number of pages or to `None` for the default.
+    #[must_use]
+    pub fn ring_pages(mut self, ring_pages: impl Into<Option<usize>>) -> SessionSpec {
+        self.ring_pages = ring_pages.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::cpus`], to a set or to `None` for all that are online.
+    #[must_use]
+    pub fn cpus(mut self, cpus: impl Into<Option<CpuSet>>) -> SessionSpec {
+        self.cpus = cpus.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::watermark`], to a number of bytes or to `None` for the default.
+    #[must_use]
+    pub fn watermark(mut self, watermark: impl Into<Option<u32>>) -> SessionSpec {
+        self.watermark = watermark.into();
+        self
+    }
+
+    /// Sets [`SessionSpec::clock`], to a `CLOCK_*` number or to `None` for the kernel's own.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Into<Option<i32>>) -> SessionSpec {
+        self.clock = clock.into();
         self
     }
 
@@ -447,12 +478,6 @@ impl SessionSpec {
         inherit: Inherit,
         /// Sets [`SessionSpec::start`].
         start: Start,
-        /// Sets [`SessionSpec::ring_pages`].
-        ring_pages: Option<usize>,
-        /// Sets [`SessionSpec::cpus`].
-        cpus: Option<CpuSet>,
-        /// Sets [`SessionSpec::watermark`].
-        watermark: Option<u32>,
         /// Sets [`SessionSpec::poll_timeout`].
         poll_timeout: Duration,
         /// Sets [`SessionSpec::attach_iterations`].
@@ -463,9 +488,9 @@ impl SessionSpec {
         fallbacks: Fallbacks,
         /// Sets [`SessionSpec::side_band`].
         side_band: SideBand,
-        /// Sets [`SessionSpec::clock`].
-        clock: Option<i32>,
         /// Sets [`SessionSpec::watch_reader`].
         watch_reader: bool,
+        /// Sets [`SessionSpec::reader`].
+        reader: Reader,
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends a session's run. Clones end the same session.
+/// A handle that ends a session's run. Clones end the same session.
 #[derive(Clone, Debug)]
 pub struct StopHandle(Arc<Shared>);
 
@@ -39,7 +39,7 @@ impl StopHandle {
         sys::eventfd_signal(self.fd());
     }
 
-    /// Whether a stop was asked for and not yet obeyed.
+    /// Returns true if a stop was asked for and not yet obeyed.
     pub fn is_requested(&self) -> bool {
         self.0.requested.load(Ordering::Acquire)
     }
@@ -49,7 +49,7 @@ impl StopHandle {
         sys::eventfd_clear(self.fd());
     }
 
-    /// Obeys: whether a stop was asked for. The handle can be used again afterwards.
+    /// Takes the request back, and returns true if there was one. The handle can be used again afterwards.
     pub(crate) fn take(&self) -> bool {
         let requested = self.0.requested.swap(false, Ordering::AcqRel);
         if requested {

@@ -1,10 +1,10 @@
-//! What a session sampled and what it lost.
+//! The totals of a session: samples, counts and losses.
 
 /// The totals of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Each event, in the order of [`Session::events`](crate::Session::events).
+    /// Each event, in the order of [`AttachedSession::events`](crate::AttachedSession::events).
     pub events: Vec<EventSummary>,
     /// Samples delivered.
     pub samples: u64,
@@ -12,12 +12,12 @@ pub struct Summary {
     pub records: u64,
     /// Bytes of all records.
     pub bytes: u64,
-    /// Records that found a ring full. Each is counted once, whether the kernel told of it in a LOST record, in the
+    /// Records that found a ring full. Each is counted once, whether the kernel reported it in a LOST record, in the
     /// event's own count, or in both.
     pub lost: u64,
-    /// Those of [`Summary::lost`] that LOST records told of, which the listener has seen.
+    /// The part of [`Summary::lost`] that LOST records reported to the listener.
     pub lost_told: u64,
-    /// Samples whose event could not be told.
+    /// Samples whose event is unknown.
     pub unknown_samples: u64,
     /// Samples that carried the id of another session's event (trap T9), and were given an id of the only event of this
     /// session that may have such samples.
@@ -37,7 +37,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Lost records that no LOST record told of: the kernel writes one only when there is room again.
+    /// Returns the number of lost records that no LOST record reported: the kernel writes one only when there is room
+    /// again.
     pub fn lost_untold(&self) -> u64 {
         self.lost.saturating_sub(self.lost_told)
     }
@@ -47,7 +48,7 @@ impl Summary {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EventSummary {
-    /// Its name.
+    /// The event's name.
     pub name: String,
     /// Samples delivered.
     pub samples: u64,

@@ -5,6 +5,7 @@ use crate::owner::Owner;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 /// `PERF_FLAG_FD_CLOEXEC`.
@@ -20,17 +21,17 @@ pub(crate) enum Request {
     Reset,
 }
 
-/// `_IO('$', number)`, the same on all architectures but those with another direction encoding.
+/// Computes `_IO('$', number)`, the same on all architectures but those with another direction encoding.
 const fn io(number: u32) -> libc::Ioctl {
     ioctl_code(IOC_NONE, number, 0)
 }
 
-/// `_IOW('$', number, size)`.
+/// Computes `_IOW('$', number, size)`.
 const fn iow(number: u32, size: u32) -> libc::Ioctl {
     ioctl_code(IOC_WRITE, number, size)
 }
 
-/// `_IOR('$', number, size)`.
+/// Computes `_IOR('$', number, size)`.
 const fn ior(number: u32, size: u32) -> libc::Ioctl {
     ioctl_code(IOC_READ, number, size)
 }
@@ -137,19 +138,19 @@ pub(crate) fn control(fd: BorrowedFd<'_>, request: Request, group: bool) -> io::
     check(unsafe { libc::ioctl(fd.as_raw_fd(), code, libc::c_ulong::from(group)) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_REFRESH`: adds `count` to the overflows after which the event disables itself.
+/// Adds `count` to the overflows after which the event disables itself.
 pub(crate) fn refresh(fd: BorrowedFd<'_>, count: i32) -> io::Result<()> {
     // SAFETY: the request takes an integer.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), io(2), libc::c_long::from(count)) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_PERIOD`: a new period, or frequency.
+/// Sets a new period, or frequency (`PERF_EVENT_IOC_PERIOD`).
 pub(crate) fn set_period(fd: BorrowedFd<'_>, period: u64) -> io::Result<()> {
     // SAFETY: the request reads eight bytes, which live through the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), iow(4, 8), &raw const period) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_SET_OUTPUT`: records of `fd` go to the ring of `target`, or nowhere.
+/// Sends records of `fd` to the ring of `target`, or nowhere (`PERF_EVENT_IOC_SET_OUTPUT`).
 pub(crate) fn set_output(fd: BorrowedFd<'_>, target: Option<BorrowedFd<'_>>) -> io::Result<()> {
     // The argument is a word: a 32-bit -1 would name a descriptor.
     let target = target.map_or(-1, |target| libc::c_long::from(target.as_raw_fd()));
@@ -157,20 +158,20 @@ pub(crate) fn set_output(fd: BorrowedFd<'_>, target: Option<BorrowedFd<'_>>) -> 
     check(unsafe { libc::ioctl(fd.as_raw_fd(), io(5), target) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_PAUSE_OUTPUT`: stops, or goes on, writing to the event's ring.
+/// Stops, or goes on, writing to the event's ring (`PERF_EVENT_IOC_PAUSE_OUTPUT`).
 pub(crate) fn pause_output(fd: BorrowedFd<'_>, pause: bool) -> io::Result<()> {
     // SAFETY: the request takes a flag.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), iow(9, 4), libc::c_ulong::from(pause)) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_SET_FILTER`: a tracepoint's filter expression.
+/// Sets a tracepoint's filter expression (`PERF_EVENT_IOC_SET_FILTER`).
 pub(crate) fn set_filter(fd: BorrowedFd<'_>, filter: &std::ffi::CStr) -> io::Result<()> {
     let size = u32::try_from(size_of::<*const u8>()).unwrap_or(8);
     // SAFETY: the request reads a NUL-terminated string, which lives through the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), iow(6, size), filter.as_ptr()) }).map(drop)
 }
 
-/// `PERF_EVENT_IOC_ID`: the event's id.
+/// Asks for the event's id (`PERF_EVENT_IOC_ID`).
 pub(crate) fn event_id(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut id = 0_u64;
     let size = u32::try_from(size_of::<*const u64>()).unwrap_or(8);
@@ -201,7 +202,7 @@ pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Duration) -> io::Result<us
     }
 }
 
-/// A counter that wakes a poll; non-blocking, closed on exec.
+/// Makes a counter that wakes a poll; non-blocking, closed on exec.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = check(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
@@ -216,13 +217,65 @@ pub(crate) fn eventfd_signal(fd: BorrowedFd<'_>) {
     unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
+/// Makes an epoll instance, closed on exec.
+pub(crate) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes an epoll instance readable when `fd` is.
+pub(crate) fn epoll_add(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut event = libc::epoll_event {
+        events: libc::EPOLLIN.cast_unsigned(),
+        u64: 0,
+    };
+    let (epoll, fd) = (epoll.as_raw_fd(), fd.as_raw_fd());
+    // SAFETY: the kernel reads our struct.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) }).map(drop)
+}
+
+/// Takes a descriptor, which may be closed, out of an epoll instance.
+pub(crate) fn epoll_remove(epoll: BorrowedFd<'_>, fd: RawFd) -> io::Result<()> {
+    let epoll = epoll.as_raw_fd();
+    // SAFETY: removing reads no struct.
+    check(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, std::ptr::null_mut()) })
+        .map(drop)
+}
+
+/// Maps a page whose bytes are zero in every forked child (Linux 4.14), and returns its first byte. The page stays mapped.
+pub(crate) fn page_wiped_on_fork() -> Option<&'static AtomicU8> {
+    let length = page_size();
+    // SAFETY: a fresh private mapping at an address of the kernel's choice, which is never unmapped unless the kernel
+    // does not know the advice: then nobody else knows of it yet.
+    unsafe {
+        let base = libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        if base == libc::MAP_FAILED {
+            return None;
+        }
+        if libc::madvise(base, length, libc::MADV_WIPEONFORK) != 0 {
+            libc::munmap(base, length);
+            return None;
+        }
+        Some(AtomicU8::from_ptr(base.cast()))
+    }
+}
+
 /// Takes an eventfd's count back to zero.
 pub(crate) fn eventfd_clear(fd: BorrowedFd<'_>) {
     // An empty counter answers EAGAIN: it is clear then as well.
     let _ = read(fd, &mut [0; 8]);
 }
 
-/// A descriptor that becomes readable when process `pid` ends (Linux 5.3).
+/// Makes a descriptor that becomes readable when process `pid` ends (Linux 5.3).
 pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
@@ -289,7 +342,7 @@ pub(crate) fn touch_fresh_pages(pages: usize) {
     }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(crate) fn thread_id() -> u32 {
     // SAFETY: no arguments.
     let tid = unsafe { libc::syscall(libc::SYS_gettid) };
@@ -302,7 +355,7 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Nanoseconds of `clock`, a `CLOCK_*` number.
+/// Reads the nanoseconds of `clock`, a `CLOCK_*` number.
 pub(crate) fn clock_now(clock: i32) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -315,7 +368,7 @@ pub(crate) fn clock_now(clock: i32) -> u64 {
     seconds * 1_000_000_000 + nanoseconds
 }
 
-/// The soft and the hard limit of open descriptors.
+/// Returns the soft and the hard limit of open descriptors.
 pub(crate) fn descriptor_limit() -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -336,7 +389,7 @@ pub(crate) fn set_descriptor_limit(soft: u64, hard: u64) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }).map(drop)
 }
 
-/// The soft and the hard limit of locked memory, in bytes.
+/// Returns the soft and the hard limit of locked memory, in bytes.
 pub(crate) fn locked_memory_limit() -> io::Result<(u64, u64)> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -347,7 +400,7 @@ pub(crate) fn locked_memory_limit() -> io::Result<(u64, u64)> {
     Ok((limit.rlim_cur, limit.rlim_max))
 }
 
-/// The CPUs on which thread `tid` may run (0: the caller), ascending.
+/// Returns the CPUs on which thread `tid` may run (0: the caller), ascending.
 pub(crate) fn affinity(tid: u32) -> io::Result<Vec<u32>> {
     // Machines may have more CPUs than the 1,024 of libc's set: grow until the kernel's mask fits.
     let mut words = vec![0_u64; 16];
@@ -431,7 +484,7 @@ impl Mapping {
         self.owner.is_this_process()
     }
 
-    /// The mapping's first byte.
+    /// Returns the mapping's first byte.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }

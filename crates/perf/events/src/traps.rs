@@ -34,8 +34,8 @@
 //! | T4 | comparing two lists of threads misses and doubles | fork records with their times | `attach::t4_threads_that_come_and_go_while_attaching_are_watched_once`, `attach::coverage` |
 //! | T5 | a zombie is refused like a thread that is gone | skipped | `attach::b6_a_zombie_main_thread_is_skipped` |
 //! | T6 | attaching twice doubles samples | duplicates are closed, their records dropped and counted | `attach::t6_no_fault_is_sampled_twice_by_two_events_of_the_session` |
-//! | T7 | a new period does not reach threads that inherited | told in [`Event::period`](crate::Event::period) | `events::t7_the_period_can_be_changed` |
-//! | T8 | stream ids move between threads | never used: threads are told by tid | `samples::one_event_may_be_for_one_thread_only` |
+//! | T7 | a new period does not reach threads that inherited | documented at [`Event::period`](crate::Event::period) | `events::t7_the_period_can_be_changed` |
+//! | T8 | stream ids move between threads | never used: threads are told apart by tid | `samples::one_event_may_be_for_one_thread_only` |
 //! | T9 | software events carry another profiler's id | the session's only such event gets the sample, with an id of its own; with several such events the sample comes without an event, and is counted; samples of windows get their own id back | `samples::two_sessions_on_one_thread_lose_no_sample`, `windows::t9_…` |
 //! | T10 | the period in a sample makes each occurrence one | left out for counted events with a period above one | `events::t10_…` |
 //! | T11 | each inherited event costs each new thread | no event of the session's own beside the user's | `attach::b10_side_band_records_come_once` |
@@ -44,7 +44,7 @@
 //! | T14 | readiness is a flag that the first look takes | every ring is drained after any wake, and at each timeout | `losses::t14_…` |
 //! | T15 | a ring whose thread ended hangs up at once | the reader owns the rings | `attach::b4_…` |
 //! | T16 | disabling and closing wake nobody | an eventfd wakes the reader | `sessions::b14_…` |
-//! | T17 | a loss is told with the next record only | the event's own count is read at the end | `losses::t17_…` |
+//! | T17 | a loss is reported with the next record only | the event's own count is read at the end | `losses::t17_…` |
 //! | T18 | frequencies above the limit are refused, periods throttled | lowered with a note; throttling counted | `losses::t18_throttling_is_counted`, `events::refusals_name_cause_and_remedy` |
 //! | T19 | records may wrap within their body | put together | `ring::tests`, at every offset |
 //! | T20 | the allowance of locked memory is shared by all of a user's processes | rings are halved | `unprivileged::t20_large_rings_shrink_without_privilege` |

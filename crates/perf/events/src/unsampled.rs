@@ -31,7 +31,7 @@ pub struct Unsampled {
 }
 
 impl Unsampled {
-    /// An event's figures, as [`Unsampled::find`] judged them before.
+    /// Takes an event's figures as [`Unsampled::find`] judged them before.
     pub fn new(
         event: impl Into<String>,
         (counted, sampled): (u64, u64),
@@ -59,7 +59,7 @@ impl Unsampled {
         is_time: bool,
     ) -> Option<Unsampled> {
         let missing = counted.saturating_sub(sampled);
-        // What a thread has counted since its last sample, half a period on average, explains this much at most.
+        // Each thread ends with events counted since its last sample, at most a period: this explains that much.
         let explained = u128::from(threads) * u128::from(period);
         let is_told = u128::from(missing) * 100 >= u128::from(counted) * u128::from(LEAST_SHARE)
             && missing >= period.saturating_mul(LEAST_PERIODS)

@@ -3,7 +3,7 @@
 use dioptra_perfevents::parse_events;
 use std::path::Path;
 
-/// The inputs of a target.
+/// Reads the inputs of a target.
 fn inputs(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")

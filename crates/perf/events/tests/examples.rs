@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What an example prints; `None`, said aloud, where it was not built or the machine lets nobody sample.
+/// Runs an example and returns its output; `None`, said aloud, where it was not built or the machine lets nobody sample.
 fn output_of(example: &str) -> Option<String> {
     let test = std::env::current_exe().expect("this test has a path");
     let program: PathBuf = test
@@ -28,7 +28,7 @@ fn output_of(example: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The number before `word` in the last line that has it.
+/// Returns the number before `word` in the last line that has it.
 fn number_before(word: &str, text: &str) -> u64 {
     text.lines()
         .rev()
@@ -66,5 +66,33 @@ fn serial_page_faults_counts_each_page() {
 fn serial_context_switches_are_seen() {
     if let Some(text) = output_of("context_switches") {
         assert!(number_before(" switches away", &text) > 0, "{text}");
+    }
+}
+
+#[test]
+fn serial_groups_compare_fresh_memory_with_memory_in_use() {
+    if let Some(text) = output_of("groups") {
+        let (fresh, reused) = text.split_once("memory in use").expect("two parts");
+        let fresh = number_before(" page-faults", fresh);
+        let reused = number_before(" page-faults", reused);
+        // 16 MiB are at least eight huge pages, 64 KiB at most sixteen small ones and the allocator's few.
+        assert!(fresh >= 8 && reused < 100, "{text}");
+    }
+}
+
+#[test]
+fn serial_call_chains_have_several_addresses() {
+    if let Some(text) = output_of("call_chains") {
+        assert!(number_before(" samples,", &text) > 0, "{text}");
+        assert!(text.contains(" samples: "), "{text}");
+    }
+}
+
+#[test]
+fn serial_tokio_reads_every_fault_of_its_thread() {
+    if let Some(text) = output_of("tokio") {
+        // 4 MiB are at least two huge pages.
+        assert!(number_before(" page faults", &text) >= 2, "{text}");
+        assert_eq!(number_before(" lost", &text), 0, "{text}");
     }
 }

@@ -6,7 +6,7 @@ use crate::bytes::{ByteOrder, Cursor};
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a sample record holds (`PERF_SAMPLE_*`).
+    /// The fields of a sample record (`PERF_SAMPLE_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct SampleType: u64 {
         /// Instruction pointer.
@@ -61,7 +61,7 @@ bitflags! {
         const WEIGHT_STRUCT = 1 << 24;
     }
 
-    /// What reading a counter returns (`PERF_FORMAT_*`).
+    /// The fields that reading a counter returns (`PERF_FORMAT_*`).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ReadFormat: u64 {
         /// Nanoseconds for which the event was enabled.
@@ -72,7 +72,7 @@ bitflags! {
         const ID = 1 << 2;
         /// The whole group's values at once.
         const GROUP = 1 << 3;
-        /// How many of its samples were lost.
+        /// The number of the event's samples that were lost.
         const LOST = 1 << 4;
     }
 
@@ -160,7 +160,7 @@ bitflags! {
     }
 }
 
-/// `PERF_TYPE_*`: which kind of event `config` is about. Values of 6 and above are dynamic PMUs.
+/// `PERF_TYPE_*`: the kind of event that `config` names. Values of 6 and above are dynamic PMUs.
 pub mod event_type {
     #![allow(missing_docs)]
     pub const HARDWARE: u32 = 0;
@@ -184,13 +184,13 @@ pub struct Attr {
     pub kind: u32,
     /// The attr's size in bytes as it was read; [`Attr::to_bytes`] ignores it.
     pub size: u32,
-    /// Which event of its kind.
+    /// The event among those of its kind.
     pub config: u64,
     /// Period, or a frequency in Hz with [`AttrFlags::FREQ`].
     pub sample_period: u64,
-    /// What samples hold.
+    /// The fields of samples.
     pub sample_type: SampleType,
-    /// What reads return.
+    /// The fields that reads return.
     pub read_format: ReadFormat,
     /// The one-bit fields.
     pub flags: AttrFlags,
@@ -202,7 +202,7 @@ pub struct Attr {
     pub config1: u64,
     /// Breakpoint length, or a PMU's third word of configuration.
     pub config2: u64,
-    /// Which branches a branch stack holds (`PERF_SAMPLE_BRANCH_*`).
+    /// The branches that a branch stack holds (`PERF_SAMPLE_BRANCH_*`).
     pub branch_sample_type: u64,
     /// User registers in a sample, a bit each.
     pub sample_regs_user: u64,
@@ -218,7 +218,7 @@ pub struct Attr {
     pub sample_max_stack: u16,
     /// Bytes of AUX data in a sample.
     pub aux_sample_size: u32,
-    /// What a SIGTRAP carries.
+    /// The word that a SIGTRAP carries.
     pub sig_data: u64,
     /// A PMU's fourth word of configuration.
     pub config3: u64,
@@ -228,7 +228,7 @@ impl Attr {
     /// The size of the largest attr that this crate knows, in bytes.
     pub const MAX_SIZE: usize = 136;
 
-    /// The bytes of the attr in native order, cut or zero-filled to `size`, which they state in their size field.
+    /// Returns the bytes of the attr in native order, cut or zero-filled to `size`, which they state in their size field.
     pub fn to_bytes(&self, size: u32) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::MAX_SIZE.max(size as usize));
         let mut put = |field: &[u8]| bytes.extend_from_slice(field);
@@ -304,7 +304,7 @@ impl Attr {
         })
     }
 
-    /// How precise the instruction pointer must be: 0 (any skid) to 3 (none).
+    /// Returns the precision that the instruction pointer must have: 0 (any skid) to 3 (none).
     pub fn precise_ip(&self) -> u8 {
         u8::from(self.flags.contains(AttrFlags::PRECISE_LOW))
             + 2 * u8::from(self.flags.contains(AttrFlags::PRECISE_HIGH))
@@ -316,14 +316,14 @@ impl Attr {
         self.flags.set(AttrFlags::PRECISE_HIGH, precise & 2 != 0);
     }
 
-    /// Whether the event writes samples at all: it has a period or a frequency.
+    /// Returns true if the event writes samples: it has a period or a frequency.
     pub fn samples(&self) -> bool {
         self.sample_period != 0
     }
 }
 
-/// The word of bit-fields as read in `order`, with its bits where [`AttrFlags`] has them: bit-fields start at the
-/// most significant bit on big-endian systems.
+/// Returns the word of bit-fields as read in `order`, with its bits where [`AttrFlags`] has them: bit-fields start at
+/// the most significant bit on big-endian systems.
 fn flags_from_word(word: u64, order: ByteOrder) -> u64 {
     match order {
         ByteOrder::Little => word,
@@ -331,7 +331,7 @@ fn flags_from_word(word: u64, order: ByteOrder) -> u64 {
     }
 }
 
-/// The inverse of [`flags_from_word`].
+/// Reverses [`flags_from_word`].
 fn flags_to_word(bits: u64, order: ByteOrder) -> u64 {
     match order {
         ByteOrder::Little => bits,

@@ -61,13 +61,13 @@ impl<'a> Cursor<'a> {
         Cursor { bytes, order }
     }
 
-    /// What has not been taken yet.
+    /// Returns the bytes that have not been taken yet.
     #[inline]
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The byte order in which integers are read.
+    /// Returns the byte order in which integers are read.
     #[inline]
     pub fn order(&self) -> ByteOrder {
         self.order
@@ -143,19 +143,19 @@ impl<'a> U64s<'a> {
         }
     }
 
-    /// How many integers there are.
+    /// Returns the number of integers.
     #[inline]
     pub fn len(&self) -> usize {
         self.bytes.len() / 8
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no integers.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// The integer at `index`, counted from zero.
+    /// Returns the integer at `index`, counted from zero.
     #[inline]
     pub fn get(&self, index: usize) -> Option<u64> {
         let start = index.checked_mul(8)?;
@@ -163,7 +163,7 @@ impl<'a> U64s<'a> {
         Some(self.order.u64(*chunk))
     }
 
-    /// All integers, first to last.
+    /// Iterates over all integers, first to last.
     #[inline]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator + use<'a> {
         let order = self.order;
@@ -171,7 +171,7 @@ impl<'a> U64s<'a> {
         chunks.iter().map(move |chunk| order.u64(*chunk))
     }
 
-    /// The bytes that hold the integers, in the recording's byte order.
+    /// Returns the bytes that hold the integers, in the recording's byte order.
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         self.bytes

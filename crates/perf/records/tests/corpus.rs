@@ -4,7 +4,7 @@ use dioptra_perfrecords::record::{RawRecord, Record, RecordLayout};
 use dioptra_perfrecords::{Attr, ByteOrder};
 use std::path::Path;
 
-/// The inputs of a target.
+/// Reads the inputs of a target.
 fn inputs(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")

@@ -56,7 +56,7 @@ impl Recording {
         })
     }
 
-    /// Every record of the kernel with its offset in the file, in words that `perf script -D` uses as well.
+    /// Lists every record of the kernel with its offset in the file, in words that `perf script -D` uses as well.
     fn lines(&self) -> BTreeMap<usize, String> {
         let layouts: Vec<RecordLayout> = self
             .events
@@ -99,7 +99,7 @@ impl Recording {
     }
 }
 
-/// A number as `perf` writes addresses: zero without a prefix.
+/// Formats a number as `perf` writes addresses: zero without a prefix.
 fn hex(number: u64) -> String {
     if number == 0 {
         "0".to_owned()
@@ -108,7 +108,7 @@ fn hex(number: u64) -> String {
     }
 }
 
-/// A record in `perf`'s words, as far as those are the same for all versions.
+/// Describes a record in `perf`'s words, as far as those are the same for all versions.
 fn describe(record: &Record<'_>) -> Option<String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let mut line = String::new();
@@ -169,7 +169,7 @@ fn describe(record: &Record<'_>) -> Option<String> {
     Some(line)
 }
 
-/// The same lines out of what `perf script -D` prints.
+/// Extracts the same lines from the output of `perf script -D`.
 fn perf_lines(dump: &str) -> BTreeMap<usize, String> {
     let mut lines: BTreeMap<usize, String> = BTreeMap::new();
     let mut current = None;

@@ -6,8 +6,8 @@
 
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::{
-    Attr, AttrFlags, Event, EventGroup, EventSpec, Features, Place, ReadFormat, Refusal,
-    SampleType, event_type,
+    Attr, AttrFlags, Event, EventGroup, EventSpec, EventTarget, Features, OpenRequest, ReadFormat,
+    Refusal, SampleType, event_type,
 };
 use std::time::{Duration, Instant};
 
@@ -47,21 +47,21 @@ pub trait Counters {
 /// The counters of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MachineCounters {
-    place: Place,
+    target: EventTarget,
 }
 
 impl MachineCounters {
     /// As they count for single threads.
     pub fn of_threads() -> MachineCounters {
         MachineCounters {
-            place: Place::Thread(0, None),
+            target: EventTarget::CALLER,
         }
     }
 
     /// As they count for all that runs on a CPU.
     pub fn of_cpu(cpu: u32) -> MachineCounters {
         MachineCounters {
-            place: Place::Cpu(cpu),
+            target: EventTarget::Cpu(cpu),
         }
     }
 
@@ -80,7 +80,10 @@ impl MachineCounters {
             attr.sample_period = RARELY;
         }
         loop {
-            let refusal = match Event::open(&spec.name, &attr, self.place, leader) {
+            let refusal = match OpenRequest::with_attr(&spec.name, attr.clone(), self.target)
+                .group(leader)
+                .open()
+            {
                 Ok(event) => return Ok(event),
                 Err(error) => error.refusal,
             };
@@ -447,7 +450,9 @@ mod tests {
         let alone = own.try_group(&[&clock]);
         let mut attr = clock.attr.clone();
         attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-        let opens = Event::open("task-clock", &attr, Place::Thread(0, None), None).is_ok();
+        let opens = OpenRequest::with_attr("task-clock", attr, EventTarget::CALLER)
+            .open()
+            .is_ok();
         assert_eq!(alone == Trial::Counted, opens, "{alone:?}");
         // No machine has it.
         let none = event(event_type::HARDWARE, 99);

@@ -22,7 +22,9 @@ use crate::spec::{RecordSpec, RecordTarget};
 use crate::watchdog::Watchdog;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
-use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
+use dioptra_perfevents::{
+    AttachSummary, AttachedEvent, AttachedSession, AttrFlags, ByteOrder, Session, Start,
+};
 use dioptra_processes::command::{CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
 use std::os::unix::fs::MetadataExt;
@@ -128,7 +130,7 @@ fn wait_for(
 struct Recording<'a> {
     spec: &'a RecordSpec,
     machine: Machine,
-    session: Session,
+    session: AttachedSession,
     sink: Sink<'a>,
     /// Ids that the writer knows.
     ids_known: usize,
@@ -162,10 +164,12 @@ impl<'a> Recording<'a> {
             .map_or_else(Vec::new, |extension| extension.counted_groups());
         let session_spec = session_spec(spec, command, &counted)?;
         let starts = session_spec.start;
-        let mut session = Session::new(session_spec.clone())?;
+        let session = Session::new(session_spec.clone())?;
         let before = Instant::now();
-        let attached = session.attach()?;
-        for note in &attached.notes {
+        let session = session.attach()?;
+        let attached = session.attach_summary().clone();
+        let notes: Vec<String> = attached.notes.iter().map(ToString::to_string).collect();
+        for note in &notes {
             observer.note(note);
         }
         for thread in &attached.failed {
@@ -183,7 +187,7 @@ impl<'a> Recording<'a> {
                 samples: spec.samples.of_group_reads(),
                 file: (!spec.to_stdout()).then_some(spec.output.as_path()),
                 events: &recorded,
-                diagnostics: &attached.notes,
+                diagnostics: &notes,
             };
             extension.attach(&target).map_err(RecordError::Extension)?;
             recorded.extend_from_slice(extension.events());
@@ -232,7 +236,7 @@ impl<'a> Recording<'a> {
             ids_known: session.new_ids_since(0).len(),
             session,
             sink: Sink::new(writer, modules, extension, Arc::clone(&watchdog.progress)),
-            notes_told: attached.notes.len(),
+            notes_told: notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,

@@ -40,11 +40,9 @@ pub(crate) fn session_spec(
         spec.samples.apply(event);
     }
     groups.extend_from_slice(counted);
-    let mut side_band = SideBand::default();
-    side_band.ksymbol = true;
-    side_band.bpf = true;
+    let mut side_band = SideBand::default() | SideBand::KSYMBOL | SideBand::BPF;
     // perf unwinds copied stacks by the tables that a module maps as data, and finds them by these mappings only.
-    side_band.mmap_data = spec.samples.copies_stacks();
+    side_band.set(SideBand::MMAP_DATA, spec.samples.copies_stacks());
     Ok(SessionSpec::new()
         .groups(groups)
         .target(target)

@@ -4,8 +4,8 @@ use super::shared::Shared;
 use dioptra_perfevents::names::software;
 use dioptra_perfevents::record::{Comm, SampleId, Switch, Task};
 use dioptra_perfevents::{
-    AttachError, EventSpec, Inherit, RecordListener, Session, SessionSpec, SideBand, StopHandle,
-    Target,
+    AttachError, AttachedSession, EventSpec, Inherit, RecordListener, Session, SessionSpec,
+    SideBand, StopHandle, Target,
 };
 use dioptra_tracedata::{JournalEntry, TaskChange};
 use dioptra_tracelayout::{ContextSwitch, SwitchKind};
@@ -94,12 +94,11 @@ impl Recording<'_> {
     }
 }
 
-fn attach(pid: u32, wanted: Wanted) -> Result<Session, AttachError> {
-    let mut side_band = SideBand::NONE;
-    side_band.switch = wanted.switches;
-    side_band.task = wanted.tasks;
+fn attach(pid: u32, wanted: Wanted) -> Result<AttachedSession, AttachError> {
     // Programs that are executed are looked for among those that connect, too.
-    side_band.comm = true;
+    let mut side_band = SideBand::COMM;
+    side_band.set(SideBand::SWITCH, wanted.switches);
+    side_band.set(SideBand::TASK, wanted.tasks);
     // It counts nothing, and only carries the records.
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
@@ -110,9 +109,7 @@ fn attach(pid: u32, wanted: Wanted) -> Result<Session, AttachError> {
         .fd_ratio(0.5)
         .ring_pages(Some(RING_PAGES))
         .side_band(side_band);
-    let mut session = Session::new(spec)?;
-    session.attach()?;
-    Ok(session)
+    Session::new(spec)?.attach()
 }
 
 /// A switch and its thread.

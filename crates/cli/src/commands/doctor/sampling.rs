@@ -1,85 +1,33 @@
 //! What can be sampled, found out by opening events.
 
 use super::check::{Check, Status};
-use dioptra_perfevents::{
-    Attr, AttrFlags, CpuSet, Event, OpenError, Place, Refusal, SampleType, event_type, limits,
-};
+use dioptra_perfevents::{Capabilities, OpenError, Refusal, limits};
 
 /// How the capability is given to a program.
 const GRANT: &str = "run as root, or sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog+ep \"$(command -v dioptra)\"";
 
-/// Events that were tried.
-pub struct Sampling {
-    /// This process's user space, with the CPU's clock.
-    user: Result<(), OpenError>,
-    /// The same with the kernel.
-    kernel: Result<(), OpenError>,
-    /// All of one CPU.
-    machine: Result<(), OpenError>,
-    cycles: Result<(), OpenError>,
-    instructions: Result<(), OpenError>,
-    precise: Result<(), OpenError>,
-    branches: Result<(), OpenError>,
-}
+/// The events that this process may open.
+pub struct Sampling(Capabilities);
 
 impl Sampling {
     /// Tries everything.
     pub fn probe() -> Sampling {
-        let user_only = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-        let clock = Attr {
-            kind: event_type::SOFTWARE,
-            sample_period: 1_000_000,
-            sample_type: SampleType::IP,
-            flags: AttrFlags::DISABLED,
-            ..Attr::default()
-        };
-        let user_clock = Attr {
-            flags: clock.flags | user_only,
-            ..clock.clone()
-        };
-        let cycles = Attr {
-            kind: event_type::HARDWARE,
-            ..user_clock.clone()
-        };
-        let instructions = Attr {
-            config: 1,
-            ..cycles.clone()
-        };
-        let mut precise = cycles.clone();
-        precise.set_precise_ip(2);
-        let branches = Attr {
-            sample_type: SampleType::IP | SampleType::BRANCH_STACK,
-            // Any branch in user space.
-            branch_sample_type: 1 << 3 | 1,
-            ..cycles.clone()
-        };
-        let open = |name: &str, attr: &Attr, place| Event::open(name, attr, place, None).map(drop);
-        let here = Place::Thread(0, None);
-        let cpu = CpuSet::online().iter().next().unwrap_or(0);
-        Sampling {
-            user: open("cpu-clock:u", &user_clock, here),
-            kernel: open("cpu-clock", &clock, here),
-            machine: open("cpu-clock", &clock, Place::Cpu(cpu)),
-            cycles: open("cycles:u", &cycles, here),
-            instructions: open("instructions:u", &instructions, here),
-            precise: open("cycles:upp", &precise, here),
-            branches: open("cycles:u with branch records", &branches, here),
-        }
+        Sampling(Capabilities::probe())
     }
 
     /// Whether the least works: the user space of an own process.
     pub fn works(&self) -> bool {
-        self.user.is_ok()
+        self.0.sample_user.is_ok()
     }
 
     /// Whether the machine has counters that sample.
     pub fn has_cycles(&self) -> bool {
-        self.cycles.is_ok()
+        self.0.hardware.is_ok()
     }
 
     /// Whether the kernel can be sampled.
     pub fn sees_kernel(&self) -> bool {
-        self.kernel.is_ok()
+        self.0.sample_kernel.is_ok()
     }
 
     /// The findings.
@@ -96,7 +44,7 @@ impl Sampling {
 
     fn call(&self) -> Check {
         let check = |found: &str| Check::ok("perf_event_open", "system call", found);
-        match &self.user {
+        match &self.0.sample_user {
             Err(OpenError { refusal: Refusal::Seccomp, .. }) => {
                 check("perf_event_open is forbidden by a seccomp filter, as in most containers")
                     .but(Status::Missing, "nothing can be sampled")
@@ -113,7 +61,12 @@ impl Sampling {
 
     /// Whether the kernel's own rules and the user's rights were never asked.
     fn never_asked(&self) -> bool {
-        let refusal = self.user.as_ref().err().map(|error| &error.refusal);
+        let refusal = self
+            .0
+            .sample_user
+            .as_ref()
+            .err()
+            .map(|error| &error.refusal);
         matches!(refusal, Some(Refusal::Seccomp | Refusal::NoSyscall))
     }
 
@@ -131,7 +84,7 @@ impl Sampling {
             format!("kernel.perf_event_paranoid is {level}"),
         )
         .value(level);
-        if level < 0 || (self.kernel.is_ok() && self.machine.is_ok()) {
+        if level < 0 || (self.0.sample_kernel.is_ok() && self.0.system_wide.is_ok()) {
             return check;
         }
         if self.never_asked() {
@@ -140,7 +93,7 @@ impl Sampling {
                 ..check
             };
         }
-        let check = match (&self.user, &self.kernel, &self.machine) {
+        let check = match (&self.0.sample_user, &self.0.sample_kernel, &self.0.system_wide) {
             (Err(_), _, _) => check.but(Status::Missing, "nothing can be sampled without privileges"),
             (_, Err(_), _) => check.but(
                 Status::Limited,
@@ -155,7 +108,7 @@ impl Sampling {
 
     fn user_check(&self) -> Check {
         let check = |found: String| Check::ok("sample_user", "own processes", found);
-        match &self.user {
+        match &self.0.sample_user {
             Ok(()) => check("user space can be sampled (cpu-clock)".into()),
             Err(_) if self.never_asked() => check("unknown: no call reaches the kernel".into())
                 .but(Status::Missing, "nothing can be sampled"),
@@ -167,7 +120,7 @@ impl Sampling {
 
     fn kernel_check(&self) -> Check {
         let check = |found: String| Check::ok("sample_kernel", "kernel samples", found);
-        match &self.kernel {
+        match &self.0.sample_kernel {
             Ok(()) => check("the kernel can be sampled".into()),
             Err(_) => check("the kernel cannot be sampled".into())
                 .but(
@@ -182,7 +135,7 @@ impl Sampling {
 
     fn machine_check(&self) -> Check {
         let check = |found: String| Check::ok("sample_machine", "whole machine", found);
-        match &self.machine {
+        match &self.0.system_wide {
             Ok(()) => check("all CPUs can be sampled (-a)".into()),
             Err(_) => check("CPUs cannot be sampled as a whole".into())
                 .but(Status::Limited, "-a, -C and --cgroup do not work")
@@ -195,7 +148,7 @@ impl Sampling {
     fn hardware(&self) -> Check {
         let check = |found: &str| Check::ok("hardware_events", "hardware events", found);
         let remedy = "on a virtual machine enable its PMU (QEMU: -cpu host,pmu=on; clouds: a metal or larger instance)";
-        match (&self.cycles, &self.instructions) {
+        match (&self.0.hardware, &self.0.instructions) {
             (Ok(()), Ok(())) => check("cycles and instructions can be sampled"),
             (Ok(()), Err(_)) => check("cycles can be sampled, instructions cannot")
                 .but(Status::Limited, "ratios such as instructions per cycle are not available")
@@ -216,7 +169,7 @@ impl Sampling {
 
     fn precise_check(&self) -> Check {
         let check = |found: &str| Check::ok("precise_ip", "precise addresses", found);
-        match &self.precise {
+        match &self.0.precise {
             Ok(()) => check("samples can name the exact instruction (cycles:pp)"),
             Err(_) => check("samples cannot name the exact instruction").but(
                 Status::Limited,
@@ -227,7 +180,7 @@ impl Sampling {
 
     fn branch_check(&self) -> Check {
         let check = |found: &str| Check::ok("branch_stack", "branch records", found);
-        match &self.branches {
+        match &self.0.branches {
             Ok(()) => check("branch stacks can be recorded (-b)"),
             Err(_) => check("the CPU or the virtual machine has no branch records")
                 .but(Status::Limited, "-b, -j and --call-graph lbr do not work"),

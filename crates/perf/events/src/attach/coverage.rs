@@ -1,8 +1,8 @@
-//! Which threads are watched already: opened by us, or created by a watched thread and so inheriting its events.
+//! The threads that are watched already: opened by us, or created by a watched thread and so inheriting its events.
 //!
 //! Reading `/proc/PID/task` twice and comparing is the wrong test: a thread found the second time has most often
-//! inherited everything from its creator, and opening events on it again would double its every sample. The kernel
-//! tells: a fork record names the parent and the time.
+//! inherited everything from its creator, and opening events on it again would double its every sample. Fork
+//! records decide instead: each names the parent and the time.
 
 use crate::record::Task;
 use rustc_hash::FxHashMap;
@@ -11,16 +11,16 @@ use rustc_hash::FxHashMap;
 /// most: a parent that was attached less than this before the record may have been half attached when it mattered.
 const CLONE_TIME: u64 = 200_000;
 
-/// How a thread is covered.
+/// The reason for which a thread is covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cover {
-    /// Its events were opened, from one time until another, in nanoseconds.
+    /// The thread's events were opened, from one time until another, in nanoseconds.
     Opened { from: u64, until: u64 },
-    /// It inherited those of this thread.
+    /// The thread inherited the events of this root.
     Inherited { root: u32 },
 }
 
-/// What a fork record means.
+/// The consequence of a fork record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing to do.
@@ -39,23 +39,23 @@ pub(crate) struct Coverage {
 }
 
 impl Coverage {
-    /// Whether `tid` is covered.
+    /// Returns true if `tid` is covered.
     pub(crate) fn has(&self, tid: u32) -> bool {
         self.threads.contains_key(&tid)
     }
 
-    /// How many threads inherited their events.
+    /// Returns the number of threads that inherited their events.
     pub(crate) fn inherited(&self) -> usize {
         let inherited = |cover: &&Cover| matches!(cover, Cover::Inherited { .. });
         self.threads.values().filter(inherited).count()
     }
 
-    /// The events of `tid` were opened between two times.
+    /// Takes in that the events of `tid` were opened between two times.
     pub(crate) fn opened(&mut self, tid: u32, from: u64, until: u64) {
         self.threads.insert(tid, Cover::Opened { from, until });
     }
 
-    /// The events of `tid` were closed: it and all that inherited from it are no longer covered.
+    /// Takes in that the events of `tid` were closed: neither it nor its heirs are covered any more.
     pub(crate) fn closed(&mut self, tid: u32) {
         self.threads.remove(&tid);
         self.threads

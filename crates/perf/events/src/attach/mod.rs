@@ -1,4 +1,4 @@
-//! Attaching: opening every event at every place, without missing a thread and without watching one twice.
+//! Attaching: opening every event for every thread and CPU, without missing a thread and without watching one twice.
 
 mod coverage;
 mod open;
@@ -14,9 +14,11 @@ pub use per_core::PerCoreAttachmentStrategy;
 pub use per_cpu::PerCpuAttachmentStrategy;
 pub use per_thread::PerThreadAttachmentStrategy;
 pub(crate) use per_thread::rescan;
-pub use plan::Shape;
+pub(crate) use plan::Shape;
+pub(crate) use sealed::Attach;
 pub use signals::{SignalAttachmentStrategy, TimerAttachmentStrategy};
-pub use state::{AttachSummary, Attachment, FailedThread};
+pub(crate) use state::Attachment;
+pub use state::{AttachSummary, FailedThread};
 
 pub(crate) use per_core::list as list_threads;
 pub(crate) use per_cpu::{open_cgroup, wanted_cpus};
@@ -25,22 +27,34 @@ pub(crate) use state::{CpuRing, Placed, add_count};
 use crate::errors::{AttachError, Refusal};
 use crate::spec::{Fallbacks, SessionSpec, Target};
 
-/// A way of opening a session's events.
-pub trait AttachmentStrategy: std::fmt::Debug + Send {
-    /// Its name, for messages and the summary.
+/// A way of opening a session's events, for [`Session::with_strategy`](crate::Session::with_strategy). Sealed: the
+/// strategies of this crate are all that there are.
+pub trait AttachmentStrategy: sealed::Attach + std::fmt::Debug + Send {
+    /// Returns the strategy's name, for messages and the summary.
     fn name(&self) -> &'static str;
-
-    /// Where it puts events and rings.
-    fn shape(&self) -> Shape;
-
-    /// Opens everything. On an error the caller drops `attachment`, which closes whatever was opened.
-    ///
-    /// # Errors
-    /// [`AttachError`], where no fallback that the session allows helps.
-    fn attach(&self, spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError>;
 }
 
-/// The strategy that serves a session's target.
+mod sealed {
+    use super::{AttachError, Attachment, SessionSpec, Shape};
+
+    /// The part of a strategy that deals with the inside of a session.
+    pub trait Attach {
+        /// Returns where the strategy puts events and rings.
+        fn shape(&self) -> Shape;
+
+        /// Opens everything. On an error the caller drops `attachment`, which closes whatever was opened.
+        ///
+        /// # Errors
+        /// [`AttachError`], where no fallback that the session allows helps.
+        fn attach(
+            &self,
+            spec: &SessionSpec,
+            attachment: &mut Attachment,
+        ) -> Result<(), AttachError>;
+    }
+}
+
+/// Returns the strategy that serves a session's target.
 pub(crate) fn strategy_for(spec: &SessionSpec) -> Box<dyn AttachmentStrategy> {
     if spec.target.is_cpu_wide() {
         Box::new(PerCpuAttachmentStrategy)
@@ -49,7 +63,7 @@ pub(crate) fn strategy_for(spec: &SessionSpec) -> Box<dyn AttachmentStrategy> {
     }
 }
 
-/// The strategies to try, in this order, where that for the target fails with `error`: the ladder's lower rungs.
+/// Returns the strategies to try, in this order, where that for the target fails with `error`: the ladder's lower rungs.
 pub(crate) fn fallbacks_for(
     spec: &SessionSpec,
     error: &AttachError,
@@ -79,6 +93,7 @@ pub(crate) fn fallbacks_for(
             Refusal::Seccomp
                 | Refusal::NoSyscall
                 | Refusal::NotSupported
+                | Refusal::NoSoftwareEvent { .. }
                 | Refusal::Permission { .. }
         )
     );

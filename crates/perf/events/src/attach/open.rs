@@ -1,10 +1,11 @@
-//! Opening events and their rings, one place at a time.
+//! Opening events and their rings, one target at a time.
 
 use super::plan::{Planned, Shape};
 use super::state::{Attachment, CpuRing, Placed};
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{Event, EventTarget, OpenRequest};
 use crate::limits;
+use crate::notes::AttachNote;
 use crate::ring::Ring;
 use crate::spec::{Fallbacks, SessionSpec};
 use crate::sys;
@@ -13,19 +14,19 @@ use std::os::fd::AsFd;
 impl Attachment {
     /// Makes a CPU's ring. An owner of CPU-wide sessions carries the side band and is one of its events.
     pub(crate) fn add_ring(&mut self, cpu: u32, spec: &SessionSpec) -> Result<(), AttachError> {
-        let place = match self.shape {
-            Shape::PerCpu => Place::Cpu(cpu),
-            _ => Place::Thread(0, Some(cpu)),
+        let target = match self.shape {
+            Shape::PerCpu => EventTarget::Cpu(cpu),
+            _ => EventTarget::Thread(0, Some(cpu)),
         };
-        self.add_ring_at(place, cpu, None, spec)?;
+        self.add_ring_at(target, cpu, None, spec)?;
         self.summary.cpus.push(cpu);
         Ok(())
     }
 
-    /// Makes a ring owned by an event at `place`.
+    /// Makes a ring owned by an event at `target`.
     fn add_ring_at(
         &mut self,
-        place: Place,
+        target: EventTarget,
         cpu: u32,
         thread: Option<u32>,
         spec: &SessionSpec,
@@ -40,14 +41,7 @@ impl Attachment {
             let mut attr = self.plan.owner.clone();
             let bytes = u32::try_from(pages * sys::page_size()).unwrap_or(u32::MAX);
             attr.wakeup = spec.watermark.unwrap_or(bytes / 4).clamp(1, bytes / 2);
-            let owner = self.open_with_retry(&OpenRequest {
-                name: &name,
-                attr: &attr,
-                place,
-                group: None,
-                cgroup: None,
-                tail: &[],
-            })?;
+            let owner = self.open_with_retry(&OpenRequest::with_attr(&name, attr, target))?;
             let error = match Ring::new(owner.as_fd(), pages) {
                 Ok(ring) => break (owner, ring),
                 Err(error) => error,
@@ -66,6 +60,7 @@ impl Attachment {
         if let Some(index) = self.plan.owner_event {
             self.learn_id(index, owner.id()?, thread.unwrap_or(0));
         }
+        self.rings_generation += 1;
         self.rings.push(CpuRing {
             cpu,
             owner,
@@ -75,11 +70,10 @@ impl Attachment {
             thread,
         });
         if pages < self.ring_pages {
-            self.note(format!(
-                "no more memory may be locked for ring buffers (kernel.perf_event_mlock_kb, `ulimit -l`): asked for {} \
-                 pages, using {pages}",
-                spec.ring_pages.unwrap_or(self.ring_pages)
-            ));
+            self.note(AttachNote::SmallerRings {
+                asked: spec.ring_pages.unwrap_or(self.ring_pages),
+                pages,
+            });
             self.ring_pages = pages;
         }
         self.summary.ring_pages = pages;
@@ -96,14 +90,15 @@ impl Attachment {
         listed: bool,
         spec: &SessionSpec,
     ) -> Result<(), AttachError> {
-        let place = Place::Thread(tid, None);
-        self.add_ring_at(place, u32::MAX, Some(tid), spec)?;
+        let target = EventTarget::Thread(tid, None);
+        self.add_ring_at(target, u32::MAX, Some(tid), spec)?;
         let slot = self.rings.len() - 1;
         let mut placed = Placed::default();
         let mut ids = Vec::new();
         let wanted = |planned: &Planned| planned.is_for(tid, listed);
-        if let Err(error) = self.open_all(Some(slot), place, wanted, &mut placed, &mut ids) {
+        if let Err(error) = self.open_all(Some(slot), target, wanted, &mut placed, &mut ids) {
             self.rings.truncate(slot);
+            self.rings_generation += 1;
             return Err(error);
         }
         self.take_in(tid, placed, ids);
@@ -122,13 +117,13 @@ impl Attachment {
         let mut placed = Placed::default();
         let mut ids = Vec::new();
         for index in 0..self.plan.events.len() {
-            // The signal tells which event it is from, and for which thread that was opened.
+            // The signal carries its event's index and the thread for which the event was opened.
             self.plan.events[index].attr.sig_data = crate::signals::word(tid, index);
         }
         let wanted = |planned: &Planned| planned.is_for(tid, listed) && planned.attr.samples();
         self.open_all(
             None,
-            Place::Thread(tid, None),
+            EventTarget::Thread(tid, None),
             wanted,
             &mut placed,
             &mut ids,
@@ -166,9 +161,9 @@ impl Attachment {
         let mut placed = Placed::default();
         let mut ids = Vec::new();
         for slot in 0..self.rings.len() {
-            let place = Place::Thread(tid, Some(self.rings[slot].cpu));
+            let target = EventTarget::Thread(tid, Some(self.rings[slot].cpu));
             let wanted = |planned: &Planned| planned.is_for(tid, listed);
-            self.open_all(Some(slot), place, wanted, &mut placed, &mut ids)?;
+            self.open_all(Some(slot), target, wanted, &mut placed, &mut ids)?;
         }
         self.take_in(tid, placed, ids);
         Ok(())
@@ -182,8 +177,8 @@ impl Attachment {
         let mut placed = Placed::default();
         let mut ids = Vec::new();
         let cpu = self.rings[slot].cpu;
-        let place = Place::Cpu(cpu);
-        self.open_all(Some(slot), place, |_| true, &mut placed, &mut ids)?;
+        let target = EventTarget::Cpu(cpu);
+        self.open_all(Some(slot), target, |_| true, &mut placed, &mut ids)?;
         for (index, id) in ids {
             self.learn_id(index, id, 0);
         }
@@ -194,7 +189,7 @@ impl Attachment {
     fn open_all(
         &mut self,
         slot: Option<usize>,
-        place: Place,
+        target: EventTarget,
         wanted: impl Fn(&Planned) -> bool,
         placed: &mut Placed,
         ids: &mut Vec<(usize, u64)>,
@@ -209,7 +204,7 @@ impl Attachment {
             }
             let event = self.open_planned(
                 index,
-                place,
+                target,
                 placed.events.get(leader).map(|(_, event)| event),
             )?;
             if let Some(slot) = slot {
@@ -227,28 +222,25 @@ impl Attachment {
     fn open_planned(
         &mut self,
         index: usize,
-        place: Place,
+        target: EventTarget,
         group: Option<&Event>,
     ) -> Result<Event, OpenError> {
         let planned = &self.plan.events[index];
         let (name, attr) = (planned.name.clone(), planned.attr.clone());
         let tail = planned.tail.clone();
         let cgroup = self.cgroup.take();
-        let result = self.open_with_retry(&OpenRequest {
-            name: &name,
-            attr: &attr,
-            place,
-            group: group.map(AsFd::as_fd),
-            cgroup: cgroup.as_ref().map(AsFd::as_fd),
-            tail: &tail,
-        });
+        let request = OpenRequest::with_attr(&name, attr, target)
+            .group(group)
+            .cgroup(cgroup.as_ref().map(AsFd::as_fd))
+            .tail(&tail);
+        let result = self.open_with_retry(&request);
         self.cgroup = cgroup;
         result
     }
 
     /// Opens an event and, where descriptors run out, raises their limit once and tries again.
     fn open_with_retry(&mut self, request: &OpenRequest<'_>) -> Result<Event, OpenError> {
-        match Event::request(*request) {
+        match request.open() {
             Err(OpenError {
                 refusal: Refusal::ProcessDescriptors { limit },
                 ..
@@ -256,11 +248,12 @@ impl Attachment {
                 self.budget.raised = true;
                 let now = limits::raise_descriptors(limit.saturating_mul(16));
                 if now > limit {
-                    self.note(format!(
-                        "the limit of open descriptors was raised from {limit} to {now}"
-                    ));
+                    self.note(AttachNote::DescriptorLimit {
+                        from: limit,
+                        to: now,
+                    });
                 }
-                Event::request(*request)
+                request.open()
             }
             result => result,
         }
@@ -290,9 +283,10 @@ impl Attachment {
             let wanted = (needed as f64 / ratio).ceil() as u64 + 64;
             now = limits::raise_descriptors(wanted);
             if now > limit {
-                self.note(format!(
-                    "the limit of open descriptors was raised from {limit} to {now}"
-                ));
+                self.note(AttachNote::DescriptorLimit {
+                    from: limit,
+                    to: now,
+                });
             }
         }
         if needed <= share(now) {

@@ -2,10 +2,11 @@
 
 use super::coverage::{Coverage, Verdict};
 use super::state::{Attachment, FailedThread};
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
+use crate::notes::{AttachNote, CpuChange};
 use crate::procfs;
 use crate::spec::{SessionSpec, Start, Target, ThreadChoice};
 use crate::sys;
@@ -26,7 +27,9 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per core"
     }
+}
 
+impl Attach for PerCoreAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::PerCore
     }
@@ -43,17 +46,20 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
                 online: online.to_string(),
             });
         }
-        // What single threads need is asked for once they are known; an error names all of it.
+        // One reservation for all threads, so that an error names the whole need.
         let threads = list(spec, attachment.reader)?.len();
         let each = 1 + threads as u64 * attachment.plan.events.len() as u64;
         attachment.reserve(cpus.len() as u64 * each, (threads, cpus.len()))?;
         for cpu in cpus.iter() {
             match attachment.add_ring(cpu, spec) {
-                // It went offline since the list was read.
+                // The CPU went offline since the list was read.
                 Err(AttachError::Open(OpenError {
                     refusal: Refusal::CpuOffline,
                     ..
-                })) => attachment.note(format!("CPU {cpu} went offline and is not watched")),
+                })) => attachment.note(AttachNote::Cpu {
+                    cpu,
+                    change: CpuChange::OfflineAtAttach,
+                }),
                 other => other?,
             }
         }
@@ -62,7 +68,7 @@ impl AttachmentStrategy for PerCoreAttachmentStrategy {
     }
 }
 
-/// The target's threads that exist now, without the reader.
+/// Returns the target's threads that exist now, without the reader.
 pub(crate) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachError> {
     match &spec.target {
         Target::SelfProcess => {
@@ -75,7 +81,7 @@ pub(crate) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachEr
         Target::Processes(pids) => {
             let mut tids = Vec::new();
             for pid in pids {
-                // One of several may have ended; that none is left is told at the end.
+                // One of several may have ended; if none is left, attaching fails at the end.
                 match procfs::threads(*pid) {
                     Ok(more) => tids.extend(more),
                     Err(AttachError::NoTarget { .. }) => {}
@@ -90,7 +96,7 @@ pub(crate) fn list(spec: &SessionSpec, reader: u32) -> Result<Vec<u32>, AttachEr
     }
 }
 
-/// Threads that single events name themselves.
+/// Returns the threads that single events name themselves.
 pub(super) fn named_by_events(attachment: &Attachment) -> Vec<u32> {
     let only = |thread: ThreadChoice| match thread {
         ThreadChoice::Only(tid) => Some(tid),
@@ -109,8 +115,8 @@ pub(super) fn named_by_events(attachment: &Attachment) -> Vec<u32> {
 /// Finds attrs that open, on the first thread that lives.
 pub(super) fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(), AttachError> {
     let cpu = attachment.rings.first().map(|ring| ring.cpu);
-    // Events on this very thread where the reader is all there is: later threads inherit nothing from it, but an
-    // event that can't be opened at all is told now.
+    // The reader stands in where the process has no other thread: later threads inherit nothing from it, but an event
+    // that can't be opened at all is reported now.
     let mut candidates = list(spec, attachment.reader)?;
     candidates.extend(named_by_events(attachment));
     if spec.target == Target::SelfProcess {
@@ -118,7 +124,7 @@ pub(super) fn resolve(spec: &SessionSpec, attachment: &mut Attachment) -> Result
     }
     let cgroup = attachment.cgroup.take();
     for tid in &candidates {
-        let place = Place::Thread(*tid, cpu);
+        let place = EventTarget::Thread(*tid, cpu);
         match attachment
             .plan
             .resolve(place, cgroup.as_ref().map(AsFd::as_fd), spec.fallbacks)
@@ -203,11 +209,7 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
         }
     }
     if attachment.threads.is_empty() {
-        attachment.note(
-            "nothing is watched: the thread that attaches reads the records and is left out, the process has no other, and \
-             threads that this one creates inherit nothing; use Session::spawn, or watch the reader as well"
-                .to_owned(),
-        );
+        attachment.note(AttachNote::NothingWatched);
     }
     learn(attachment, &mut coverage, true);
     attachment.summary.inherited = coverage.inherited();
@@ -217,7 +219,7 @@ fn attach_threads(spec: &SessionSpec, attachment: &mut Attachment) -> Result<(),
     Ok(())
 }
 
-/// Whether a refusal says something about this thread only: it is another user's, or changed its identity.
+/// Returns true if a refusal is about this thread only: another user's, or one that changed its identity.
 pub(super) fn is_about_the_thread(error: &OpenError) -> bool {
     matches!(error.refusal, Refusal::Permission { .. })
 }

@@ -1,10 +1,11 @@
 //! The strategy for whole CPUs and cgroups: each event once per CPU.
 
 use super::state::Attachment;
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
+use crate::notes::{AttachNote, CpuChange};
 use crate::spec::{SessionSpec, Start, Target};
 use crate::sys;
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Opens each event for all threads of each CPU, or for those of a cgroup. The ring owners watch the whole CPU too
-/// and tell of mappings, names and threads from the start; nothing is inherited, so threads cost nothing.
+/// and report mappings, names and threads from the start; nothing is inherited, so threads cost nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PerCpuAttachmentStrategy;
 
@@ -20,7 +21,9 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per CPU"
     }
+}
 
+impl Attach for PerCpuAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::PerCpu
     }
@@ -58,9 +61,10 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
                     ..
                 })) if resolved || !CpuSet::online().contains(cpu) => {
                     attachment.forget_ring(cpu);
-                    attachment.note(format!(
-                        "CPU {cpu} went offline; it is watched when it comes back"
-                    ));
+                    attachment.note(AttachNote::Cpu {
+                        cpu,
+                        change: CpuChange::OfflineUntilReopened,
+                    });
                 }
                 other => other?,
             }
@@ -78,7 +82,7 @@ impl AttachmentStrategy for PerCpuAttachmentStrategy {
     }
 }
 
-/// The CPUs that the session is to watch and that are online.
+/// Returns the CPUs that the session is to watch and that are online.
 pub(crate) fn wanted_cpus(spec: &SessionSpec, online: &CpuSet) -> CpuSet {
     let mut cpus = online.clone();
     if let Target::Cpus(Some(set))
@@ -104,7 +108,7 @@ fn open_cpu(
     attachment.add_ring(cpu, spec)?;
     if !*resolved {
         let cgroup = attachment.cgroup.take();
-        let place = Place::Cpu(cpu);
+        let place = EventTarget::Cpu(cpu);
         let result =
             attachment
                 .plan
@@ -128,6 +132,7 @@ impl Attachment {
         }
         if let Some(slot) = self.rings.iter().position(|ring| ring.cpu == cpu) {
             let ring = self.rings.remove(slot);
+            self.rings_generation += 1;
             if let Some(index) = self.plan.owner_event {
                 super::state::add_count(&mut self.closed[index], &ring.owner);
             }
@@ -195,7 +200,7 @@ pub(crate) fn open_cgroup(path: &Path) -> Result<File, AttachError> {
     }
 }
 
-/// Where the hierarchy is mounted that serves events: cgroup v1's with the controller perf_event where there is one,
+/// Returns the mount point of the hierarchy that serves events: cgroup v1's with the controller perf_event where there is one,
 /// otherwise the unified one.
 fn hierarchy(mounts: &str) -> Option<PathBuf> {
     let mut unified = None;

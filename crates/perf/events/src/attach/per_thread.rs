@@ -2,8 +2,9 @@
 
 use super::per_core::{is_about_the_thread, list, named_by_events, resolve};
 use super::state::{Attachment, FailedThread};
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::errors::AttachError;
+use crate::notes::AttachNote;
 use crate::spec::{SessionSpec, Target};
 
 /// Opens each event once per thread. On a machine of many CPUs this takes a fraction of the descriptors of
@@ -19,7 +20,9 @@ impl AttachmentStrategy for PerThreadAttachmentStrategy {
     fn name(&self) -> &'static str {
         "per thread"
     }
+}
 
+impl Attach for PerThreadAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::PerThread
     }
@@ -38,10 +41,7 @@ impl AttachmentStrategy for PerThreadAttachmentStrategy {
         wanted.extend(named_by_events(attachment));
         let each = attachment.plan.events.len() as u64;
         attachment.reserve(wanted.len() as u64 * each, (wanted.len(), 0))?;
-        attachment.note(
-            "one event per thread: threads created later are found within 100 ms, and missed if they end before"
-                .to_owned(),
-        );
+        attachment.note(AttachNote::PerThread);
         for _ in 0..spec.attach_iterations.max(1) {
             attachment.summary.iterations += 1;
             if rescan(spec, attachment)? == 0 {

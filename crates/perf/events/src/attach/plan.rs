@@ -1,8 +1,9 @@
-//! From what was asked for to what the kernel is asked: each event's attr in full.
+//! The plan of a session: each event's attr in full, from the session's settings and the kernel's features.
 
 use crate::features::{self, Features};
 use crate::limits;
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::spec::{
     EventSpec, Fallbacks, Inherit, SessionSpec, SideBand, Start, Target, ThreadChoice,
 };
@@ -10,7 +11,7 @@ use crate::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use std::ffi::CStr;
 use std::sync::Arc;
 
-/// Fields that every sample has, so that any record can be told to its event, thread, time and CPU.
+/// Fields that every sample has, so that each record names its event, thread, time and CPU.
 const BASE: SampleType = SampleType::IDENTIFIER
     .union(SampleType::TID)
     .union(SampleType::TIME)
@@ -24,7 +25,7 @@ const OWN: SampleType = SampleType::PERIOD
     .union(SampleType::AUX)
     .union(SampleType::PHYS_ADDR);
 
-/// What events are without heirs.
+/// The flags that an event without heirs lacks.
 const NO_HEIRS: AttrFlags = AttrFlags::INHERIT.union(AttrFlags::INHERIT_THREAD);
 
 /// One event of the session as it will be opened at each place.
@@ -34,20 +35,20 @@ pub(crate) struct Planned {
     pub(crate) attr: Attr,
     pub(crate) thread: ThreadChoice,
     pub(crate) filter: Option<String>,
-    /// What the attr points at, kept for as long as events are opened.
+    /// The text at which the attr points, kept for as long as events are opened.
     probed_file: Option<Arc<CStr>>,
     /// As [`EventSpec::tail`].
     pub(crate) tail: Vec<u8>,
-    /// Which of the session's events as given; `None` for a carrier that the session added.
+    /// The index among the session's events as given; `None` for a carrier that the session added.
     pub(crate) spec: Option<usize>,
-    /// How many members follow in its group; `None` for a member.
+    /// The number of members that follow in the group; `None` for a member.
     pub(crate) leads: Option<usize>,
     pub(super) clock_can_replace: bool,
     pub(crate) counted_by_kernel: bool,
 }
 
 impl Planned {
-    /// Whether it is for this thread. `listed` says whether the thread belongs to the session's target.
+    /// Returns true if the event is for this thread. `listed` says whether the thread belongs to the session's target.
     pub(crate) fn is_for(&self, tid: u32, listed: bool) -> bool {
         match self.thread {
             ThreadChoice::All => listed,
@@ -55,14 +56,14 @@ impl Planned {
         }
     }
 
-    /// Whether a clock, or what a clock can replace.
+    /// Returns true for a clock, and for an event that a clock can replace.
     pub(crate) fn is_clock(&self) -> bool {
         let clock = matches!(self.attr.config, software::CPU_CLOCK | software::TASK_CLOCK);
         self.attr.samples()
             && (self.clock_can_replace || (self.attr.kind == event_type::SOFTWARE && clock))
     }
 
-    /// A clock's period in nanoseconds.
+    /// Returns a clock's period in nanoseconds.
     pub(crate) fn clock_period(&self) -> u64 {
         if self.attr.flags.contains(AttrFlags::FREQ) {
             1_000_000_000 / self.attr.sample_period.max(1)
@@ -73,7 +74,8 @@ impl Planned {
         }
     }
 
-    /// Events between two samples, nanoseconds for clocks; `None` where they vary, and for events that only count.
+    /// Returns the number of events between two samples, nanoseconds for clocks; `None` where it varies, and for events
+    /// that only count.
     pub(crate) fn fixed_period(&self) -> Option<u64> {
         let clock = matches!(self.attr.config, software::CPU_CLOCK | software::TASK_CLOCK);
         match self.attr.sample_period {
@@ -86,14 +88,14 @@ impl Planned {
         }
     }
 
-    /// Whether its leader has to be enabled by us once it is open.
+    /// Returns true if the session has to enable the leader once it is open.
     pub(crate) fn starts_late(&self) -> bool {
         self.attr.flags.contains(AttrFlags::DISABLED)
             && !self.attr.flags.contains(AttrFlags::ENABLE_ON_EXEC)
     }
 }
 
-/// Where a session's events and rings are.
+/// The arrangement of a session's events and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Shape {
@@ -108,12 +110,12 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the ring owners carry the side band, and so are events of the session.
+    /// Returns true if the ring owners carry the side band, and so are events of the session.
     fn owners_carry(self) -> bool {
         matches!(self, Shape::PerCpu | Shape::PerThread)
     }
 
-    /// Whether threads inherit events.
+    /// Returns true if threads inherit events.
     pub(crate) fn inherits(self) -> bool {
         matches!(self, Shape::PerCore | Shape::Signals)
     }
@@ -125,9 +127,9 @@ pub(crate) struct Plan {
     pub(crate) events: Vec<Planned>,
     /// The ring owner's attr.
     pub(crate) owner: Attr,
-    /// Whether the ring owners carry the side band, and so are events of the session: its index.
+    /// The index of the ring owners' event, where they carry the side band and so are events of the session.
     pub(crate) owner_event: Option<usize>,
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<AttachNote>,
 }
 
 impl Plan {
@@ -232,11 +234,9 @@ impl Plan {
         if reads && !can && attr.flags.contains(AttrFlags::INHERIT) {
             attr.flags
                 .remove(AttrFlags::INHERIT | AttrFlags::INHERIT_THREAD);
-            self.note(format!(
-                "{}: counter values in samples cannot be inherited on this kernel (6.12 can); threads created later \
-                 are not sampled",
-                event.name
-            ));
+            self.note(AttachNote::ReadNotInherited {
+                event: event.name.clone(),
+            });
         }
         let leader = planned.leads.is_some();
         let alone = planned.leads == Some(0);
@@ -261,15 +261,16 @@ impl Plan {
             return;
         };
         if attr.sample_period > most && fallbacks.contains(Fallbacks::LOWER_FREQUENCY) {
-            self.note(format!(
-                "{name}: {} Hz is above kernel.perf_event_max_sample_rate, sampling at {most} Hz",
-                attr.sample_period
-            ));
+            self.note(AttachNote::Frequency {
+                event: name.to_owned(),
+                asked: attr.sample_period,
+                hertz: most,
+            });
             attr.sample_period = most;
         }
     }
 
-    /// Decides which event tells of mappings, names and threads: one per place, for each copy costs a record.
+    /// Decides which event reports mappings, names and threads: one per thread and CPU, for each copy costs a record.
     fn place_side_band(
         &mut self,
         spec: &SessionSpec,
@@ -277,12 +278,12 @@ impl Plan {
         common: SampleType,
         shape: Shape,
     ) {
-        let mut flags = spec.side_band.flags();
+        let mut flags = spec.side_band.attr_flags();
         if spec.inherit != Inherit::No && shape.inherits() {
             // Attaching decides by fork records which threads are covered already.
             flags |= AttrFlags::TASK;
         }
-        for (flag, name) in [
+        for (flag, kind) in [
             (AttrFlags::BUILD_ID, "build ids of mappings"),
             (AttrFlags::CONTEXT_SWITCH, "context switches"),
             (AttrFlags::NAMESPACES, "namespaces"),
@@ -291,7 +292,7 @@ impl Plan {
             (AttrFlags::CGROUP, "cgroup paths"),
         ] {
             if flags.contains(flag) && !features.flags.contains(flag) {
-                self.note(format!("this kernel or user cannot be told of {name}"));
+                self.note(AttachNote::NoRecords { kind });
             }
         }
         flags = flags.difference(Features::OPTIONAL.difference(features.flags));
@@ -299,7 +300,7 @@ impl Plan {
         self.owner.flags |= AttrFlags::WATERMARK;
         let mut carrier = features::dummy();
         carrier.flags = AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV | flags;
-        // It takes no samples, and the kernel refuses registers and stacks without their masks and sizes.
+        // The carrier takes no samples, and the kernel refuses registers and stacks without their masks and sizes.
         carrier.sample_type = common
             .difference(SampleType::REGS_USER | SampleType::REGS_INTR | SampleType::STACK_USER);
         carrier.read_format = ReadFormat::ID;
@@ -336,7 +337,7 @@ impl Plan {
             // An event more per thread would make creating threads dearer.
             first.attr.flags |= flags;
         } else if spec.side_band != SideBand::NONE {
-            // Events that wait to be enabled tell nothing meanwhile.
+            // Events that wait to be enabled report nothing meanwhile.
             self.events.insert(0, planned(carrier));
         }
         self.owner.wakeup = 0;
@@ -347,7 +348,7 @@ impl Plan {
         );
     }
 
-    /// Makes every event send signals: what a signal can't tell is left out.
+    /// Makes every event send signals, and leaves out the fields that a signal can't carry.
     fn take_signals(&mut self) {
         for event in &mut self.events {
             let attr = &mut event.attr;
@@ -363,7 +364,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn note(&mut self, note: String) {
+    pub(super) fn note(&mut self, note: AttachNote) {
         if !self.notes.contains(&note) {
             self.notes.push(note);
         }
@@ -403,7 +404,7 @@ fn common_flags(attr: &mut Attr, spec: &SessionSpec, features: &Features) {
         attr.flags |= AttrFlags::INHERIT_THREAD & features.flags;
     }
     if spec.target == Target::SelfProcess && spec.inherit != Inherit::ThreadsAndChildren {
-        // A program that this one becomes is not what was to be watched.
+        // The program that an exec makes of this one was not to be watched.
         attr.flags |= AttrFlags::REMOVE_ON_EXEC & features.flags;
     }
 }

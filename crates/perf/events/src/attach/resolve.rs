@@ -2,20 +2,21 @@
 
 use super::plan::Plan;
 use crate::errors::{OpenError, Refusal};
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::names::software;
+use crate::notes::AttachNote;
 use crate::spec::Fallbacks;
 use crate::{AttrFlags, SampleType, event_type};
 use std::os::fd::BorrowedFd;
 
 impl Plan {
-    /// Tries every event at `place`, taking fallbacks until it opens or none is left.
+    /// Tries every event at `target`, taking fallbacks until it opens or none is left.
     ///
     /// # Errors
-    /// The refusal that no fallback helps against; [`OpenError::is_gone`] where the place's thread has ended.
+    /// The refusal that no fallback helps against; [`OpenError::is_gone`] where the target's thread has ended.
     pub(crate) fn resolve(
         &mut self,
-        place: Place,
+        target: EventTarget,
         cgroup: Option<BorrowedFd<'_>>,
         fallbacks: Fallbacks,
     ) -> Result<(), OpenError> {
@@ -25,18 +26,13 @@ impl Plan {
             }
             loop {
                 let event = &self.events[index];
-                // It is only to be opened, not to count.
+                // This event is opened for a trial and must not count.
                 let mut attr = event.attr.clone();
                 attr.flags |= AttrFlags::DISABLED;
-                let request = OpenRequest {
-                    name: &event.name,
-                    attr: &attr,
-                    place,
-                    group: None,
-                    cgroup,
-                    tail: &event.tail,
-                };
-                let Err(error) = Event::request(request) else {
+                let request = OpenRequest::with_attr(&event.name, attr, target)
+                    .cgroup(cgroup)
+                    .tail(&event.tail);
+                let Err(error) = request.open() else {
                     break;
                 };
                 if !self.fall_back(index, &error, fallbacks) {
@@ -47,7 +43,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Takes the next fallback for an event that was refused; whether there was one.
+    /// Takes the next fallback for an event that was refused, and returns true if there was one.
     fn fall_back(&mut self, index: usize, error: &OpenError, allowed: Fallbacks) -> bool {
         let event = &mut self.events[index];
         let attr = &mut event.attr;
@@ -63,7 +59,8 @@ impl Plan {
         if unsupported && precise > 0 && allowed.contains(Fallbacks::LESS_PRECISE) {
             attr.set_precise_ip(precise - 1);
             if precise == 1 {
-                let note = format!("{}: this machine has no precise addresses", event.name);
+                let event = event.name.clone();
+                let note = AttachNote::NotPrecise { event };
                 self.note(note);
             }
             return true;
@@ -94,9 +91,7 @@ impl Plan {
                     event.name = format!("cpu-clock:{kept}");
                 }
             }
-            let note = format!(
-                "{from}: this machine has no cycle counter for us, sampling cpu-clock instead"
-            );
+            let note = AttachNote::CpuClock { event: from };
             self.note(note);
             return true;
         }
@@ -123,17 +118,11 @@ impl Plan {
                         | software::CGROUP_SWITCHES
                 )
                 && event.attr.kind == event_type::SOFTWARE;
+            let event = event.name.clone();
             let note = if counts_nothing {
-                format!(
-                    "{}: only user space may be watched, where this event never happens; ask for context switch \
-                     records instead, or see kernel.perf_event_paranoid",
-                    event.name
-                )
+                AttachNote::NeverInUserSpace { event }
             } else {
-                format!(
-                    "{}: only user space may be watched (kernel.perf_event_paranoid), the kernel's part is left out",
-                    event.name
-                )
+                AttachNote::UserOnly { event }
             };
             self.note(note);
             return true;

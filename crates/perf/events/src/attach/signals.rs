@@ -3,8 +3,9 @@
 use super::per_core::resolve;
 use super::per_thread::rescan;
 use super::state::Attachment;
-use super::{AttachmentStrategy, Shape};
+use super::{Attach, AttachmentStrategy, Shape};
 use crate::errors::AttachError;
+use crate::notes::AttachNote;
 use crate::signals::SignalSource;
 use crate::spec::{SessionSpec, Target};
 
@@ -18,7 +19,9 @@ impl AttachmentStrategy for SignalAttachmentStrategy {
     fn name(&self) -> &'static str {
         "signals"
     }
+}
 
+impl Attach for SignalAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::Signals
     }
@@ -29,9 +32,7 @@ impl AttachmentStrategy for SignalAttachmentStrategy {
         attachment.signals =
             Some(SignalSource::traps(attachment.reader).map_err(AttachError::Signals)?);
         resolve(spec, attachment)?;
-        attachment.note(
-            "samples come by signals (SIGTRAP): without call chains, mappings and names".to_owned(),
-        );
+        attachment.note(AttachNote::Signals);
         for _ in 0..spec.attach_iterations.max(1) {
             attachment.summary.iterations += 1;
             if rescan(spec, attachment)? == 0 {
@@ -51,7 +52,9 @@ impl AttachmentStrategy for TimerAttachmentStrategy {
     fn name(&self) -> &'static str {
         "timer"
     }
+}
 
+impl Attach for TimerAttachmentStrategy {
     fn shape(&self) -> Shape {
         Shape::Signals
     }
@@ -75,11 +78,7 @@ impl AttachmentStrategy for TimerAttachmentStrategy {
             SignalSource::timer(attachment.reader, index, period).map_err(AttachError::Signals)?,
         );
         attachment.take_timer_id(index);
-        attachment.note(
-            "there are no events for this process: a timer of its CPU time samples it (SIGPROF), without call chains, \
-             mappings and names"
-                .to_owned(),
-        );
+        attachment.note(AttachNote::Timer);
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
-//! What is open: rings, events, and which record ids they write.
+//! The open things of a session: rings, events, and the record ids that the events write.
 
 use super::plan::{Plan, Planned, Shape};
 use crate::errors::EventError;
 use crate::event::{Count, Event};
 use crate::limits;
+use crate::notes::AttachNote;
 use crate::record::{RawRecord, Record, RecordLayout, RecordType, Task};
 use crate::ring::Ring;
 use crate::signals::SignalSource;
@@ -38,21 +39,21 @@ pub(crate) struct Placed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedThread {
-    /// Its tid.
+    /// The thread's tid.
     pub tid: u32,
-    /// Why.
+    /// The refusal, in words.
     pub reason: String,
 }
 
-/// What attaching did.
+/// The report of attaching a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AttachSummary {
     /// The strategy's name.
     pub strategy: &'static str,
-    /// Threads whose events were opened.
+    /// The number of threads whose events were opened.
     pub threads: usize,
-    /// Threads found to have inherited them.
+    /// The number of threads that inherited their events.
     pub inherited: usize,
     /// Threads that were refused.
     pub failed: Vec<FailedThread>,
@@ -60,20 +61,22 @@ pub struct AttachSummary {
     pub cpus: Vec<u32>,
     /// Data pages of the smallest ring.
     pub ring_pages: usize,
-    /// Open events, ring owners included.
+    /// The number of open events, ring owners included.
     pub descriptors: usize,
-    /// How often the list of threads was read.
+    /// The number of times that the list of threads was read.
     pub iterations: u32,
-    /// Fallbacks taken and options left out, a sentence each.
-    pub notes: Vec<String>,
+    /// Fallbacks that were taken and options that were left out.
+    pub notes: Vec<AttachNote>,
 }
 
-/// Everything a session has open. Dropping it closes all.
+/// Everything that a session has open. Dropping it closes all.
 #[derive(Debug)]
 pub struct Attachment {
     pub(crate) plan: Plan,
     pub(crate) layout: RecordLayout,
     pub(crate) rings: Vec<CpuRing>,
+    /// Grows whenever a ring comes, goes or hangs up.
+    pub(crate) rings_generation: u64,
     pub(crate) threads: FxHashMap<u32, Placed>,
     pub(crate) cpus: FxHashMap<u32, Placed>,
     pub(crate) cgroup: Option<OwnedFd>,
@@ -83,7 +86,7 @@ pub struct Attachment {
     pub(crate) id_log: Vec<(usize, u64)>,
     /// The thread for which each id of `id_log` was opened; 0 for a CPU.
     pub(crate) id_owners: Vec<u32>,
-    /// Where records come from that no ring holds.
+    /// The source of records that no ring holds.
     pub(crate) signals: Option<SignalSource>,
     pub(crate) shape: Shape,
     /// Ids of closed duplicates: their records are doubles.
@@ -93,7 +96,7 @@ pub struct Attachment {
     pub(crate) summary: AttachSummary,
     /// Whether events that are opened now have to be enabled.
     pub(crate) running: bool,
-    /// When the events were last disabled.
+    /// The time at which the events were last disabled.
     pub(crate) disabled_at: Option<Instant>,
     /// The thread that attaches and reads.
     pub(crate) reader: u32,
@@ -101,7 +104,7 @@ pub struct Attachment {
     pub(super) budget: Budget,
 }
 
-/// How many descriptors may be used.
+/// The rules for the number of open descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     pub(super) ratio: f64,
@@ -136,6 +139,7 @@ impl Attachment {
             plan,
             layout,
             rings: Vec::new(),
+            rings_generation: 0,
             threads: FxHashMap::default(),
             cpus: FxHashMap::default(),
             cgroup: None,
@@ -158,8 +162,8 @@ impl Attachment {
         }
     }
 
-    /// Adds a sentence to the summary's notes, once.
-    pub(crate) fn note(&mut self, note: String) {
+    /// Adds a note to the summary, once.
+    pub(crate) fn note(&mut self, note: AttachNote) {
         if !self.summary.notes.contains(&note) {
             self.summary.notes.push(note);
         }
@@ -178,6 +182,7 @@ impl Attachment {
         }
         if let Some(slot) = self.rings.iter().position(|ring| ring.thread == Some(tid)) {
             let ring = self.rings.remove(slot);
+            self.rings_generation += 1;
             if let Some(index) = self.plan.owner_event {
                 add_count(&mut self.closed[index], &ring.owner);
             }
@@ -273,7 +278,7 @@ impl Attachment {
     }
 }
 
-/// The thread that a record says was created.
+/// Returns the thread that a fork record reports.
 fn fork_of(layout: &RecordLayout, record: &RawRecord<'_>) -> Option<Task> {
     if record.kind != RecordType::FORK {
         return None;

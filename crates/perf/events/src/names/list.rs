@@ -3,21 +3,21 @@
 use super::pmu::PmuDirectory;
 use super::{hardware, software, tracepoint};
 use crate::errors::Refusal;
-use crate::event::{Event, Place};
+use crate::event::{EventTarget, OpenRequest};
 use crate::{Attr, AttrFlags, event_type};
 use std::fmt;
 
-/// What kind of event a name stands for.
+/// The kind of event that a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum EventKind {
     /// Counted by the CPU, named by the kernel for every CPU.
     Hardware,
-    /// Of a cache.
+    /// An event of a cache.
     Cache,
     /// Counted by the kernel.
     Software,
-    /// Of a PMU in sysfs.
+    /// An event of a PMU in sysfs.
     Pmu,
     /// A tracepoint.
     Tracepoint,
@@ -42,19 +42,19 @@ impl fmt::Display for EventKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedEvent {
-    /// What to type.
+    /// The name to type.
     pub name: String,
     /// Other names for it.
     pub aliases: Vec<String>,
     /// Its kind.
     pub kind: EventKind,
-    /// What it counts; empty where the kernel does not tell.
+    /// The thing that is counted; empty where the kernel does not say.
     pub description: String,
-    /// Whether it opens here and now, or why not.
+    /// Success if the event opens here and now, otherwise the reason of the refusal.
     pub works: Result<(), String>,
 }
 
-/// Every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
+/// Lists every event that this machine's kernel names: hardware, caches, software, PMUs, tracepoints, and the forms for the
 /// rest. Each is opened once to see whether it works, but tracepoints, of which one stands for all.
 pub fn list_events() -> Vec<ListedEvent> {
     let mut list = Vec::new();
@@ -99,14 +99,14 @@ pub fn list_events() -> Vec<ListedEvent> {
 
 /// Opens an event, counting only user space where the kernel is refused, and closes it again.
 fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
-    let place = if wide {
-        Place::Cpu(0)
+    let target = if wide {
+        EventTarget::Cpu(0)
     } else {
-        Place::Thread(0, None)
+        EventTarget::Thread(0, None)
     };
     let mut attr = attr.clone();
     attr.flags |= AttrFlags::DISABLED;
-    let mut result = Event::open(name, &attr, place, None);
+    let mut result = OpenRequest::with_attr(name, attr.clone(), target).open();
     if let Err(error) = &result
         && matches!(
             error.refusal,
@@ -118,7 +118,7 @@ fn works(name: &str, attr: &Attr, wide: bool) -> Result<(), String> {
         && !wide
     {
         attr.flags |= AttrFlags::EXCLUDE_KERNEL | AttrFlags::EXCLUDE_HV;
-        result = Event::open(name, &attr, place, None);
+        result = OpenRequest::with_attr(name, attr.clone(), target).open();
     }
     result.map(drop).map_err(|error| error.refusal.to_string())
 }
@@ -234,12 +234,12 @@ fn forms() -> Vec<ListedEvent> {
         ),
         form(
             "uprobe:FILE+OFFSET",
-            "calls of an instruction, by its place in the file",
+            "calls of an instruction, by its target in the file",
             uprobe.clone(),
         ),
         form(
             "uretprobe:FILE+OFFSET",
-            "returns from a function, by its place in the file",
+            "returns from a function, by its target in the file",
             uprobe,
         ),
     ]

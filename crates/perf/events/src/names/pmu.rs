@@ -17,7 +17,7 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 pub struct PmuDirectory(PathBuf);
 
 impl Default for PmuDirectory {
-    /// The running kernel's.
+    /// Returns the directory of the running kernel.
     fn default() -> Self {
         PmuDirectory(PathBuf::from(DEVICES))
     }
@@ -32,9 +32,9 @@ pub enum TermError {
     Unknown {
         /// The PMU.
         pmu: String,
-        /// What was asked for.
+        /// The name that was asked for.
         term: String,
-        /// What there is.
+        /// The names that exist.
         known: Vec<String>,
     },
     /// The value does not fit the term's bits.
@@ -44,7 +44,7 @@ pub enum TermError {
         term: String,
         /// The value.
         value: u64,
-        /// How many bits the term has.
+        /// The number of bits that the term has.
         bits: u32,
     },
     /// The event leaves a value open, marked with `?`, that must be typed.
@@ -77,12 +77,12 @@ fn list(known: &[String]) -> String {
     }
 }
 
-/// The type number of the running kernel's PMU called `name`; `None` where the machine has none of that name.
+/// Returns the type number of the running kernel's PMU called `name`; `None` where the machine has none of that name.
 pub fn kind(name: &str) -> Option<u32> {
     PmuDirectory::default().kind(name)
 }
 
-/// Whether `kind` is the PMU of uprobes or of kprobes, whose every hit counts.
+/// Returns true if `kind` is the PMU of uprobes or of kprobes, for which every hit is worth a sample.
 pub fn is_probe(kind: u32) -> bool {
     use std::sync::OnceLock;
     static PROBES: OnceLock<[Option<u32>; 2]> = OnceLock::new();
@@ -94,7 +94,7 @@ pub fn is_probe(kind: u32) -> bool {
 }
 
 impl PmuDirectory {
-    /// A copy of `/sys/bus/event_source/devices`.
+    /// Reads a copy of `/sys/bus/event_source/devices`.
     pub fn at(path: impl Into<PathBuf>) -> PmuDirectory {
         PmuDirectory(path.into())
     }
@@ -104,7 +104,7 @@ impl PmuDirectory {
         plain.then(|| self.0.join(name))
     }
 
-    /// The type number of the PMU called `name`.
+    /// Returns the type number of the PMU called `name`.
     pub fn kind(&self, name: &str) -> Option<u32> {
         std::fs::read_to_string(self.pmu(name)?.join("type"))
             .ok()?
@@ -113,7 +113,7 @@ impl PmuDirectory {
             .ok()
     }
 
-    /// Whether the PMU of type `kind` has a term `format`.
+    /// Returns true if the PMU of type `kind` has a term `format`.
     pub fn has_format(&self, kind: u32, format: &str) -> bool {
         let mut of_kind = self
             .names()
@@ -122,12 +122,12 @@ impl PmuDirectory {
         of_kind.any(|name| self.0.join(name).join("format").join(format).exists())
     }
 
-    /// The names of all PMUs, sorted.
+    /// Returns the names of all PMUs, sorted.
     pub fn names(&self) -> Vec<String> {
         entries(&self.0)
     }
 
-    /// The names of a PMU's events, sorted.
+    /// Returns the names of a PMU's events, sorted.
     pub fn events(&self, pmu: &str) -> Vec<String> {
         let Some(path) = self.pmu(pmu) else {
             return Vec::new();
@@ -138,7 +138,7 @@ impl PmuDirectory {
         names
     }
 
-    /// The PMU that has an event called `event`, of those that count what CPUs do.
+    /// Returns the PMU that has an event called `event`, among the PMUs that count for CPUs.
     pub fn pmu_with_event(&self, event: &str) -> Option<String> {
         if event.contains('/') || event.contains('.') {
             return None;
@@ -150,7 +150,7 @@ impl PmuDirectory {
             .find(|name| core(name) && has(name))
     }
 
-    /// The CPUs on which events of a PMU for something larger than a CPU are to be opened.
+    /// Returns the CPUs on which events of a PMU for something larger than a CPU are to be opened.
     pub fn cpumask(&self, pmu: &str) -> Option<CpuSet> {
         std::fs::read_to_string(self.pmu(pmu)?.join("cpumask"))
             .ok()?
@@ -230,7 +230,7 @@ fn entries(path: &Path) -> Vec<String> {
     names
 }
 
-/// A decimal number, or a hexadecimal one after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 /// Where tracefs may be mounted.
 const MOUNTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// The directory of tracepoints, or why none can be read: `NotFound` where tracefs is not mounted,
+/// Returns the directory of tracepoints, or the reason for which none can be read: `NotFound` where tracefs is not mounted,
 /// `PermissionDenied` for users other than root.
 ///
 /// # Errors
-/// As told.
+/// `NotFound` and `PermissionDenied`, as above.
 pub fn directory() -> io::Result<PathBuf> {
     let mut error = io::Error::from(io::ErrorKind::NotFound);
     for mount in MOUNTS {
@@ -24,7 +24,7 @@ pub fn directory() -> io::Result<PathBuf> {
     Err(error)
 }
 
-/// The number of the tracepoint `system:name`, which is an event's `config`.
+/// Returns the number of the tracepoint `system:name`, which is an event's `config`.
 ///
 /// # Errors
 /// `NotFound` for no such tracepoint or no tracefs, `PermissionDenied` without the right to read it.
@@ -39,7 +39,7 @@ pub fn config(system: &str, name: &str) -> io::Result<u64> {
         .map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// All tracepoints as `system:name`, sorted; none where tracefs can't be read.
+/// Lists all tracepoints as `system:name`, sorted; none where tracefs can't be read.
 pub fn all() -> Vec<String> {
     let mut names = Vec::new();
     let subdirectories = |path: &Path| -> Vec<String> {

@@ -37,7 +37,7 @@ pub(super) fn parse(
     Ok((spec, sample))
 }
 
-/// The name that a term `name=NAME` gives the event.
+/// Returns the name that a term `name=NAME` gives the event.
 fn given_name(text: &str) -> Option<&str> {
     let (_, terms) = text.strip_suffix('/')?.split_once('/')?;
     terms
@@ -90,7 +90,7 @@ fn base(text: &str, at: usize, pmus: &PmuDirectory) -> Result<(EventSpec, usize)
     Err(unknown(name, at))
 }
 
-/// An event by its bare name.
+/// Parses an event given by its bare name.
 fn named(name: &str, pmus: &PmuDirectory) -> Option<EventSpec> {
     let attr = |kind, config| Attr {
         kind,
@@ -135,7 +135,7 @@ fn unknown(name: &str, at: usize) -> Fault {
     Fault::new(at, format!("there is no event `{name}`"), remedy)
 }
 
-/// How many letters must be inserted, left out or replaced.
+/// Returns the number of letters to insert, leave out or replace to get from one word to the other.
 fn distance(left: &str, right: &str) -> usize {
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, a) in left.bytes().enumerate() {
@@ -150,7 +150,7 @@ fn distance(left: &str, right: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// An event with terms between slashes: a PMU's, or a named one with a period and the like.
+/// Parses an event with terms between slashes: a PMU's, or a named one with a period and the like.
 fn with_terms(
     name: &str,
     terms: &str,
@@ -240,7 +240,7 @@ fn set_term(
                 .map_err(|_| Fault::new(value_at, "too many frames", "at most 65535"))?;
         }
         "name" => {
-            // It replaces the text as typed when the event is complete.
+            // The name replaces the text as typed when the event is complete.
             if text.is_none_or(str::is_empty) {
                 return Err(Fault::new(at, "`name` needs a value", "write name=NAME"));
             }
@@ -291,7 +291,7 @@ fn tracepoint_event(system: &str, name: &str, at: usize) -> Result<EventSpec, Fa
     Ok(EventSpec::new(format!("{system}:{name}"), attr))
 }
 
-/// `ADDRESS[/LENGTH][:rwx]`.
+/// Parses `ADDRESS[/LENGTH][:rwx]`.
 fn breakpoint(text: &str, at: usize) -> Result<(EventSpec, usize), Fault> {
     let mut end = text.find(['/', ':']).unwrap_or(text.len());
     let address = pmu::number(&text[..end]).ok_or_else(|| {
@@ -350,7 +350,7 @@ fn breakpoint(text: &str, at: usize) -> Result<(EventSpec, usize), Fault> {
     Ok((EventSpec::new("mem", attr), end))
 }
 
-/// `FILE+OFFSET`.
+/// Parses `FILE+OFFSET`.
 fn uprobe(
     text: &str,
     at: usize,

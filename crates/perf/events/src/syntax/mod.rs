@@ -28,11 +28,11 @@ pub struct EventSyntaxError {
     pub column: usize,
     /// The whole text.
     pub text: String,
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
-    /// What to do.
+    /// The remedy; empty where there is none.
     pub remedy: String,
-    /// Whether the text may be right, but who asks may not look it up.
+    /// Whether the text may be right, but this user may not look the event up.
     pub denied: bool,
 }
 
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// The same for want of a permission.
+    /// Returns the same for want of a permission.
     pub(crate) fn denied(self) -> Fault {
         Fault {
             denied: true,

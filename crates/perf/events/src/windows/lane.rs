@@ -10,7 +10,7 @@ use super::random::Random;
 use super::schedule::{SHORTEST_LONG, Schedule};
 use super::slot::{Made, Slot};
 use super::trigger::Trigger;
-use crate::event::Place;
+use crate::event::EventTarget;
 use crate::owner::Owner;
 use crate::sys;
 use std::io;
@@ -269,7 +269,7 @@ impl Shared {
         match (slot.whereabouts(), slot.place) {
             // It went to sleep, or elsewhere, before this thread was run.
             (Some((false, _)), _) => return,
-            (Some((true, other)), Place::Thread(tid, _)) if other != cpu => {
+            (Some((true, other)), EventTarget::Thread(tid, _)) if other != cpu => {
                 self.elsewhere.push((tid, other));
                 return;
             }
@@ -303,7 +303,7 @@ impl Shared {
             let found = slot.whereabouts();
             match (found, slot.place) {
                 (Some((false, _)), _) => continue,
-                (Some((true, other)), Place::Thread(tid, _)) if other != cpu => {
+                (Some((true, other)), EventTarget::Thread(tid, _)) if other != cpu => {
                     self.elsewhere.push((tid, other));
                     continue;
                 }

@@ -7,7 +7,7 @@ use crate::attach::plan::Plan;
 use crate::attach::{Shape, list_threads, wanted_cpus};
 use crate::cpus::CpuSet;
 use crate::errors::{AttachError, OpenError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
 use crate::features::Features;
 use crate::spec::{EventGroup, Fallbacks, Inherit, SessionSpec, SideBand, Start};
 use crate::sys;
@@ -74,22 +74,22 @@ pub(super) fn ring_pages(plan: &Plan, windows: u32) -> usize {
 }
 
 /// Where the target's events belong: its threads, or its CPUs.
-pub(super) fn places(session: &SessionSpec) -> Result<Vec<Place>, AttachError> {
+pub(super) fn places(session: &SessionSpec) -> Result<Vec<EventTarget>, AttachError> {
     if session.target.is_cpu_wide() {
         let cpus = wanted_cpus(session, &CpuSet::online());
-        return Ok(cpus.iter().map(Place::Cpu).collect());
+        return Ok(cpus.iter().map(EventTarget::Cpu).collect());
     }
     let threads = list_threads(session, sys::thread_id())?;
     Ok(threads
         .into_iter()
-        .map(|tid| Place::Thread(tid, None))
+        .map(|tid| EventTarget::Thread(tid, None))
         .collect())
 }
 
 /// Finds attrs that open at one of the places.
 pub(super) fn resolve(
     plan: &mut Plan,
-    places: &[Place],
+    places: &[EventTarget],
     cgroup: Option<&File>,
 ) -> Result<(), AttachError> {
     for place in places {

@@ -8,7 +8,7 @@ use super::source::{WindowsSpec, is_clock};
 use crate::ByteOrder;
 use crate::attach::plan::Plan;
 use crate::errors::AttachError;
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{Event, EventTarget, OpenRequest};
 use crate::features::Features;
 use crate::limits;
 use crate::names::software;
@@ -18,7 +18,6 @@ use crate::spec::{EventGroup, EventSpec};
 use crate::sys;
 use crate::{Attr, SampleType, event_type};
 use std::hint::black_box;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// CPU time that a probe spends waiting for the samples that it armed, in nanoseconds. Elapsed time does not count: on a
@@ -179,7 +178,13 @@ fn arm_one(spec: &WindowsSpec) -> Result<Armed, AttachError> {
     let mut steady = one.schedule;
     steady.jitter = Length::Count(0);
     let pages = ring_pages(&plan, steady.batch);
-    let (mut slot, _) = Slot::open(&plan, Place::Thread(0, None), None, pages, steady.batch)?;
+    let (mut slot, _) = Slot::open(
+        &plan,
+        EventTarget::Thread(0, None),
+        None,
+        pages,
+        steady.batch,
+    )?;
     let leader = plan.events.first().map(|event| &event.attr);
     let clock = leader.is_some_and(is_clock);
     let drop_last = plan
@@ -212,7 +217,7 @@ fn cpu_time() -> u64 {
 }
 
 fn resolve_here(plan: &mut Plan) -> Result<(), AttachError> {
-    plan.resolve(Place::Thread(0, None), None, fallbacks())
+    plan.resolve(EventTarget::Thread(0, None), None, fallbacks())
         .map_err(AttachError::Open)
 }
 
@@ -269,14 +274,11 @@ impl Own {
             if planned.leads.is_some() && !events.is_empty() {
                 break;
             }
-            let event = Event::request(OpenRequest {
-                name: &planned.name,
-                attr: &planned.attr,
-                place: Place::Thread(0, None),
-                group: events.first().map(AsFd::as_fd),
-                cgroup: None,
-                tail: &planned.tail,
-            })?;
+            let event =
+                OpenRequest::with_attr(&planned.name, planned.attr.clone(), EventTarget::CALLER)
+                    .group(events.first())
+                    .tail(&planned.tail)
+                    .open()?;
             events.push(event);
         }
         let (Some(leader), Some(planned)) = (events.first(), plan.events.first()) else {
@@ -406,7 +408,9 @@ pub fn shortest_useful_window() -> Option<(u64, u64)> {
     let mut attr = clock.attr;
     attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::READ;
     attr.flags |= crate::AttrFlags::DISABLED | crate::AttrFlags::EXCLUDE_HV;
-    let open = |attr: &Attr| Event::open("task-clock", attr, Place::Thread(0, None), None);
+    let open = |attr: &Attr| {
+        OpenRequest::with_attr("task-clock", attr.clone(), EventTarget::CALLER).open()
+    };
     let event = open(&attr)
         .or_else(|_| {
             attr.flags |= crate::AttrFlags::EXCLUDE_KERNEL;

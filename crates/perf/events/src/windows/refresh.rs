@@ -15,7 +15,7 @@ use crate::ByteOrder;
 use crate::attach::open_cgroup;
 use crate::attach::plan::Plan;
 use crate::errors::{AttachError, Refusal};
-use crate::event::Place;
+use crate::event::EventTarget;
 use crate::limits;
 use crate::record::RawRecord;
 use crate::session::AttachedEvent;
@@ -85,7 +85,7 @@ impl RefreshSource {
             most_threads: spec.most_threads.max(1),
             events: events.collect(),
             groups: groups_of(&plan),
-            notes: plan.notes.clone(),
+            notes: plan.notes.iter().map(ToString::to_string).collect(),
             spec: spec.clone(),
             plan,
             cgroup,
@@ -134,8 +134,8 @@ impl RefreshSource {
     }
 
     /// Opens the events of a place, or remembers a thread for which there is no room.
-    fn add(&mut self, place: Place) -> Result<(), WindowError> {
-        if let Place::Thread(tid, _) = place {
+    fn add(&mut self, place: EventTarget) -> Result<(), WindowError> {
+        if let EventTarget::Thread(tid, _) = place {
             if self.lane_of.contains_key(&tid) {
                 return Ok(());
             }
@@ -146,7 +146,7 @@ impl RefreshSource {
         }
         let opened = self.open(place);
         let (slot, ids) = match (opened, place) {
-            (Err(error), Place::Thread(tid, _))
+            (Err(error), EventTarget::Thread(tid, _))
                 if is_about_room(&error) && !self.order.is_empty() =>
             {
                 self.most_threads = self.order.len();
@@ -163,12 +163,14 @@ impl RefreshSource {
             event.ids.push(id);
         }
         let cpu = match place {
-            Place::Cpu(cpu) | Place::Thread(_, Some(cpu)) => cpu,
-            Place::Thread(_, None) => self.watched_cpu(slot.whereabouts().map(|(_, cpu)| cpu)),
+            EventTarget::Cpu(cpu) | EventTarget::Thread(_, Some(cpu)) => cpu,
+            EventTarget::Thread(_, None) => {
+                self.watched_cpu(slot.whereabouts().map(|(_, cpu)| cpu))
+            }
         };
         let lane = self.lane(cpu)?;
         self.lanes[lane].add(slot);
-        if let Place::Thread(tid, _) = place {
+        if let EventTarget::Thread(tid, _) = place {
             self.lane_of.insert(tid, lane);
             self.order.push_back(tid);
         }
@@ -177,7 +179,7 @@ impl RefreshSource {
     }
 
     /// Opens the events of a place, with the clock that tells when to arm them where they need one.
-    fn open(&mut self, place: Place) -> Result<(Slot, Vec<u64>), AttachError> {
+    fn open(&mut self, place: EventTarget) -> Result<(Slot, Vec<u64>), AttachError> {
         let cgroup = self.cgroup.as_ref().map(AsFd::as_fd);
         let batch = self.spec.schedule.batch;
         let (mut slot, ids) = Slot::open(&self.plan, place, cgroup, self.pages, batch)?;
@@ -262,7 +264,7 @@ impl RefreshSource {
                 }
             }
             for slot in ended {
-                if let Place::Thread(tid, _) = slot.place {
+                if let EventTarget::Thread(tid, _) = slot.place {
                     self.lane_of.remove(&tid);
                     self.order.retain(|other| *other != tid);
                 }
@@ -287,7 +289,7 @@ impl RefreshSource {
                     break;
                 };
                 if let Some(lane) = self.lane_of.remove(&tid) {
-                    let of_thread = |slot: &Slot| slot.place == Place::Thread(tid, None);
+                    let of_thread = |slot: &Slot| slot.place == EventTarget::Thread(tid, None);
                     let slot = self.lanes[lane].lock().remove(of_thread);
                     let mut made = Made::default();
                     if let Some(mut slot) = slot {
@@ -304,7 +306,7 @@ impl RefreshSource {
                 break;
             };
             let watched = self.stats.watched;
-            match self.add(Place::Thread(tid, None)) {
+            match self.add(EventTarget::Thread(tid, None)) {
                 // Counted once, however often it has its turn.
                 Ok(()) if had => self.stats.watched = watched,
                 Ok(()) => {}
@@ -371,7 +373,7 @@ impl WindowSource for RefreshSource {
         match seen {
             Seen::Created { tid } if self.spec.inherit && !self.spec.target.is_cpu_wide() => {
                 // It may be gone already, and many are.
-                if self.add(Place::Thread(tid, None)).is_err() {
+                if self.add(EventTarget::Thread(tid, None)).is_err() {
                     self.stats.unwatched += 1;
                 }
             }
@@ -385,7 +387,7 @@ impl WindowSource for RefreshSource {
                     return;
                 }
                 let Ok(to) = self.lane(cpu) else { return };
-                let of_thread = |slot: &Slot| slot.place == Place::Thread(tid, None);
+                let of_thread = |slot: &Slot| slot.place == EventTarget::Thread(tid, None);
                 let slot = self.lanes[at].lock().remove(of_thread);
                 if let Some(slot) = slot {
                     self.lanes[to].add(slot);

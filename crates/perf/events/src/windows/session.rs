@@ -15,7 +15,7 @@ use crate::attach::plan::Plan;
 use crate::features::Features;
 use crate::listener::RecordListener;
 use crate::record::{RawRecord, RecordLayout, RecordType};
-use crate::session::{AttachedEvent, Session};
+use crate::session::{AttachedEvent, AttachedSession, Session};
 use crate::spec::{EventGroup, EventSpec, Inherit, SessionSpec, SideBand, Start};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ const FREQUENCY: u64 = 1000;
 #[derive(Debug)]
 pub(super) struct SessionSource {
     kind: SourceKind,
-    session: Session,
+    session: AttachedSession,
     /// The session's events, but for those that are its own.
     events: Vec<AttachedEvent>,
     ids_known: usize,
@@ -70,8 +70,9 @@ impl SessionSource {
                 groups
             }
         };
-        let mut session = Session::new(session_spec)?;
-        let mut notes = session.attach()?.notes;
+        let session = Session::new(session_spec)?.attach()?;
+        let attached = &session.attach_summary().notes;
+        let mut notes: Vec<String> = attached.iter().map(ToString::to_string).collect();
         // One that was asked for throughout stays.
         let bounded = kind == SourceKind::Steady && !spec.schedule.is_steady();
         if bounded {
@@ -216,8 +217,7 @@ impl WindowSource for SessionSource {
             let summary = self.session.summary();
             self.stats.lost = summary.lost;
             self.stats.throttled = summary.throttled;
-            let threads = self.session.attach_summary();
-            self.stats.watched = threads.map_or(0, |threads| threads.threads as u64);
+            self.stats.watched = self.session.attach_summary().threads as u64;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::trigger::Trigger;
 use crate::AttrFlags;
 use crate::attach::plan::Plan;
 use crate::errors::{AttachError, EventError};
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{Event, EventTarget, OpenRequest};
 use crate::limits;
 use crate::procfs::Whereabouts;
 use crate::record::{RawRecord, RecordLayout, RecordType};
@@ -74,7 +74,7 @@ struct Pending {
 /// The events of a thread or a CPU, and their ring.
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub place: Place,
+    pub place: EventTarget,
     whereabouts: Option<Whereabouts>,
     groups: Vec<SlotGroup>,
     ring: Ring,
@@ -99,7 +99,7 @@ impl Slot {
     /// Refusals, of events and of the ring.
     pub fn open(
         plan: &Plan,
-        place: Place,
+        place: EventTarget,
         cgroup: Option<BorrowedFd<'_>>,
         pages: usize,
         windows: u32,
@@ -109,14 +109,11 @@ impl Slot {
         for planned in &plan.events {
             let leads = planned.leads.is_some();
             let leader = groups.last().and_then(|group| group.events.first());
-            let event = Event::request(OpenRequest {
-                name: &planned.name,
-                attr: &planned.attr,
-                place,
-                group: leader.filter(|_| !leads).map(AsFd::as_fd),
-                cgroup,
-                tail: &planned.tail,
-            })?;
+            let event = OpenRequest::with_attr(&planned.name, planned.attr.clone(), place)
+                .group(leader.filter(|_| !leads))
+                .cgroup(cgroup)
+                .tail(&planned.tail)
+                .open()?;
             if let Some(filter) = &planned.filter {
                 event.filter(filter)?;
             }
@@ -141,8 +138,8 @@ impl Slot {
         };
         let ring = Ring::new(owner.as_fd(), pages).map_err(|source| AttachError::Ring {
             cpu: match place {
-                Place::Cpu(cpu) => cpu,
-                Place::Thread(..) => u32::MAX,
+                EventTarget::Cpu(cpu) => cpu,
+                EventTarget::Thread(..) => u32::MAX,
             },
             pages,
             mlock_kb: limits::mlock_kb().unwrap_or(0),
@@ -155,7 +152,7 @@ impl Slot {
         let slot = Slot {
             place,
             whereabouts: match place {
-                Place::Thread(tid, _) if tid != 0 => Whereabouts::of(tid),
+                EventTarget::Thread(tid, _) if tid != 0 => Whereabouts::of(tid),
                 _ => None,
             },
             groups,
@@ -221,7 +218,7 @@ impl Slot {
             samples: group.samples,
             seen: 0,
             lost: 0,
-            ran: ran || matches!(self.place, Place::Cpu(_)),
+            ran: ran || matches!(self.place, EventTarget::Cpu(_)),
             late: false,
             throttled: false,
             last: None,
@@ -329,8 +326,8 @@ impl Slot {
         stats.armed += 1;
         stats.windows += u64::from(seen);
         let (cpu, tid) = match self.place {
-            Place::Cpu(cpu) => (Some(cpu), None),
-            Place::Thread(tid, cpu) => (cpu, Some(tid)),
+            EventTarget::Cpu(cpu) => (Some(cpu), None),
+            EventTarget::Thread(tid, cpu) => (cpu, Some(tid)),
         };
         made.bursts.push(Burst {
             group: u16::try_from(pending.group).unwrap_or(u16::MAX),
@@ -426,7 +423,7 @@ mod tests {
         let groups = vec![EventGroup::new([EventSpec::page_faults().user_only()])];
         let spec = WindowsSpec::new(*schedule, groups, Target::SelfProcess);
         let (_, mut plan) = plan_of(&spec);
-        let here = Place::Thread(0, None);
+        let here = EventTarget::Thread(0, None);
         plan.resolve(here, None, fallbacks()).ok()?;
         prepare(&mut plan);
         Slot::open(&plan, here, None, 8, schedule.batch)

@@ -9,7 +9,7 @@
 use super::source::is_clock;
 use crate::attach::plan::Plan;
 use crate::errors::{AttachError, EventError};
-use crate::event::{Event, OpenRequest, Place};
+use crate::event::{Event, EventTarget, OpenRequest};
 use crate::names::software;
 use crate::ring::Ring;
 use crate::{Attr, AttrFlags, SampleType, event_type};
@@ -42,10 +42,13 @@ impl Trigger {
     ///
     /// # Errors
     /// Refusals, of the event and of its ring.
-    pub fn open(place: Place, cgroup: Option<BorrowedFd<'_>>) -> Result<Trigger, AttachError> {
+    pub fn open(
+        place: EventTarget,
+        cgroup: Option<BorrowedFd<'_>>,
+    ) -> Result<Trigger, AttachError> {
         let (name, config) = match place {
-            Place::Cpu(_) => ("cpu-clock", software::CPU_CLOCK),
-            Place::Thread(..) => ("task-clock", software::TASK_CLOCK),
+            EventTarget::Cpu(_) => ("cpu-clock", software::CPU_CLOCK),
+            EventTarget::Thread(..) => ("task-clock", software::TASK_CLOCK),
         };
         let attr = Attr {
             kind: event_type::SOFTWARE,
@@ -56,14 +59,9 @@ impl Trigger {
             wakeup: 1,
             ..Attr::default()
         };
-        let event = Event::request(OpenRequest {
-            name,
-            attr: &attr,
-            place,
-            group: None,
-            cgroup,
-            tail: &[],
-        })?;
+        let event = OpenRequest::with_attr(name, attr, place)
+            .cgroup(cgroup)
+            .open()?;
         let ring = event.mmap(1)?;
         Ok(Trigger {
             event,
@@ -134,7 +132,7 @@ mod tests {
 
     #[test]
     fn it_expires_while_it_runs_and_its_thread_does() {
-        let Ok(mut trigger) = Trigger::open(Place::Thread(0, None), None) else {
+        let Ok(mut trigger) = Trigger::open(EventTarget::Thread(0, None), None) else {
             return dioptra_testprograms::skip("task-clock cannot be sampled here");
         };
         // Many seconds, where it comes after a tenth of a millisecond.

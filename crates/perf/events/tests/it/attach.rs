@@ -26,8 +26,9 @@ fn t4_threads_that_come_and_go_while_attaching_are_watched_once() {
         .collect();
     for _ in 0..10 {
         let spec = SessionSpec::new().event(EventSpec::page_faults().with_period(1).user_only());
-        let mut session = Session::new(spec).expect("a session");
-        let summary = session.attach().expect("attach under churn");
+        let session = Session::new(spec).expect("a session");
+        let mut session = session.attach().expect("attach under churn");
+        let summary = session.attach_summary().clone();
         assert!(summary.threads >= workers.len(), "{summary:?}");
         // From here on every thread is covered: each new thread's faults are counted by hand and by the session.
         let mut seen = Collected::default();
@@ -71,8 +72,8 @@ fn t6_no_fault_is_sampled_twice_by_two_events_of_the_session() {
             .user_only()
             .with_sample(dioptra_perfevents::SampleType::ADDR);
         let spec = SessionSpec::new().event(event).side_band(SideBand::NONE);
-        let mut session = Session::new(spec).expect("a session");
-        session.attach().expect("attach");
+        let session = Session::new(spec).expect("a session");
+        let mut session = session.attach().expect("attach");
         let mut seen = Times::default();
         let start = Instant::now();
         while seen.threads.len() < 3 {
@@ -132,8 +133,8 @@ fn b4_the_end_of_a_watched_thread_does_not_make_the_reader_spin() {
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
         .target(Target::Threads(tids));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     drop(short);
     let mut seen = Collected::default();
     for _ in 0..20 {
@@ -196,18 +197,19 @@ fn b6_a_zombie_main_thread_is_skipped() {
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
         .target(Target::Processes(vec![pid]));
-    let mut session = Session::new(spec).expect("a session");
-    let summary = session.attach();
+    let session = Session::new(spec).expect("a session");
+    let mut attached = session.attach();
     let mut seen = Collected::default();
-    if summary.is_ok() {
-        read_until(&mut session, &mut seen, "samples", |seen| seen.samples > 5);
+    if let Ok(session) = &mut attached {
+        read_until(session, &mut seen, "samples", |seen| seen.samples > 5);
     }
     // SAFETY: our own child.
     unsafe {
         libc::kill(pid.cast_signed(), libc::SIGKILL);
         libc::waitpid(pid.cast_signed(), std::ptr::null_mut(), 0);
     }
-    let summary = summary.expect("attach to the living thread");
+    let session = attached.expect("attach to the living thread");
+    let summary = session.attach_summary();
     assert_eq!(summary.threads, 1, "{summary:?}");
     assert!(!seen.of_thread.contains_key(&pid));
 }
@@ -227,7 +229,7 @@ fn b12_a_session_that_needs_too_many_descriptors_says_how_many_and_closes_all() 
         .event(EventSpec::page_faults().with_period(1).user_only())
         .fallbacks(fallbacks)
         .fd_ratio(0.0001);
-    let mut session = Session::new(spec).expect("a session");
+    let session = Session::new(spec).expect("a session");
     let error = session.attach().expect_err("too many");
     assert!(matches!(error, AttachError::Descriptors { .. }), "{error}");
 }
@@ -250,8 +252,8 @@ fn b15_descriptors_are_closed_whatever_happens() {
     let before = events();
     for _ in 0..3 {
         let spec = SessionSpec::new().event(EventSpec::page_faults().with_period(1).user_only());
-        let mut session = Session::new(spec).expect("a session");
-        session.attach().expect("attach");
+        let session = Session::new(spec).expect("a session");
+        let session = session.attach().expect("attach");
         session.detach();
         let mut attr = EventSpec::page_faults().user_only();
         attr.attr.config = 4000;
@@ -279,8 +281,8 @@ fn b10_side_band_records_come_once() {
     for config in [2, 5, 6, 3] {
         spec = spec.event(EventSpec::software(config).with_period(1000).user_only());
     }
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     held.go();
     let mut seen = Collected::default();
     session.run(&mut seen).expect("run");
@@ -301,17 +303,18 @@ fn b10_side_band_records_come_once() {
 fn t20_rings_are_halved_until_the_kernel_maps_them() {
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
-        .ring_pages(Some(1 << 20));
-    let mut session = Session::new(spec).expect("a session");
+        .ring_pages(1 << 20);
+    let session = Session::new(spec).expect("a session");
     match session.attach() {
-        Ok(summary) => {
+        Ok(session) => {
+            let summary = session.attach_summary();
             assert!(summary.ring_pages.is_power_of_two());
             let shrunk = summary.ring_pages < 1 << 20;
             assert_eq!(
                 summary
                     .notes
                     .iter()
-                    .any(|note| note.contains("ring buffers")),
+                    .any(|note| note.to_string().contains("ring buffers")),
                 shrunk,
                 "{summary:?}"
             );

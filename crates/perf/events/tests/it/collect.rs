@@ -3,7 +3,7 @@
 use dioptra_perfevents::record::{
     Comm, Lost, Mmap, RawRecord, RecordError, Sample, SampleId, Switch, Task, Throttle,
 };
-use dioptra_perfevents::{AttachedEvent, RecordListener, Session};
+use dioptra_perfevents::{AttachedEvent, AttachedSession, RecordListener};
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a test waits for something that must happen: far longer than it takes on the slowest machine.
+/// The wait for something that must happen: far longer than it takes on the slowest machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long one look at the rings waits.
+/// The wait of one look at the rings.
 pub const STEP: Duration = Duration::from_millis(20);
 
-/// What a session told.
+/// The records of a session, by kind.
 #[derive(Debug, Default)]
 pub struct Collected {
     pub started: u32,
@@ -115,7 +115,7 @@ impl RecordListener for Collected {
 
 /// Reads a session until `seen` satisfies `enough`.
 pub fn read_until(
-    session: &mut Session,
+    session: &mut AttachedSession,
     seen: &mut Collected,
     what: &str,
     mut enough: impl FnMut(&Collected) -> bool,
@@ -130,7 +130,7 @@ pub fn read_until(
     }
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub fn own_tid() -> u32 {
     // SAFETY: no arguments.
     unsafe { libc::gettid() }.cast_unsigned()
@@ -191,7 +191,7 @@ impl Worker {
         }
     }
 
-    /// A thread that burns CPU time, resting now and then so that others get on.
+    /// Starts a thread that burns CPU time, resting now and then so that others get on.
     pub fn spinning() -> Worker {
         Worker::new(|| {
             spin(200_000);
@@ -243,7 +243,7 @@ impl Drop for Held {
     }
 }
 
-/// Whether `name` was asked for by [`as_nobody`]: true in the child without privileges.
+/// Returns true in the child without privileges that [`as_nobody`] started.
 pub fn is_nobody() -> bool {
     std::env::var_os("PERFEVENTS_TEST_AS_NOBODY").is_some()
 }

@@ -4,14 +4,14 @@ use crate::collect::{fault, own_tid, spin};
 use crate::skip;
 use dioptra_perfevents::record::RecordType;
 use dioptra_perfevents::{
-    Attr, AttrFlags, Event, EventSpec, Features, Place, ReadFormat, Refusal, SampleType,
-    event_type, limits, names::software, parse_events,
+    Attr, AttrFlags, Event, EventSpec, EventTarget, Features, OpenRequest, ReadFormat, Refusal,
+    SampleType, event_type, limits, names::software, parse_events,
 };
 
-const HERE: Place = Place::Thread(0, None);
+const HERE: EventTarget = EventTarget::CALLER;
 
-fn open(spec: &EventSpec, place: Place) -> Event {
-    Event::open(&spec.name, &spec.attr, place, None).expect(&spec.name)
+fn open(spec: &EventSpec, target: EventTarget) -> Event {
+    Event::open(spec, target).expect(&spec.name)
 }
 
 fn counting(config: u64) -> EventSpec {
@@ -62,7 +62,10 @@ fn a_group_is_read_at_one_moment() {
     member.attr.read_format = leader.attr.read_format;
     leader.attr.flags |= AttrFlags::DISABLED;
     let leader = open(&leader, HERE);
-    let member = Event::open("member", &member.attr, HERE, Some(&leader)).expect("a member");
+    let member = OpenRequest::new(&member, HERE)
+        .group(&leader)
+        .open()
+        .expect("a member");
     fault(50);
     leader.enable_group().expect("enable");
     fault(50);
@@ -77,7 +80,7 @@ fn a_group_is_read_at_one_moment() {
 /// T24: the redirect of an event is undone, and the refusals are errors.
 #[test]
 fn t24_output_can_be_redirected_and_undone() {
-    let here = |cpu| Place::Thread(0, Some(cpu));
+    let here = |cpu| EventTarget::Thread(0, Some(cpu));
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let owner = open(&dummy, here(0));
     let event = open(
@@ -154,15 +157,15 @@ fn t10_a_session_leaves_the_period_out_of_samples_of_counted_events() {
     use dioptra_perfevents::{Session, SessionSpec};
     let mut spec = EventSpec::page_faults().with_period(100).user_only();
     spec.attr.sample_type |= SampleType::PERIOD;
-    let mut session = Session::new(SessionSpec::new().event(spec)).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(SessionSpec::new().event(spec)).expect("a session");
+    let session = session.attach().expect("attach");
     let attr = &session.events()[0].attr;
     assert!(!attr.sample_type.contains(SampleType::PERIOD));
     // A period of one is a sample each anyway, and its size may differ from one.
     let mut spec = EventSpec::page_faults().with_period(1).user_only();
     spec.attr.sample_type |= SampleType::PERIOD;
-    let mut session = Session::new(SessionSpec::new().event(spec)).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(SessionSpec::new().event(spec)).expect("a session");
+    let session = session.attach().expect("attach");
     assert!(
         session.events()[0]
             .attr
@@ -231,12 +234,20 @@ fn t17_paused_output_counts_as_lost() {
 
 #[test]
 fn refusals_name_cause_and_remedy() {
-    let error = |spec: &EventSpec, place| {
-        Event::open(&spec.name, &spec.attr, place, None).expect_err("a refusal")
-    };
+    let error = |spec: &EventSpec, target| Event::open(spec, target).expect_err("a refusal");
     let faults = EventSpec::page_faults().user_only();
+    let unknown = error(&EventSpec::software(99).user_only(), HERE);
+    assert!(
+        matches!(unknown.refusal, Refusal::NoSoftwareEvent { config: 99 }),
+        "{unknown}"
+    );
+    assert!(
+        unknown.to_string().contains("software event 99"),
+        "{unknown}"
+    );
+    assert!(!unknown.to_string().contains("hardware"), "{unknown}");
     // No process has this id.
-    let gone = error(&faults, Place::Thread(0x3fff_ffff, None));
+    let gone = error(&faults, EventTarget::Thread(0x3fff_ffff, None));
     assert!(matches!(gone.refusal, Refusal::NoThread), "{gone}");
     assert!(
         gone.is_gone() && gone.to_string().contains("page-faults"),
@@ -249,17 +260,21 @@ fn refusals_name_cause_and_remedy() {
         flags: dioptra_perfevents::AttrFlags::EXCLUDE_KERNEL,
         ..Attr::default()
     };
-    let none = Event::open("nothing", &attr, HERE, None).expect_err("no such event");
+    let none = OpenRequest::with_attr("nothing", attr.clone(), HERE)
+        .open()
+        .expect_err("no such event");
     assert!(
         matches!(
             none.refusal,
-            Refusal::NotSupported | Refusal::Invalid { .. }
+            Refusal::NotSupported | Refusal::NoSoftwareEvent { .. } | Refusal::Invalid { .. }
         ),
         "{none}"
     );
     attr.config = software::DUMMY;
     attr.flags |= AttrFlags::from_bits_retain(1 << 62);
-    let newer = Event::open("dummy", &attr, HERE, None).expect_err("a flag of no kernel");
+    let newer = OpenRequest::with_attr("dummy", attr.clone(), HERE)
+        .open()
+        .expect_err("a flag of no kernel");
     assert!(
         matches!(newer.refusal, Refusal::Invalid { .. } | Refusal::TooNew),
         "{newer}"
@@ -271,7 +286,7 @@ fn refusals_name_cause_and_remedy() {
         assert!(refused.to_string().contains("max_sample_rate"), "{refused}");
     }
     // An offline CPU, and one that no machine has.
-    let offline = error(&faults, Place::Thread(0, Some(1 << 19)));
+    let offline = error(&faults, EventTarget::Thread(0, Some(1 << 19)));
     assert!(
         matches!(
             offline.refusal,
@@ -289,7 +304,7 @@ fn breakpoints_run_out_and_say_so() {
     for word in &words {
         let address = std::ptr::from_ref(word) as u64;
         let groups = parse_events(&format!("mem:{address:#x}/8:w:u")).expect("a breakpoint");
-        match Event::open("mem", &groups[0].events[0].attr, HERE, None) {
+        match Event::open(&groups[0].events[0], HERE) {
             Ok(event) => open.push(event),
             Err(error) if open.is_empty() => skip!("no breakpoints here: {error}"),
             Err(error) => {
@@ -306,7 +321,7 @@ fn a_breakpoint_counts_writes() {
     let mut word = 0_u64;
     let address = &raw mut word;
     let groups = parse_events(&format!("mem:{:#x}/8:w:u", address as u64)).expect("a breakpoint");
-    let event = match Event::open("mem", &groups[0].events[0].attr, HERE, None) {
+    let event = match Event::open(&groups[0].events[0], HERE) {
         Ok(event) => event,
         Err(error) => skip!("{error}"),
     };

@@ -62,7 +62,7 @@ impl RecordListener for Rounds {
     }
 }
 
-/// A session whose reader wakes for a stop only.
+/// Makes a session whose reader wakes for a stop only.
 fn quiet(target: Target) -> SessionSpec {
     SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1_000_000).user_only())
@@ -167,8 +167,8 @@ fn a_childs_copy_of_a_session_refuses_and_unmaps_nothing() {
     let spec = SessionSpec::new()
         .event(EventSpec::cpu_clock().with_period(500_000).user_only())
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "a sample", |seen| seen.samples > 0);
     let mut session = Some(session);
@@ -221,25 +221,26 @@ fn a_child_has_signals_of_its_own() {
             .watch_reader(true)
     };
     let timer = || dioptra_perfevents::TimerAttachmentStrategy;
-    let mut ours = Session::new(spec())
+    let ours = Session::new(spec())
         .expect("a session")
         .with_strategy(timer());
-    if let Err(error) = ours.attach() {
-        skip!("{error}");
-    }
+    let ours = match ours.attach() {
+        Ok(session) => session,
+        Err(error) => skip!("{error}"),
+    };
     let mut ours = Some(ours);
     let child = fork(|| {
-        let mut copy = Session::new(spec())
+        let copy = Session::new(spec())
             .expect("a session")
             .with_strategy(timer());
-        let attached = copy.attach().is_ok();
+        let attached = copy.attach();
         // The parent's session takes nothing from the child's when its copy is dropped.
         drop(ours.take());
         let second = Session::new(spec())
             .expect("a session")
             .with_strategy(timer())
             .attach();
-        attached && second.is_err()
+        attached.is_ok() && second.is_err()
     });
     assert_eq!(exit_code(child), 0);
 }

@@ -24,13 +24,17 @@ fn per_thread_finds_threads_that_come_later() {
     let spec = SessionSpec::new()
         .event(faults())
         .event(EventSpec::cpu_clock().with_period(1_000_000).user_only());
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(PerThreadAttachmentStrategy);
-    let summary = session.attach().expect("attach");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.strategy, "per thread");
     assert!(
-        summary.notes.iter().any(|note| note.contains("100 ms")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("100 ms")),
         "{:?}",
         summary.notes
     );
@@ -63,7 +67,7 @@ fn per_thread_refuses_what_it_cannot_do() {
     let spec = SessionSpec::new()
         .event(faults())
         .target(Target::Cpus(None));
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(PerThreadAttachmentStrategy);
     let error = session.attach().expect_err("CPU-wide");
@@ -102,14 +106,15 @@ fn the_ladder_attaches_per_thread_where_descriptors_run_out() {
             .with_period(1)
             .user_only(),
     );
-    let mut session = Session::new(spec).expect("a session");
-    let summary = session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.strategy, "per thread", "{summary:?}");
     assert!(
         summary
             .notes
             .iter()
-            .any(|note| note.contains("descriptors")),
+            .any(|note| note.to_string().contains("descriptors")),
         "{:?}",
         summary.notes
     );
@@ -146,13 +151,14 @@ fn signals_sample_existing_and_later_threads() {
         }
     });
     let spec = SessionSpec::new().event(faults());
-    let mut session = Session::new(spec.clone())
+    let session = Session::new(spec.clone())
         .expect("a session")
         .with_strategy(SignalAttachmentStrategy);
-    let summary = session.attach().expect("attach");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.strategy, "signals");
     // One session at a time takes the signal.
-    let mut second = Session::new(spec)
+    let second = Session::new(spec)
         .expect("a session")
         .with_strategy(SignalAttachmentStrategy);
     assert!(matches!(second.attach(), Err(AttachError::Signals(_))));
@@ -180,10 +186,11 @@ fn a_timer_samples_where_nothing_else_does() {
         spin(200_000);
     });
     let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_frequency(500).user_only());
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(TimerAttachmentStrategy);
-    let summary = session.attach().expect("attach");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.strategy, "timer");
     let mut seen = Collected::default();
     let start = Instant::now();
@@ -199,7 +206,7 @@ fn a_timer_samples_where_nothing_else_does() {
     );
     assert_eq!(seen.of_event.get("cpu-clock"), Some(&seen.samples));
     let spec = SessionSpec::new().event(faults());
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(TimerAttachmentStrategy);
     assert!(matches!(
@@ -222,10 +229,10 @@ fn the_share_of_samples_that_a_timer_does_not_give_is_told() {
     });
     // Far above any kernel's ticks.
     let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_frequency(20_000).user_only());
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(TimerAttachmentStrategy);
-    session.attach().expect("attach");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples", |seen| seen.samples > 50);
     session.finish(&mut seen).expect("finish");
@@ -233,9 +240,12 @@ fn the_share_of_samples_that_a_timer_does_not_give_is_told() {
     let expected = summary.events[0].count / 50_000;
     assert!(expected > 2 * summary.samples, "{summary:?}");
     assert_eq!(summary.events[0].sampled, summary.samples * 50_000);
-    let notes = session.attach_summary().expect("attached").notes.clone();
+    let notes = session.attach_summary().notes.clone();
     let told = format!("gave {} of the {expected} samples", summary.samples);
-    assert!(notes.iter().any(|note| note.contains(&told)), "{notes:?}");
+    assert!(
+        notes.iter().any(|note| note.to_string().contains(&told)),
+        "{notes:?}"
+    );
 }
 
 /// Rings and signals of threads are on no CPU: nothing is said of CPUs that come or go.
@@ -247,17 +257,18 @@ fn threads_that_have_events_of_their_own_tell_nothing_of_cpus() {
     });
     let target = dioptra_perfevents::Target::Threads(vec![worker.tid]);
     let spec = SessionSpec::new().event(faults()).target(target);
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_strategy(dioptra_perfevents::PerThreadAttachmentStrategy);
-    let notes = session.attach().expect("attach").notes;
+    let mut session = session.attach().expect("attach");
+    let notes = session.attach_summary().notes.clone();
     let mut seen = Collected::default();
     // CPUs are looked at once a second.
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(1300) {
         session.read_once(STEP, &mut seen).expect("read");
     }
-    assert_eq!(session.attach_summary().expect("attached").notes, notes);
+    assert_eq!(session.attach_summary().notes, notes);
 }
 
 #[test]
@@ -323,11 +334,15 @@ fn seccomp_is_named_and_a_timer_can_stand_in() {
     );
     assert!(error.to_string().contains("seccomp profile"), "{error}");
     let allowed = spec.fallbacks(Fallbacks::default() | Fallbacks::TIMER);
-    let mut session = Session::new(allowed).expect("a session");
-    let summary = session.attach().expect("attach by a timer");
+    let session = Session::new(allowed).expect("a session");
+    let mut session = session.attach().expect("attach by a timer");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.strategy, "timer");
     assert!(
-        summary.notes.iter().any(|note| note.contains("seccomp")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("seccomp")),
         "{:?}",
         summary.notes
     );

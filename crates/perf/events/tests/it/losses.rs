@@ -26,10 +26,10 @@ fn t17_sampled_and_lost_make_all_that_happened() {
     let spec = SessionSpec::new()
         .event(faults)
         .target(Target::Threads(vec![tid]))
-        .ring_pages(Some(1))
+        .ring_pages(1)
         .side_band(SideBand::NONE);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     for _ in 0..3 {
         go.send(2000).expect("the thread");
@@ -53,7 +53,7 @@ fn t17_sampled_and_lost_make_all_that_happened() {
     worker.join().expect("the thread");
 }
 
-/// What a group sampled and lost is counted once, whatever the number of its members, and each member's count is its
+/// Samples and losses of a group are counted once, whatever the number of its members, and each member's count is its
 /// own.
 #[test]
 fn members_of_a_group_count_for_themselves_and_lose_nothing() {
@@ -88,10 +88,10 @@ fn members_of_a_group_count_for_themselves_and_lose_nothing() {
             let spec = SessionSpec::new()
                 .event(group)
                 .target(Target::Threads(vec![tid]))
-                .ring_pages(Some(1))
+                .ring_pages(1)
                 .side_band(SideBand::NONE);
-            let mut session = Session::new(spec).expect("a session");
-            session.attach().expect("attach");
+            let session = Session::new(spec).expect("a session");
+            let mut session = session.attach().expect("attach");
             let mut seen = Collected::default();
             go.send(FAULTS).expect("the thread");
             told.recv().expect("done");
@@ -132,8 +132,8 @@ fn t18_throttling_is_counted() {
     let spec = SessionSpec::new()
         .event(clock)
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     let rate = dioptra_perfevents::limits::max_sample_rate().unwrap_or(100_000);
     if rate > 40_000 {
@@ -161,9 +161,9 @@ fn t14_records_below_the_watermark_are_read_all_the_same() {
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
         .target(Target::Threads(vec![worker.tid]))
-        .ring_pages(Some(64));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+        .ring_pages(64);
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     // A few records are far from a quarter of 256 KiB.
     read_until(&mut session, &mut seen, "a few samples", |seen| {

@@ -2,6 +2,7 @@
 
 mod attach;
 mod collect;
+mod counters;
 mod events;
 mod forks;
 mod ladder;

@@ -5,7 +5,7 @@ use dioptra_perfevents::{AttrFlags, parse_events};
 use std::collections::HashMap;
 use std::process::Command;
 
-/// The fields of the first attr that `perf stat -vv` shows for an event.
+/// Returns the fields of the first attr that `perf stat -vv` shows for an event.
 fn perf_attr(event: &str) -> Option<HashMap<String, String>> {
     let output = Command::new("perf")
         .args(["stat", "-vv", "-e", event, "true"])

@@ -1,10 +1,10 @@
-//! What needs root, tracefs, cgroups, or CPUs that may be taken offline.
+//! Tests that need root, tracefs, cgroups, or CPUs that may be taken offline.
 
 use crate::collect::{Collected, Held, PATIENCE, STEP, Worker, read_until};
 use crate::skip;
 use dioptra_perfevents::{
-    AttachError, CpuSet, Event, EventSpec, Inherit, Place, Refusal, Session, SessionSpec, Start,
-    Target, parse_events,
+    AttachError, AttachedSession, CpuSet, Event, EventSpec, EventTarget, Inherit, Refusal, Session,
+    SessionSpec, Start, Target, parse_events,
 };
 use dioptra_testprograms::{Limit, skip};
 use std::path::PathBuf;
@@ -38,8 +38,8 @@ fn a_tracepoint_by_name_samples_every_occurrence() {
         .groups(groups)
         .target(Target::Processes(vec![held.pid()]))
         .inherit(Inherit::ThreadsAndChildren);
-    let mut session = Session::new(spec).expect("a session");
-    attach!(session);
+    let session = Session::new(spec).expect("a session");
+    let mut session = attach!(session);
     held.go();
     let mut seen = Collected::default();
     session.run(&mut seen).expect("run");
@@ -63,15 +63,15 @@ fn a_tracepoint_s_filter_leaves_out_the_rest() {
     let spec = SessionSpec::new()
         .groups(groups)
         .target(Target::Processes(vec![held.pid()]));
-    let mut session = Session::new(spec).expect("a session");
-    attach!(session);
+    let session = Session::new(spec).expect("a session");
+    let mut session = attach!(session);
     held.go();
     let mut seen = Collected::default();
     session.run(&mut seen).expect("run");
     assert_eq!(seen.samples, 0);
     let mut bad = parse_events("sched:sched_process_exec").expect("it was there");
     bad[0].events[0].filter = Some("no_such_field == 1".to_owned());
-    let mut session = Session::new(
+    let session = Session::new(
         SessionSpec::new()
             .groups(bad)
             .target(Target::Threads(vec![std::process::id()])),
@@ -80,7 +80,7 @@ fn a_tracepoint_s_filter_leaves_out_the_rest() {
     assert!(matches!(session.attach(), Err(AttachError::Event(_))));
 }
 
-/// The offset in its file of an exported function of this program's C library, from `nm` and `readelf`.
+/// Returns the offset in its file of an exported function of this program's C library, from `nm` and `readelf`.
 fn libc_function(name: &str) -> Option<(PathBuf, u64)> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps
@@ -121,9 +121,8 @@ fn a_uprobe_counts_calls_of_a_library_function() {
         Err(error) => skip!("{error}"),
     };
     let spec = &groups[0].events[0];
-    let mut attr = spec.attr.clone();
-    attr.config1 = spec.probed_file.as_ref().expect("a file").as_ptr() as u64;
-    let event = match Event::open(&spec.name, &attr, Place::Thread(0, None), None) {
+    assert!(spec.probed_file.is_some());
+    let event = match Event::open(spec, EventTarget::CALLER) {
         Ok(event) => event,
         Err(error) if matches!(error.refusal, Refusal::Permission { .. }) => skip!("{error}"),
         Err(error) => panic!("{error}"),
@@ -145,8 +144,8 @@ fn a_uprobe_counts_calls_of_a_library_function() {
     let spec = SessionSpec::new()
         .groups(groups)
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "hits", |seen| seen.samples > 3);
 }
@@ -195,10 +194,10 @@ fn a_cgroup_s_threads_are_watched_and_no_others() {
             path: cgroup.0.clone(),
             cpus: None,
         });
-    let mut session = Session::new(spec).expect("a session");
-    let attached = session.attach();
+    let session = Session::new(spec).expect("a session");
+    let mut attached = session.attach();
     let mut seen = Collected::default();
-    if moved.is_ok() && attached.is_ok() {
+    if let (Ok(()), Ok(session)) = (&moved, &mut attached) {
         let start = Instant::now();
         while !seen.of_thread.contains_key(&pid) && start.elapsed() < PATIENCE {
             session.read_once(STEP, &mut seen).expect("read");
@@ -206,8 +205,8 @@ fn a_cgroup_s_threads_are_watched_and_no_others() {
     }
     child.kill().expect("kill");
     child.wait().expect("wait");
-    // A cgroup can be removed once its last process is gone.
-    drop(session);
+    // A cgroup can be removed once its last process and the session are gone.
+    let attached = attached.map(drop);
     match (moved, attached) {
         (Err(error), _) => skip!("the child could not be moved: {error}"),
         (_, Err(AttachError::Open(error)))
@@ -218,7 +217,7 @@ fn a_cgroup_s_threads_are_watched_and_no_others() {
         {
             skip!("{error}")
         }
-        (_, attached) => drop(attached.expect("attach")),
+        (_, attached) => attached.expect("attach"),
     }
     assert!(seen.of_thread.contains_key(&pid), "{:?}", seen.of_thread);
     assert!(!seen.of_thread.contains_key(&other.tid));
@@ -251,8 +250,8 @@ fn cpus_that_come_back_are_watched_again() {
     let wide = SessionSpec::new()
         .event(EventSpec::cpu_clock().with_period(1_000_000))
         .target(Target::Cpus(None));
-    let mut wide = Session::new(wide).expect("a session");
-    attach!(wide);
+    let wide = Session::new(wide).expect("a session");
+    let mut wide = attach!(wide);
     let workers = [Worker::spinning(), Worker::spinning(), Worker::spinning()];
     let threads = SessionSpec::new()
         .event(EventSpec::cpu_clock().with_period(1_000_000))
@@ -260,9 +259,9 @@ fn cpus_that_come_back_are_watched_again() {
             workers.iter().map(|worker| worker.tid).collect(),
         ))
         .start(Start::AtAttach);
-    let mut threads = Session::new(threads).expect("a session");
-    threads.attach().expect("attach");
-    let on_one = |session: &mut Session| {
+    let threads = Session::new(threads).expect("a session");
+    let mut threads = threads.attach().expect("attach");
+    let on_one = |session: &mut AttachedSession| {
         let mut seen = Collected::default();
         let start = Instant::now();
         while !seen.of_cpu.contains_key(&1) && start.elapsed() < PATIENCE {
@@ -285,11 +284,13 @@ fn cpus_that_come_back_are_watched_again() {
         wide.read_once(STEP, &mut ignored).expect("read");
     }
     let after = (on_one(&mut wide), on_one(&mut threads));
-    let notes = wide.attach_summary().expect("attached").notes.clone();
+    let notes = wide.attach_summary().notes.clone();
     assert_eq!((before, after), ((true, true), (true, true)), "{notes:?}");
     assert_eq!(wide.new_ids_since(known).len(), 2);
     assert!(
-        notes.iter().any(|note| note.contains("went offline")),
+        notes
+            .iter()
+            .any(|note| note.to_string().contains("went offline")),
         "{notes:?}"
     );
 }

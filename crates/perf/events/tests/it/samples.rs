@@ -1,4 +1,4 @@
-//! What sessions tell: times, counts in samples, several events at once, switches, build ids.
+//! Records of sessions: times, counts in samples, several events at once, switches, build ids.
 
 use crate::collect::{Collected, Held, STEP, Worker, fault, own_tid, read_until, spin};
 use crate::skip;
@@ -35,8 +35,8 @@ fn times_lie_between_two_readings_of_the_clock() {
     let spec = SessionSpec::new()
         .event(faults())
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples", |seen| {
         seen.samples > 100
@@ -67,10 +67,14 @@ fn b2_samples_hold_the_group_counts_of_their_own_thread() {
     let spec = SessionSpec::new()
         .event(group)
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    let summary = session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(
-        summary.notes.iter().any(|note| note.contains("inherited")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("inherited")),
         !features.inherit_group_read,
         "{:?}",
         summary.notes
@@ -103,8 +107,8 @@ fn events_of_different_kinds_share_the_rings() {
                 .with_sample(SampleType::ADDR),
         )
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples of both", |seen| {
         seen.of_event.len() == 2 && seen.chains > 0
@@ -118,8 +122,8 @@ fn one_event_may_be_for_one_thread_only() {
     let spec = SessionSpec::new()
         .event(clock())
         .event(faults().on_thread(one.tid));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples of both events", |seen| {
         seen.of_event.len() == 2
@@ -143,17 +147,21 @@ fn cycles_fall_back_to_a_clock_aloud_or_not_at_all() {
     )
     .user_only();
     let target = Target::Threads(vec![worker.tid]);
-    let mut session = Session::new(
+    let session = Session::new(
         SessionSpec::new()
             .event(event.clone())
             .target(target.clone()),
     )
     .expect("a session");
-    let summary = session.attach().expect("attach");
+    let session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     let opened = &session.events()[0];
     let fell_back = opened.name.starts_with("cpu-clock");
     assert_eq!(
-        summary.notes.iter().any(|note| note.contains("cpu-clock")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("cpu-clock")),
         fell_back,
         "{:?}",
         summary.notes
@@ -207,8 +215,8 @@ fn a_session_ends_with_its_targets() {
     let spec = SessionSpec::new()
         .event(clock())
         .target(Target::Processes(vec![child.id()]));
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     let start = Instant::now();
     loop {
@@ -224,15 +232,14 @@ fn a_session_ends_with_its_targets() {
 #[test]
 fn switches_are_told_without_the_counter() {
     let worker = Worker::new(|| std::thread::sleep(Duration::from_millis(1)));
-    let mut side_band = SideBand::NONE;
-    side_band.switch = true;
+    let side_band = SideBand::SWITCH;
     let dummy = EventSpec::software(software::DUMMY).user_only();
     let spec = SessionSpec::new()
         .event(dummy)
         .target(Target::Threads(vec![worker.tid]))
         .side_band(side_band);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "switches", |seen| {
         seen.switches > 10
@@ -249,16 +256,15 @@ fn mappings_carry_build_ids_where_the_kernel_can() {
         skip!("this kernel tells no build ids");
     }
     let mut held = Held::new("true");
-    let mut side_band = SideBand::default();
-    side_band.build_id = true;
+    let side_band = SideBand::default() | SideBand::BUILD_ID;
     let spec = SessionSpec::new()
         .event(clock())
         .target(Target::Command(held.pid()))
         .start(Start::OnExec)
         .inherit(Inherit::ThreadsAndChildren)
         .side_band(side_band);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     held.go();
     let mut seen = Collected::default();
     session.run(&mut seen).expect("run");
@@ -295,8 +301,8 @@ fn a_caller_s_own_descriptor_ends_a_wait() {
     use std::os::fd::AsFd;
     let (wake, mut tell) = std::io::pipe().expect("a pipe");
     let spec = SessionSpec::new().event(faults()).side_band(SideBand::NONE);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     tell.write_all(b"x").expect("a byte");
     let start = Instant::now();
     session
@@ -327,9 +333,8 @@ fn two_sessions_on_one_thread_lose_no_sample() {
             .event(faults())
             .target(Target::Threads(vec![tid]))
             .side_band(SideBand::NONE);
-        let mut session = Session::new(spec).expect("a session");
-        session.attach().expect("attach");
-        session
+        let session = Session::new(spec).expect("a session");
+        session.attach().expect("attach")
     };
     /// Counts samples that do not carry an id of their event.
     #[derive(Default)]

@@ -3,8 +3,8 @@
 use crate::collect::{Collected, Held, STEP, Worker, as_nobody, fault, own_tid, read_until, spin};
 use crate::skip;
 use dioptra_perfevents::{
-    AttachError, CpuSet, EventSpec, Features, Inherit, Refusal, RunError, Session, SessionSpec,
-    Start, Target,
+    AttachError, AttachNote, AttachedSession, CpuSet, EventSpec, Features, Inherit, Refusal,
+    Session, SessionSpec, Start, Target,
 };
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -31,8 +31,9 @@ fn existing_and_later_threads_of_this_process_are_sampled_and_the_reader_is_not(
         }
         std::thread::sleep(Duration::from_micros(200));
     });
-    let mut session = Session::new(SessionSpec::new().event(clock())).expect("a session");
-    let summary = session.attach().expect("attach to this process");
+    let session = Session::new(SessionSpec::new().event(clock())).expect("a session");
+    let mut session = session.attach().expect("attach to this process");
+    let summary = session.attach_summary().clone();
     assert!(
         summary.threads >= 1 && summary.failed.is_empty(),
         "{summary:?}"
@@ -72,8 +73,8 @@ fn a_command_is_sampled_from_its_exec_on() {
         .target(Target::Command(held.pid()))
         .inherit(Inherit::ThreadsAndChildren)
         .start(Start::OnExec);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let mut seen = Collected::default();
     session.read_once(STEP, &mut seen).expect("read");
     assert_eq!(seen.samples, 0, "nothing before the exec");
@@ -115,8 +116,8 @@ fn b11_children_are_followed_only_when_asked() {
             .event(faults())
             .target(Target::Processes(vec![held.pid()]))
             .inherit(inherit);
-        let mut session = Session::new(spec).expect("a session");
-        session.attach().expect("attach");
+        let session = Session::new(spec).expect("a session");
+        let mut session = session.attach().expect("attach");
         held.go();
         let mut seen = Collected::default();
         session.run(&mut seen).expect("run");
@@ -136,14 +137,15 @@ fn events_that_are_not_open_can_be_neither_enabled_nor_disabled() {
         .event(clock())
         .target(Target::Threads(vec![worker.tid]))
         .start(Start::Manual);
-    let mut session = Session::new(spec).expect("a session");
-    let refuses = |result| matches!(result, Err(RunError::NotAttached));
-    assert!(refuses(session.enable()) && refuses(session.disable()));
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     session.enable().expect("enable");
     session.disable().expect("disable");
-    session.detach();
-    assert!(refuses(session.enable()) && refuses(session.disable()));
+    // A detached session has no such methods: the compiler refuses them, as `Session`'s documentation shows.
+    let (session, summary) = session.detach();
+    assert_eq!(summary.events.len(), 2, "the clock and a carrier");
+    let mut session = session.attach().expect("attach again");
+    session.enable().expect("enable");
 }
 
 /// The reader is all that a process of one thread has, and it is not watched.
@@ -158,10 +160,13 @@ fn a_session_that_watches_nothing_says_so() {
     if child == 0 {
         let says = |watches: bool| {
             let spec = SessionSpec::new().event(faults()).watch_reader(watches);
-            let mut session = Session::new(spec).expect("a session");
-            let attached = session.attach().expect("attach");
-            let told = |note: &String| note.starts_with("nothing is watched: ");
-            attached.notes.iter().any(told)
+            let session = Session::new(spec).expect("a session");
+            let session = session.attach().expect("attach");
+            let notes = &session.attach_summary().notes;
+            notes.contains(&AttachNote::NothingWatched)
+                && notes
+                    .iter()
+                    .any(|note| note.to_string().starts_with("nothing is watched: "))
         };
         let right = says(false) && !says(true);
         // SAFETY: ends the child without destructors.
@@ -198,8 +203,8 @@ fn threads_that_end_before_their_first_period_are_told() {
         let spec = SessionSpec::new()
             .event(EventSpec::page_faults().with_period(100).user_only())
             .target(Target::Threads(vec![tid]));
-        let mut session = Session::new(spec).expect("a session");
-        session.attach().expect("attach");
+        let session = Session::new(spec).expect("a session");
+        let mut session = session.attach().expect("attach");
         go.send(()).expect("the thread");
         let mut seen = Collected::default();
         session.run(&mut seen).expect("run until the thread ends");
@@ -233,13 +238,8 @@ fn b14_a_session_stops_before_its_run_and_runs_again() {
     let spec = SessionSpec::new()
         .event(clock())
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    assert!(matches!(
-        session.run(&mut Collected::default()),
-        Err(RunError::NotAttached)
-    ));
-    session.attach().expect("attach");
-    assert!(matches!(session.attach(), Err(AttachError::Attached)));
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     let stop = session.stop_handle();
     stop.stop();
     stop.stop();
@@ -261,12 +261,12 @@ fn b14_a_session_stops_before_its_run_and_runs_again() {
         tries += 1;
     }
     assert!(seen.samples > before, "the second run sampled");
-    session.detach();
-    assert_eq!(session.summary().samples, seen.samples);
+    let (session, summary) = session.detach();
+    assert_eq!(summary.samples, seen.samples);
     session.attach().expect("attach again");
 }
 
-fn read_until_some(session: &mut Session, seen: &mut Collected) {
+fn read_until_some(session: &mut AttachedSession, seen: &mut Collected) {
     session.enable().expect("enable");
     let before = seen.samples;
     read_until(session, seen, "a sample", |seen| seen.samples > before);
@@ -275,10 +275,10 @@ fn read_until_some(session: &mut Session, seen: &mut Collected) {
 #[test]
 fn a_deadline_ends_a_run() {
     let spec = SessionSpec::new().event(clock());
-    let mut session = Session::new(spec)
+    let session = Session::new(spec)
         .expect("a session")
         .with_deadline(Instant::now() + Duration::from_millis(50));
-    session.attach().expect("attach");
+    let mut session = session.attach().expect("attach");
     session.run(&mut Collected::default()).expect("run");
 }
 
@@ -290,8 +290,8 @@ fn with_a_manual_start_names_come_at_once_and_samples_when_enabled() {
         .target(Target::Command(held.pid()))
         .inherit(Inherit::ThreadsAndChildren)
         .start(Start::Manual);
-    let mut session = Session::new(spec).expect("a session");
-    session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
     held.go();
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "the exec", |seen| {
@@ -321,18 +321,16 @@ fn the_whole_system_is_watched_with_privilege() {
     let spec = SessionSpec::new()
         .event(EventSpec::cpu_clock().with_period(1_000_000))
         .target(Target::Cpus(None));
-    let mut session = Session::new(spec).expect("a session");
-    match session.attach() {
+    let session = Session::new(spec).expect("a session");
+    let mut session = match session.attach() {
         Err(AttachError::Open(error))
             if matches!(error.refusal, Refusal::Permission { cpu_wide: true, .. }) =>
         {
             skip!("{error}")
         }
-        other => {
-            let summary = other.expect("attach");
-            assert_eq!(summary.cpus, CpuSet::online().as_slice());
-        }
-    }
+        other => other.expect("attach"),
+    };
+    assert_eq!(session.attach_summary().cpus, CpuSet::online().as_slice());
     let mut seen = Collected::default();
     // A process that starts after attaching is seen with name and mappings.
     let mut child = Command::new("/bin/sh")
@@ -369,16 +367,17 @@ fn a_chosen_cpu_is_the_only_one() {
     let spec = SessionSpec::new()
         .event(clock())
         .target(Target::Threads(vec![worker.tid]))
-        .cpus(Some(CpuSet::new([cpu])));
-    let mut session = Session::new(spec).expect("a session");
-    let summary = session.attach().expect("attach");
+        .cpus(CpuSet::new([cpu]));
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert_eq!(summary.cpus, [cpu]);
     let mut seen = Collected::default();
     read_until(&mut session, &mut seen, "samples", |seen| seen.samples > 3);
     assert!(seen.of_cpu.keys().all(|seen| *seen == cpu));
     let none = SessionSpec::new()
         .event(clock())
-        .cpus(Some(CpuSet::new([100_000])));
+        .cpus(CpuSet::new([100_000]));
     let error = Session::new(none)
         .expect("a session")
         .attach()

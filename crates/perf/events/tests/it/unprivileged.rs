@@ -9,7 +9,7 @@ use dioptra_perfevents::{
 use dioptra_testprograms::{Limit, skip};
 use std::time::Duration;
 
-/// Whether the kernel keeps users out of its own part; the tests below are about that.
+/// Returns true if the kernel keeps users out of its own part; the tests below are about that.
 fn paranoid() -> bool {
     is_nobody() && limits::paranoid().is_some_and(|level| level >= 2)
 }
@@ -25,10 +25,14 @@ fn b3_the_kernels_part_is_left_out_aloud() {
     }
     let worker = Worker::spinning();
     let spec = SessionSpec::new().event(EventSpec::cpu_clock().with_period(500_000));
-    let mut session = Session::new(spec.clone()).expect("a session");
-    let summary = session.attach().expect("attach");
+    let session = Session::new(spec.clone()).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert!(
-        summary.notes.iter().any(|note| note.contains("user space")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("user space")),
         "{:?}",
         summary.notes
     );
@@ -80,20 +84,20 @@ fn switch_records_need_no_privilege() {
         return;
     }
     let worker = Worker::new(|| std::thread::sleep(Duration::from_millis(1)));
-    let mut side_band = SideBand::NONE;
-    side_band.switch = true;
+    let side_band = SideBand::SWITCH;
     let spec = SessionSpec::new()
         .event(EventSpec::software(software::CONTEXT_SWITCHES).with_period(1))
         .side_band(side_band)
         .target(Target::Threads(vec![worker.tid]));
-    let mut session = Session::new(spec).expect("a session");
-    let summary = session.attach().expect("attach");
+    let session = Session::new(spec).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     if paranoid() {
         assert!(
             summary
                 .notes
                 .iter()
-                .any(|note| note.contains("never happens")),
+                .any(|note| note.to_string().contains("never happens")),
             "{:?}",
             summary.notes
         );
@@ -117,12 +121,16 @@ fn t20_large_rings_shrink_without_privilege() {
     let spec = SessionSpec::new()
         .event(EventSpec::page_faults().with_period(1).user_only())
         .target(Target::Threads(vec![worker.tid]))
-        .ring_pages(Some(1 << 16));
-    let mut session = Session::new(spec.clone()).expect("a session");
-    let summary = session.attach().expect("attach");
+        .ring_pages(1 << 16);
+    let session = Session::new(spec.clone()).expect("a session");
+    let mut session = session.attach().expect("attach");
+    let summary = session.attach_summary().clone();
     assert!(summary.ring_pages < 1 << 16, "{summary:?}");
     assert!(
-        summary.notes.iter().any(|note| note.contains("mlock")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("mlock")),
         "{summary:?}"
     );
     let mut seen = Collected::default();
@@ -168,11 +176,15 @@ fn descriptors_are_raised_or_the_lack_is_told() {
         )
     };
     lower(40, 1000);
-    let mut session = Session::new(two()).expect("a session");
-    let summary = session.attach().expect("attach with a raised limit");
+    let session = Session::new(two()).expect("a session");
+    let session = session.attach().expect("attach with a raised limit");
+    let summary = session.attach_summary().clone();
     assert!(summary.threads >= workers.len());
     assert!(
-        summary.notes.iter().any(|note| note.contains("raised")),
+        summary
+            .notes
+            .iter()
+            .any(|note| note.to_string().contains("raised")),
         "{summary:?}"
     );
     drop(session);
@@ -190,15 +202,10 @@ fn descriptors_are_raised_or_the_lack_is_told() {
     lower(12, 12);
     let open: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let spec = SessionSpec::new().event(event.clone());
-    if let Ok(mut session) = Session::new(spec) {
+    if let Ok(session) = Session::new(spec) {
         session.attach().expect_err("no descriptor left");
     }
-    let refused = dioptra_perfevents::Event::open(
-        "faults",
-        &event.attr,
-        dioptra_perfevents::Place::Thread(0, None),
-        None,
-    );
+    let refused = dioptra_perfevents::Event::open(&event, dioptra_perfevents::EventTarget::CALLER);
     let refused = refused.expect_err("no descriptor left");
     assert!(
         matches!(refused.refusal, Refusal::ProcessDescriptors { limit: 12 }),

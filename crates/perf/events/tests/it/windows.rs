@@ -9,7 +9,7 @@ use dioptra_perfevents::windows::{
     WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
-    ByteOrder, CpuSet, Event, EventGroup, EventSpec, Place, SampleType, Target, limits,
+    ByteOrder, CpuSet, Event, EventGroup, EventSpec, EventTarget, SampleType, Target, limits,
 };
 use dioptra_testprograms::{Limit, skip};
 use std::collections::BTreeSet;
@@ -379,8 +379,8 @@ fn own_ids_beside_another_profiler(kind: SourceKind) {
     // Opened after ours, so that it comes first and its id is there when ours is written.
     let mut other = EventSpec::page_faults().with_period(1).user_only();
     other.attr.sample_type |= SampleType::IP | SampleType::TID | SampleType::IDENTIFIER;
-    let place = Place::Thread(thread.tid, None);
-    let other = Event::open("page-faults", &other.attr, place, None).expect("another event");
+    let place = EventTarget::Thread(thread.tid, None);
+    let other = Event::open(&other, place).expect("another event");
     let _ring = other.mmap(8).expect("a ring");
     rounds(&mut found, &mut kept, PATIENCE, |kept| {
         kept.samples.len() >= 250

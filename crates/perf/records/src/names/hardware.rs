@@ -28,13 +28,13 @@ pub const EVENTS: &[NamedEvent] = &[
     event(9, &["ref-cycles"], "cycles of a clock of constant rate"),
 ];
 
-/// The number of the hardware event called `name`.
+/// Returns the number of the hardware event called `name`.
 pub fn config(name: &str) -> Option<u64> {
     let event = EVENTS.iter().find(|event| event.names.contains(&name))?;
     Some(event.config)
 }
 
-/// Caches: number is the place; the first name is the canonical one.
+/// Names of caches, at the index that is the cache's number; the first name is the canonical one.
 const CACHES: [&[&str]; 7] = [
     &["L1-dcache", "l1-d", "l1d", "L1-data"],
     &["L1-icache", "l1-i", "l1i", "L1-instruction"],
@@ -45,7 +45,7 @@ const CACHES: [&[&str]; 7] = [
     &["node"],
 ];
 
-/// Operations, likewise.
+/// Names of operations, in the same order as the kernel's numbers.
 const OPERATIONS: [&[&str]; 3] = [
     &["loads", "load", "read"],
     &["stores", "store", "write"],
@@ -57,16 +57,16 @@ const OPERATIONS: [&[&str]; 3] = [
     ],
 ];
 
-/// Results, likewise: accesses and misses.
+/// Names of results, in the same order as the kernel's numbers: accesses and misses.
 const RESULTS: [&[&str]; 2] = [
     &["references", "refs", "Reference", "ops", "access"],
     &["misses", "miss"],
 ];
 
-/// Which operations a cache has, a bit each: instruction caches and predictors are not written.
+/// The operations that each cache has, a bit each: instruction caches and predictors are not written.
 const POSSIBLE: [u8; 7] = [0b111, 0b101, 0b111, 0b111, 0b001, 0b001, 0b111];
 
-/// The number of the cache event called `name`, such as `L1-dcache-load-misses` or `LLC-loads`.
+/// Returns the number of the cache event called `name`, such as `L1-dcache-load-misses` or `LLC-loads`.
 pub fn cache_config(name: &str) -> Option<u64> {
     // Longest first: a name can be the beginning of another.
     let strip = |rest: &'_ str, names: &[&[&str]]| -> Option<(usize, usize)> {
@@ -117,7 +117,7 @@ pub fn cache_config(name: &str) -> Option<u64> {
     possible.then_some(config)
 }
 
-/// The canonical names of all cache events that make sense, with their numbers.
+/// Lists the canonical names of all cache events that make sense, with their numbers.
 pub fn cache_events() -> impl Iterator<Item = (String, u64)> {
     CACHES.iter().enumerate().flat_map(|(cache, names)| {
         OPERATIONS

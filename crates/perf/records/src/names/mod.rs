@@ -5,6 +5,7 @@ pub mod software;
 
 /// An event that every kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedEvent {
     /// The number of the event in `perf_event_attr.config`.
     pub config: u64,

@@ -69,7 +69,7 @@ pub const EVENTS: &[NamedEvent] = &[
         &["dummy"],
         "nothing; carries mappings, names and threads",
     ),
-    event(BPF_OUTPUT, &["bpf-output"], "what BPF programs write"),
+    event(BPF_OUTPUT, &["bpf-output"], "output of BPF programs"),
     event(
         CGROUP_SWITCHES,
         &["cgroup-switches"],
@@ -77,13 +77,13 @@ pub const EVENTS: &[NamedEvent] = &[
     ),
 ];
 
-/// The canonical name of a software event.
+/// Returns the canonical name of a software event.
 pub fn name(config: u64) -> Option<&'static str> {
     let event = EVENTS.iter().find(|event| event.config == config)?;
     event.names.first().copied()
 }
 
-/// The number of the software event called `name`.
+/// Returns the number of the software event called `name`.
 pub fn config(name: &str) -> Option<u64> {
     let event = EVENTS.iter().find(|event| event.names.contains(&name))?;
     Some(event.config)

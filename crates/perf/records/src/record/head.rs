@@ -99,7 +99,7 @@ impl Prefix {
         }
     }
 
-    /// The field within which a body of `length` bytes ends, where it is shorter than the prefix.
+    /// Returns the field within which a body of `length` bytes ends, where it is shorter than the prefix.
     fn cut_field(&self, fields: SampleType, length: usize) -> &'static str {
         let mut present = WORDS.iter().filter(|(field, _)| fields.contains(*field));
         present.nth(length / 8).map_or("PERIOD", |(_, name)| name)
@@ -119,7 +119,7 @@ impl RecordLayout {
         }
     }
 
-    /// The front of a sample's body and what stands behind it; the error is the name of the field that is cut.
+    /// Splits a sample's body into its front and the rest; the error is the name of the field that is cut.
     #[inline]
     pub(super) fn head_and_rest<'a>(
         &self,
@@ -167,7 +167,7 @@ impl RecordLayout {
     }
 }
 
-/// The error of a sample that is too short.
+/// Makes the error of a sample that is too short.
 #[cold]
 pub(super) fn cut(field: &'static str, record: &RawRecord<'_>) -> RecordError {
     RecordError::Field {

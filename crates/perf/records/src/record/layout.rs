@@ -68,17 +68,17 @@ impl RecordLayout {
         }
     }
 
-    /// The byte order of the recording.
+    /// Returns the byte order of the recording.
     pub fn order(&self) -> ByteOrder {
         self.order
     }
 
-    /// What samples hold.
+    /// Returns the fields of samples.
     pub fn sample_type(&self) -> SampleType {
         self.sample_type
     }
 
-    /// Whether records that are no samples end with a [`SampleId`].
+    /// Returns true if records that are no samples end with a [`SampleId`].
     pub fn sample_id_all(&self) -> bool {
         self.sample_id_all
     }
@@ -121,7 +121,7 @@ impl RecordLayout {
         Some(ids)
     }
 
-    /// The event id of a record, read without parsing the rest; `None` where the record holds none.
+    /// Returns the event id of a record, read without parsing the rest; `None` where the record holds none.
     ///
     /// Files with several events need it first, to know which layout the record has. It is found without a layout
     /// only when all events have `IDENTIFIER` or the same sample type, as `perf_event_open(2)` says.
@@ -137,7 +137,7 @@ impl RecordLayout {
         Some(self.order.u64(*bytes))
     }
 
-    /// Where in a sample's body its event id stands, in bytes.
+    /// Returns the offset of the event id in a sample's body, in bytes.
     #[inline]
     pub fn sample_id_offset(&self) -> Option<usize> {
         if self.sample_type.contains(SampleType::IDENTIFIER) {
@@ -149,7 +149,7 @@ impl RecordLayout {
             .then(|| 8 * (self.sample_type & before).bits().count_ones() as usize)
     }
 
-    /// How far before the end of a record that is no sample its event id starts, in bytes.
+    /// Returns the offset of the event id before the end of a record that is no sample, in bytes.
     #[inline]
     pub fn trailer_id_distance(&self) -> Option<usize> {
         if !self.sample_id_all {
@@ -164,7 +164,7 @@ impl RecordLayout {
             .then(|| 8 * (self.sample_type & from_id).bits().count_ones() as usize)
     }
 
-    /// The thread of a record, read without parsing the rest; `None` where the record holds none.
+    /// Returns the thread of a record, read without parsing the rest; `None` where the record holds none.
     #[inline]
     pub fn thread(&self, record: &RawRecord<'_>) -> Option<u32> {
         if !self.sample_type.contains(SampleType::TID) {
@@ -184,7 +184,7 @@ impl RecordLayout {
         Some(self.order.u32(*bytes))
     }
 
-    /// The period of a sample, read without parsing the rest; `None` where samples hold none.
+    /// Returns the period of a sample, read without parsing the rest; `None` where samples hold none.
     #[inline]
     pub fn period(&self, record: &RawRecord<'_>) -> Option<u64> {
         if !self.sample_type.contains(SampleType::PERIOD) {
@@ -196,7 +196,7 @@ impl RecordLayout {
         Some(self.order.u64(*bytes))
     }
 
-    /// The time of a record in nanoseconds, read without parsing the rest; `None` where the record holds none.
+    /// Returns the time of a record in nanoseconds, read without parsing the rest; `None` where the record holds none.
     #[inline]
     pub fn time(&self, record: &RawRecord<'_>) -> Option<u64> {
         if !self.sample_type.contains(SampleType::TIME) {

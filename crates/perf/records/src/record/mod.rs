@@ -128,7 +128,7 @@ impl Misc {
     /// MMAP: perf could not read all of `/proc/PID/maps` in time.
     pub const PROC_MAP_PARSE_TIMEOUT: u16 = 1 << 12;
 
-    /// Where the CPU was.
+    /// Returns the kind of code that the CPU ran.
     pub fn cpu_mode(self) -> CpuMode {
         match self.0 & 7 {
             1 => CpuMode::Kernel,
@@ -140,16 +140,16 @@ impl Misc {
         }
     }
 
-    /// Whether all bits of `bit` are set.
+    /// Returns true if all bits of `bit` are set.
     pub fn has(self, bit: u16) -> bool {
         self.0 & bit == bit
     }
 }
 
-/// What ran when a record was written.
+/// The kind of code that ran when a record was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CpuMode {
-    /// Not told.
+    /// The record does not say.
     Unknown,
     /// The kernel.
     Kernel,
@@ -166,7 +166,7 @@ pub enum CpuMode {
 /// A record as its header and the bytes after it.
 #[derive(Clone, Copy, Debug)]
 pub struct RawRecord<'a> {
-    /// Which record.
+    /// The kind of record.
     pub kind: RecordType,
     /// Flags of the header.
     pub misc: Misc,

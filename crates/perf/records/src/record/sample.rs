@@ -145,7 +145,7 @@ impl<'a> ReadValues<'a> {
         })
     }
 
-    /// How many counters there are.
+    /// Returns the number of counters.
     pub fn len(&self) -> usize {
         if self.format.contains(ReadFormat::GROUP) {
             self.words.len() / self.stride()
@@ -154,7 +154,7 @@ impl<'a> ReadValues<'a> {
         }
     }
 
-    /// Whether there is none (an empty group).
+    /// Returns true if there are no counters (an empty group).
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -165,13 +165,13 @@ impl<'a> ReadValues<'a> {
             .count_ones() as usize
     }
 
-    /// The counters, the group's leader first.
+    /// Returns the counters, the group's leader first.
     pub fn iter(&self) -> impl Iterator<Item = ReadValue> + use<'a> {
         let values = *self;
         (0..values.len()).filter_map(move |index| values.get(index))
     }
 
-    /// The counter at `index`.
+    /// Returns the counter at `index`.
     pub fn get(&self, index: usize) -> Option<ReadValue> {
         let (first, mut next) = if self.format.contains(ReadFormat::GROUP) {
             let first = index.checked_mul(self.stride())?;
@@ -219,17 +219,17 @@ pub struct Branch {
 }
 
 impl<'a> BranchStack<'a> {
-    /// How many branches there are.
+    /// Returns the number of branches.
     pub fn len(&self) -> usize {
         self.words.len() / 3
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no branches.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The branches, newest first.
+    /// Returns the branches, newest first.
     pub fn iter(&self) -> impl Iterator<Item = Branch> + use<'a> {
         let words = self.words;
         (0..words.len() / 3).filter_map(move |index| {
@@ -247,14 +247,14 @@ impl<'a> BranchStack<'a> {
 pub struct Registers<'a> {
     /// `PERF_SAMPLE_REGS_ABI_*`: 0 none, 1 of a 32-bit, 2 of a 64-bit program.
     pub abi: u64,
-    /// Which registers there are, a bit each, as in the attr.
+    /// The registers that the sample holds, a bit each, as in the attr.
     pub mask: u64,
     /// The registers of `mask`, lowest bit first; empty with an `abi` of 0.
     pub values: U64s<'a>,
 }
 
 impl Registers<'_> {
-    /// The register of bit `number`, where it was recorded.
+    /// Returns the register of bit `number`, where it was recorded.
     pub fn get(&self, number: u32) -> Option<u64> {
         let bit = 1_u64.checked_shl(number)?;
         if self.mask & bit == 0 {
@@ -270,7 +270,7 @@ impl Registers<'_> {
 pub struct UserStack<'a> {
     /// The bytes that were really copied, from the stack pointer upwards.
     pub bytes: &'a [u8],
-    /// How many bytes the record reserves for them.
+    /// The number of bytes that the record reserves for the copy.
     pub reserved: usize,
 }
 

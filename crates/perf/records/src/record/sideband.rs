@@ -1,4 +1,4 @@
-//! Records that are no samples: mappings, threads, losses, and what else the kernel tells.
+//! Records that are no samples: mappings, threads, losses, and the kernel's other reports.
 
 use super::layout::{RecordLayout, SampleId};
 use super::sample::{ReadValues, Sample};
@@ -63,6 +63,7 @@ impl PartialEq for RawRecord<'_> {
 
 /// A mapping of a module into a process, or of the kernel (`pid` of `u32::MAX`, in files).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Mmap<'a> {
     /// Header flags: CPU mode, data mapping.
     pub misc: Misc,
@@ -84,7 +85,7 @@ pub struct Mmap<'a> {
     pub name: &'a [u8],
 }
 
-/// What a mapping tells of its file.
+/// The identity of a mapping's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MappedFile<'a> {
     /// Nothing: an MMAP record.
@@ -106,12 +107,13 @@ pub enum MappedFile<'a> {
 
 /// A thread's new name.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Comm<'a> {
     /// Process id.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// Whether because of an exec (known where the attr has `comm_exec`).
+    /// Whether an exec gave the name (known where the attr has `comm_exec`).
     pub exec: bool,
     /// The name.
     pub name: &'a [u8],
@@ -134,15 +136,17 @@ pub struct Task {
 
 /// Lost records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Lost {
     /// Id of the event whose write found the loss; in a shared ring, any event's records may be among the lost.
     pub id: u64,
-    /// How many records were lost.
+    /// The number of records that were lost.
     pub count: u64,
 }
 
 /// THROTTLE and UNTHROTTLE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Throttle {
     /// Nanoseconds of the event's clock.
     pub time: u64,
@@ -154,6 +158,7 @@ pub struct Throttle {
 
 /// Counter values of a thread that ended.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ReadRecord<'a> {
     /// Process id.
     pub pid: u32,
@@ -165,10 +170,11 @@ pub struct ReadRecord<'a> {
 
 /// A context switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Switch {
-    /// Whether out of the CPU.
+    /// Whether the thread left the CPU.
     pub out: bool,
-    /// Whether preempted while runnable.
+    /// Whether the thread was preempted while runnable.
     pub preempted: bool,
     /// The other thread's process and thread id, of SWITCH_CPU_WIDE only.
     pub other: Option<(u32, u32)>,
@@ -176,6 +182,7 @@ pub struct Switch {
 
 /// A thread's namespaces.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Namespaces<'a> {
     /// Process id.
     pub pid: u32,
@@ -187,6 +194,7 @@ pub struct Namespaces<'a> {
 
 /// A cgroup's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cgroup<'a> {
     /// Id.
     pub id: u64,
@@ -196,6 +204,7 @@ pub struct Cgroup<'a> {
 
 /// A kernel symbol came or went.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Ksymbol<'a> {
     /// Address.
     pub address: u64,
@@ -211,6 +220,7 @@ pub struct Ksymbol<'a> {
 
 /// A BPF program came or went.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BpfEvent<'a> {
     /// 1 loaded, 2 unloaded.
     pub kind: u16,
@@ -224,6 +234,7 @@ pub struct BpfEvent<'a> {
 
 /// Changed kernel code.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TextPoke<'a> {
     /// Address.
     pub address: u64,
@@ -235,6 +246,7 @@ pub struct TextPoke<'a> {
 
 /// New AUX data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Aux {
     /// Where in the AUX area.
     pub offset: u64,

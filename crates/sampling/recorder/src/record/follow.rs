@@ -101,13 +101,11 @@ impl Recording<'_> {
                 observer.note(&diagnostic);
             }
         }
-        let Some(summary) = self.session.attach_summary() else {
-            return;
-        };
-        for note in summary.notes.iter().skip(self.notes_told) {
-            observer.note(note);
+        let notes = &self.session.attach_summary().notes;
+        for note in notes.iter().skip(self.notes_told) {
+            observer.note(&note.to_string());
         }
-        self.notes_told = summary.notes.len();
+        self.notes_told = notes.len();
     }
 
     /// Takes in the ids of events that were opened while recording: those of a CPU that came back. What was started
