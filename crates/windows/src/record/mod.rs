@@ -9,7 +9,7 @@ use crate::section::{EventTotal, SectionEncoder, WindowGroup, WindowLoss};
 use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
-    Burst, FoundSource, Length, SHORTEST_LONG, Seen, SourceKind, WindowError, WindowListener,
+    Burst, FoundSource, Length, SHORTEST_LONG, ThreadNews, SourceKind, WindowError, WindowListener,
     WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
@@ -300,12 +300,12 @@ impl RecordExtension for WindowsRecorder<'_> {
         match record.kind {
             RecordType::SAMPLE => {
                 if let Some(tid) = attached.layout.thread(record) {
-                    attached.source.see(Seen::Ran { tid, cpu });
+                    attached.source.see(ThreadNews::Ran { tid, cpu });
                 }
             }
             RecordType::FORK => {
                 if let Ok(Record::Fork(task, _)) = attached.layout.parse(record) {
-                    attached.source.see(Seen::Created { tid: task.tid });
+                    attached.source.see(ThreadNews::Created { tid: task.tid });
                 }
             }
             _ => {}
