@@ -1,6 +1,6 @@
 //! Metrics from windows as columns of other tables.
 
-use super::measure::{MetricValue, Measured, MeasuredRow, measure};
+use super::measure::{Measured, MeasuredRow, MetricValue, measure};
 use super::rows::Rows;
 use super::{DisplayError, WindowInput, WindowOptions, columns, had_some};
 use crate::collect::CollectedWindows;

@@ -1,7 +1,7 @@
 //! Columns and cells of metrics.
 
 use super::WindowOptions;
-use super::measure::{MetricValue, Measured, MeasuredRow};
+use super::measure::{Measured, MeasuredRow, MetricValue};
 use super::rows::Rows;
 use crate::estimate::{Drift, Estimate, Figure, Interval, Method};
 use dioptra_metrics as metrics;
@@ -133,7 +133,9 @@ pub(super) fn push(
     }
     if says_needs(measured, options) {
         let needs = match row.figures.first() {
-            Some(MetricValue::Windows(figure, _)) if !says_nothing(figure) && !row.is_unreliable() => {
+            Some(MetricValue::Windows(figure, _))
+                if !says_nothing(figure) && !row.is_unreliable() =>
+            {
                 needs(figure, measured.seconds)
             }
             _ => None,

@@ -24,7 +24,7 @@ use crate::estimate::Trust;
 use dioptra_report::{
     Direction, Facts, Input, MetricColumns, Severity, Table, adjusted, profile_facts,
 };
-use measure::{MetricValue, Measured, MeasuredRow, TrustShares};
+use measure::{Measured, MeasuredRow, MetricValue, TrustShares};
 use rows::Rows;
 use serde_json::json;
 

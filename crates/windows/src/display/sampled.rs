@@ -1,7 +1,7 @@
 //! Metrics of profiles without windows: each event was sampled for itself, and a ratio is one of sampled counts.
 
 use super::WindowOptions;
-use super::measure::{InKernel, MetricValue, Measured, MeasuredRow, ranking};
+use super::measure::{InKernel, Measured, MeasuredRow, MetricValue, ranking};
 use super::metrics::Metrics;
 use super::rows::Rows;
 use super::{DisplayError, WindowInput};

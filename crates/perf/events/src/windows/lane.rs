@@ -8,7 +8,7 @@
 
 use super::random::Random;
 use super::schedule::{SHORTEST_LONG, Schedule};
-use super::slot::{SlotOutput, Slot};
+use super::slot::{Slot, SlotOutput};
 use super::trigger::Trigger;
 use crate::event::Place;
 use crate::owner::Owner;

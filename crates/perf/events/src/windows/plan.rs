@@ -46,7 +46,7 @@ pub(super) fn fallbacks() -> Fallbacks {
 /// The plan's groups.
 pub(super) fn groups_of(plan: &Plan) -> Vec<WindowGroup> {
     let mut groups: Vec<WindowGroup> = Vec::new();
-    for (index, planned) in plan.events.iter().enumerate() {
+    for (index, planned) in (0_u32..).zip(&plan.events) {
         match groups.last_mut().filter(|_| planned.leads.is_none()) {
             Some(group) => group.members.push(index),
             None => groups.push(WindowGroup {

@@ -4,7 +4,7 @@
 use super::plan::{fallbacks, plan_of, plan_with, ring_pages};
 use super::random::Random;
 use super::schedule::{Length, Schedule};
-use super::slot::{self, SlotOutput, Slot};
+use super::slot::{self, Slot, SlotOutput};
 use super::source::{WindowsSpec, is_clock};
 use crate::ByteOrder;
 use crate::attach::plan::Plan;

@@ -5,9 +5,9 @@
 
 use super::lane::Lane;
 use super::plan::{groups_of, is_passing, places, plan_of, resolve, ring_pages};
-use super::slot::{self, LENGTHS, SlotOutput, Slot};
+use super::slot::{self, LENGTHS, Slot, SlotOutput};
 use super::source::{
-    ThreadNews, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
+    SourceKind, ThreadNews, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec,
 };
 use super::trigger::{self, Trigger};

@@ -5,7 +5,7 @@ use super::ids::{own_id, set_id};
 use super::plan::{fallbacks, groups_of};
 use super::probe::twins_of;
 use super::source::{
-    ThreadNews, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
+    SourceKind, ThreadNews, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec, is_clock,
 };
 use crate::ByteOrder;

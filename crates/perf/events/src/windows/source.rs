@@ -151,12 +151,25 @@ pub(super) fn is_clock(attr: &Attr) -> bool {
 /// Counters that are read together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WindowGroup {
-    /// Index of the event whose samples bound the windows, among [`WindowSource::events`].
-    pub leader: usize,
-    /// Indices of the others, in the order of their values in the leader's samples.
-    pub members: Vec<usize>,
-    /// The last window of each burst is longer than the others: it must be left out.
+    /// The index of the event whose samples bound the windows: among [`WindowSource::events`], or among the events of a
+    /// file.
+    pub leader: u32,
+    /// The indices of the other events, in the order of their values in the leader's samples.
+    pub members: Vec<u32>,
+    /// Whether the last window of each burst is longer than the others, and must be left out.
     pub drop_last: bool,
+}
+
+impl WindowGroup {
+    /// Returns the group with its events behind `first` others.
+    pub fn behind(&self, first: u32) -> WindowGroup {
+        let index = |event: u32| event.saturating_add(first);
+        WindowGroup {
+            leader: index(self.leader),
+            members: self.members.iter().copied().map(index).collect(),
+            drop_last: self.drop_last,
+        }
+    }
 }
 
 bitflags! {
