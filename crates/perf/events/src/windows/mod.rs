@@ -32,6 +32,6 @@ pub use cost::BurstCost;
 pub use probe::{Finding, shortest_useful_window};
 pub use schedule::{Length, SHORTEST_LONG, Schedule, WindowRequest, WindowSyntaxError};
 pub use source::{
-    Burst, BurstOutcome, FoundSource, Seen, SourceKind, USER_INSTRUCTION_POINTER, WindowError,
-    WindowGroup, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
+    Burst, BurstOutcome, FoundSource, SourceKind, ThreadNews, USER_INSTRUCTION_POINTER,
+    WindowError, WindowGroup, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
 };
