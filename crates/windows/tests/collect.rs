@@ -48,9 +48,9 @@ fn events(fixed_period: bool) -> Vec<EventToWrite> {
     ]
 }
 
-/// What a sample of a group tells.
+/// The fields of a sample of a group.
 #[derive(Clone, Copy)]
-struct Told {
+struct SampleFields {
     thread: usize,
     time: u64,
     cpu: u32,
@@ -77,7 +77,7 @@ fn map(records: &mut Records) {
     records.push(1, 2, &parts);
 }
 
-fn push(records: &mut Records, told: Told) {
+fn push(records: &mut Records, told: SampleFields) {
     let tid = 101 + told.thread as u32;
     let [leader, member] = IDS[told.thread];
     let words = [
@@ -170,7 +170,7 @@ fn two_threads() -> (Records, WindowsSection) {
                 let clock = 1000 * round + 100 * step;
                 push(
                     &mut records,
-                    Told {
+                    SampleFields {
                         thread,
                         time: 1100 + 10_000 * round + 100 * step + thread as u64,
                         cpu: thread as u32,
@@ -278,7 +278,7 @@ fn what_goes_wrong_marks_windows() {
 fn readings_tell_of_switches_migrations_and_counters_that_took_turns() {
     let mut records = Records::default();
     map(&mut records);
-    let mut told = Told {
+    let mut told = SampleFields {
         thread: 0,
         time: 1000,
         cpu: 0,
@@ -336,7 +336,7 @@ fn steady_windows_are_grouped_by_time() {
     for step in 0..=1000_u64 {
         push(
             &mut records,
-            Told {
+            SampleFields {
                 thread: 0,
                 time: 1000 + 100 * step,
                 cpu: 0,

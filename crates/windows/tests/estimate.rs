@@ -225,7 +225,7 @@ fn each_cause_is_counted_and_only_crossings_matter_for_trust() {
             (Discard::Migrated, 1),
             (Discard::Late, 1),
             (Discard::PartlyCounted, 1),
-            (Discard::Settling, 1),
+            (Discard::WarmUp, 1),
             (Discard::Last, 2),
             (Discard::NoFunction, 1),
             (Discard::OtherFunction, 1),
@@ -281,7 +281,7 @@ fn groups_in_turn_are_brought_together_by_the_leader() {
         mpki.raw.error,
         mpki.raw.value * (instructions + misses).sqrt(),
     );
-    // What one group holds is taken from it alone.
+    // Inputs that one group has together come from it alone.
     let ipc = estimate(&analysis, "ipc");
     assert!(!ipc.apart && ipc.bursts == 20);
     assert!(matches!(
@@ -691,7 +691,7 @@ fn what_interrupts_take_of_a_clock_is_found_by_periods() {
     assert!(ipc.raw.high < 0.45, "{ipc:?}");
     assert!(ipc.corrected.unwrap().holds(0.5), "{ipc:?}");
     assert!(!ipc.holds_interrupts);
-    // What the program counted in its own 1e6, and interrupts took 60 of each of 10 000.
+    // The program counted in 1e6 of its own, and interrupts took 60 in each of 10 000.
     let shares = Shares::new([(1, 100, 100)]);
     let totals = Totals {
         leader: 1.6e6,

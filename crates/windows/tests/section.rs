@@ -155,7 +155,7 @@ fn bursts_are_small() {
     let count = 10_000;
     let each = (windows(count).encode().len() - few) as f64 / count as f64;
     assert!(each <= 13.0, "{each} bytes a burst");
-    // Of one thread, as bound to it.
+    // All bursts are bound to one thread.
     let mut one = windows(count);
     one.bursts.iter_mut().for_each(|burst| burst.tid = Some(7));
     let each = (one.encode().len() - few) as f64 / count as f64;

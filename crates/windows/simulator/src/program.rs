@@ -11,7 +11,7 @@ pub struct Event {
     pub rare: bool,
     /// Single events that come at one distance from each other, as a loop makes them; in programs of one function.
     pub regular: bool,
-    /// What a window's borders add to its count.
+    /// The count that a window's borders add.
     pub border: f64,
 }
 
@@ -61,7 +61,7 @@ pub struct Function {
     pub rates: Vec<f64>,
     /// Events that each entry adds.
     pub entry_events: Vec<f64>,
-    /// What the borders of windows that end here add, beside [`Event::border`].
+    /// The counts that the borders of windows ending here add, beside [`Event::border`].
     pub borders: Vec<f64>,
     /// From how many places it is called; 0 for recordings without call chains.
     pub call_sites: u32,

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::program::Program;
 use crate::walk::{Run, choose, gamma, walk};
 
-/// What goes wrong, as probabilities of a window unless said otherwise.
+/// The faults of a recording, as probabilities of a window unless said otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Spoiling {
     /// The leader stops while its siblings go on; the burst's later windows are missing.
@@ -17,7 +17,7 @@ pub struct Spoiling {
     pub lost: f64,
     /// The thread is off the CPU for a while.
     pub switched: f64,
-    /// Of a burst: it starts late.
+    /// The probability that a burst starts late.
     pub late: f64,
     /// The group counts half of the time.
     pub partly: f64,
@@ -33,10 +33,10 @@ pub enum Begin {
     AfterEvents(f64),
 }
 
-/// How the program is watched.
+/// A recording of a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// How many bursts.
+    /// The number of bursts.
     pub bursts: u32,
     /// Windows of a burst.
     pub batch: u16,
@@ -53,7 +53,7 @@ pub struct Recording {
     pub skid: f64,
     /// A burst's last window is this many times as long as the others; 1 where it is not.
     pub last: f64,
-    /// What goes wrong.
+    /// The faults.
     pub spoiling: Spoiling,
     /// Samples of the ordinary event.
     pub samples: u32,
@@ -61,7 +61,7 @@ pub struct Recording {
     pub cycles: f64,
 }
 
-/// How much interrupts vary in length: standard deviation ÷ mean.
+/// The variation of the length of interrupts: standard deviation ÷ mean.
 const INTERRUPT_VARIATION: f64 = 0.3;
 
 impl Recording {
@@ -83,16 +83,16 @@ impl Recording {
     }
 }
 
-/// What the analysis gets. Event 0 is cycles, event 1 the program's first, and so on; functions are by number.
+/// The input of the analysis. Event 0 is cycles, event 1 the program's first, and so on; functions are by number.
 #[derive(Debug)]
 pub struct Recorded {
     /// The bursts.
     pub windows: Windows,
     /// Samples of each function.
     pub samples: Vec<u64>,
-    /// What plain counters counted of each event, cycles first; interrupts count there.
+    /// The counts of plain counters for each event, cycles first; interrupts are counted in them.
     pub totals: Vec<f64>,
-    /// How often the program was interrupted.
+    /// The number of interrupts.
     pub interrupts: u64,
 }
 
@@ -211,7 +211,7 @@ impl Recording {
         }
     }
 
-    /// Of a window's length what is left to the program.
+    /// Returns the part of a window's length that the program has.
     fn own_time(&self, length: f64, random: &mut Pcg64Mcg) -> f64 {
         if self.interrupt <= 0.0 {
             return length;
@@ -294,7 +294,7 @@ impl Places<'_> {
     }
 }
 
-/// How fast each function does what in one burst, beside its mean.
+/// The pace of each function in one burst: the factor of its mean rates.
 struct Pace(Vec<Vec<f64>>);
 
 impl Pace {

@@ -15,7 +15,7 @@ use crate::{Program, Recorded, Recording};
 
 pub use scenarios::scenarios;
 
-/// Of two-sided 95 % in the normal distribution.
+/// The quantile of the normal distribution for two-sided 95 %.
 const NORMAL: f64 = 1.96;
 
 /// The formulas that are studied. Event 1 is a flow, event 2 single events.
@@ -42,7 +42,7 @@ name = "bent"
 formula = "max(instructions / cycles, 2 * instructions / cycles - 1)"
 "#;
 
-/// What a run of a scenario is asked.
+/// A question to each run of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Question {
     /// Does the interval of a column hold the truth?
@@ -85,7 +85,7 @@ pub enum Question {
     },
 }
 
-/// What must come out; nothing, for what is only to be seen.
+/// The limits that an outcome must keep; none for outcomes that are only shown.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Bar {
     /// The least and the greatest share of runs with a yes.
@@ -99,9 +99,9 @@ pub struct Bar {
 pub struct Asked {
     /// Names it.
     pub name: String,
-    /// What each run is asked.
+    /// The question to each run.
     pub question: Question,
-    /// What must come out.
+    /// The limits of the outcome.
     pub bar: Bar,
 }
 
@@ -110,13 +110,13 @@ pub struct Asked {
 pub struct Scenario {
     /// The program.
     pub program: Program,
-    /// How it is recorded.
+    /// The recording.
     pub recording: Recording,
     /// The questions.
     pub asked: Vec<Asked>,
 }
 
-/// What came out.
+/// The outcome of a question.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// The question's name.
@@ -131,7 +131,7 @@ pub struct Outcome {
     pub bias_error: Option<f64>,
     /// Mean half width ÷ truth.
     pub half_width: Option<f64>,
-    /// What must come out.
+    /// The limits that it must keep.
     pub bar: Bar,
     /// Whether it did.
     pub met: bool,

@@ -1,6 +1,6 @@
 //! Metrics from windows as columns of other tables.
 
-use super::measure::{Known, Measured, MeasuredRow, measure};
+use super::measure::{Measured, MeasuredRow, MetricValue, measure};
 use super::rows::Rows;
 use super::{DisplayError, WindowInput, WindowOptions, columns, had_some};
 use crate::collect::CollectedWindows;
@@ -120,8 +120,8 @@ pub fn add_window_metrics(
         let row = side.row(names);
         for place in 0..side.measured.metrics.len() {
             let figure = row.and_then(|row| match &row.figures[place] {
-                Known::Windows(figure, _) => Some(figure),
-                Known::Sampled(_) => None,
+                MetricValue::Windows(figure, _) => Some(figure),
+                MetricValue::Sampled(_) => None,
             });
             let unreliable = row.is_some_and(MeasuredRow::is_unreliable);
             let figure = figure.unwrap_or(&Figure::NoWindows);
@@ -185,8 +185,8 @@ pub fn add_window_differences(
         let figure = |slot: usize, names: &[String]| -> Option<&Figure> {
             let side: &Side = &sides[slot];
             match side.row(names)?.figures.get(places[slot]?)? {
-                Known::Windows(figure, _) => Some(figure),
-                Known::Sampled(_) => None,
+                MetricValue::Windows(figure, _) => Some(figure),
+                MetricValue::Sampled(_) => None,
             }
         };
         let unreliable = |slot: usize, names: &[String]| {

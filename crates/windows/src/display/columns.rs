@@ -1,20 +1,20 @@
 //! Columns and cells of metrics.
 
 use super::WindowOptions;
-use super::measure::{Known, Measured, MeasuredRow};
+use super::measure::{Measured, MeasuredRow, MetricValue};
 use super::rows::Rows;
 use crate::estimate::{Drift, Estimate, Figure, Interval, Method};
 use dioptra_metrics as metrics;
 use dioptra_report::{RowLabels, metric_unit, push_metric};
 use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Severity, Table, Unit};
 
-/// How near a value is to be known where a row says how much longer that takes.
+/// The relative half width of an interval that the column of needed time is about.
 const WANTED: f64 = 0.05;
 
-/// Who would have to record for longer than so many seconds will not: people are not told.
+/// The longest needed time that text shows, in seconds: nobody records for longer.
 const LONGEST: f64 = 3600.0;
 
-/// Of two-sided 95 % in the normal distribution.
+/// The quantile of the normal distribution for two-sided 95 %.
 pub(super) const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// The columns that each metric has for programs, after its own.
@@ -104,7 +104,7 @@ pub(super) fn push(
     }
     for figure in &row.figures {
         match figure {
-            Known::Windows(figure, drift) => {
+            MetricValue::Windows(figure, drift) => {
                 push_figure(
                     (figure, drift.as_ref()),
                     row.is_unreliable(),
@@ -114,7 +114,7 @@ pub(super) fn push(
                     notes,
                 );
             }
-            Known::Sampled(cell) => push_sampled(cell, options, cells, notes),
+            MetricValue::Sampled(cell) => push_sampled(cell, options, cells, notes),
         }
     }
     if measured.has_windows {
@@ -131,7 +131,9 @@ pub(super) fn push(
     }
     if says_needs(measured, options) {
         let needs = match row.figures.first() {
-            Some(Known::Windows(figure, _)) if !says_nothing(figure) && !row.is_unreliable() => {
+            Some(MetricValue::Windows(figure, _))
+                if !says_nothing(figure) && !row.is_unreliable() =>
+            {
                 needs(figure, measured.seconds)
             }
             _ => None,
@@ -164,18 +166,18 @@ fn push_share(row: &MeasuredRow, options: &WindowOptions<'_>, cells: &mut Vec<Ce
     cells.push(Cell::Count(share.samples));
 }
 
-/// How many more seconds it takes.
+/// Returns the seconds to record further.
 fn needs(figure: &Figure, seconds: f64) -> Option<f64> {
     let estimate = figure.estimate()?;
     estimate.seconds_for(WANTED, seconds)
 }
 
-/// The farther limit's distance.
+/// Returns the distance of the farther limit.
 fn reach(interval: &Interval) -> f64 {
     (interval.high - interval.value).max(interval.value - interval.low)
 }
 
-/// Whether a value is from so little that nothing is known yet, not even that there is any.
+/// Whether an interval from few bursts reaches 0, so that not even the existence of the value is known.
 pub(super) fn says_nothing(figure: &Figure) -> bool {
     let estimate = figure.estimate().filter(|estimate| estimate.few_bursts);
     estimate.is_some_and(|estimate| {
@@ -209,7 +211,7 @@ fn push_figure(
         }
         return;
     }
-    // The value stays, for those who know better. An interval would say how near it is to the truth, and nobody knows that.
+    // The value stays for programs. An interval would state its distance from the truth, which nobody knows.
     let limit = |limit: f64| match unreliable {
         true => Cell::Empty,
         false => Cell::real(limit),
@@ -310,13 +312,13 @@ fn push_sampled(
     cells.extend(limits.clone());
     cells.push(Cell::real(*value));
     cells.extend(limits);
-    // What is not corrected, has no bursts, and can say nothing of the time it takes.
+    // Sampled counts have no corrected value, no bursts and no needed time.
     cells.extend(std::iter::repeat_n(Cell::Empty, 7));
     cells.push(Cell::name("sampled"));
     cells.extend([Cell::Empty, Cell::Empty, Cell::Empty]);
 }
 
-/// Says what marks mean, where there are any.
+/// Adds the facts that explain the table's marks.
 pub(super) fn tell_few(table: &mut Table) {
     let few = table.count_marks(&Mark::FewSamples);
     if few > 0 {

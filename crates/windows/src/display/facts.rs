@@ -1,5 +1,5 @@
-//! What to know besides the rows: how windows were made, what was discarded, what windows' borders add, and whether
-//! shares and rates make the program's own totals.
+//! The facts beside the rows: how windows were made and discarded, the counts that windows' borders add, and whether shares
+//! and rates make the program's own totals.
 
 use super::WindowOptions;
 use super::columns::NORMAL;
@@ -15,20 +15,20 @@ use dioptra_report::Input;
 use dioptra_tables::{Facts, Severity};
 use serde_json::{Map, Value, json};
 
-/// What is told of.
-pub(super) struct Told<'t, 'w> {
+/// The windows and estimates that facts are about.
+pub(super) struct FactSources<'t, 'w> {
     pub windows: &'t CollectedWindows,
     pub analysis: &'t Analysis<'w>,
     pub stream: &'t Stream,
     pub artefacts: &'t [Artefact],
     pub shares: &'t Shares,
-    /// The shares without what the kernel did on the rows' behalf: those by which events of user code alone were counted.
+    /// The shares without the kernel's work for the rows, for events that count user code alone.
     pub user_shares: &'t Shares,
     pub ranking: Option<usize>,
     pub options: &'t WindowOptions<'t>,
 }
 
-pub(super) fn add(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
+pub(super) fn add(facts: &mut Facts, input: &Input<'_>, told: &FactSources<'_, '_>) {
     if told.options.for_people {
         what_errors_are(facts);
     }
@@ -54,7 +54,7 @@ pub(super) fn what_errors_are(facts: &mut Facts) {
     facts.add(Severity::Info, "errors", text, 0.95);
 }
 
-fn source(facts: &mut Facts, told: &Told<'_, '_>) {
+fn source(facts: &mut Facts, told: &FactSources<'_, '_>) {
     let windows = told.windows;
     let total = told.analysis.total();
     let bursts = windows.bursts().len();
@@ -107,7 +107,7 @@ fn source(facts: &mut Facts, told: &Told<'_, '_>) {
     }
 }
 
-/// Tells that a better source did not make the windows, and why.
+/// Adds the fact that a better source did not make the windows, and why.
 pub(super) fn changed_source(facts: &mut Facts, recorded: &WindowsSection) {
     if let Some(why) = &recorded.instead {
         let text = format!("windows by {why}");
@@ -150,7 +150,7 @@ pub(super) fn ranking(
     }
 }
 
-fn discards(facts: &mut Facts, told: &Told<'_, '_>) {
+fn discards(facts: &mut Facts, told: &FactSources<'_, '_>) {
     let row = told.analysis.total();
     let causes: Vec<(Discard, u64)> = row.discards().collect();
     let kept = row.acceptance().kept();
@@ -177,7 +177,7 @@ fn discards(facts: &mut Facts, told: &Told<'_, '_>) {
     );
 }
 
-fn samples(facts: &mut Facts, told: &Told<'_, '_>) {
+fn samples(facts: &mut Facts, told: &FactSources<'_, '_>) {
     let of = told.windows.facts();
     for (count, id, what) in [
         (
@@ -216,12 +216,12 @@ fn samples(facts: &mut Facts, told: &Told<'_, '_>) {
     }
 }
 
-/// The standard error of what is taken off one row's windows: of the mean, and by how much rows differ.
+/// Returns the standard error of the constant of one row: the error of the mean, and the spread between rows.
 fn reach_of(artefact: &Artefact) -> f64 {
     artefact.error.hypot(artefact.spread)
 }
 
-/// What interrupts take of windows that a clock leads.
+/// Adds the fact about the time that interrupts take of windows led by a clock.
 fn interrupts_fact(facts: &mut Facts, artefact: &Artefact, clock: &str) {
     let why = match artefact.note {
         ArtefactNote::Known => {
@@ -283,8 +283,8 @@ fn artefact_fact(facts: &mut Facts, artefact: &Artefact, event: &str) {
     );
 }
 
-/// Shares × rates against what plain counters counted.
-fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
+/// Adds the facts that compare shares × rates with the counts of plain counters.
+fn closures(facts: &mut Facts, input: &Input<'_>, told: &FactSources<'_, '_>) {
     let Some(recorded) = &told.windows.plan().recorded else {
         return;
     };
@@ -331,7 +331,7 @@ fn closures(facts: &mut Facts, input: &Input<'_>, told: &Told<'_, '_>) {
         };
         let (low, high) = closure.error_limits();
         let error = closure.error();
-        // Who arms a burst takes the CPU from the program, once for each: counted, but in no window.
+        // The thread that arms a burst takes the CPU from the program once: this switch is counted, but lies in no window.
         let switches = recorded.source == "refresh" && is_switches(input, &of.name);
         let arming = match switches {
             true => told.windows.bursts().len() as f64,
@@ -413,7 +413,7 @@ const MOST_BY_ARMING: f64 = 0.3;
 /// Interrupts take less of the windows that are useful.
 const MOST_BY_INTERRUPTS: f64 = -0.4;
 
-/// What most likely makes shares and rates miss a count.
+/// Returns the most likely reason why shares and rates miss a count.
 fn why_missed(
     error: f64,
     lost_switches: bool,
@@ -451,7 +451,7 @@ fn is_switches(input: &Input<'_>, name: &str) -> bool {
     })
 }
 
-/// The plain count of an event, scaled where its counter took turns.
+/// Returns the count of an event over the whole run, scaled if its counter took turns.
 pub(super) fn total(totals: &[EventTotal], name: &str) -> Option<f64> {
     let same = |total: &&EventTotal| total.event == name;
     let parsed = EventName::parse(name);

@@ -1,7 +1,7 @@
 //! The analysis of a profile's windows, as plain rows.
 
 use super::WindowOptions;
-use super::facts::{self, Told};
+use super::facts::{self, FactSources};
 use super::metrics::{Metric, Metrics};
 use super::rows::{Counted, Rows};
 use super::stream::Stream;
@@ -13,28 +13,28 @@ use dioptra_report::Input;
 use dioptra_tables::Facts;
 use std::collections::HashMap;
 
-/// What is known of a metric in a row.
-pub(super) enum Known {
-    /// From windows; with what shorter and longer ones say.
+/// The value of a metric in a row.
+pub(super) enum MetricValue {
+    /// An estimate from windows, and its drift with their length.
     Windows(Figure, Option<Drift>),
-    /// From sampled counts.
+    /// A ratio of sampled counts.
     Sampled(metrics::Cell),
 }
 
-/// What is known of one row.
+/// The values of one row.
 pub(super) struct MeasuredRow {
     pub key: u32,
     pub share: Option<Share>,
     /// The part of its time that the kernel worked for it, from 0 to 1; `None` where samples in the kernel stand apart.
     pub in_kernel: Option<f64>,
     /// In the order of the metrics.
-    pub figures: Vec<Known>,
+    pub figures: Vec<MetricValue>,
     /// Kept windows, and all of them.
     pub windows: Option<(u64, u64)>,
-    /// Which part of the windows was discarded because its function was left.
+    /// The share of windows that was discarded because the function was left.
     pub discarded: Option<f64>,
     pub trust: Option<Trust>,
-    /// In which part of the windows the function was left, seen or not, and how long it runs, in windows.
+    /// The share of windows in which the function was left, seen or not, and its mean run in windows.
     pub left: Option<(f64, f64)>,
 }
 
@@ -45,7 +45,7 @@ impl MeasuredRow {
     }
 }
 
-/// What is known of a profile.
+/// The values of all rows of a profile.
 pub(super) struct Measured {
     pub metrics: Vec<Metric>,
     pub rows: Vec<MeasuredRow>,
@@ -53,12 +53,12 @@ pub(super) struct Measured {
     pub has_windows: bool,
     /// Whether samples in the kernel count at the user code that entered it.
     pub with_kernel: bool,
-    /// How long windows were recorded, in seconds.
+    /// The time for which windows were recorded, in seconds.
     pub seconds: f64,
     pub facts: Facts,
 }
 
-/// The event whose samples say where time went: the first that has any, or had before a filter took them.
+/// Returns the event whose samples show where time went: the first that has any, or had some before a filter.
 pub(super) fn ranking(profile: &Profile) -> Option<usize> {
     let sampled = profile.sampled_events();
     let has_some = |event: &&usize| !profile.events()[**event].total().is_zero();
@@ -100,14 +100,14 @@ pub(super) fn measure(
             let row = analysis.row(key);
             let figures = metrics.list.iter().map(|metric| {
                 let Some(row) = row else {
-                    return Known::Windows(Figure::NoWindows, None);
+                    return MetricValue::Windows(Figure::NoWindows, None);
                 };
                 let estimator = &mut estimators[metric.set];
                 let figure = estimator.estimate(row, metric.column);
                 let drift = figure
                     .estimate()
                     .and_then(|_| estimator.drift(row, metric.column));
-                Known::Windows(figure, drift)
+                MetricValue::Windows(figure, drift)
             });
             let acceptance = row.map(|row| row.acceptance());
             MeasuredRow {
@@ -128,7 +128,7 @@ pub(super) fn measure(
     facts::add(
         &mut facts,
         input,
-        &Told {
+        &FactSources {
             windows,
             analysis: &analysis,
             stream: &stream,
@@ -154,7 +154,7 @@ pub(super) fn measure(
 pub(super) struct InKernel(HashMap<u32, (u64, u64)>);
 
 impl InKernel {
-    /// Of an event; `None` where its samples in the kernel stand apart.
+    /// Finds those of an event; `None` where its samples in the kernel stand apart.
     pub fn new(input: &Input<'_>, event: usize, rows: &Rows) -> Option<InKernel> {
         if !input.profile.counts_kernel_at_caller(event) {
             return None;
@@ -249,7 +249,7 @@ pub(super) fn trust_shares(
     found
 }
 
-/// For how long windows were recorded.
+/// Returns the time for which windows were recorded, in seconds.
 fn seconds(windows: &CollectedWindows) -> f64 {
     let recorded = windows.plan().recorded.as_ref();
     let span = recorded.and_then(|recorded| recorded.span);
@@ -263,7 +263,7 @@ fn rules(windows: &CollectedWindows) -> Rules {
     let warm_up = windows.plan().recorded.as_ref().map_or(0, |of| of.warm_up);
     Rules {
         warm_up: match windows.plan().source {
-            // What nobody armed has no beginning.
+            // Without armed bursts there is no warm-up.
             WindowSource::Steady => 0,
             _ => u16::try_from(warm_up).unwrap_or(u16::MAX),
         },

@@ -14,9 +14,9 @@ pub(super) struct Metrics {
 /// One metric.
 #[derive(Clone, Debug)]
 pub(super) struct Metric {
-    /// Among [`Metrics::bound`].
+    /// The index of the set in [`Metrics::bound`].
     pub set: usize,
-    /// Of the set.
+    /// The index of the set's column.
     pub column: usize,
     /// Unique.
     pub id: String,
@@ -25,7 +25,7 @@ pub(super) struct Metric {
 }
 
 impl Metrics {
-    /// Those that have a value with these events, and those that were named.
+    /// Binds sets to events. The list has the metrics with a value, and those that were named.
     pub fn new(sets: &[MetricColumns<'_>], events: &[RecordedEvent]) -> Metrics {
         let bound: Vec<Bound> = sets
             .iter()
@@ -55,7 +55,7 @@ impl Metrics {
         Metrics { bound, list }
     }
 
-    /// Tells what binding had to choose, and which metrics of sets that were named have no value.
+    /// Adds the facts about choices of binding, and about metrics of named sets that have no value.
     pub fn add_facts(&self, sets: &[MetricColumns<'_>], tell_missing: bool, facts: &mut Facts) {
         for (set, (of, bound)) in sets.iter().zip(&self.bound).enumerate() {
             let shown = |name: &str| {
@@ -68,7 +68,7 @@ impl Metrics {
                 .map(|column| &*of.set.columns()[*column].name)
                 .filter(|name| !shown(name))
                 .collect();
-            // Of a set that was asked for as a whole.
+            // A set that was asked for as a whole.
             if tell_missing && of.keep.is_empty() && !left.is_empty() {
                 facts.add(
                     Severity::Info,

@@ -23,7 +23,7 @@ use crate::collect::CollectedWindows;
 use crate::estimate::Trust;
 use dioptra_report::{Input, MetricColumns, adjusted, profile_facts};
 use dioptra_tables::{Direction, Facts, Severity, Table};
-use measure::{Known, Measured, MeasuredRow, TrustShares};
+use measure::{Measured, MeasuredRow, MetricValue, TrustShares};
 use rows::Rows;
 use serde_json::json;
 
@@ -36,16 +36,16 @@ pub struct WindowInput<'a> {
     pub windows: Option<&'a CollectedWindows>,
 }
 
-/// Which metrics of which rows.
+/// The options of a table of windows' metrics.
 #[derive(Clone, Debug)]
 pub struct WindowOptions<'a> {
-    /// What a row is.
+    /// The kind of the rows.
     pub by: WindowRows,
     /// The metrics.
     pub metrics: &'a [MetricColumns<'a>],
-    /// Whether to tell which metrics of whole sets have no value: not where nobody asked for the set.
+    /// Whether facts name the metrics of whole sets that have no value: not if nobody asked for the set.
     pub tell_missing: bool,
-    /// The event whose samples say where time went; `None` for the first that was sampled.
+    /// The event whose samples show where time went; `None` for the first that was sampled.
     pub ranking: Option<usize>,
     /// Rows with a smaller share of the time are left out, from 0 to 1.
     pub least_share: f64,
@@ -102,15 +102,15 @@ pub fn window_metrics(
             small += 1;
             continue;
         }
-        // What has no window that tells of it deserves none.
+        // A row without windows deserves no trust.
         let trust = row.trust.unwrap_or(Trust::Unreliable);
         if measured.has_windows && trust > options.least_trust {
             untrusted += 1;
             continue;
         }
-        let says_nothing = |known: &&Known| match known {
-            Known::Windows(figure, _) => columns::says_nothing(figure),
-            Known::Sampled(_) => false,
+        let says_nothing = |known: &&MetricValue| match known {
+            MetricValue::Windows(figure, _) => columns::says_nothing(figure),
+            MetricValue::Sampled(_) => false,
         };
         unknown += row.figures.iter().filter(says_nothing).count() as u64;
         let (mut cells, mut notes) = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ pub fn window_metrics(
     Ok(table)
 }
 
-/// Whether there are windows, or were before a filter took them all.
+/// Whether there are windows, or were some before a filter.
 fn had_some(windows: &CollectedWindows) -> bool {
     !windows.is_empty() || windows.facts().filtered > 0
 }
@@ -158,19 +158,19 @@ fn measure(
     }
 }
 
-/// Of so many rows whose values depend on the windows' length one is expected to be there by chance.
+/// The share of rows named by a fact about drift that is expected to be there by chance.
 const DRIFT: f64 = 0.01;
-/// How many rows are named.
+/// The number of rows that the fact names in text.
 const NAMED: usize = 3;
 
-/// Tells whose values depend on how long the windows are: they are none of the function alone.
+/// Adds the fact that names rows whose values depend on the windows' length: such values are not of the function alone.
 fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &Rows) {
     for (place, metric) in measured.metrics.iter().enumerate() {
         let probabilities: Vec<f64> = measured
             .rows
             .iter()
             .map(|row| match &row.figures[place] {
-                Known::Windows(_, Some(drift)) => drift.probability,
+                MetricValue::Windows(_, Some(drift)) => drift.probability,
                 _ => f64::NAN,
             })
             .collect();
@@ -202,7 +202,7 @@ fn tell_drift(facts: &mut Facts, input: &Input<'_>, measured: &Measured, rows: &
     }
 }
 
-/// Tells how much of the time is in rows of which trust, and what to do where that is little.
+/// Adds the fact that states the share of time in rows of each trust, and other rows to choose if little can be trusted.
 fn tell_trust(
     facts: &mut Facts,
     input: &WindowInput<'_>,
@@ -261,7 +261,7 @@ fn tell_trust(
     );
 }
 
-/// By how much more of the time other rows must be trusted to be proposed.
+/// The additional share of time that other rows must have in high or low trust to be proposed.
 const WORTH_PROPOSING: f64 = 0.1;
 
 /// Returns other rows in which more of the time can be trusted, by the name that `--by` has for them, the best first.

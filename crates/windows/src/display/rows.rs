@@ -1,4 +1,4 @@
-//! What a row is: keys of places, samples by key, and names.
+//! The kinds of rows: their keys, their samples, and their names.
 
 use super::DisplayError;
 use dioptra_profile::FunctionPaths;
@@ -6,7 +6,7 @@ use dioptra_profile::{Dimension, SelectError, aggregate};
 use dioptra_report::{Input, RowLabels};
 use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 
-/// What a row of metrics is.
+/// The kind of the rows of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WindowRows {
     /// A function of a module, over all processes.
@@ -62,7 +62,7 @@ impl Rows {
         Ok(Rows { by, paths })
     }
 
-    /// The row of a place (a stack or frame) where a thread was.
+    /// Returns the row of a call stack or frame of a thread.
     pub fn key(&self, input: &Input<'_>, place: u32, thread: u32) -> Option<u32> {
         let frame = input.profile.innermost_frame(place);
         match self.by {
@@ -78,7 +78,7 @@ impl Rows {
         }
     }
 
-    /// Samples of an event by row.
+    /// Returns the samples of an event by row.
     pub fn counts(&self, input: &Input<'_>, event: usize) -> Vec<Counted> {
         if let (WindowRows::Path, Some(paths)) = (self.by, &self.paths) {
             let counts = paths.counts(input.profile, event);
@@ -98,7 +98,7 @@ impl Rows {
         RowLabels::new(input, self.by.dimension(), false)
     }
 
-    /// The module of a place.
+    /// Returns the module of a call stack's innermost frame.
     pub fn module(input: &Input<'_>, place: u32) -> u32 {
         let frame = input.profile.innermost_frame(place);
         input.profile.frames().get(frame).module
@@ -117,7 +117,7 @@ impl Rows {
         heads
     }
 
-    /// One text that names a row.
+    /// Returns one text that names a row.
     pub fn name(&self, input: &Input<'_>, key: u32) -> String {
         let function = match &self.paths {
             Some(paths) if self.by == WindowRows::Path => {

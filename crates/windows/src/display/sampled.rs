@@ -1,7 +1,7 @@
 //! Metrics of profiles without windows: each event was sampled for itself, and a ratio is one of sampled counts.
 
 use super::WindowOptions;
-use super::measure::{InKernel, Known, Measured, MeasuredRow, ranking};
+use super::measure::{InKernel, Measured, MeasuredRow, MetricValue, ranking};
 use super::metrics::Metrics;
 use super::rows::Rows;
 use super::{DisplayError, WindowInput};
@@ -30,7 +30,7 @@ fn scales(profile: &Profile, recorded: Option<&WindowsSection>, sampled: &[usize
     scales.collect()
 }
 
-/// Tells the factors.
+/// Adds the fact about these factors.
 fn tell_scales(facts: &mut Facts, events: &[RecordedEvent], scales: &[f64]) {
     let scaled = events
         .iter()
@@ -144,7 +144,7 @@ pub(super) fn measure(
                 share: shares.share(*key),
                 in_kernel: inside.as_ref().map(|inside| inside.part(*key, &counted)),
                 figures: figures
-                    .map(|metric| Known::Sampled(values[metric.set][metric.column].clone()))
+                    .map(|metric| MetricValue::Sampled(values[metric.set][metric.column].clone()))
                     .collect(),
                 windows: None,
                 discarded: None,

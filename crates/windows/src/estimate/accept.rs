@@ -52,7 +52,7 @@ pub enum Discard {
     /// The group was not counting for all of it.
     PartlyCounted,
     /// The window is part of its burst's warm-up.
-    Settling,
+    WarmUp,
     /// The window is the last of its burst, and longer than the others.
     Last,
     /// The function at its start or its end is not known.
@@ -73,7 +73,7 @@ impl Discard {
         Self::Migrated,
         Self::Late,
         Self::PartlyCounted,
-        Self::Settling,
+        Self::WarmUp,
         Self::Last,
         Self::NoFunction,
         Self::OtherFunction,
@@ -90,7 +90,7 @@ impl Discard {
             Self::Migrated => "migrated",
             Self::Late => "late",
             Self::PartlyCounted => "partly-counted",
-            Self::Settling => "settling",
+            Self::WarmUp => "settling",
             Self::Last => "last",
             Self::NoFunction => "no-function",
             Self::OtherFunction => "other-function",
@@ -120,7 +120,7 @@ pub(super) fn judge(window: &WindowView<'_>, drop_last: bool, rules: &Rules) -> 
         return Some(*cause);
     }
     if window.index < rules.warm_up {
-        return Some(Discard::Settling);
+        return Some(Discard::WarmUp);
     }
     if window.flags.contains(WindowFlags::INFLATED) || (drop_last && window.last) {
         return Some(Discard::Last);

@@ -17,7 +17,7 @@ use super::artefact::{Artefact, ArtefactNote, LEAST_BURSTS, LEAST_VARIATION};
 use super::homogeneity::{ByBurst, Disagreement};
 use super::stream::WindowView;
 use super::tally::Analysis;
-use super::throughout::Found;
+use super::throughout::InterruptEstimate;
 
 /// Interrupts that take more of the mean window are no finding.
 const MOST: f64 = 0.6;
@@ -217,7 +217,7 @@ impl Analysis<'_> {
             }
         }
         let length = total.length / total.windows;
-        let of_rows = Found {
+        let of_rows = InterruptEstimate {
             constant,
             error: bursts.variance().sqrt() / total.below.abs(),
             length,
@@ -234,8 +234,8 @@ impl Analysis<'_> {
     }
 }
 
-fn artefact(clock: u32, found: &Found, spread: f64) -> Artefact {
-    let Found {
+fn artefact(clock: u32, found: &InterruptEstimate, spread: f64) -> Artefact {
+    let InterruptEstimate {
         constant,
         error,
         length,

@@ -164,7 +164,7 @@ pub(super) fn hidden_part(mean: f64) -> f64 {
 /// Whether where a window starts and ends can be believed: what was counted in it does not matter here.
 pub(super) fn places_hold(verdict: Option<Discard>) -> bool {
     verdict.is_none_or(|cause| {
-        cause.is_crossing() || matches!(cause, Discard::Settling | Discard::PartlyCounted)
+        cause.is_crossing() || matches!(cause, Discard::WarmUp | Discard::PartlyCounted)
     })
 }
 

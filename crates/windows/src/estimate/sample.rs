@@ -25,12 +25,12 @@ pub(super) struct Sample {
     /// For each burst: its exposure.
     pub(super) lengths: Vec<f64>,
     /// The corrections that were taken off.
-    pub(super) taken: Taken,
+    pub(super) taken: Corrections,
 }
 
 /// The corrections of a row: the counts in each window that do not belong to the row, for each input.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Taken {
+pub(super) struct Corrections {
     /// The sum of both, for a window.
     pub(super) per_window: Vec<f64>,
     /// The variance of what borders add.
@@ -40,7 +40,7 @@ pub(super) struct Taken {
     pub(super) hidden: Vec<(f64, Vec<f64>)>,
 }
 
-impl Taken {
+impl Corrections {
     pub(super) fn nothing(inputs: usize) -> Self {
         Self {
             per_window: vec![0.0; inputs],
@@ -150,7 +150,7 @@ impl Estimator<'_> {
             exposures: vec![0.0; width],
             windows_of: vec![0.0; width],
             apart,
-            taken: Taken::nothing(width),
+            taken: Corrections::nothing(width),
             ..Sample::default()
         };
         if corrected {
@@ -204,8 +204,8 @@ impl Estimator<'_> {
         inputs: &[u32],
         common: u32,
         groups: &[(&[u32], &Clusters)],
-    ) -> Taken {
-        let mut taken = Taken::nothing(inputs.len());
+    ) -> Corrections {
+        let mut taken = Corrections::nothing(inputs.len());
         for (i, event) in inputs.iter().enumerate() {
             let border = self.borders[*event as usize];
             (taken.per_window[i], taken.border_variance[i]) = border;

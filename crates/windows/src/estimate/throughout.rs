@@ -25,7 +25,7 @@ struct Whole {
 
 /// An estimate of the time that interrupts take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct InterruptEstimate {
     pub(super) constant: f64,
     pub(super) error: f64,
     /// The mean window.
@@ -38,7 +38,7 @@ pub(super) struct Found {
 
 impl Analysis<'_> {
     /// Returns the time that interrupts take of the windows that `clock` leads; `None` without bursts that have neighbours.
-    pub(super) fn interrupts_throughout(&self, clock: u32) -> Option<Found> {
+    pub(super) fn interrupts_throughout(&self, clock: u32) -> Option<InterruptEstimate> {
         let bursts: Vec<Whole> = self.whole_bursts(clock);
         let of_same =
             |one: &Whole, other: &Whole| (one.thread, one.group) == (other.thread, other.group);
@@ -100,7 +100,7 @@ impl Analysis<'_> {
             }
         }
         let share = above / below;
-        Some(Found {
+        Some(InterruptEstimate {
             constant: length * share / (1.0 + share),
             error: length / (1.0 + share).powi(2) / below.sqrt(),
             length,

@@ -5,11 +5,11 @@ mod side_file;
 
 pub use settings::{WindowSettings, WindowsOutcome};
 
-use crate::section::{EventTotal, SectionEncoder, WindowGroup, WindowLoss};
+use crate::section::{EventTotal, SectionEncoder, WindowLoss};
 use dioptra_perfdata::{Feature, GroupDescription, WriteError};
 use dioptra_perfevents::record::{RawRecord, Record, RecordLayout, RecordType};
 use dioptra_perfevents::windows::{
-    Burst, FoundSource, Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, Seen, SourceKind,
+    Burst, FoundSource, Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, SourceKind, ThreadNews,
     WindowError, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
 };
 use dioptra_perfevents::{
@@ -112,7 +112,7 @@ struct AttachedWindows {
     /// The layout of the session's records.
     layout: RecordLayout,
     /// The index of the first of the windows' events among those of the file.
-    first_event: usize,
+    first_event: u32,
     /// The number of the source's notes that were returned.
     notes_returned: usize,
     /// The diagnostics of the session: the kernel refuses the windows' events the same.
@@ -210,7 +210,7 @@ impl AttachedWindows {
             encoder: SectionEncoder::new(),
             side,
             layout: RecordLayout::new(&attr.unwrap_or_default(), ByteOrder::NATIVE),
-            first_event: to.events.len(),
+            first_event: u32::try_from(to.events.len()).unwrap_or(u32::MAX),
             notes_returned: 0,
             known_diagnostics: to.diagnostics.to_vec(),
             error: None,
@@ -222,7 +222,6 @@ impl AttachedWindows {
 
     /// Writes the parts of the section that are known at the start.
     fn begin(&mut self, settings: &WindowSettings) {
-        let index = |event: usize| u32::try_from(self.first_event + event).unwrap_or(u32::MAX);
         self.encoder.source(self.source.kind().name());
         for finding in &self.findings {
             self.encoder.finding(finding);
@@ -232,11 +231,7 @@ impl AttachedWindows {
         }
         self.encoder.schedule(&settings.schedule, settings.warm_up);
         for group in self.source.groups() {
-            self.encoder.group(&WindowGroup {
-                leader: index(group.leader),
-                members: group.members.iter().copied().map(index).collect(),
-                drop_last: group.drop_last,
-            });
+            self.encoder.group(&group.behind(self.first_event));
         }
         self.flush();
     }
@@ -268,7 +263,6 @@ impl RecordExtension for WindowsRecorder<'_> {
     }
 
     fn group_descriptions(&self) -> Vec<GroupDescription> {
-        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let Some(attached) = &self.attached else {
             return Vec::new();
         };
@@ -277,8 +271,8 @@ impl RecordExtension for WindowsRecorder<'_> {
             .filter(|group| !group.members.is_empty())
             .map(|group| GroupDescription {
                 name: String::new(),
-                leader: number(attached.first_event + group.leader),
-                members: number(1 + group.members.len()),
+                leader: group.leader.saturating_add(attached.first_event),
+                members: u32::try_from(1 + group.members.len()).unwrap_or(u32::MAX),
             })
             .collect()
     }
@@ -305,12 +299,12 @@ impl RecordExtension for WindowsRecorder<'_> {
         match record.kind {
             RecordType::SAMPLE => {
                 if let Some(tid) = attached.layout.thread(record) {
-                    attached.source.see(Seen::Ran { tid, cpu });
+                    attached.source.see(ThreadNews::Ran { tid, cpu });
                 }
             }
             RecordType::FORK => {
                 if let Ok(Record::Fork(task, _)) = attached.layout.parse(record) {
-                    attached.source.see(Seen::Created { tid: task.tid });
+                    attached.source.see(ThreadNews::Created { tid: task.tid });
                 }
             }
             _ => {}

@@ -18,7 +18,7 @@ mod encode;
 pub use decode::SectionError;
 pub use encode::SectionEncoder;
 
-pub use dioptra_perfevents::windows::{Burst, BurstOutcome};
+pub use dioptra_perfevents::windows::{Burst, BurstOutcome, WindowGroup};
 
 use dioptra_perfdata::{Feature, PerfData};
 use dioptra_perfevents::windows::Schedule;
@@ -80,17 +80,6 @@ pub struct WindowsSection {
     pub span: Option<(u64, u64)>,
     /// The windows that were not made, by reason, such as too few descriptors for all threads.
     pub losses: Vec<WindowLoss>,
-}
-
-/// Counters that were read together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WindowGroup {
-    /// Index of the event whose samples bound the windows, among [`PerfData::events`].
-    pub leader: u32,
-    /// Indices of the other events, in the order of their values in the leader's samples.
-    pub members: Vec<u32>,
-    /// The last window of each burst is longer than the others, and is left out.
-    pub drop_last: bool,
 }
 
 /// The count of an event over the whole run.

@@ -4,10 +4,10 @@ use super::{Sink, Value};
 use dioptra_windows::section::{Burst, BurstOutcome, WindowsSection};
 use std::io;
 
-/// As records are named.
+/// The name of a burst among the names of records.
 pub const BURST: &str = "BURST";
 
-/// The bursts that were not shown yet.
+/// The bursts that are not shown yet.
 pub struct Bursts<'d> {
     bursts: &'d [Burst],
     /// By the time at which they were armed, the latest first.
@@ -22,7 +22,7 @@ impl<'d> Bursts<'d> {
         Bursts { bursts, order }
     }
 
-    /// Shows those that were armed up to then.
+    /// Shows the bursts that were armed up to `time`.
     pub fn push_until(&mut self, time: u64, sink: &mut impl Sink) -> io::Result<()> {
         while let Some(index) = self.order.last() {
             let burst = &self.bursts[*index as usize];

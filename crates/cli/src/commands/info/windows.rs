@@ -1,4 +1,4 @@
-//! What a recording's section of windows holds.
+//! The section of a recording about its windows, for `dioptra info`.
 
 use dioptra_perfdata::PerfData;
 use dioptra_windows::section::{BurstOutcome, WindowsSection};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Windows {
     pub source: String,
     pub findings: Vec<String>,
-    /// Why a better source did not make the windows.
+    /// The reason why a better source did not make the windows.
     pub instead: Option<String>,
     /// As `--windows` reads it.
     pub schedule: Option<String>,
@@ -18,7 +18,7 @@ pub struct Windows {
     pub settle: u32,
     pub groups: Vec<Group>,
     pub bursts: u64,
-    /// How many bursts ended in each way.
+    /// The number of bursts with each outcome.
     pub outcomes: BTreeMap<&'static str, u64>,
     pub windows_expected: u64,
     pub windows_seen: u64,

@@ -1,4 +1,4 @@
-//! `record --windows`: what is counted over windows, and when there are some.
+//! `record --windows`: the events that are counted over windows, and the schedule.
 
 use super::arguments::ArgumentError;
 use dioptra_perfevents::names::software;
@@ -39,21 +39,21 @@ const SOFTWARE_EVENTS: u64 = 10;
 /// A clock's window, in nanoseconds, where it cannot be measured.
 const CLOCK: u64 = 100_000;
 
-/// What is counted with cycles, as far as there are counters.
+/// The events that are counted with cycles, as far as there are counters.
 const HARDWARE: [&str; 4] = ["cycles", "instructions", "branch-misses", "cache-misses"];
 
-/// What is counted without them.
+/// The events that are counted without hardware counters.
 const SOFTWARE: [&str; 3] = ["task-clock", "page-faults", "context-switches"];
 
-/// Takes the groups of several events out of those that were typed: they are counted over windows, and the others
-/// sampled as ever.
+/// Removes the groups of several events from those that were typed: they are counted over windows, and the others are
+/// sampled.
 pub(super) fn take_groups(groups: &mut Vec<EventGroup>) -> Vec<EventGroup> {
     groups
         .extract_if(.., |group| group.events.len() > 1)
         .collect()
 }
 
-/// The request, `text` being what follows `--windows=`.
+/// Parses the text behind `--windows=`.
 pub(super) fn request(text: &str) -> Result<(WindowRequest, Option<SourceKind>), ArgumentError> {
     let request = match text {
         "" => WindowRequest::default(),
@@ -71,7 +71,7 @@ pub(super) fn request(text: &str) -> Result<(WindowRequest, Option<SourceKind>),
     Ok((request, kind))
 }
 
-/// What the request and the groups come to. Without groups some that make sense here are taken.
+/// Returns the settings that the request and the groups make. Without groups, takes some that make sense here.
 pub(super) fn options(
     request: &WindowRequest,
     source: Option<SourceKind>,
@@ -132,7 +132,7 @@ pub(super) fn options(
     })
 }
 
-/// What a burst of `options` takes from a program, measured. `None` where there are to be no bursts from a timer.
+/// Measures the time that a burst of `options` takes from a program. `None` if there are no bursts from a timer.
 pub(super) fn cost(options: &WindowSettings, samples: SampleType) -> Option<BurstCost> {
     let armed = matches!(options.source, None | Some(SourceKind::Refresh));
     if !armed || options.schedule.is_steady() {
@@ -435,7 +435,7 @@ mod tests {
         };
         let long = |us: u64| Length::Time(us * 1000);
         let nothing = String::new();
-        // What is cheap, or was not measured, changes nothing.
+        // Cheap bursts, and bursts that were not measured, change nothing.
         assert_eq!(fitted("", None, Some(20_000)), (long(1000), 500, nothing));
         assert_eq!(fitted("", None, None), (long(1000), 500, String::new()));
         assert_eq!(fitted("", Some(99), None).1, 99);
@@ -446,7 +446,7 @@ mod tests {
         let (chosen, rate, said) = fitted("", None, Some(500_000));
         assert_eq!((chosen, rate), (long(5800), 200));
         assert!(said.contains("200 samples a second"), "{said}");
-        // What was typed is taken, and told if it is dear.
+        // Typed numbers are taken, with a warning if they are dear.
         let (chosen, rate, said) = fitted("long=1ms", None, Some(150_000));
         assert_eq!((chosen, rate, said), (long(1000), 500, String::new()));
         let (chosen, rate, said) = fitted("long=500us", Some(1000), Some(150_000));

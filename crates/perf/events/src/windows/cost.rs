@@ -1,4 +1,4 @@
-//! What bursts cost the program, and how often they may come for that.
+//! The cost of bursts for the program, and the rate that it allows.
 
 use super::probe;
 use super::refresh::RefreshSource;
@@ -12,13 +12,13 @@ use crate::sys;
 /// Windows of the bursts that are measured; longer bursts are so many times as dear.
 const MEASURED_WINDOWS: u32 = 4;
 
-/// How long they are at most, in nanoseconds: what lies between their samples costs nothing.
+/// The greatest length of these windows in nanoseconds: the time between their samples costs nothing.
 const MEASURED_SHORT: u64 = 100_000;
 
 /// From one of these bursts to the next, in nanoseconds.
 const MEASURED_LONG: u64 = 700_000;
 
-/// How long the program computes and faults for a round of the measurement, in nanoseconds.
+/// The time for which the program computes and faults in a round of the measurement, in nanoseconds.
 const ROUND: u64 = 5_000_000;
 
 /// Fresh pages that it touches each time, so that software's events happen; what faults take varies more than what
@@ -32,10 +32,10 @@ const ROUNDS: usize = 8;
 /// The share of a program's time that is left to bursts whatever ordinary samples take, of what both may take.
 const LEAST_FOR_BURSTS: f64 = 0.25;
 
-/// How fine a time from burst to burst is chosen, in nanoseconds.
+/// The step in which the time from burst to burst is chosen, in nanoseconds.
 const STEP: u64 = 100_000;
 
-/// What a burst takes from the program, in nanoseconds: its samples, and the thread that arms it.
+/// The time that a burst takes from the program: by its samples, and by the thread that arms it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BurstCost {
@@ -46,7 +46,7 @@ pub struct BurstCost {
 }
 
 impl BurstCost {
-    /// Of a burst of `windows` that takes `burst` nanoseconds.
+    /// Returns the cost of a burst of `windows` that takes `burst` nanoseconds.
     pub fn new(burst: u64, windows: u32) -> BurstCost {
         BurstCost {
             burst,
@@ -88,8 +88,8 @@ impl BurstCost {
         Some(BurstCost::new(burst, schedule.batch))
     }
 
-    /// How many times as long the program takes with a burst each `long` nanoseconds and so many ordinary samples a
-    /// second; infinitely long where it would not get on at all.
+    /// Returns the factor by which the program is slowed, with a burst each `long` nanoseconds and so many ordinary samples a
+    /// second; infinite if the program would not get on at all.
     pub fn slowdown(&self, long: u64, samples_a_second: u64) -> f64 {
         let taken = self.burst as f64 / long.max(1) as f64 + self.sampling(samples_a_second);
         if taken < 1.0 {
@@ -104,7 +104,7 @@ impl BurstCost {
     pub fn affordable_long(&self, usual: u64, samples_a_second: u64, most: f64) -> u64 {
         let all = 1.0 - 1.0 / most;
         let for_bursts = (all - self.sampling(samples_a_second)).max(all * LEAST_FOR_BURSTS);
-        // Of numbers of nanoseconds; what is too large becomes the largest.
+        // A quotient of nanoseconds; too large ones become the largest number.
         let least = (self.burst as f64 / for_bursts).ceil() as u64;
         if least <= usual {
             return usual;
@@ -132,16 +132,16 @@ impl WindowListener for Nobody {
     fn burst(&mut self, _burst: &Burst) {}
 }
 
-/// What a round took, in nanoseconds, and what came.
+/// The CPU time of a round, and its bursts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// The calling thread's CPU time: other programs' turns are no part of it.
     program: u64,
-    /// That of the threads that arm events.
+    /// The CPU time of the threads that arm events.
     arming: u64,
     /// Halves of bursts: one that was cut at the end is half of one.
     halves: u64,
-    /// How often a burst was due.
+    /// The number of times that a burst was due.
     due: u64,
 }
 
@@ -187,8 +187,9 @@ fn measure_source(source: &mut RefreshSource, pages: usize) -> Option<u64> {
     burst_of(&mut alone, &with_bursts)
 }
 
-/// What a burst takes, from what rounds took without bursts and with them: of the program, and of the thread that arms
-/// it. That one also runs for bursts that are due while others have their turn, which cost the program nothing.
+/// Returns the time that a burst takes from the program and for the thread that arms it, by comparing rounds with bursts
+/// and without. The arming thread also runs for bursts that are due while others have their turn, which cost the program
+/// nothing.
 fn burst_of(alone: &mut [u64], with_bursts: &[Round]) -> Option<u64> {
     let alone = median(alone)?;
     let mut costs: Vec<u64> = with_bursts

@@ -1,6 +1,6 @@
 //! A CPU's thread that arms the events of what runs there, when a burst is due.
 //!
-//! It is bound to its CPU, so that whoever ran there is interrupted anyway and arming its events takes a microsecond;
+//! The thread is bound to its CPU, so that whoever ran there is interrupted anyway and arming its events takes a microsecond;
 //! from another CPU it would take an interrupt, and in a virtual machine some sixty. What it interrupted goes on when
 //! it sleeps again, and its burst begins.
 //!
@@ -8,7 +8,7 @@
 
 use super::random::Random;
 use super::schedule::{SHORTEST_LONG, Schedule};
-use super::slot::{Made, Slot};
+use super::slot::{Slot, SlotOutput};
 use super::trigger::Trigger;
 use crate::event::EventTarget;
 use crate::owner::Owner;
@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 /// Bytes of records that may wait: then nobody takes them in, and no more are made.
 const MOST_WAITING: usize = 8 << 20;
 
-/// How many slots are looked at when a burst is due, until one is found whose thread runs and that is not busy.
+/// The most slots that are looked at when a burst is due, to find one whose thread runs and that is not busy.
 const SLOTS_LOOKED_AT: usize = 16;
 
-/// What a lane's thread and its owner share.
+/// The state that a lane's thread and its owner share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub slots: Vec<Slot>,
     turn: usize,
-    pub made: Made,
+    pub made: SlotOutput,
     pub running: bool,
     quit: bool,
     /// Threads that were found to run on other CPUs.
@@ -39,11 +39,11 @@ pub(super) struct Shared {
     pub prompt: Option<bool>,
 }
 
-/// How long a lane sleeps at least after it has armed a burst, with its slots unlocked: the recorder takes in what they made
-/// meanwhile, and adds and removes threads.
+/// The least time for which a lane sleeps after it has armed a burst, with its slots unlocked. Meanwhile the recorder takes
+/// their records, and adds and removes threads.
 const REST: Duration = Duration::from_micros(50);
 
-/// How long nothing is looked at where triggers alone tell.
+/// The time for which a lane waits where triggers alone decide.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A CPU's arming thread.
@@ -55,7 +55,8 @@ pub(super) struct Lane {
     owner: Owner,
 }
 
-/// What is shared, and how to tell the thread that it changed: it waits for that alone, or for triggers too.
+/// The shared state, and the means to wake the thread when it changed. The thread waits for changes alone, or for triggers
+/// too.
 #[derive(Debug)]
 struct Common {
     shared: Mutex<Shared>,
@@ -65,7 +66,7 @@ struct Common {
 
 impl Common {
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // What a panic left is still whole: each change is made in one go.
+        // The state is whole even after a panic: each change is made in one go.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +80,7 @@ impl Lane {
     /// Starts the thread; it does nothing before [`Lane::set_running`] and without slots.
     ///
     /// # Errors
-    /// Of starting the thread.
+    /// The thread cannot be started.
     pub fn start(cpu: u32, schedule: Schedule) -> io::Result<Lane> {
         let common = Arc::new(Common {
             shared: Mutex::default(),
@@ -189,7 +190,7 @@ fn wait_for_change<'c>(
     state: MutexGuard<'c, Shared>,
     most: Option<Duration>,
 ) -> MutexGuard<'c, Shared> {
-    // What was told until now is seen.
+    // The state is read after this, with all changes until now.
     sys::eventfd_clear(common.nudge.as_fd());
     match most {
         None => (common.changed.wait(state)).unwrap_or_else(PoisonError::into_inner),
@@ -267,7 +268,7 @@ impl Shared {
             return;
         }
         match (slot.whereabouts(), slot.place) {
-            // It went to sleep, or elsewhere, before this thread was run.
+            // The thread went to sleep, or to another CPU, before this one ran.
             (Some((false, _)), _) => return,
             (Some((true, other)), EventTarget::Thread(tid, _)) if other != cpu => {
                 self.elsewhere.push((tid, other));

@@ -34,6 +34,6 @@ pub use schedule::{
     Length, SHORTEST_LONG, SHORTEST_LONG_OF_TWINS, Schedule, WindowRequest, WindowSyntaxError,
 };
 pub use source::{
-    Burst, BurstOutcome, FoundSource, Seen, SourceKind, USER_INSTRUCTION_POINTER, WindowError,
-    WindowGroup, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
+    Burst, BurstOutcome, FoundSource, SourceKind, ThreadNews, USER_INSTRUCTION_POINTER,
+    WindowError, WindowGroup, WindowListener, WindowSource, WindowStats, WindowsSpec, find_source,
 };

@@ -1,4 +1,4 @@
-//! What windows ask of the kernel: events, their places, the size of rings.
+//! The events that windows need, the threads or CPUs where they are opened, and the size of their rings.
 
 use super::slot::samples_of_burst;
 use super::source::{WindowGroup, WindowsSpec};
@@ -20,7 +20,7 @@ const SAMPLE: usize = 120;
 /// Bytes of a call chain, as long as kernels make them by default.
 const CHAIN: usize = 8 * 140;
 
-/// What is asked of the kernel for the windows of `spec`: nothing is inherited, nothing starts by itself.
+/// Plans the events for the windows of `spec`: nothing is inherited, nothing starts by itself.
 pub(super) fn plan_of(spec: &WindowsSpec) -> (SessionSpec, Plan) {
     plan_with(spec, spec.groups_with_period(spec.schedule.short.number()))
 }
@@ -38,7 +38,7 @@ pub(super) fn plan_with(spec: &WindowsSpec, groups: Vec<EventGroup>) -> (Session
     (session, plan)
 }
 
-/// What may be done where an event is refused: a clock's nanoseconds are no cycles.
+/// Returns the fallbacks for refused events. No clock replaces cycles, because its counts are nanoseconds.
 pub(super) fn fallbacks() -> Fallbacks {
     Fallbacks::default().difference(Fallbacks::CPU_CLOCK)
 }
@@ -46,7 +46,7 @@ pub(super) fn fallbacks() -> Fallbacks {
 /// The plan's groups.
 pub(super) fn groups_of(plan: &Plan) -> Vec<WindowGroup> {
     let mut groups: Vec<WindowGroup> = Vec::new();
-    for (index, planned) in plan.events.iter().enumerate() {
+    for (index, planned) in (0_u32..).zip(&plan.events) {
         match groups.last_mut().filter(|_| planned.leads.is_none()) {
             Some(group) => group.members.push(index),
             None => groups.push(WindowGroup {

@@ -1,9 +1,10 @@
-//! What makes windows here, found out by making some on the calling thread: no version, no size of a struct tells.
+//! Probes of the sources: they make windows on the calling thread, because no version and no size of a struct shows which
+//! sources work.
 
 use super::plan::{fallbacks, plan_of, plan_with, ring_pages};
 use super::random::Random;
 use super::schedule::{Length, SHORTEST_LONG_OF_TWINS, Schedule};
-use super::slot::{self, Made, Slot};
+use super::slot::{self, Slot, SlotOutput};
 use super::source::{WindowsSpec, is_clock};
 use crate::ByteOrder;
 use crate::attach::plan::Plan;
@@ -39,30 +40,30 @@ const LONGEST: u64 = 1_000_000;
 /// The most windows that a probe makes in one burst.
 const MOST_WINDOWS: u32 = 8;
 
-/// What a probe found.
+/// The finding of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Whether windows can be made so.
     pub works: bool,
-    /// What was seen, for people.
+    /// The observation, for people.
     pub text: String,
 }
 
 impl Finding {
-    /// It does, as told.
+    /// Returns the finding that windows can be made.
     pub(super) fn works(text: impl Into<String>) -> Finding {
         let text = text.into();
         Finding { works: true, text }
     }
 
-    /// It does not.
+    /// Returns the finding that windows cannot be made.
     pub(super) fn fails(text: impl Into<String>) -> Finding {
         let text = text.into();
         Finding { works: false, text }
     }
 }
 
-/// What came of a burst that was armed on the calling thread.
+/// A burst that was armed on the calling thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Armed {
     /// Samples that were asked for.
@@ -101,7 +102,7 @@ fn attempts(most: usize, mut attempt: impl FnMut() -> Finding) -> Finding {
 fn try_refresh(spec: &WindowsSpec) -> Finding {
     match arm_one(spec) {
         Ok(armed) if armed.came == 0 && !armed.clock => {
-            // It may be an event that does not happen here: is it the kernel, or the event?
+            // The event may not occur here. Another event shows whether the kernel is at fault.
             let mut other = spec.clone();
             other.groups = vec![EventSpec::page_faults().into()];
             other.schedule.short = Length::Count(1);
@@ -191,7 +192,7 @@ fn arm_one(spec: &WindowsSpec) -> Result<Armed, AttachError> {
         .events
         .first()
         .is_some_and(|event| event.counted_by_kernel);
-    let mut made = Made::default();
+    let mut made = SlotOutput::default();
     slot.arm(&steady, &mut Random::new(0), true)?;
     let given_up = Instant::now() + GIVEN_UP;
     let mut work_until = |end: u64, slot: &mut Slot, only_busy: bool| {
@@ -250,7 +251,7 @@ fn spin(turns: u64) -> u64 {
 /// A sample of the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnSample {
-    /// What the leader has counted.
+    /// The leader's count.
     pub count: u64,
     /// Where the thread was.
     pub ip: u64,
@@ -396,7 +397,7 @@ fn judge_pairs(samples: &[OwnSample], short: u64) -> Finding {
     Finding::works(told)
 }
 
-/// How often the cost of a sample is measured.
+/// The number of measurements of a sample's cost.
 const MEASURED: usize = 8;
 
 /// The length of the shortest windows of a clock that are useful, four times what the samples that bound them take, and
@@ -483,7 +484,7 @@ mod tests {
         }
     }
 
-    /// What others' load does to one attempt says nothing of the kernel.
+    /// An attempt that others' load spoilt says nothing about the kernel.
     #[test]
     fn a_spoilt_attempt_is_made_again() {
         let bursts = [armed(5, 3, &[300; 2], false), armed(5, 5, &[300; 4], false)];

@@ -70,7 +70,7 @@ mod tests {
         let (least, mean, most) = extremes(&schedule, Random::short);
         assert_eq!((least, most), (200, 400));
         assert!((297..=303).contains(&mean), "{mean}");
-        // Of another unit, the same share.
+        // A length of another unit varies by the same share.
         let (least, mean, most) = extremes(&schedule, Random::long);
         assert!((666_666..668_000).contains(&least), "{least}");
         assert!(most <= 1_333_334 && most > 1_332_000, "{most}");

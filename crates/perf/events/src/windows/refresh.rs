@@ -5,9 +5,9 @@
 
 use super::lane::Lane;
 use super::plan::{groups_of, is_passing, places, plan_of, resolve, ring_pages};
-use super::slot::{self, LENGTHS, Made, Slot};
+use super::slot::{self, LENGTHS, Slot, SlotOutput};
 use super::source::{
-    Seen, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
+    SourceKind, ThreadNews, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec,
 };
 use super::trigger::{self, Trigger};
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// Descriptors that are left to others.
 const SPARE_DESCRIPTORS: u64 = 64;
 
-/// How long threads keep their events while others wait for some.
+/// The time for which threads keep their events while others wait for some.
 const TURN: Duration = Duration::from_secs(1);
 
 /// The share of threads that make room for others at a time: one in so many.
@@ -50,7 +50,7 @@ pub(super) struct RefreshSource {
     lanes: Vec<Lane>,
     /// The lane of each thread that has events.
     lane_of: FxHashMap<u32, usize>,
-    /// Those threads, the longest attached first.
+    /// The threads that have events, the longest attached first.
     order: VecDeque<u32>,
     /// Threads without events, and whether they had some before.
     waiting: VecDeque<(u32, bool)>,
@@ -242,7 +242,7 @@ impl RefreshSource {
     /// Closes the events of threads that have ended.
     fn forget_ended(&mut self, listener: &mut dyn WindowListener) {
         for index in 0..self.lanes.len() {
-            let mut made = Made::default();
+            let mut made = SlotOutput::default();
             let mut ended = Vec::new();
             {
                 let mut shared = self.lanes[index].lock();
@@ -291,7 +291,7 @@ impl RefreshSource {
                 if let Some(lane) = self.lane_of.remove(&tid) {
                     let of_thread = |slot: &Slot| slot.place == EventTarget::Thread(tid, None);
                     let slot = self.lanes[lane].lock().remove(of_thread);
-                    let mut made = Made::default();
+                    let mut made = SlotOutput::default();
                     if let Some(mut slot) = slot {
                         slot.drain(&mut made);
                         slot.cut(&mut made);
@@ -317,7 +317,7 @@ impl RefreshSource {
     }
 
     /// Hands on what slots made.
-    fn take_in(&mut self, mut made: Made, listener: &mut dyn WindowListener) {
+    fn take_in(&mut self, mut made: SlotOutput, listener: &mut dyn WindowListener) {
         let mut rest = made.bytes.as_slice();
         while let Ok((record, after)) = RawRecord::split(rest, ByteOrder::NATIVE) {
             listener.record(&rest[..rest.len() - after.len()], &record);
@@ -369,16 +369,16 @@ impl WindowSource for RefreshSource {
         Ok(())
     }
 
-    fn see(&mut self, seen: Seen) {
+    fn see(&mut self, seen: ThreadNews) {
         match seen {
-            Seen::Created { tid } if self.spec.inherit && !self.spec.target.is_cpu_wide() => {
-                // It may be gone already, and many are.
+            ThreadNews::Created { tid } if self.spec.inherit && !self.spec.target.is_cpu_wide() => {
+                // The thread may have ended already, as many have.
                 if self.add(EventTarget::Thread(tid, None)).is_err() {
                     self.stats.unwatched += 1;
                 }
             }
-            Seen::Created { .. } => {}
-            Seen::Ran { tid, cpu } => {
+            ThreadNews::Created { .. } => {}
+            ThreadNews::Ran { tid, cpu } => {
                 let Some(&at) = self.lane_of.get(&tid) else {
                     return;
                 };
@@ -406,7 +406,7 @@ impl WindowSource for RefreshSource {
                 (std::mem::take(&mut shared.made), elsewhere, shared.prompt)
             };
             for (tid, cpu) in elsewhere {
-                self.see(Seen::Ran { tid, cpu });
+                self.see(ThreadNews::Ran { tid, cpu });
             }
             if prompt == Some(false) && !self.promptness_told {
                 self.promptness_told = true;

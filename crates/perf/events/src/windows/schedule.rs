@@ -3,7 +3,7 @@
 use std::fmt;
 use thiserror::Error;
 
-/// How long something is: time, or a count of the leader's events.
+/// A length: time, or a count of the leader's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Length {
     /// Nanoseconds.
@@ -29,7 +29,7 @@ impl Length {
     /// nanoseconds.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Length, &'static str> {
         const WRONG: &str = "not a length";
         let end = text
@@ -84,17 +84,17 @@ impl fmt::Display for Length {
     }
 }
 
-/// When samples are taken: `[period_long, period_short, period_jitter, batch_count]`, as in `L SSSS L SSSS …`.
+/// A schedule of samples: `[period_long, period_short, period_jitter, batch_count]`, as in `L SSSS L SSSS …`.
 ///
 /// With `long` zero it is ordinary sampling with the period `short`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     /// From one burst to the next; zero for no bursts.
     pub long: Length,
-    /// Of a window.
+    /// The length of a window.
     pub short: Length,
-    /// By how much `long` and `short` are drawn longer or shorter at most, uniformly; zero keeps them as they are. A
-    /// length whose unit is not the jitter's is varied by the share by which the other one is.
+    /// The most by which `long` and `short` are drawn longer or shorter, uniformly; zero keeps them as they are. A length
+    /// whose unit is not the jitter's is varied by the same share as the other one.
     pub jitter: Length,
     /// Windows of a burst.
     pub batch: u32,
@@ -116,7 +116,7 @@ impl Schedule {
         self.long.is_zero()
     }
 
-    /// By how much `length`, one of the two, is varied, in its own unit.
+    /// Returns the jitter of `length`, one of the two, in its own unit.
     pub fn jitter_of(&self, length: Length) -> u64 {
         let jitter = self.jitter.number();
         if std::mem::discriminant(&length) == std::mem::discriminant(&self.jitter) {
@@ -156,7 +156,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What a user asked of windows; what is `None` was left to the recorder.
+/// A user's request for windows. The recorder chooses fields that are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowRequest {
@@ -168,7 +168,7 @@ pub struct WindowRequest {
     pub jitter: Option<Length>,
     /// [`Schedule::batch`].
     pub batch: Option<u32>,
-    /// How many windows at a burst's start are left out of the analysis.
+    /// The number of windows at a burst's start that the analysis leaves out.
     pub settle: Option<u32>,
     /// The name of the source that is to be used, whatever the probe finds.
     pub source: Option<String>,
@@ -183,9 +183,9 @@ pub struct WindowSyntaxError {
     pub column: usize,
     /// The whole text.
     pub text: String,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: &'static str,
 }
 

@@ -5,7 +5,7 @@ use super::ids::{own_id, set_id};
 use super::plan::{fallbacks, groups_of};
 use super::probe::twins_of;
 use super::source::{
-    Seen, SourceKind, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
+    SourceKind, ThreadNews, WindowError, WindowGroup, WindowListener, WindowSource, WindowStats,
     WindowsSpec, is_clock,
 };
 use crate::ByteOrder;
@@ -19,7 +19,7 @@ use crate::session::{AttachedEvent, AttachedSession, Session};
 use crate::spec::{EventGroup, EventSpec, Inherit, SessionSpec, SideBand, Start};
 use std::time::{Duration, Instant};
 
-/// For how long steady windows are taken: they slow the program down many times.
+/// The time for which steady windows are taken: they slow the program down many times.
 const STEADY: Duration = Duration::from_secs(2);
 
 /// Samples a second of each event where there are no windows.
@@ -34,9 +34,10 @@ pub(super) struct SessionSource {
     events: Vec<AttachedEvent>,
     ids_known: usize,
     groups: Vec<WindowGroup>,
-    /// Of samples that tell counts with their ids beside the one that may be another's; `None` where not all do.
+    /// The layout of samples, whose counts have ids beside the one that may be another profiler's; `None` if not all samples
+    /// have counts.
     layout: Option<RecordLayout>,
-    /// For how long windows are made, at most.
+    /// The longest time for which windows are made.
     most: Option<Duration>,
     ends_at: Option<Instant>,
     starts_itself: bool,
@@ -73,7 +74,7 @@ impl SessionSource {
         let session = Session::new(session_spec)?.attach()?;
         let attached = &session.attach_summary().notes;
         let mut notes: Vec<String> = attached.iter().map(ToString::to_string).collect();
-        // One that was asked for throughout stays.
+        // A steady schedule that was asked for is not bounded.
         let bounded = kind == SourceKind::Steady && !spec.schedule.is_steady();
         if bounded {
             notes.push(format!(
@@ -124,7 +125,7 @@ fn common_layout(events: &[AttachedEvent]) -> Option<RecordLayout> {
     (reads && sampled.all(same)).then(|| RecordLayout::new(&first.attr, ByteOrder::NATIVE))
 }
 
-/// What is sampled.
+/// Returns the groups of events to sample.
 fn groups(spec: &WindowsSpec, kind: SourceKind) -> Vec<EventGroup> {
     let schedule = &spec.schedule;
     let mut groups = spec.groups_with_period(schedule.short.number());
@@ -193,7 +194,7 @@ impl WindowSource for SessionSource {
         Ok(self.session.disable()?)
     }
 
-    fn see(&mut self, _seen: Seen) {}
+    fn see(&mut self, _seen: ThreadNews) {}
 
     fn round(&mut self, listener: &mut dyn WindowListener) -> Result<(), WindowError> {
         if self.ends_at.is_some_and(|end| Instant::now() >= end) {

@@ -24,12 +24,12 @@ const LATE: u64 = 200_000;
 /// A burst without another sample for so long, in nanoseconds, is given up, so that the next one may come.
 const GIVEN_UP: u64 = 1_000_000_000;
 
-/// How many windows' lengths are kept for the medians.
+/// The number of windows' lengths that are kept for the medians.
 pub(super) const LENGTHS: usize = 4096;
 
-/// What slots made and nobody has taken in yet.
+/// The records and bursts of slots that were not handed over yet.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct SlotOutput {
     /// Whole records, one after the other.
     pub bytes: Vec<u8>,
     pub bursts: Vec<Burst>,
@@ -82,7 +82,7 @@ pub(super) struct Slot {
     pending: Option<Pending>,
     /// The time (`CLOCK_MONOTONIC`, nanoseconds) before which no burst is armed.
     rests_until: u64,
-    /// What tells when to arm it; without, whoever does has a timer.
+    /// The trigger that decides when it is armed; `None` if its lane's timer decides.
     pub trigger: Option<Trigger>,
 }
 
@@ -228,7 +228,7 @@ impl Slot {
     }
 
     /// Takes what is in the ring, and ends the burst if it is complete.
-    pub fn drain(&mut self, made: &mut Made) {
+    pub fn drain(&mut self, made: &mut SlotOutput) {
         let Slot {
             groups,
             ring,
@@ -276,7 +276,7 @@ impl Slot {
     }
 
     /// Gives the burst up if it gets nowhere.
-    pub fn give_up_if_stuck(&mut self, now: u64, made: &mut Made) {
+    pub fn give_up_if_stuck(&mut self, now: u64, made: &mut SlotOutput) {
         let stuck = |pending: &Pending| now.saturating_sub(pending.quiet_since) > GIVEN_UP;
         if self.pending.as_ref().is_some_and(stuck) {
             self.cut(made);
@@ -284,7 +284,7 @@ impl Slot {
     }
 
     /// Stops the burst where it is.
-    pub fn cut(&mut self, made: &mut Made) {
+    pub fn cut(&mut self, made: &mut SlotOutput) {
         let Some(group) = self.pending.as_ref().map(|pending| pending.group) else {
             return;
         };
@@ -297,7 +297,7 @@ impl Slot {
         }
     }
 
-    fn end(&mut self, made: &mut Made, mut outcome: BurstOutcome) {
+    fn end(&mut self, made: &mut SlotOutput, mut outcome: BurstOutcome) {
         let Some(pending) = self.pending.take() else {
             return;
         };
@@ -387,7 +387,7 @@ impl Pending {
     }
 }
 
-/// How many records a LOST record tells of: an id, then the count.
+/// Returns the number of records that a LOST record states: an id, then the count.
 fn lost_count(record: &RawRecord<'_>) -> u64 {
     let mut at = Cursor::new(record.body, ByteOrder::NATIVE);
     at.u64().and_then(|_id| at.u64()).unwrap_or(0)
@@ -397,7 +397,7 @@ fn lost_count(record: &RawRecord<'_>) -> u64 {
 pub(super) fn prepare(plan: &mut Plan) {
     for planned in &mut plan.events {
         let attr = &mut planned.attr;
-        // What a ring loses is told by its records, and counted by burst.
+        // The ring's own records state its losses, which are counted by burst.
         attr.read_format.remove(crate::ReadFormat::LOST);
         if planned.leads.is_some() {
             // Nobody waits for these rings, and a wakeup is one more interrupt of the thread.
@@ -443,7 +443,7 @@ mod tests {
             return dioptra_testprograms::skip("page faults cannot be armed here");
         };
         let mut random = Random::new(1);
-        let mut made = Made::default();
+        let mut made = SlotOutput::default();
         let mut faults = [12, 0, 200, 7, 200].into_iter();
         // Cut after two samples, at once, not at all, after one, not at all.
         for (samples, outcome) in [

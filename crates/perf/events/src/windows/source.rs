@@ -1,4 +1,4 @@
-//! What makes windows: the trait, what it is asked for, and the choice.
+//! Sources of windows: the trait, the specification, and the choice of the best one.
 
 use super::alternate;
 use super::probe::{self, Finding};
@@ -76,26 +76,26 @@ pub const USER_INSTRUCTION_POINTER: u64 = 1 << 32;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("the register of the instruction pointer is known for x86-64 and arm64 only");
 
-/// What is asked of a source.
+/// The specification of a source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WindowsSpec {
-    /// When there are windows.
+    /// The schedule of windows.
     pub schedule: Schedule,
     /// Events that are counted together, the leader first, whose samples bound the windows. They take turns.
     pub groups: Vec<EventGroup>,
-    /// What to watch.
+    /// The target.
     pub target: Target,
     /// Whether threads and processes that the target creates are watched as well.
     pub inherit: bool,
-    /// When events of the target may start: sources that arm them themselves wait for [`WindowSource::start`].
+    /// The time at which events of the target may start. Sources that arm them themselves wait for [`WindowSource::start`].
     pub start: Start,
     /// Only these CPUs, for a target of tasks; `None` for all.
     pub cpus: Option<CpuSet>,
-    /// What the leader's samples hold besides ids, place, time and counts, such as [`SampleType::CALLCHAIN`]; with
+    /// The fields of the leader's samples besides ids, address, time and counts, such as [`SampleType::CALLCHAIN`]; with
     /// [`SampleType::REGS_USER`] the instruction pointer.
     pub samples: SampleType,
-    /// How many threads may have bursts at once.
+    /// The most threads that may have bursts at once.
     pub most_threads: usize,
 }
 
@@ -151,23 +151,36 @@ pub(super) fn is_clock(attr: &Attr) -> bool {
 /// Counters that are read together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WindowGroup {
-    /// Index of the event whose samples bound the windows, among [`WindowSource::events`].
-    pub leader: usize,
-    /// Indices of the others, in the order of their values in the leader's samples.
-    pub members: Vec<usize>,
-    /// The last window of each burst is longer than the others: it must be left out.
+    /// The index of the event whose samples bound the windows: among [`WindowSource::events`], or among the events of a
+    /// file.
+    pub leader: u32,
+    /// The indices of the other events, in the order of their values in the leader's samples.
+    pub members: Vec<u32>,
+    /// Whether the last window of each burst is longer than the others, and must be left out.
     pub drop_last: bool,
 }
 
+impl WindowGroup {
+    /// Returns the group with its events behind `first` others.
+    pub fn behind(&self, first: u32) -> WindowGroup {
+        let index = |event: u32| event.saturating_add(first);
+        WindowGroup {
+            leader: index(self.leader),
+            members: self.members.iter().copied().map(index).collect(),
+            drop_last: self.drop_last,
+        }
+    }
+}
+
 bitflags! {
-    /// How a burst ended.
+    /// The outcome of a burst.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct BurstOutcome: u8 {
         /// All windows came.
         const COMPLETE = 1;
         /// The first sample came late: the thread did not run when the burst was armed.
         const LATE = 2;
-        /// It was given up before all windows came.
+        /// The burst was given up before all windows came.
         const CUT = 4;
         /// The kernel throttled its events.
         const THROTTLED = 8;
@@ -193,9 +206,9 @@ pub struct Burst {
     pub cpu: Option<u32>,
     /// The thread to which it was bound, if it was.
     pub tid: Option<u32>,
-    /// When the events were armed, in nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time at which the events were armed, in nanoseconds of `CLOCK_MONOTONIC`.
     pub armed: u64,
-    /// When the last window ended, or the burst was given up.
+    /// The time at which the last window ended, or the burst was given up, in nanoseconds of `CLOCK_MONOTONIC`.
     pub ended: u64,
     /// The leader's period: the length of each window.
     pub period: u64,
@@ -203,13 +216,13 @@ pub struct Burst {
     pub expected: u16,
     /// Windows that came.
     pub seen: u16,
-    /// How it ended.
+    /// Its outcome.
     pub outcome: BurstOutcome,
 }
 
-/// Something that a source should know of its target.
+/// News about a thread of the target, which a source learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ThreadNews {
     /// A thread was created.
     Created {
         /// Its tid.
@@ -232,19 +245,19 @@ pub trait WindowListener {
     fn burst(&mut self, burst: &Burst);
 }
 
-/// What a source did until now.
+/// The numbers of bursts and windows that a source has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowStats {
     /// Bursts that were armed.
     pub armed: u64,
-    /// Those of which all windows came.
+    /// Bursts of which all windows came.
     pub complete: u64,
-    /// Those whose first sample came late.
+    /// Bursts whose first sample came late.
     pub late: u64,
-    /// Those given up before all windows came.
+    /// Bursts given up before all windows came.
     pub cut: u64,
-    /// Those throttled.
+    /// Bursts whose events the kernel throttled.
     pub throttled: u64,
     /// Windows that came.
     pub windows: u64,
@@ -284,7 +297,7 @@ pub enum WindowError {
         leader: String,
         /// The length asked for.
         short: Length,
-        /// What to do.
+        /// The remedy.
         remedy: &'static str,
     },
     /// The source that was asked for cannot make windows here.
@@ -309,9 +322,10 @@ pub enum WindowError {
     Thread(std::io::Error),
 }
 
-/// What makes windows. It watches from [`WindowSource::start`] to [`WindowSource::stop`]; dropping it closes all.
+/// A source of windows. It makes windows from [`WindowSource::start`] to [`WindowSource::stop`]; dropping it closes its
+/// events.
 pub trait WindowSource: fmt::Debug {
-    /// Which one it is.
+    /// Returns the kind of the source.
     fn kind(&self) -> SourceKind;
 
     /// The windows' events as they were opened, all groups one after the other, with the ids known until now.
@@ -332,19 +346,19 @@ pub trait WindowSource: fmt::Debug {
     /// The kernel's refusal.
     fn stop(&mut self) -> Result<(), WindowError>;
 
-    /// Takes note of something that happened.
-    fn see(&mut self, seen: Seen);
+    /// Learns news about a thread.
+    fn see(&mut self, seen: ThreadNews);
 
     /// Hands over all that was made since the last call: at least ten times a second.
     ///
     /// # Errors
-    /// Of reading.
+    /// Reading failed.
     fn round(&mut self, listener: &mut dyn WindowListener) -> Result<(), WindowError>;
 
-    /// What it did until now; exact after [`WindowSource::stop`] and a last round.
+    /// Returns the numbers of bursts and windows so far; exact after [`WindowSource::stop`] and a last round.
     fn stats(&self) -> WindowStats;
 
-    /// What was done otherwise than asked; more may come.
+    /// Returns diagnostics about things that were done otherwise than asked; more may come.
     fn notes(&self) -> &[String];
 }
 
@@ -353,7 +367,7 @@ pub trait WindowSource: fmt::Debug {
 pub struct FoundSource {
     /// The source, attached.
     pub source: Box<dyn WindowSource>,
-    /// What was found of it and of those before it: a sentence each.
+    /// The findings about the source and about better ones: a sentence each.
     pub findings: Vec<String>,
     /// Why a better source was not taken, as a clause; `None` where this one was asked for or is the best.
     pub instead: Option<String>,
@@ -430,7 +444,7 @@ fn why_instead(best: SourceKind, taken: SourceKind, refusals: &[String]) -> Opti
     (best != taken).then(|| format!("{taken} instead of {best} ({})", refusals.join("; ")))
 }
 
-/// Whether what is asked makes sense at all.
+/// Checks that the specification makes sense.
 fn check(spec: &WindowsSpec) -> Result<(), WindowError> {
     let empty = |group: &EventGroup| group.events.is_empty();
     if spec.groups.is_empty() || spec.groups.iter().any(empty) {
@@ -452,7 +466,7 @@ fn check(spec: &WindowsSpec) -> Result<(), WindowError> {
     Ok(())
 }
 
-/// What the kernel's version says of the one thing that must not be tried.
+/// Returns the finding about the kernel's version, which forbids to try one thing.
 fn version_gate(spec: &WindowsSpec, is_unsafe: bool, release: &str) -> String {
     match (is_unsafe, spec.clocks_lead()) {
         (true, _) => format!(

@@ -1,5 +1,4 @@
-//! What starts bursts that count a program's own code only, without the kernel's: a clock that looks at nothing but that
-//! code.
+//! The trigger of bursts that count a program's own code only, without the kernel's: a clock that samples only that code.
 //!
 //! A timer that fires while a thread is in the kernel starts the burst where it returns, just after the system call or
 //! the page fault: the longer these take, the more bursts begin there, and what comes next after some time is met too

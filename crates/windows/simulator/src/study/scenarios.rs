@@ -11,7 +11,7 @@ const COVERS_FEW: Bar = yes(0.92, 1.0);
 const COVERS_RARE: Bar = yes(0.94, 1.0);
 /// Rows that agree are said not to in one run of a hundred.
 const AGREE: Bar = yes(0.0, 0.03);
-/// What interrupts take is found from the same windows as the rates, and uncertain in itself.
+/// The time of interrupts is found from the same windows as the rates, and is uncertain in itself.
 const COVERS_CLOCKS: (f64, f64) = (0.92, 0.98);
 /// Closure where two rows have most of the time.
 const COVERS_CLOSURE: Bar = yes(0.92, 0.99);
@@ -340,7 +340,7 @@ fn clocks(all: &mut Vec<Scenario>) {
     all.push(short);
 }
 
-/// What windows' borders add: the same in all functions, or not.
+/// The counts that windows' borders add: the same in all functions, or not.
 fn borders(all: &mut Vec<Scenario>) {
     let rates = |f: u32| [1.4 - 0.3 * f64::from(f % 3), 0.01];
     let functions = (0..6).map(|f| Function::new(100.0 * WINDOW, &rates(f)));
