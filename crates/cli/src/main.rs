@@ -10,7 +10,7 @@ mod screen;
 mod symbol_sources;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use dioptra_report::Harmless;
+use dioptra_tables::Harmless;
 use later::Later;
 use output::say;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! What all sub-commands share about their output.
 
 use anyhow::Context;
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::fmt;
 use std::io::{self, Write};
 

@@ -3,7 +3,7 @@
 use crate::output::is_broken_pipe;
 use anyhow::Context;
 use clap::ValueEnum;
-use dioptra_report::Harmless;
+use dioptra_tables::Harmless;
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -14,6 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::record::{HEADER_SIZE, RecordType};
+use dioptra_windows::section::WindowsSection;
 use serde_json::{Value, json};
 
 use super::compare::median;
@@ -218,9 +219,8 @@ fn size(dioptra: &Path, windows: &str, file: &Path) -> Result<Value> {
     if !output.status.success() {
         bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    let data = PerfData::open(file)?;
-    let features = data.features();
-    let section = features.windows.as_ref().context("no windows")?;
+    let mut data = PerfData::open(file)?;
+    let section = WindowsSection::of(&mut data, None).context("no windows")?;
     let batch = section.schedule.map_or(0, |schedule| schedule.batch);
     let leaders: Vec<usize> = section
         .groups

@@ -142,7 +142,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             directory.display()
         );
     }
-    let data = open(&arguments.input)?;
+    let recording = open(&arguments.input)?;
     let options = SymbolOptions {
         demangle: !arguments.no_demangle,
         symfs: arguments.symfs.clone(),
@@ -156,8 +156,9 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         time: arguments.time.unwrap_or_default(),
     };
     let profile = Profile::load_with(
-        &data,
+        &recording.data,
         &LoadPlan {
+            set_aside: recording.set_aside(),
             branches: true,
             memory: true,
             errors: true,

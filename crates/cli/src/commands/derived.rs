@@ -112,10 +112,10 @@ impl Chosen {
         }
         for loaded in loaded {
             let all = loaded.profile.events();
-            let of_windows = all.iter().any(|event| event.is_of_windows());
+            let of_windows = all.iter().any(|event| event.is_set_aside());
             let events: Vec<RecordedEvent> = all
                 .iter()
-                .filter(|event| !event.is_dummy() && event.is_of_windows() == of_windows)
+                .filter(|event| !event.is_dummy() && event.is_set_aside() == of_windows)
                 .map(|event| RecordedEvent::named(event.name()))
                 .collect();
             let mut wanted: Vec<&str> = Vec::new();

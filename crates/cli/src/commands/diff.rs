@@ -8,10 +8,8 @@ use super::shown::{Rows, Shown};
 use crate::output::say;
 use anyhow::{Context, bail};
 use dioptra_profile::{Dimension, KernelSamples, Slices};
-use dioptra_report::{
-    DiffOptions, Input, Normalize, TableEvent, WindowOptions, WindowRows, add_window_differences,
-    diff, has_recorded_windows,
-};
+use dioptra_report::{DiffOptions, Input, Normalize, TableEvent, diff};
+use dioptra_windows::display::{WindowInput, WindowOptions, WindowRows, add_window_differences};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,7 +66,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         shapes: true,
         windows: WantedWindows::for_metrics(&arguments.derived),
         // As `dioptra metrics` counts them, so that a metric has one meaning.
-        kernel: KernelSamples::WithCallerInWindows,
+        kernel: KernelSamples::WithCallerOfSetAside,
         ..Wanted::default()
     };
     let loaded = arguments.selection.load(&arguments.inputs, &wanted)?;
@@ -77,10 +75,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         say!("{wrong}");
         return Ok(ExitCode::from(2));
     }
-    if of_windows
-        && let Some(without) = loaded
-            .iter()
-            .find(|loaded| !has_recorded_windows(&loaded.profile))
+    if of_windows && let Some(without) = loaded.iter().find(|loaded| !loaded.has_recorded_windows())
     {
         bail!(
             "--metric: {} has no windows and the other profile has; record both with --windows, or both without",
@@ -119,7 +114,8 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             for_people: false,
             ..WindowOptions::default()
         };
-        add_window_differences(&mut table, &inputs, &options)?;
+        let windowed: Vec<WindowInput<'_>> = loaded.iter().map(Loaded::windowed).collect();
+        add_window_differences(&mut table, &windowed, &options)?;
     }
     arguments.shown.write(table, by.len(), false, &loaded)?;
     Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ mod sampling;
 
 use crate::screen::{Spelling, stdout};
 use check::{Check, Status};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::process::ExitCode;

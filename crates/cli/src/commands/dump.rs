@@ -6,11 +6,12 @@ mod json;
 mod registers;
 mod text;
 
+use super::profiles::Recording;
 use crate::screen::{Spelling, stdout};
 use anyhow::bail;
 use bursts::{BURST, Bursts};
 use clap::ValueEnum;
-use dioptra_perfdata::{FileRecord, PerfData, ReadSummary};
+use dioptra_perfdata::{FileRecord, ReadSummary};
 use dioptra_perfevents::record::RecordType;
 use fields::Fields;
 use std::borrow::Cow;
@@ -89,15 +90,15 @@ enum Link {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let data = super::profiles::open(&arguments.input)?;
+    let recording = super::profiles::open(&arguments.input)?;
     let spelling = match arguments.format {
         Shape::Text => Spelling::Text,
         Shape::Json => Spelling::Json,
     };
     let out = BufWriter::with_capacity(1 << 16, stdout(spelling));
     let summary = match arguments.format {
-        Shape::Text => dump(&data, &arguments.kinds, text::Text::new(out)),
-        Shape::Json => dump(&data, &arguments.kinds, json::Json::new(out)),
+        Shape::Text => dump(&recording, &arguments.kinds, text::Text::new(out)),
+        Shape::Json => dump(&recording, &arguments.kinds, json::Json::new(out)),
     }?;
     tell_missing(&arguments.kinds, &summary)?;
     let mut notes = io::stderr().lock();
@@ -146,10 +147,16 @@ fn tell_missing(kinds: &[String], summary: &ReadSummary) -> anyhow::Result<()> {
 }
 
 /// Writes all records of `kinds`, or of all types where there are none.
-fn dump(data: &PerfData, kinds: &[String], mut sink: impl Sink) -> io::Result<ReadSummary> {
+fn dump(recording: &Recording, kinds: &[String], mut sink: impl Sink) -> io::Result<ReadSummary> {
+    let data = &recording.data;
     let fields = Fields::new(data);
     let mut result = Ok(());
-    let mut bursts = Bursts::new(data, is_wanted(kinds, BURST));
+    let mut bursts = Bursts::new(
+        recording
+            .windows
+            .as_ref()
+            .filter(|_| is_wanted(kinds, BURST)),
+    );
     let summary = data.read(|record| {
         result = show(&record, kinds, &fields, &mut bursts, &mut sink);
         match result {

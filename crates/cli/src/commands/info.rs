@@ -3,6 +3,7 @@
 mod text;
 mod windows;
 
+use super::profiles::{Recording, open};
 use crate::screen::{Spelling, stdout};
 use dioptra_perfdata::{EventDescription, Features, PerfData, ReadSummary, record_name};
 use dioptra_perfevents::record::{Misc, Record, RecordType};
@@ -41,11 +42,7 @@ enum Format {
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let recording = if arguments.input == Path::new("-") {
-        PerfData::from_reader(io::stdin().lock())?
-    } else {
-        PerfData::open(&arguments.input)?
-    };
+    let recording = open(&arguments.input)?;
     let info = Info::collect(&recording, &arguments.input);
     let spelling = match arguments.format {
         Format::Text => Spelling::Text,
@@ -196,7 +193,8 @@ struct Damage {
 }
 
 impl Info {
-    fn collect(recording: &PerfData, path: &Path) -> Info {
+    fn collect(opened: &Recording, path: &Path) -> Info {
+        let (recording, windows) = (&opened.data, opened.windows.as_ref());
         let mut mapped = BTreeMap::<Vec<u8>, u64>::new();
         let mut span: Option<TimeSpan> = None;
         let summary = recording.read(|record| {
@@ -253,10 +251,7 @@ impl Info {
             events: events
                 .map(|(event, samples)| Event::of(event, *samples))
                 .collect(),
-            windows: features
-                .windows
-                .as_ref()
-                .map(|windows| Windows::of(windows, recording)),
+            windows: windows.map(|windows| Windows::of(windows, recording)),
             features: sections
                 .map(|(name, bytes)| (name.to_string(), *bytes))
                 .collect(),

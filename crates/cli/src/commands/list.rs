@@ -8,7 +8,7 @@ use crate::output::say;
 use crate::screen::{Spelling, stdout};
 use clap::{Subcommand, ValueEnum};
 use dioptra_perfevents::{EventKind, ListedEvent, list_events};
-use dioptra_report::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
+use dioptra_tables::{Cell, Column, ColumnKind, Format, Severity, Table, Unit};
 use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitCode;

@@ -6,9 +6,9 @@ use super::shown::{Shape, Shown};
 use crate::output::say;
 use anyhow::Context;
 use clap::ValueEnum;
-use dioptra_metrics::windows::Trust;
 use dioptra_profile::KernelSamples;
-use dioptra_report::{WindowOptions, WindowRows, window_metrics};
+use dioptra_windows::display::{WindowOptions, WindowRows, window_metrics};
+use dioptra_windows::estimate::Trust;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -125,7 +125,7 @@ pub fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     let metrics = chosen.columns();
     let table = window_metrics(
-        &only.input(),
+        &only.windowed(),
         &WindowOptions {
             by: rows,
             metrics: &metrics,

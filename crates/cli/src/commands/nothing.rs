@@ -99,11 +99,12 @@ struct Known {
 impl Known {
     /// Reads a profile again, without the filters.
     fn add(&mut self, path: &Path, filters: &Filters<'_>) -> anyhow::Result<()> {
-        let data = open(path)?;
+        let recording = open(path)?;
         let by_time = filters.samples.time != (None, None);
         let profile = Profile::load_with(
-            &data,
+            &recording.data,
             &LoadPlan {
+                set_aside: recording.set_aside(),
                 options: LoadOptions {
                     call_chains: false,
                     threads: true,
@@ -187,7 +188,7 @@ fn nearest(wanted: &[String], known: &BTreeMap<String, u64>) -> String {
     }
     near.sort_unstable();
     let shown = |names: Vec<&str>| {
-        let names: Vec<String> = names.into_iter().map(dioptra_report::escape).collect();
+        let names: Vec<String> = names.into_iter().map(dioptra_tables::escape).collect();
         names.join(", ")
     };
     if !near.is_empty() {

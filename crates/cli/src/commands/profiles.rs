@@ -9,10 +9,14 @@ use dioptra_metrics::EventName;
 use dioptra_perfdata::PerfData;
 use dioptra_perfevents::{ReadFormat, SampleType};
 use dioptra_profile::{
-    DebugInfoWanted, Dimension, KernelSamples, LoadOptions, LoadPlan, Names, Profile, SampleFilter,
+    DebugInfoWanted, Dimension, FrameId, KernelSamples, LoadOptions, LoadPlan, Names, Profile,
+    SampleFilter,
 };
-use dioptra_report::{Blocks, Input, Shapes, TableEvent, WindowRows, has_recorded_windows};
+use dioptra_report::{Blocks, Input, Shapes, TableEvent};
 use dioptra_symbols::SymbolOptions;
+use dioptra_windows::collect::{CollectedWindows, WindowCollector};
+use dioptra_windows::display::{WindowInput, WindowRows, has_recorded_windows};
+use dioptra_windows::section::WindowsSection;
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -144,7 +148,7 @@ impl WantedWindows {
 /// Whether any profile was recorded for windows, and loaded with them.
 pub fn has_windows(loaded: &[Loaded]) -> bool {
     let mut each = loaded.iter();
-    each.any(|loaded| has_recorded_windows(&loaded.profile))
+    each.any(|loaded| loaded.has_recorded_windows())
 }
 
 /// The rows that windows have metrics of, if they are `by`.
@@ -203,6 +207,7 @@ pub struct Loaded {
     /// What its table calls it.
     label: String,
     pub profile: Profile,
+    windows: Option<CollectedWindows>,
     pub names: Names,
     blocks: Option<Blocks>,
     shapes: Option<Shapes>,
@@ -220,6 +225,19 @@ impl Loaded {
             shapes: self.shapes.as_ref(),
             label: &self.label,
         }
+    }
+
+    /// For tables of windows.
+    pub fn windowed(&self) -> WindowInput<'_> {
+        WindowInput {
+            report: self.input(),
+            windows: self.windows.as_ref(),
+        }
+    }
+
+    /// Whether it was recorded for windows, and loaded with them.
+    pub fn has_recorded_windows(&self) -> bool {
+        has_recorded_windows(self.windows.as_ref())
     }
 
     /// Fails if reading stopped before the end.
@@ -274,40 +292,49 @@ impl Selection {
     }
 
     fn load_one(&self, path: &Path, wanted: &Wanted) -> anyhow::Result<Loaded> {
-        let data = open(path)?;
+        let recording = open(path)?;
+        let data = &recording.data;
         let symbols = self.symbols()?;
         let has = |by| wanted.by.contains(&by);
         let by_cpu = has(By::Cpu) || has(By::Socket);
         if by_cpu || !self.cpu.is_empty() {
-            check_cpus(&data)?;
+            check_cpus(data)?;
         }
         let by_time = has(By::Time) || wanted.times;
         if by_time {
-            check_times(&data)?;
+            check_times(data)?;
         }
         let windows = match wanted.windows {
             WantedWindows::None => false,
-            WantedWindows::Recorded => data.features().windows.is_some(),
+            WantedWindows::Recorded => recording.windows.is_some(),
             WantedWindows::All => true,
         };
-        let mut profile = Profile::load_with(
-            &data,
-            &LoadPlan {
-                options: LoadOptions {
-                    call_chains: wanted.call_chains || (windows && groups_have_chains(&data)),
-                    threads: wanted.by.iter().any(|by| by.is_of_task()),
-                },
-                cpus: by_cpu,
-                log: by_time,
-                errors: wanted.errors,
-                windows,
-                branches: wanted.branches,
-                filter: self.filter(),
-                kernel: wanted.kernel,
-                symbols: symbols.clone(),
-                ..LoadPlan::default()
+        let plan = LoadPlan {
+            options: LoadOptions {
+                call_chains: wanted.call_chains || (windows && groups_have_chains(data)),
+                threads: wanted.by.iter().any(|by| by.is_of_task()),
             },
-        );
+            cpus: by_cpu,
+            log: by_time,
+            errors: wanted.errors,
+            set_aside: recording.set_aside(),
+            branches: wanted.branches,
+            filter: self.filter(),
+            kernel: wanted.kernel,
+            symbols: symbols.clone(),
+            ..LoadPlan::default()
+        };
+        let section = recording.windows.as_ref();
+        let collector = windows
+            .then(|| WindowCollector::new(data, section))
+            .flatten();
+        let (mut profile, mut collected) = match collector {
+            Some(mut collector) => {
+                let profile = Profile::load_visited(data, &plan, &mut collector);
+                (profile, Some(collector.finish()))
+            }
+            None => (Profile::load_with(data, &plan), None),
+        };
         let mut names = Names::default();
         let named = [By::Function, By::Address, By::Block];
         // Windows count by the functions at their ends.
@@ -324,7 +351,7 @@ impl Selection {
         if debug_info != DebugInfoWanted::default() {
             names.find_debug_info(&profile, symbols.clone(), debug_info);
         }
-        self.keep_places(&mut profile, &names);
+        self.keep_places(&mut profile, collected.as_mut(), &names);
         let shapes = wanted.shapes && has(By::Function);
         let shapes = shapes.then(|| Shapes::find(&profile, &names, symbols.clone()));
         let blocks = has(By::Block).then(|| Blocks::find(&profile, &names, symbols));
@@ -332,6 +359,7 @@ impl Selection {
             path: path.to_owned(),
             label: path.display().to_string(),
             profile,
+            windows: collected,
             names,
             blocks,
             shapes,
@@ -349,7 +377,18 @@ impl Selection {
     }
 
     /// Drops samples outside of the wanted modules and functions.
-    fn keep_places(&self, profile: &mut Profile, names: &Names) {
+    fn keep_places(
+        &self,
+        profile: &mut Profile,
+        mut windows: Option<&mut CollectedWindows>,
+        names: &Names,
+    ) {
+        let mut retain = |profile: &mut Profile, keep: &dyn Fn(FrameId) -> bool| {
+            if let Some(windows) = &mut windows {
+                windows.retain(|stack| keep(profile.innermost_frame(stack)));
+            }
+            profile.retain_samples(keep);
+        };
         if !self.dso.is_empty() {
             let wanted: Vec<bool> = profile
                 .modules()
@@ -366,7 +405,7 @@ impl Selection {
                 .iter()
                 .map(|frame| wanted[frame.module as usize])
                 .collect();
-            profile.retain_samples(|frame| frames[frame as usize]);
+            retain(profile, &|frame| frames[frame as usize]);
         }
         if !self.symbol.is_empty() {
             let wanted: Vec<bool> = names
@@ -374,7 +413,7 @@ impl Selection {
                 .iter()
                 .map(|function| self.symbol.contains(&function.name))
                 .collect();
-            profile.retain_samples(|frame| {
+            retain(profile, &|frame| {
                 let mut functions = names.chain_of(frame, None).iter();
                 functions.any(|function| wanted[*function as usize])
             });
@@ -448,13 +487,28 @@ pub fn is_stdin(path: &Path) -> bool {
 }
 
 /// Opens a profile; `-` is standard input.
-pub fn open(path: &Path) -> anyhow::Result<PerfData> {
-    let data = if is_stdin(path) {
-        PerfData::from_reader(io::stdin().lock())
+pub fn open(path: &Path) -> anyhow::Result<Recording> {
+    let (mut data, file) = if is_stdin(path) {
+        (PerfData::from_reader(io::stdin().lock())?, None)
     } else {
-        PerfData::open(path)
+        (PerfData::open(path)?, Some(path))
     };
-    Ok(data?)
+    let windows = WindowsSection::of(&mut data, file);
+    Ok(Recording { data, windows })
+}
+
+/// A recording, and its section about windows.
+pub struct Recording {
+    pub data: PerfData,
+    pub windows: Option<WindowsSection>,
+}
+
+impl Recording {
+    /// The events whose samples lie where bursts of windows were, not where time went.
+    pub fn set_aside(&self) -> Vec<usize> {
+        let windows = self.windows.as_ref();
+        windows.map_or_else(Vec::new, |windows| windows.events(&self.data))
+    }
 }
 
 /// Whether any sample can tell what `bit` says.

@@ -10,20 +10,34 @@ mod windows;
 pub use arguments::Arguments;
 pub use progress::bytes;
 
-use crate::commands::record::progress::Terminal;
-use dioptra_recorder::record;
+use crate::commands::record::progress::{SharedTerminal, Terminal};
+use dioptra_recorder::{RecordExtension, record_with};
+use dioptra_windows::record::WindowsRecorder;
+use std::cell::RefCell;
 use std::process::ExitCode;
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut terminal = Terminal::new(&arguments);
-    let spec = match arguments.to_spec(&mut |note| terminal.say(note)) {
-        Ok(spec) => spec,
+    let (spec, settings) = match arguments.to_spec(&mut |note| terminal.say(note)) {
+        Ok(asked) => asked,
         Err(error) => {
             terminal.say(&error.to_string());
             return Ok(ExitCode::from(error.exit_code()));
         }
     };
-    let outcome = match record(&spec, &mut terminal) {
+    // The recording and the windows' source both write to the terminal, in turns.
+    let shared = RefCell::new(&mut terminal);
+    let mut windows = settings.map(|settings| {
+        WindowsRecorder::new(settings, |windows| {
+            shared.borrow_mut().show_windows(windows);
+        })
+    });
+    let extension = windows
+        .as_mut()
+        .map(|windows| windows as &mut dyn RecordExtension);
+    let recorded = record_with(&spec, extension, &mut SharedTerminal(&shared));
+    let windows = windows.and_then(|windows| windows.outcome());
+    let outcome = match recorded {
         Ok(outcome) => outcome,
         Err(error) => {
             terminal.say(&error.to_string());
@@ -36,7 +50,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
             terminal.say(&warning);
         }
     } else {
-        summary::write(&outcome);
+        summary::write(&outcome, windows.as_ref());
     }
     Ok(ExitCode::from(outcome.exit_code()))
 }

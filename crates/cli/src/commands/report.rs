@@ -11,9 +11,11 @@ use clap::ValueEnum;
 use dioptra_profile::KernelSamples;
 use dioptra_profile::{Dimension, Profile, Slices, TreeDirection, TreeLimits};
 use dioptra_report::{
-    CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, Table, TreeOptions,
-    WindowOptions, WindowRows, add_window_metrics, call_graph, has_calls, report, tree,
+    CallGraphOptions, Input, PercentOf, ReportOptions, ShownNumbers, TreeOptions, call_graph,
+    has_calls, report, tree,
 };
+use dioptra_tables::Table;
+use dioptra_windows::display::{WindowOptions, WindowRows, add_window_metrics};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -165,7 +167,7 @@ impl Options {
             branches: self.tree.is_some() || self.working_set,
             unknown_ranges: self.children,
             // As `dioptra metrics` counts them, so that a metric has one meaning.
-            kernel: KernelSamples::WithCallerInWindows,
+            kernel: KernelSamples::WithCallerOfSetAside,
             ..Wanted::default()
         };
         let loaded = self.selection.load(inputs, &wanted)?;
@@ -247,7 +249,7 @@ impl Options {
                 for_people: false,
                 ..WindowOptions::default()
             };
-            add_window_metrics(&mut table, &inputs[0], &options)?;
+            add_window_metrics(&mut table, &loaded[0].windowed(), &options)?;
         }
         Ok(table)
     }

@@ -4,7 +4,7 @@ use super::profiles::Loaded;
 use crate::screen::{ScreenArguments, Spelling, is_utf8};
 use anyhow::Context;
 use clap::ValueEnum;
-use dioptra_report::{
+use dioptra_tables::{
     ColumnKind, Direction, FittedOptions, Format, ShownRows, Table, TextOptions, write_fitted,
 };
 use std::io;

@@ -2,10 +2,11 @@
 //! read the file.
 
 use super::support::{PATIENCE, Recording, kill, wait_until};
-use dioptra_perfdata::{Burst, BurstOutcome, PerfData, Windows};
+use dioptra_perfdata::PerfData;
 use dioptra_perfevents::limits;
 use dioptra_perfevents::record::Record;
 use dioptra_testprograms as programs;
+use dioptra_windows::section::{Burst, BurstOutcome, WindowsSection};
 use programs::or_skip;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,7 +27,7 @@ struct Bound {
 
 /// What a recording has of windows.
 struct Made {
-    windows: Windows,
+    windows: WindowsSection,
     /// Samples of each group's leader, by group, in order of time.
     bounds: Vec<Vec<Bound>>,
     /// Names of all events.
@@ -35,8 +36,8 @@ struct Made {
 
 impl Made {
     fn of(path: &Path) -> Made {
-        let data = PerfData::open(path).expect("a recording");
-        let windows = data.features().windows.clone().expect("windows");
+        let mut data = PerfData::open(path).expect("a recording");
+        let windows = WindowsSection::of(&mut data, None).expect("windows");
         let events = data.events().iter();
         let events = events.map(|event| event.name.clone()).collect();
         let mut bounds = vec![Vec::new(); windows.groups.len()];
@@ -446,7 +447,7 @@ fn serial_a_killed_recorder_leaves_its_bursts_beside() {
     for pid in target.split_whitespace() {
         let _ = programs::send_signal(pid.parse().unwrap(), libc::SIGKILL);
     }
-    let mut windows = Windows::default();
+    let mut windows = WindowsSection::default();
     windows
         .decode(&fs::read(&beside).unwrap())
         .expect("a whole section");
@@ -466,10 +467,10 @@ fn serial_pipes_have_windows_too() {
         .unwrap();
     assert!(output.status.success(), "{}", said(&output));
     fs::write(recording.path(), &output.stdout).unwrap();
-    let data = PerfData::open(&recording.path()).unwrap();
+    let mut data = PerfData::open(&recording.path()).unwrap();
     let mut bursts = 0;
     data.read(|_| ControlFlow::Continue(()));
-    if let Some(windows) = &data.features().windows {
+    if let Some(windows) = WindowsSection::of(&mut data, None) {
         bursts = windows.bursts.len();
     }
     assert!(bursts > 20, "{bursts}: {}", said(&output));

@@ -6,7 +6,7 @@ mod json;
 mod kernel;
 mod tables;
 
-use dioptra_report::display_width;
+use dioptra_tables::display_width;
 use dioptra_testprograms::{self as programs, Skip};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};

@@ -1,7 +1,7 @@
 //! Tables of `report`, `diff`, `sum` and `metrics`.
 
 use crate::{at_terminal, dioptra, piped, recorded, shown, templates};
-use dioptra_report::display_width;
+use dioptra_tables::display_width;
 use dioptra_testprograms::{self as programs, or_skip};
 use serde_json::Value;
 

@@ -1,12 +1,12 @@
 //! A recording of windows made from known rates: three functions of the program `shares`, two threads.
 
-use dioptra_perfdata::{
-    Burst, BurstOutcome, EventToWrite, EventTotal, FeaturesToWrite, WindowGroup, WindowLoss,
-    Windows, WriteOptions, Writer,
-};
+use dioptra_perfdata::{EventToWrite, Feature, FeaturesToWrite, WriteOptions, Writer};
 use dioptra_perfevents::windows::{Length, Schedule};
 use dioptra_perfevents::{Attr, AttrFlags, ReadFormat, SampleType, event_type};
 use dioptra_testprograms::{self as programs, Skip};
+use dioptra_windows::section::{
+    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, WindowsSection,
+};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -339,7 +339,11 @@ impl Made {
             });
         }
         let features = FeaturesToWrite {
-            windows: truth.section.then(|| section(truth, bursts).encode()),
+            sections: truth
+                .section
+                .then(|| (Feature::WINDOWS, section(truth, bursts).encode()))
+                .into_iter()
+                .collect(),
             ..FeaturesToWrite::default()
         };
         writer.finish(&features).expect("an end");
@@ -398,7 +402,7 @@ impl Function {
     }
 }
 
-fn section(truth: &Truth, bursts: Vec<Burst>) -> Windows {
+fn section(truth: &Truth, bursts: Vec<Burst>) -> WindowsSection {
     let cycles = 10_000_000_000_u64;
     let rate = |of: fn(f64, f64) -> f64| -> f64 {
         let functions = SHARES.iter().zip(truth.ipc).zip(MISSES);
@@ -412,7 +416,7 @@ fn section(truth: &Truth, bursts: Vec<Burst>) -> Windows {
         enabled: 3_000_000_000,
         running: 3_000_000_000,
     };
-    let mut windows = Windows::default();
+    let mut windows = WindowsSection::default();
     windows.source = "refresh".into();
     windows.findings = vec!["probe: as it was made".into()];
     windows.instead = truth.instead.clone();

@@ -26,9 +26,8 @@ mod write;
 pub use error::{DAMAGE_LIMIT, Damage, OpenError, WriteError};
 pub use events::EventDescription;
 pub use features::{
-    BuildId, Burst, BurstOutcome, CacheLevel, ClockData, Compression, CpuTopology, EventTotal,
-    Feature, Features, GroupDescription, MemoryNode, NumaNode, PmuMapping, WindowGroup, WindowLoss,
-    Windows, WindowsEncoder, WindowsError,
+    BuildId, CacheLevel, ClockData, Compression, CpuTopology, Feature, Features, GroupDescription,
+    MemoryNode, NumaNode, PmuMapping,
 };
 pub use kind::{FIRST_FILE_TYPE, file_type, is_file_type, record_name};
 pub use name::event_name;

@@ -2,21 +2,20 @@
 
 use crate::error::{Damage, OpenError, note};
 use crate::events::{EventDescription, EventTable, name_events};
-use crate::features::{DescribedEvent, Feature, Features, SectionDamage, Windows, read_feature};
+use crate::features::{DescribedEvent, Feature, Features, SectionDamage, read_feature};
 use crate::header::{FileHeader, Header, SECTION_SIZE, Section};
 use crate::pipe::{PipeHeader, scan};
 use crate::read::{FileRecord, Input, read};
 use crate::source::Source;
 use crate::summary::ReadSummary;
 use dioptra_perfrecords::record::RecordLayout;
-use dioptra_perfrecords::{Attr, ByteOrder, Cursor, SampleType};
+use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
-/// What the name of the file with the bursts of windows has after that of the recording, until that is complete.
-const SIDE_FILE: &str = ".windows";
 /// The smallest attr that perf ever wrote, in bytes.
 const LEAST_ATTR: u64 = 64;
 /// Bytes of a name in the section of event types, and of an entry.
@@ -68,6 +67,8 @@ pub struct PerfData {
     format: Format,
     table: EventTable,
     features: Features,
+    /// The offsets in a file of the sections that this crate does not parse.
+    unparsed_at: BTreeMap<Feature, u64>,
     damaged: Vec<Damage>,
     /// The header was not finished, or says that the file is longer than it is.
     salvaged: bool,
@@ -82,33 +83,7 @@ impl PerfData {
         if path.is_dir() {
             return PerfData::open_directory(path);
         }
-        let source = Source::open(path)?;
-        let mut recording = PerfData::new(source, &path.display().to_string())?;
-        if recording.salvaged && recording.features.windows.is_none() {
-            recording.read_side_file(path);
-        }
-        Ok(recording)
-    }
-
-    /// Reads the bursts of windows that a recorder which was killed left in a file beside the recording.
-    fn read_side_file(&mut self, path: &Path) {
-        let mut name = path.as_os_str().to_owned();
-        name.push(SIDE_FILE);
-        let Ok(bytes) = fs::read(Path::new(&name)) else {
-            return;
-        };
-        let mut windows = Windows::default();
-        // It ends where the recorder was killed.
-        let _ = windows.decode(&bytes);
-        let reads_group = |leader: u32| {
-            let event = self.events().get(leader as usize);
-            event.is_some_and(|event| event.attr.sample_type.contains(SampleType::READ))
-        };
-        // One that an older recording of this name left is none of this one's.
-        let leaders = windows.groups.iter().map(|group| group.leader);
-        if !windows.groups.is_empty() && leaders.clone().all(reads_group) {
-            self.features.windows = Some(windows);
-        }
+        PerfData::new(Source::open(path)?, &path.display().to_string())
     }
 
     /// Reads a recording from a stream, to its end. Long ones are kept in a temporary file.
@@ -191,6 +166,7 @@ impl PerfData {
             format: Format::Pipe,
             table: EventTable::new(events, order),
             features: found.features,
+            unparsed_at: BTreeMap::new(),
             damaged: found.damaged,
             salvaged: false,
         }
@@ -246,6 +222,12 @@ impl PerfData {
                 return Ok(PerfData::with_pipe_header(source, data, order, found));
             }
         }
+        let mut unparsed_at = BTreeMap::new();
+        for (feature, section) in feature_sections(&source, header).unwrap_or_default() {
+            if features.unparsed.contains_key(&feature) {
+                unparsed_at.insert(feature, section.offset);
+            }
+        }
         let types = read_event_types(&source, header);
         name_events(&mut events, &described, &types, &features);
         Ok(PerfData {
@@ -256,9 +238,17 @@ impl PerfData {
             format: Format::File,
             table: EventTable::new(events, order),
             features,
+            unparsed_at,
             damaged,
             salvaged,
         })
+    }
+
+    /// Adds damage of a section that this crate does not parse ([`Features::unparsed`]) to the damage that
+    /// [`PerfData::read`] reports: `offset` bytes from the section's start.
+    pub fn report_damage(&mut self, feature: Feature, offset: u64, why: impl Into<String>) {
+        let start = self.unparsed_at.get(&feature).copied().unwrap_or(0);
+        note(&mut self.damaged, start.saturating_add(offset), why);
     }
 
     /// The events, in the file's order.
@@ -403,6 +393,18 @@ fn read_attrs(
     Ok(events)
 }
 
+/// Returns the place of each feature section; `None` where their table is not in the file.
+fn feature_sections(file: &[u8], header: &FileHeader) -> Option<Vec<(Feature, Section)>> {
+    let bits: Vec<u32> = header.feature_bits().collect();
+    let table = Section {
+        offset: header.data.end().unwrap_or(u64::MAX),
+        size: (bits.len() * SECTION_SIZE) as u64,
+    };
+    let mut at = Cursor::new(table.of(file)?, header.order);
+    let section = |bit| (Feature(bit), Section::read(&mut at).unwrap_or_default());
+    Some(bits.into_iter().map(section).collect())
+}
+
 /// Reads the feature sections; false where their table is not in the file.
 fn read_features(
     file: &[u8],
@@ -411,26 +413,19 @@ fn read_features(
     described: &mut Vec<DescribedEvent>,
     damaged: &mut Vec<Damage>,
 ) -> bool {
-    let bits: Vec<u32> = header.feature_bits().collect();
-    let table = Section {
-        offset: header.data.end().unwrap_or(u64::MAX),
-        size: (bits.len() * SECTION_SIZE) as u64,
-    };
-    let Some(places) = table.of(file) else {
+    let Some(sections) = feature_sections(file, header) else {
+        let offset = header.data.end().unwrap_or(u64::MAX);
         note(
             damaged,
-            table.offset.min(file.len() as u64),
+            offset.min(file.len() as u64),
             "the table of feature sections is missing",
         );
         return false;
     };
-    let mut at = Cursor::new(places, header.order);
     // As with ids: sections that overlap are none of a recorder's.
     let mut budget = file.len();
     let mut complete = true;
-    for bit in bits {
-        let feature = Feature(bit);
-        let section = Section::read(&mut at).unwrap_or_default();
+    for (feature, section) in sections {
         let bytes = section.of(file).filter(|bytes| bytes.len() <= budget);
         let Some(bytes) = bytes else {
             note(

@@ -13,6 +13,7 @@ mod counts;
 mod debug_info;
 mod details;
 mod frames;
+mod function_paths;
 mod hash;
 mod hierarchy;
 mod images;
@@ -43,8 +44,8 @@ mod tasks;
 mod tree;
 mod unknown;
 mod unwinding;
+mod visit;
 mod walks;
-pub mod windows;
 
 pub use aggregate::{
     AggregateRow, Dimension, SelfAndTotal, aggregate, traced, undescribed, unresolved, without_line,
@@ -53,6 +54,7 @@ pub use counts::Count;
 pub use debug_info::DebugInfoWanted;
 pub use details::DroppedDetails;
 pub use frames::{Frame, FrameId, Frames};
+pub use function_paths::FunctionPaths;
 pub use hierarchy::{
     Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,
 };
@@ -72,3 +74,4 @@ pub use stacks::{StackId, StackNode, Stacks};
 pub use tasks::{Process, ProcessId, Tasks, Thread, ThreadId};
 pub use tree::{CallTree, TreeDirection, TreeLimits, TreeRow, call_tree};
 pub use unwinding::UnwindCounts;
+pub use visit::{GroupSample, GroupVisitor};

@@ -23,7 +23,7 @@ use crate::space::{CopyBudget, Space};
 use crate::stacks::Stacks;
 use crate::tasks::{ProcessId, Tasks, ThreadId};
 use crate::unwinding::{Splitting, Unwinding};
-use crate::windows;
+use crate::visit::GroupVisitor;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordLayout, RecordType};
 use dioptra_perfrecords::{Attr, AttrFlags, SampleType, event_type};
@@ -49,13 +49,27 @@ impl Profile {
 
     /// Reads a recording as `plan` says. This never fails either.
     pub fn load_with(data: &PerfData, plan: &LoadPlan) -> Profile {
-        Profile::load_split(data, plan, Splitting::for_this_machine())
+        Profile::load_split(data, plan, None, Splitting::for_this_machine())
+    }
+
+    /// Reads a recording as `plan` says, and passes the samples that hold the counts of a group to `visitor`.
+    pub fn load_visited(
+        data: &PerfData,
+        plan: &LoadPlan,
+        visitor: &mut dyn GroupVisitor,
+    ) -> Profile {
+        Profile::load_split(data, plan, Some(visitor), Splitting::for_this_machine())
     }
 
     /// Reads a recording; copies of stacks are unwound as `splitting` says, which the result must not show.
-    pub(crate) fn load_split(data: &PerfData, plan: &LoadPlan, splitting: Splitting) -> Profile {
+    pub(crate) fn load_split<'a>(
+        data: &'a PerfData,
+        plan: &'a LoadPlan,
+        visitor: Option<&'a mut dyn GroupVisitor>,
+        splitting: Splitting,
+    ) -> Profile {
         std::thread::scope(|scope| {
-            let mut loader = Loader::new(data, plan);
+            let mut loader = Loader::new(data, plan, visitor);
             if loader.events.iter().any(|event| event.copies_stacks) {
                 let unwinding = Unwinding::new(scope, data, plan.symbols.clone(), splitting);
                 loader.unwinding = Some(Box::new(unwinding));
@@ -155,8 +169,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) budget: CopyBudget,
     /// There where branches or memory accesses were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
-    /// There where windows were asked for and groups are read.
-    pub(crate) windows: Option<Box<windows::Collector<'a>>>,
+    /// Looks at the samples that hold the counts of a group.
+    pub(crate) visitor: Option<&'a mut dyn GroupVisitor>,
     pub(crate) jit: Jit,
     pub(crate) losses: Losses,
 }
@@ -168,11 +182,14 @@ fn may_have_foreign_ids(attr: &Attr) -> bool {
 }
 
 impl<'a> Loader<'a> {
-    fn new(data: &'a PerfData, plan: &'a LoadPlan) -> Self {
-        let of_windows = windows::of_windows(data);
+    fn new(
+        data: &'a PerfData,
+        plan: &'a LoadPlan,
+        visitor: Option<&'a mut dyn GroupVisitor>,
+    ) -> Self {
         let counts_at_caller = |index: usize| match plan.kernel {
             KernelSamples::Apart => false,
-            KernelSamples::WithCallerInWindows => of_windows[index],
+            KernelSamples::WithCallerOfSetAside => plan.set_aside.contains(&index),
             KernelSamples::WithCaller => true,
         };
         let events: Vec<EventState> = data
@@ -274,10 +291,7 @@ impl<'a> Loader<'a> {
             waiting: Waiting::default(),
             budget: CopyBudget::default(),
             collectors: Collectors::new(data, plan),
-            windows: plan
-                .windows
-                .then(|| windows::Collector::new(data))
-                .flatten(),
+            visitor,
             jit: Jit::new(data, plan.symbols.clone()),
             losses: Losses::default(),
         }
@@ -378,17 +392,17 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Tells the windows that something is missing from here on.
+    /// Passes a gap in the samples to the visitor.
     fn note_gap(&mut self, raw: &RawRecord<'_>) {
-        if self.windows.is_none() {
+        if self.visitor.is_none() {
             return;
         }
         // Samples that wait came before it.
         self.settle_all();
-        if let Some(windows) = &mut self.windows {
+        if let Some(visitor) = &mut self.visitor {
             match raw.kind {
-                RecordType::THROTTLE => windows.throttled(raw, self.data),
-                _ => windows.lost(),
+                RecordType::THROTTLE => visitor.throttled(raw),
+                _ => visitor.lost(),
             }
         }
     }
@@ -420,7 +434,6 @@ impl<'a> Loader<'a> {
                 .map(|id| without_padding(id).to_vec()),
             reference_symbol: self.reference_symbol,
         };
-        let of_windows = windows::of_windows(self.data);
         let events = self
             .events
             .into_iter()
@@ -433,7 +446,7 @@ impl<'a> Loader<'a> {
                 total: state.total,
                 has_chains: state.has_chains,
                 weighs_events: state.shape.weighs_events(&description.attr),
-                of_windows: of_windows[index],
+                is_set_aside: self.plan.set_aside.contains(&index),
                 running: self.running.of_event(index),
                 counts: state.counter.freeze(),
                 in_kernel: state.kernel_entry.map(|_| state.in_kernel.freeze()),
@@ -454,7 +467,6 @@ impl<'a> Loader<'a> {
             mapping_log: Arc::new(self.mapping_log.map(|log| *log).unwrap_or_default()),
             recorded_kernel,
             details: Arc::new(details),
-            windows: self.windows.map(|windows| Arc::new(windows.finish())),
             losses: self.losses,
         }
     }

@@ -24,8 +24,9 @@ pub struct LoadPlan {
     pub branches: bool,
     /// Add up memory samples; see [`crate::Profile::memory`].
     pub memory: bool,
-    /// Keep the windows between samples that read groups of counters; see [`crate::Profile::windows`].
-    pub windows: bool,
+    /// Events that were not recorded to show where time went, as indices of [`crate::Profile::events`]: tables leave
+    /// their samples out unless there are no others.
+    pub set_aside: Vec<usize>,
     /// Where samples count that were taken in the kernel.
     pub kernel: KernelSamples,
     /// Which samples count.
@@ -40,9 +41,9 @@ pub enum KernelSamples {
     /// At the kernel's code.
     #[default]
     Apart,
-    /// The ends of windows at the user code that entered the kernel, where samples tell it; all other samples at the kernel's
-    /// code.
-    WithCallerInWindows,
+    /// Samples of events that are set aside ([`LoadPlan::set_aside`]) at the user code that entered the kernel, where they
+    /// state it; all other samples at the kernel's code.
+    WithCallerOfSetAside,
     /// At the user code that entered the kernel, where samples tell it. [`crate::Profile::in_kernel`] has their part.
     WithCaller,
 }

@@ -13,7 +13,6 @@ use crate::parts::{Part, PartId, Parts};
 use crate::spread::Estimate;
 use crate::stacks::Stacks;
 use crate::tasks::{Tasks, ThreadId};
-use crate::windows::ProfileWindows;
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +37,6 @@ pub struct Profile {
     pub(crate) stack_order: Arc<OnceLock<Order>>,
     pub(crate) recorded_kernel: RecordedKernel,
     pub(crate) details: Arc<Details>,
-    pub(crate) windows: Option<Arc<ProfileWindows>>,
     pub(crate) losses: Losses,
 }
 
@@ -52,7 +50,7 @@ pub struct EventProfile {
     pub(crate) total: Count,
     pub(crate) has_chains: bool,
     pub(crate) weighs_events: bool,
-    pub(crate) of_windows: bool,
+    pub(crate) is_set_aside: bool,
     pub(crate) running: Option<Multiplexing>,
     /// By stack, or by frame where stacks were not asked for; and by part.
     pub(crate) counts: Counts,
@@ -143,10 +141,9 @@ impl EventProfile {
         self.has_chains
     }
 
-    /// Whether it was recorded for windows only ([`crate::windows`]): its samples lie where bursts were, not where time
-    /// went.
-    pub fn is_of_windows(&self) -> bool {
-        self.of_windows
+    /// Whether its samples were not recorded to show where time went ([`crate::LoadPlan::set_aside`]).
+    pub fn is_set_aside(&self) -> bool {
+        self.is_set_aside
     }
 
     /// Whether it never counts anything, and only carries records of mappings and threads.
@@ -173,12 +170,12 @@ impl Profile {
     }
 
     /// The places of events worth a column: those that have samples, and those that could have had some. Events that
-    /// were recorded for windows are among them only where there are no others.
+    /// are set aside are among them only where there are no others.
     pub fn sampled_events(&self) -> Vec<usize> {
         let samples = |event: &EventProfile| {
             !event.total.is_zero() || (event.attr.samples() && !is_dummy(&event.attr))
         };
-        let ordinary = |event: &EventProfile| samples(event) && !event.of_windows;
+        let ordinary = |event: &EventProfile| samples(event) && !event.is_set_aside;
         let any_ordinary = self.events.iter().any(ordinary);
         let shown = |event: &EventProfile| match any_ordinary {
             true => ordinary(event),
@@ -254,6 +251,11 @@ impl Profile {
         }
     }
 
+    /// Returns the innermost frame of a stack, or the frame itself where stacks were not loaded.
+    pub fn innermost_frame(&self, stack: u32) -> FrameId {
+        self.leaf(stack)
+    }
+
     /// Calls `visit` with every counted place of an event; with counts kept apart, several times with the same place.
     pub(crate) fn places(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event
@@ -293,7 +295,6 @@ impl Profile {
     /// entered it ([`crate::LoadPlan::kernel`]). Ids stay those of this profile.
     pub fn in_kernel(&self) -> Profile {
         let mut inside = self.clone();
-        inside.windows = None;
         for event in &mut inside.events {
             event.counts = event.in_kernel.clone().unwrap_or_default();
             event.total = event.counts.total();
@@ -311,10 +312,6 @@ impl Profile {
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still tells of all.
     pub fn retain_samples(&mut self, keep: impl Fn(FrameId) -> bool) {
         self.details = Arc::new(self.details.at(&keep));
-        if let Some(mut windows) = self.windows.take() {
-            Arc::make_mut(&mut windows).retain(|place| keep(self.leaf(place)));
-            self.windows = Some(windows);
-        }
         let mut events = std::mem::take(&mut self.events);
         for event in &mut events {
             let inside = event.in_kernel.iter_mut();

@@ -139,8 +139,6 @@ impl Profile {
                 })
         };
         let mut selected = self.clone();
-        // They cannot be told apart by sample any more.
-        selected.windows = None;
         let by_sample = bounded || selection.asks_for_threads() || selection.asks_for_cpus();
         if by_sample {
             selected.details = Arc::new(self.details.none_left());

@@ -9,8 +9,8 @@ use crate::parts::PartId;
 use crate::space::Space;
 use crate::tasks::{ProcessId, ThreadId};
 use crate::unwinding::{Batch, MemoryState};
+use crate::visit::GroupSample;
 use crate::walks::{Start, Walks};
-use crate::windows::WindowSample;
 use dioptra_perfdata::FileRecord;
 use dioptra_perfrecords::record::{CpuMode, RawRecord};
 use dioptra_perfrecords::{AttrFlags, U64s};
@@ -80,7 +80,7 @@ impl<'a> Loader<'a> {
         if !task.passes {
             if reads_group {
                 self.group(task, raw, hit, None);
-                self.window(task, raw, None);
+                self.visit(task, raw, None);
             } else {
                 self.events[event].all.add_sample(task.weight);
             }
@@ -98,7 +98,7 @@ impl<'a> Loader<'a> {
             let place = self.count_waiting();
             if reads_group {
                 self.group(task, raw, hit, Some((task.part, place)));
-                self.window(task, raw, Some(place));
+                self.visit(task, raw, Some(place));
             } else {
                 self.count(event, task.part, place, hit);
             }
@@ -273,15 +273,15 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// A sample that may bound a window.
-    fn window(&mut self, task: SampledTask, raw: &RawRecord<'_>, place: Option<u32>) {
-        if let Some(windows) = &mut self.windows {
-            windows.sample(&WindowSample {
+    /// Passes a sample that holds the counts of a group to the visitor.
+    fn visit(&mut self, task: SampledTask, raw: &RawRecord<'_>, stack: Option<u32>) {
+        if let Some(visitor) = &mut self.visitor {
+            visitor.sample(&GroupSample {
                 event: task.event,
                 thread: task.thread,
                 raw,
                 layout: &self.events[task.event].layout,
-                place,
+                stack,
             });
         }
     }

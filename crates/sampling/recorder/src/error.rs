@@ -1,7 +1,7 @@
 //! Why a recording failed.
 
+use crate::extension::ExtensionError;
 use dioptra_perfdata::WriteError;
-use dioptra_perfevents::windows::WindowError;
 use dioptra_perfevents::{AttachError, EventError, RunError};
 use dioptra_processes::command::CommandError;
 use std::io;
@@ -27,12 +27,12 @@ pub enum RecordError {
     /// Reading the rings failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// No windows can be made.
-    #[error("--windows: {0}")]
-    Windows(#[from] WindowError),
-    /// What is known of the windows can't be kept.
+    /// An extension failed.
+    #[error("{0}")]
+    Extension(ExtensionError),
+    /// The section of an extension can't be made.
     #[error("keeping bursts beside {}: {source}; what was written before can be read", .path.display())]
-    Side {
+    Section {
         /// The recording's file.
         path: PathBuf,
         /// Why.

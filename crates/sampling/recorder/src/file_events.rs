@@ -1,9 +1,9 @@
-//! Which of a session's events the file has: all that sample, not those that only count for the windows' totals.
+//! The events of a session that the file describes: all that sample, not those that only count for an extension.
 
 use crate::spec::RecordSpec;
 use dioptra_perfevents::{AttachedEvent, Attr, event_type};
 
-/// Whether an event of the session only counts, for the windows' totals: the file does not have it.
+/// Whether an event of the session only counts, for an extension: the file does not describe it.
 pub(crate) fn is_counting(spec: &RecordSpec, event: &AttachedEvent) -> bool {
     let sampling: usize = spec.groups.iter().map(|group| group.events.len()).sum();
     event.spec.is_some_and(|index| index >= sampling)

@@ -8,6 +8,7 @@
 pub mod counters;
 mod error;
 pub mod existing;
+mod extension;
 mod features;
 mod file_events;
 pub mod kernel;
@@ -18,14 +19,13 @@ pub mod output_file;
 pub mod record;
 pub mod sample_options;
 mod session;
-mod side_file;
 mod sink;
 pub mod spec;
 mod tracing_data;
 mod watchdog;
-mod windows;
 
 pub use error::RecordError;
-pub use outcome::{Ending, Outcome, WindowsOutcome};
-pub use record::{Observer, record};
-pub use spec::{RecordSpec, RecordTarget, WindowOptions};
+pub use extension::{CountedEvent, ExtensionError, ExtensionTarget, RecordExtension, RecordingEnd};
+pub use outcome::{Ending, Outcome};
+pub use record::{Observer, record, record_with};
+pub use spec::{RecordSpec, RecordTarget};

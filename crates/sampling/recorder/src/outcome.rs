@@ -1,7 +1,6 @@
 //! What came of a recording.
 
 use dioptra_perfevents::Unsampled;
-use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind, WindowStats};
 use dioptra_processes::command::CommandStatus;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,25 +33,6 @@ pub struct EventOutcome {
     pub passes_with_time: bool,
 }
 
-/// What came of a recording's windows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WindowsOutcome {
-    /// What made them.
-    pub source: SourceKind,
-    /// When they were to be made.
-    pub schedule: Schedule,
-    /// Names of the events that were counted together, for each group.
-    pub groups: Vec<Vec<String>>,
-    /// What was found of this source, and of better ones that could not be used: a sentence each.
-    pub findings: Vec<String>,
-    /// Why a better source was not taken; `None` where this one was asked for or is the best.
-    pub instead: Option<String>,
-    /// What it did.
-    pub stats: WindowStats,
-    /// What a burst was found to take from a program before the recording, if that was measured.
-    pub cost: Option<BurstCost>,
-}
-
 /// What came of a recording. Its file is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,8 +43,6 @@ pub struct Outcome {
     pub size: u64,
     /// The events, as they were opened.
     pub events: Vec<EventOutcome>,
-    /// The windows, if there were to be some. Their samples are not among those of `events`.
-    pub windows: Option<WindowsOutcome>,
     /// Samples in the file that carry no event's id, which kernels get wrong where two profilers watch one software
     /// event.
     pub unknown_samples: u64,
@@ -91,7 +69,6 @@ impl Outcome {
             path: path.into(),
             size,
             events,
-            windows: None,
             unknown_samples: 0,
             lost: 0,
             unsampled: Vec::new(),

@@ -9,17 +9,17 @@ mod follow;
 
 use crate::error::{RecordError, SinkError};
 use crate::existing::Synthesizer;
+use crate::extension::{ExtensionTarget, RecordExtension};
 use crate::features;
 use crate::file_events::recorded;
 use crate::machine::Machine;
 use crate::modules::Modules;
-use crate::outcome::{Ending, Outcome, Progress, WindowsOutcome};
+use crate::outcome::{Ending, Outcome, Progress};
 use crate::output_file::{self, Created};
 use crate::session::session_spec;
 use crate::sink::Sink;
 use crate::spec::{RecordSpec, RecordTarget};
 use crate::watchdog::Watchdog;
-use crate::windows::Windowed;
 use dioptra_perfdata::{EventToWrite, WriteError, WriteOptions, Writer};
 use dioptra_perfevents::record::RecordLayout;
 use dioptra_perfevents::{AttachSummary, AttachedEvent, AttrFlags, ByteOrder, Session, Start};
@@ -43,10 +43,6 @@ pub trait Observer {
     fn attached(&mut self, summary: &AttachSummary) {
         let _ = summary;
     }
-    /// Windows will be made in this way. Told after [`Observer::attached`].
-    fn windows(&mut self, windows: &WindowsOutcome) {
-        let _ = windows;
-    }
     /// Called about ten times a second.
     fn progress(&mut self, progress: Progress);
     /// The recording has ended, well or (`failure`) not, but the command still runs and is waited for.
@@ -63,6 +59,18 @@ pub trait Observer {
 /// # Errors
 /// [`RecordError`]. A command that runs by then is waited for before the error is returned.
 pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome, RecordError> {
+    record_with(spec, None, observer)
+}
+
+/// Records as [`record`] does, with the events of an extension beside those of `spec`.
+///
+/// # Errors
+/// As [`record`], and those of the extension.
+pub fn record_with<'a>(
+    spec: &'a RecordSpec,
+    extension: Option<&'a mut dyn RecordExtension>,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, RecordError> {
     let mut signals = Signals::new().map_err(RecordError::Signals)?;
     let watchdog =
         Watchdog::start(signals.set(), spec.on_slow_end).map_err(RecordError::Signals)?;
@@ -75,7 +83,7 @@ pub fn record(spec: &RecordSpec, observer: &mut dyn Observer) -> Result<Outcome,
         None => None,
     };
     watchdog.command(command.as_ref().map(HeldCommand::pid));
-    let recorded = Recording::start(spec, command.as_ref(), &watchdog, observer)
+    let recorded = Recording::start(spec, extension, command.as_ref(), &watchdog, observer)
         .and_then(|recording| recording.run(command.as_mut(), &mut signals, observer));
     let status = match &mut command {
         Some(command) if command.is_released() => {
@@ -121,7 +129,7 @@ struct Recording<'a> {
     spec: &'a RecordSpec,
     machine: Machine,
     session: Session,
-    sink: Sink,
+    sink: Sink<'a>,
     /// Ids that the writer knows.
     ids_known: usize,
     /// Notes of the session that the observer knows.
@@ -133,7 +141,7 @@ struct Recording<'a> {
     late_ids_told: bool,
     /// The file until the command is executed: it goes if that fails.
     created: Option<Created>,
-    windows_started: bool,
+    extension_started: bool,
     /// Whether the command has rights that we lack, so that the kernel has ended its events.
     command_is_kept: bool,
     /// When the events began and ended, in nanoseconds of their clock.
@@ -144,11 +152,15 @@ impl<'a> Recording<'a> {
     /// Opens the events and begins the file. What exists already is described in it.
     fn start(
         spec: &'a RecordSpec,
+        mut extension: Option<&'a mut dyn RecordExtension>,
         command: Option<&HeldCommand>,
         watchdog: &Watchdog,
         observer: &mut dyn Observer,
     ) -> Result<Recording<'a>, RecordError> {
-        let session_spec = session_spec(spec, command)?;
+        let counted = extension
+            .as_deref()
+            .map_or_else(Vec::new, |extension| extension.counted_groups());
+        let session_spec = session_spec(spec, command, &counted)?;
         let starts = session_spec.start;
         let mut session = Session::new(session_spec.clone())?;
         let before = Instant::now();
@@ -164,8 +176,19 @@ impl<'a> Recording<'a> {
         }
         observer.attached(&attached);
         let mut recorded = recorded(spec, session.events());
-        let windows = Windowed::attach(spec, &session_spec, &recorded, &attached.notes)?;
-        let mut events: Vec<EventToWrite> = recorded
+        if let Some(extension) = &mut extension {
+            let target = ExtensionTarget {
+                session: &session_spec,
+                inherit: spec.inherit,
+                samples: spec.samples.of_group_reads(),
+                file: (!spec.to_stdout()).then_some(spec.output.as_path()),
+                events: &recorded,
+                diagnostics: &attached.notes,
+            };
+            extension.attach(&target).map_err(RecordError::Extension)?;
+            recorded.extend_from_slice(extension.events());
+        }
+        let events: Vec<EventToWrite> = recorded
             .iter()
             .map(|event| EventToWrite {
                 attr: event.attr.clone(),
@@ -173,11 +196,6 @@ impl<'a> Recording<'a> {
                 ids: event.ids.clone(),
             })
             .collect();
-        if let Some(windows) = &windows {
-            events.extend(windows.events_to_write());
-            recorded.extend_from_slice(windows.events());
-            observer.windows(&windows.outcome());
-        }
         let (machine, clocks) = (Machine::running(), features::Clocks::now());
         let options = WriteOptions {
             compression: spec.compression,
@@ -192,8 +210,10 @@ impl<'a> Recording<'a> {
             let tracing_data = told_tracing_data(&recorded, observer);
             let mut features =
                 features::to_write(&machine, spec, &recorded, Vec::new(), &clocks, tracing_data);
-            let groups = windows.iter().flat_map(Windowed::group_descriptions);
-            features.group_descriptions.extend(groups);
+            if let Some(extension) = &extension {
+                let groups = extension.group_descriptions();
+                features.group_descriptions.extend(groups);
+            }
             Writer::create_pipe(file, &events, &features, options)
         } else {
             let (file, new) = output_file::create(&spec.output).map_err(not_created)?;
@@ -211,13 +231,13 @@ impl<'a> Recording<'a> {
             machine,
             ids_known: session.new_ids_since(0).len(),
             session,
-            sink: Sink::new(writer, modules, windows, Arc::clone(&watchdog.progress)),
+            sink: Sink::new(writer, modules, extension, Arc::clone(&watchdog.progress)),
             notes_told: attached.notes.len(),
             enabled_at: (starts == Start::AtAttach).then_some(before),
             clocks,
             late_ids_told: false,
             created,
-            windows_started: false,
+            extension_started: false,
             command_is_kept: false,
             span: (features::monotonic_time(), 0),
         };
@@ -307,7 +327,7 @@ impl<'a> Recording<'a> {
             })?;
         }
         if self.enabled_at.is_some() {
-            self.start_windows()?;
+            self.start_extension()?;
         }
         let begin = Instant::now();
         let ending = self.follow(begin, command, signals, observer);
@@ -316,8 +336,8 @@ impl<'a> Recording<'a> {
             Ok(ending) => (ending, None),
             Err(error) => (Ending::TargetsEnded, Some(error)),
         };
-        let stopped = match &mut self.sink.windows {
-            Some(windows) => windows.stop(),
+        let stopped = match &mut self.sink.extension {
+            Some(extension) => extension.stop().map_err(RecordError::Extension),
             None => Ok(()),
         };
         let finished = self.session.finish(&mut self.sink);
@@ -344,16 +364,16 @@ impl<'a> Recording<'a> {
         self.enabled_at = Some(Instant::now());
         self.span.0 = features::monotonic_time();
         self.session.enable()?;
-        self.start_windows()
+        self.start_extension()
     }
 
-    fn start_windows(&mut self) -> Result<(), RecordError> {
-        if self.windows_started {
+    fn start_extension(&mut self) -> Result<(), RecordError> {
+        if self.extension_started {
             return Ok(());
         }
-        self.windows_started = true;
-        match &mut self.sink.windows {
-            Some(windows) => windows.start(),
+        self.extension_started = true;
+        match &mut self.sink.extension {
+            Some(extension) => extension.start().map_err(RecordError::Extension),
             None => Ok(()),
         }
     }

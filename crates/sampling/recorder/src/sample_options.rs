@@ -167,8 +167,8 @@ pub struct SampleOptions {
 }
 
 impl SampleOptions {
-    /// Returns the fields of windows' samples besides ids, place, time and counts.
-    pub fn of_windows(&self) -> SampleType {
+    /// Returns the fields that samples of groups read together hold, besides ids, address, time and counts.
+    pub fn of_group_reads(&self) -> SampleType {
         let mut fields = SampleType::empty();
         if self.has_kernel_chains() {
             fields |= SampleType::CALLCHAIN;

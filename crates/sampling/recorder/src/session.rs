@@ -2,17 +2,17 @@
 
 use crate::error::RecordError;
 use crate::spec::{RecordSpec, RecordTarget};
-use crate::windows::counting;
-use dioptra_perfevents::{Inherit, SessionSpec, SideBand, Start, Target};
+use dioptra_perfevents::{EventGroup, Inherit, SessionSpec, SideBand, Start, Target};
 use dioptra_processes::command::HeldCommand;
 
 /// Targets of more threads than this are sampled only when the events of all are open.
 const MANY_THREADS: usize = 16;
 
-/// What the session is asked for.
+/// Returns the session that records `spec`, and counts the groups `counted` over the whole run.
 pub(crate) fn session_spec(
     spec: &RecordSpec,
     command: Option<&HeldCommand>,
+    counted: &[EventGroup],
 ) -> Result<SessionSpec, RecordError> {
     let target = match &spec.target {
         RecordTarget::Command => Target::Command(command.ok_or(RecordError::NoCommand)?.pid()),
@@ -39,9 +39,7 @@ pub(crate) fn session_spec(
     for event in groups.iter_mut().flat_map(|group| &mut group.events) {
         spec.samples.apply(event);
     }
-    if let Some(windows) = &spec.windows {
-        groups.extend(counting(&windows.groups));
-    }
+    groups.extend_from_slice(counted);
     let mut side_band = SideBand::default();
     side_band.ksymbol = true;
     side_band.bpf = true;

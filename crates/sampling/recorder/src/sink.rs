@@ -1,8 +1,8 @@
 //! Where a session's records go: into the file, and past those who take note of some.
 
 use crate::error::SinkError;
+use crate::extension::RecordExtension;
 use crate::modules::{ModuleBuildId, Modules};
-use crate::windows::Windowed;
 use dioptra_perfdata::{WriteError, Writer};
 use dioptra_perfevents::record::{RawRecord, RecordType};
 use dioptra_perfevents::{ByteOrder, Cursor, RecordListener};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Writes every record as it is. The first error stops all writing and is kept.
-pub(crate) struct Sink {
+pub(crate) struct Sink<'a> {
     pub writer: Writer<File>,
     modules: Modules,
     error: Option<WriteError>,
@@ -23,21 +23,21 @@ pub(crate) struct Sink {
     pub bytes: u64,
     /// The bytes, for those who watch whether the recorder gets on.
     progress: Arc<AtomicU64>,
-    /// The windows, whose records go into the same file.
-    pub windows: Option<Windowed>,
+    /// The extension, whose records go into the same file.
+    pub extension: Option<&'a mut dyn RecordExtension>,
 }
 
-impl Sink {
+impl<'a> Sink<'a> {
     pub fn new(
         writer: Writer<File>,
         modules: Modules,
-        windows: Option<Windowed>,
+        extension: Option<&'a mut dyn RecordExtension>,
         progress: Arc<AtomicU64>,
-    ) -> Sink {
+    ) -> Sink<'a> {
         Sink {
             writer,
             modules,
-            windows,
+            extension,
             error: None,
             samples: 0,
             lost: 0,
@@ -84,11 +84,11 @@ impl Sink {
     }
 }
 
-impl RecordListener for Sink {
+impl RecordListener for Sink<'_> {
     fn raw(&mut self, cpu: u32, bytes: &[u8], record: &RawRecord<'_>) {
         self.write(bytes, record);
-        if let Some(windows) = &mut self.windows {
-            windows.see(cpu, record);
+        if let Some(extension) = &mut self.extension {
+            extension.see(cpu, record);
         }
     }
 
@@ -96,14 +96,15 @@ impl RecordListener for Sink {
         if self.error.is_some() {
             return;
         }
-        let windows = match &mut self.windows {
-            Some(windows) => windows.round(&mut self.writer),
-            None => Ok(0),
+        let (writer, written) = (&mut self.writer, &mut self.bytes);
+        let extended = match &mut self.extension {
+            Some(extension) => extension.round(&mut |bytes| {
+                *written += bytes.len() as u64;
+                writer.write(bytes)
+            }),
+            None => Ok(()),
         };
-        let finished = windows.and_then(|bytes| {
-            self.bytes += bytes;
-            self.writer.finished_round()
-        });
+        let finished = extended.and_then(|()| self.writer.finished_round());
         self.error = finished.err();
     }
 

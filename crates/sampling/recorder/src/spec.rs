@@ -1,7 +1,6 @@
 //! What to record and how.
 
 use crate::sample_options::SampleOptions;
-use dioptra_perfevents::windows::{BurstCost, Schedule, SourceKind};
 use dioptra_perfevents::{CpuSet, EventGroup};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,21 +27,6 @@ pub enum RecordTarget {
     },
 }
 
-/// Windows over which counters are compared: see [`dioptra_perfevents::windows`].
-#[derive(Clone, Debug)]
-pub struct WindowOptions {
-    /// When there are windows.
-    pub schedule: Schedule,
-    /// How many windows at the start of each burst the analysis leaves out.
-    pub settle: u32,
-    /// What makes them; `None` for what serves best.
-    pub source: Option<SourceKind>,
-    /// What is counted over them, in groups that take turns. Their events are counted over the whole run as well.
-    pub groups: Vec<EventGroup>,
-    /// What a burst was found to take from a program, if that was measured.
-    pub cost: Option<BurstCost>,
-}
-
 /// What to record, and how. [`RecordSpec::new`] has the defaults.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -54,8 +38,6 @@ pub struct RecordSpec {
     pub command: Option<Vec<OsString>>,
     /// The events.
     pub groups: Vec<EventGroup>,
-    /// Windows to be made beside the samples of `groups`.
-    pub windows: Option<WindowOptions>,
     /// What samples hold.
     pub samples: SampleOptions,
     /// Whether threads and processes that the target starts are watched as well.
@@ -91,7 +73,6 @@ impl RecordSpec {
             target,
             command: None,
             groups,
-            windows: None,
             samples: SampleOptions::default(),
             inherit: true,
             cpus: None,

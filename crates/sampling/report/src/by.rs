@@ -7,13 +7,13 @@ use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
-use crate::windows::events_of_windows;
+use crate::set_aside::events_of_windows;
 use crate::working_set::WorkingSet;
-use crate::{
-    Cell, Column, ColumnKind, Direction, Facts, Input, Mark, MetricColumns, PercentOf, ReportError,
-    Severity, ShownNumbers, Table, TableError, TableEvent, Unit,
-};
+use crate::{Input, MetricColumns, PercentOf, ReportError, ShownNumbers, TableEvent};
 use dioptra_profile::{Dimension, EventProfile, Names, Profile, Slices};
+use dioptra_tables::{
+    Cell, Column, ColumnKind, Direction, Facts, Mark, Severity, Table, TableError, Unit,
+};
 use serde_json::json;
 use std::num::NonZeroU32;
 
@@ -229,7 +229,7 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         firsts.find(&mut names, &labels, inputs, row);
         // Rows have the ids that their places give them, and so many of them fit.
         let parent = row.parent.map(|parent| parent as u32);
-        table.rows.push(parent, &cells, &names.cells, &notes)?;
+        table.push_repeating(parent, &cells, &names.cells, &notes)?;
     }
     match_facts(&mut table.facts, &grid.notes, inputs);
     drop(grid);
@@ -451,7 +451,7 @@ pub(crate) fn add_recorded_facts(facts: &mut Facts, events: &[TableEvent], input
 
 /// Says what marks mean, where there are any.
 pub(crate) fn add_few(table: &mut Table, few: u64) {
-    let count = table.rows.count_marks(&Mark::FewSamples);
+    let count = table.count_marks(&Mark::FewSamples);
     if count > 0 {
         table.facts.add(
             Severity::Info,

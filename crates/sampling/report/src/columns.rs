@@ -1,9 +1,9 @@
 //! The number columns of an event: shares, samples, weights, and what is known of their errors.
 
 use crate::grid::Measure;
-use crate::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_profile::{Count, Estimate, EventProfile, SelfAndTotal};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 
 /// What a row's percentage is of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

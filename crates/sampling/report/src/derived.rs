@@ -1,11 +1,12 @@
 //! Derived columns: what a metric set's formulas make of a row's counts.
 
+use crate::Input;
 use crate::events::TableEvent;
 use crate::grid::Measure;
-use crate::{Cell, CellNote, Column, ColumnKind, Facts, Input, Mark, Severity, Unit};
 use dioptra_metrics::{self as metrics, BindNote, Bound, Environment, Evaluator, MetricSet, Mode};
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::Profile;
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Facts, Mark, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
@@ -133,7 +134,7 @@ impl<'a> Derived<'a> {
                 head.name.clone()
             };
             taken.insert(id.clone());
-            let mut new = Column::new(id, &*head.title, ColumnKind::Ratio, unit(&head.unit));
+            let mut new = Column::new(id, &*head.title, ColumnKind::Ratio, metric_unit(&head.unit));
             // The nearest one above that is shown.
             let mut above = head.parent;
             while let Some(parent) = above {
@@ -177,7 +178,7 @@ impl<'a> Derived<'a> {
         notes: &mut Vec<CellNote>,
     ) {
         for value in self.values(evaluator, counts) {
-            push_value(&value, cells, notes);
+            push_metric(&value, cells, notes);
         }
     }
 
@@ -276,12 +277,8 @@ impl<'a> Derived<'a> {
     }
 }
 
-/// A value as a cell.
-pub(crate) fn push_value(
-    value: &metrics::Cell,
-    cells: &mut Vec<Cell<'_>>,
-    notes: &mut Vec<CellNote>,
-) {
+/// Appends the value of a metric as a cell, with its standard error and mark.
+pub fn push_metric(value: &metrics::Cell, cells: &mut Vec<Cell<'_>>, notes: &mut Vec<CellNote>) {
     let (cell, standard_error, mark) = match value {
         metrics::Cell::Value {
             value,
@@ -307,8 +304,8 @@ pub(crate) fn push_value(
     cells.push(cell);
 }
 
-/// A column's unit. Percentages come as such.
-pub(crate) fn unit(unit: &metrics::Unit) -> Unit {
+/// Returns the unit of a metric's column. Percentages come as such.
+pub fn metric_unit(unit: &metrics::Unit) -> Unit {
     match unit {
         metrics::Unit::Events => Unit::Events,
         metrics::Unit::Percent(_) => Unit::Percent,

@@ -2,21 +2,21 @@
 
 mod compared;
 mod status;
-pub(crate) mod test;
+mod test;
 
 use crate::by::{NameColumns, RowNames, add_few, add_recorded_facts, facts_of};
 use crate::derived::Derived;
 use crate::grid::{Grid, GridOptions, Match, Measure};
 use crate::labels::Labels;
 use crate::match_facts::match_facts;
-use crate::{
-    Cell, Column, ColumnKind, Facts, Input, MetricColumns, ReportError, Severity, Table,
-    TableEvent, Unit,
-};
+use crate::{Input, MetricColumns, ReportError, TableEvent};
 use compared::Compared;
 use dioptra_profile::{Dimension, Slices};
+use dioptra_tables::{Cell, Column, ColumnKind, Facts, Severity, Table, Unit};
 use serde_json::json;
 use status::Status;
+
+pub use test::{adjusted, significance};
 
 /// What makes weights of profiles comparable.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,8 +49,8 @@ pub struct DiffOptions<'a> {
     pub slices: Slices,
 }
 
-/// The name of a profile among those compared.
-pub(crate) fn letter(place: usize) -> String {
+/// Returns the letter of a profile among those compared: `a` for the first.
+pub fn profile_letter(place: usize) -> String {
     let last = u8::try_from(place % 26).unwrap_or(0);
     let letter = char::from(b'a' + last);
     match place / 26 {
@@ -114,7 +114,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         .iter()
         .for_each(|column| column.push_heads(&mut heads));
     for slot in 1..slots {
-        let id = format!("{}_status", letter(slot));
+        let id = format!("{}_status", profile_letter(slot));
         let name = if slots == 2 {
             "status".to_owned()
         } else {
@@ -164,7 +164,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         cells.extend(statuses.iter().map(|of_slot| of_slot[index].cell()));
         names.find(&mut named, &labels, inputs, row);
         let parent = row.parent.map(|parent| ids[parent]);
-        ids[index] = table.rows.push(parent, &cells, &named.cells, &notes)?;
+        ids[index] = table.push_repeating(parent, &cells, &named.cells, &notes)?;
     }
     add_facts(&mut table.facts, inputs, options, &totals);
     match_facts(&mut table.facts, &grid.notes, inputs);
@@ -191,16 +191,16 @@ fn add_facts(
 ) {
     let shown = &options.events[..options.shown.min(options.events.len())];
     for (slot, input) in inputs.iter().enumerate() {
-        let name = letter(slot).to_uppercase();
+        let name = profile_letter(slot).to_uppercase();
         facts.add(
             Severity::Info,
             "profile",
             format!("{name}: {}", input.label),
-            json!({"name": letter(slot), "profile": input.label}),
+            json!({"name": profile_letter(slot), "profile": input.label}),
         );
     }
     for (slot, input) in inputs.iter().enumerate() {
-        let name = letter(slot).to_uppercase();
+        let name = profile_letter(slot).to_uppercase();
         let input = Input {
             label: &name,
             ..*input
@@ -226,11 +226,11 @@ fn add_facts(
                 format!(
                     "{}: {} in all {percent:+.2} % ±{:.2} %",
                     event.name,
-                    letter(slot).to_uppercase(),
+                    profile_letter(slot).to_uppercase(),
                     100.0 * error / from as f64,
                 ),
                 json!({
-                    "event": event.name, "profile": letter(slot), "from": from, "to": to,
+                    "event": event.name, "profile": profile_letter(slot), "from": from, "to": to,
                     "delta": change.value(1.0), "standard_error": error,
                 }),
             );

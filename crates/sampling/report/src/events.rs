@@ -1,9 +1,9 @@
 //! The events of tables: which events of several profiles are the same one, and the columns' ids of several.
 
-use crate::{Facts, Severity};
 use dioptra_metrics::EventName;
 use dioptra_perfrecords::AttrFlags;
 use dioptra_profile::{EventProfile, Profile};
+use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 
 /// An event of a table: of each profile the one that it stands for.

@@ -2,7 +2,8 @@
 
 use crate::grid::Grid;
 use crate::locations::{Locations, NamedRows, id_of};
-use crate::{Blocks, Cell, Column, ColumnKind, Shapes, Unit, grid};
+use crate::{Blocks, Shapes, grid};
+use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 use std::borrow::Cow;
 
 use dioptra_profile::{Dimension, FunctionName, Names, Profile, Slices, TimeSlices, UNKNOWN};

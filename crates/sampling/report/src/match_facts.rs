@@ -1,7 +1,8 @@
 //! Facts on how the functions of several profiles were matched.
 
+use crate::Input;
 use crate::grid::MatchNotes;
-use crate::{Facts, Input, Severity};
+use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 
 /// The number of functions or modules that text names.

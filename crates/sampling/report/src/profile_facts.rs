@@ -1,7 +1,7 @@
 //! What the reader of a profile's table has to know: totals, losses, missing names.
 
+use crate::Blocks;
 use crate::columns::weight_unit;
-use crate::{Blocks, Cell, Facts, Severity, Unit};
 use dioptra_perfrecords::SampleType;
 use dioptra_profile::branches::BranchFilter;
 use dioptra_profile::{
@@ -9,15 +9,16 @@ use dioptra_profile::{
     without_line,
 };
 use dioptra_symbols::Note;
+use dioptra_tables::{Cell, Facts, Severity, Unit};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
 /// How many modules without names are told one by one in text.
 const MODULES_TOLD: usize = 3;
 
-/// The facts of `profile` as far as they concern `events` (indices of [`Profile::events`]). `names` may be empty
-/// where nothing was named.
-pub(crate) fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Facts {
+/// Returns the facts of `profile` that concern `events` (indices of [`Profile::events`]). `names` may be empty where
+/// nothing was named.
+pub fn profile_facts(profile: &Profile, names: &Names, events: &[usize]) -> Facts {
     facts_of_shares(profile, names, events, false)
 }
 

@@ -5,8 +5,8 @@ use crate::events::id_suffixes;
 use crate::labels::{Input, Labels};
 use crate::locations::NamedRows;
 use crate::profile_facts::profile_facts;
-use crate::{Cell, Severity, Table, TableError};
 use dioptra_profile::{Dimension, Names, Profile, TreeDirection, TreeLimits, call_tree};
+use dioptra_tables::{Cell, Severity, Table, TableError};
 
 /// Which tree.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 //! Code that ran shows in samples only now and then, so the numbers are lower bounds, which grow with the samples. Branch
 //! records tell all code between two branches, and make the bound of functions and modules much better.
 
+use crate::Input;
 use crate::grid::Grid;
-use crate::{Facts, Input, Severity};
 use dioptra_profile::{
     Dimension, Frame, FrameId, HierarchyOptions, ModuleId, SelectError, TimeSlices, hierarchy,
 };
+use dioptra_tables::{Facts, Severity};
 use serde_json::json;
 use std::collections::HashMap;
 

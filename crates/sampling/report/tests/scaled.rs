@@ -7,10 +7,11 @@ use dioptra_metrics::{Environment, MetricSet};
 use dioptra_perfrecords::{ReadFormat, SampleType};
 use dioptra_profile::{Dimension, Names, Profile, Slices};
 use dioptra_report::{
-    Cell, DiffOptions, Input, MetricColumns, Normalize, PercentOf, ReportOptions, Row,
-    ShownNumbers, Table, TableEvent, diff, report,
+    DiffOptions, Input, MetricColumns, Normalize, PercentOf, ReportOptions, ShownNumbers,
+    TableEvent, diff, report,
 };
 use dioptra_symbols::SymbolOptions;
+use dioptra_tables::{Cell, Row, Table};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::num::NonZeroU32;

@@ -88,6 +88,13 @@ pub struct BoundColumn {
     pub(crate) order: Vec<u32>,
 }
 
+impl BoundColumn {
+    /// Whether the column's formula can be evaluated: its inputs were recorded, and it is not too large.
+    pub fn has_value(&self) -> bool {
+        self.root.is_some()
+    }
+}
+
 /// A set that knows where its inputs are. One for a report; make an evaluator for each thread.
 #[derive(Debug)]
 pub struct Bound {
@@ -103,6 +110,25 @@ impl Bound {
     /// For each of the set's columns, in the same order.
     pub fn columns(&self) -> &[BoundColumn] {
         &self.columns
+    }
+
+    /// Returns the number of recorded events that the set was bound to.
+    pub fn events(&self) -> usize {
+        self.periods.len()
+    }
+
+    /// Returns the events whose counts of a row a column uses, ascending. Events whose count of the whole profile alone
+    /// it uses (`total(event)`) are not among them.
+    pub fn row_inputs(&self, column: usize) -> Vec<u32> {
+        let order = self.columns.get(column).map_or(&[][..], |c| &c.order);
+        let inputs = order.iter().filter_map(|&n| match self.nodes[n as usize] {
+            Node::Input(event) => Some(event),
+            _ => None,
+        });
+        let mut inputs: Vec<u32> = inputs.collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        inputs
     }
 
     /// Whether a column's formula has a derivative everywhere: no `min`, `max`, `abs`, conditional, remainder or

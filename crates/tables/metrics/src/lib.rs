@@ -20,12 +20,9 @@
 //! assert!(matches!(&cells[misses], Cell::Missing(names) if names.contains(&"branch-misses".to_owned())));
 //! ```
 //!
-//! Counts of short windows, and what their ratios are worth: [`windows`].
-//!
 //! This crate knows no profiles and no output formats: events come in by name, with counts.
 
 pub mod expr;
-pub mod windows;
 
 mod bind;
 mod bound;

@@ -1,7 +1,7 @@
 //! Bursts of windows, which stand in a section of the file, among the records of their time.
 
 use super::{Sink, Value};
-use dioptra_perfdata::{Burst, BurstOutcome, PerfData};
+use dioptra_windows::section::{Burst, BurstOutcome, WindowsSection};
 use std::io;
 
 /// As records are named.
@@ -15,8 +15,7 @@ pub struct Bursts<'d> {
 }
 
 impl<'d> Bursts<'d> {
-    pub fn new(data: &'d PerfData, wanted: bool) -> Self {
-        let windows = data.features().windows.as_ref().filter(|_| wanted);
+    pub fn new(windows: Option<&'d WindowsSection>) -> Self {
         let bursts = windows.map_or(&[][..], |windows| &windows.bursts);
         let mut order: Vec<u32> = (0_u32..).zip(bursts).map(|(index, _)| index).collect();
         order.sort_by_key(|index| std::cmp::Reverse(bursts[*index as usize].armed));

@@ -1,7 +1,7 @@
 //! Records as text: a line each, with indented lines below it for what has many parts.
 
 use super::{Link, Place, Sink, Value};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::io::{self, Write};
 
 /// How many opaque bytes are shown; their number is always told.

@@ -1,7 +1,7 @@
 //! `dioptra info` for people.
 
 use super::{Event, Info, Windows};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::io::{self, Write};
 
 pub fn print(out: &mut impl Write, info: &Info, with_mappings: bool) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! What a recording's section of windows holds.
 
-use dioptra_perfdata::{BurstOutcome, PerfData};
+use dioptra_perfdata::PerfData;
+use dioptra_windows::section::{BurstOutcome, WindowsSection};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -49,7 +50,7 @@ pub struct Loss {
 }
 
 impl Windows {
-    pub fn of(windows: &dioptra_perfdata::Windows, recording: &PerfData) -> Windows {
+    pub fn of(windows: &WindowsSection, recording: &PerfData) -> Windows {
         let name = |event: &u32| match recording.events().get(*event as usize) {
             Some(event) => event.name.clone(),
             None => format!("no event {event}"),
@@ -67,7 +68,7 @@ impl Windows {
             instead: windows.instead.clone(),
             schedule: windows.schedule.as_ref().map(ToString::to_string),
             schedule_numbers: windows.schedule.as_ref().map(|schedule| schedule.numbers()),
-            settle: windows.settle,
+            settle: windows.warm_up,
             groups: groups
                 .map(|(group, bursts)| Group {
                     events: std::iter::once(&group.leader)

@@ -3,7 +3,7 @@
 use super::Shape;
 use crate::metric_sets::MetricSets;
 use dioptra_metrics::{CpuId, builtin};
-use dioptra_report::{Cell, Column, ColumnKind, Severity, Table, Unit};
+use dioptra_tables::{Cell, Column, ColumnKind, Severity, Table, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 

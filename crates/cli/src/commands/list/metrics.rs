@@ -6,7 +6,7 @@ use crate::metric_sets::MetricSets;
 use anyhow::bail;
 use dioptra_metrics::{ColumnKind as MetricKind, Environment, MetricSet};
 use dioptra_recorder::counters::MachineCounters;
-use dioptra_report::{Cell, Column, ColumnKind, Severity, Table, Unit};
+use dioptra_tables::{Cell, Column, ColumnKind, Severity, Table, Unit};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

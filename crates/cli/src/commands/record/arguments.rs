@@ -5,6 +5,7 @@ use dioptra_recorder::sample_options::{
     BranchFilter, CallGraph, DEFAULT_FREQUENCY, Rate, SampleOptions,
 };
 use dioptra_recorder::spec::{RecordSpec, RecordTarget};
+use dioptra_windows::record::WindowSettings;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
@@ -188,8 +189,11 @@ impl ArgumentError {
 }
 
 impl Arguments {
-    /// The recording that the arguments ask for; `say` is told what it will lack.
-    pub fn to_spec(&self, say: &mut dyn FnMut(&str)) -> Result<RecordSpec, ArgumentError> {
+    /// Returns the recording that the arguments ask for, and its windows. Passes what it will lack to `say`.
+    pub fn to_spec(
+        &self,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(RecordSpec, Option<WindowSettings>), ArgumentError> {
         if self.output.as_os_str() == "-" && io::stdout().is_terminal() {
             return Err(ArgumentError::Terminal);
         }
@@ -197,7 +201,6 @@ impl Arguments {
         let mut samples = self.samples();
         let windows = self.windows(&mut groups, &mut samples, say)?;
         let mut spec = RecordSpec::new(self.target()?, groups);
-        spec.windows = windows;
         spec.command = (!self.command.is_empty()).then(|| self.command.clone());
         // Machine and cgroup targets have their CPUs themselves.
         spec.cpus = self.cpu.clone();
@@ -216,7 +219,7 @@ impl Arguments {
                 "dioptra: {name}: the recorder is busy, and ends once it has written what came"
             );
         });
-        Ok(spec)
+        Ok((spec, windows))
     }
 
     pub(super) fn target(&self) -> Result<RecordTarget, ArgumentError> {
@@ -339,7 +342,7 @@ mod tests {
     }
 
     fn spec(words: &[&str]) -> RecordSpec {
-        parse(words).unwrap().to_spec(&mut |_| {}).unwrap()
+        parse(words).unwrap().to_spec(&mut |_| {}).unwrap().0
     }
 
     #[test]

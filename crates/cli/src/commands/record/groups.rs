@@ -5,12 +5,12 @@ use super::metrics::events_for;
 use super::windows;
 use crate::metric_sets::{ChosenColumns, MetricSets};
 use dioptra_perfevents::{EventGroup, parse_events};
-use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{
     MachineCounters, Turns, Watched, WhyUntold, takes_a_counter, tell_turns,
 };
 use dioptra_recorder::sample_options::{CallGraph, Rate, SampleOptions};
 use dioptra_recorder::spec::RecordTarget;
+use dioptra_windows::record::WindowSettings;
 
 /// What is recorded unless events are given.
 const DEFAULT_EVENTS: &str = "cycles";
@@ -40,7 +40,7 @@ impl Arguments {
         groups: &mut Vec<EventGroup>,
         samples: &mut SampleOptions,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Option<WindowOptions>, ArgumentError> {
+    ) -> Result<Option<WindowSettings>, ArgumentError> {
         let Some(text) = &self.windows else {
             return Ok(None);
         };
@@ -64,7 +64,7 @@ impl Arguments {
         let mut options = windows::options(&request, source, counted, &mut counters, say)?;
         // A window that ends in the kernel belongs to the function that entered it.
         samples.kernel_entry = true;
-        let cost = windows::cost(&options, samples.of_windows());
+        let cost = windows::cost(&options, samples.of_group_reads());
         let rate = windows::fit(&mut options, &request, self.frequency, cost, say);
         if self.count.is_none() {
             samples.rate = Rate::Frequency(rate);

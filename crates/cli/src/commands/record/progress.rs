@@ -5,9 +5,10 @@ use crate::output::say;
 use dioptra_perfevents::AttachSummary;
 use dioptra_perfevents::limits;
 use dioptra_perfevents::windows::SourceKind;
-use dioptra_recorder::WindowsOutcome;
 use dioptra_recorder::outcome::Progress;
 use dioptra_recorder::{Observer, RecordError};
+use dioptra_windows::record::WindowsOutcome;
+use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
 
 /// Standard error: notes as lines; progress as one line that is written over, on a terminal only.
@@ -45,6 +46,30 @@ impl Terminal {
         self.clear();
         say!("{line}");
     }
+
+    /// Writes which source makes the windows, and why.
+    pub fn show_windows(&mut self, windows: &WindowsOutcome) {
+        // What could hang the machine is told whatever was asked for.
+        let hazard = limits::refresh_of_clocks_is_unsafe();
+        for (index, finding) in windows.findings.iter().enumerate() {
+            if self.verbose || (index == 0 && hazard) {
+                self.say(finding);
+            }
+        }
+        // Values of another source can differ: --quiet does not hide that.
+        if let Some(said) = said_instead(windows) {
+            self.say(&said);
+        }
+        if !self.quiet {
+            let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();
+            self.say(&format!(
+                "windows of {{{}}} by {}: {}",
+                groups.join("} {"),
+                windows.source,
+                windows.schedule
+            ));
+        }
+    }
 }
 
 impl Observer for Terminal {
@@ -67,29 +92,6 @@ impl Observer for Terminal {
             summary.ring_pages,
             summary.iterations,
         ));
-    }
-
-    fn windows(&mut self, windows: &WindowsOutcome) {
-        // What could hang the machine is told whatever was asked for.
-        let hazard = limits::refresh_of_clocks_is_unsafe();
-        for (index, finding) in windows.findings.iter().enumerate() {
-            if self.verbose || (index == 0 && hazard) {
-                self.say(finding);
-            }
-        }
-        // Values of another source can differ: --quiet does not hide that.
-        if let Some(said) = said_instead(windows) {
-            self.say(&said);
-        }
-        if !self.quiet {
-            let groups: Vec<String> = windows.groups.iter().map(|group| group.join(",")).collect();
-            self.say(&format!(
-                "windows of {{{}}} by {}: {}",
-                groups.join("} {"),
-                windows.source,
-                windows.schedule
-            ));
-        }
     }
 
     fn progress(&mut self, progress: Progress) {
@@ -121,6 +123,27 @@ impl Observer for Terminal {
             None => self
                 .say("the recording is complete; waiting for the command to end (Ctrl-C kills it)"),
         }
+    }
+}
+
+/// A terminal that others write to as well.
+pub struct SharedTerminal<'a, 'b>(pub &'a RefCell<&'b mut Terminal>);
+
+impl Observer for SharedTerminal<'_, '_> {
+    fn note(&mut self, note: &str) {
+        self.0.borrow_mut().note(note);
+    }
+
+    fn attached(&mut self, summary: &AttachSummary) {
+        self.0.borrow_mut().attached(summary);
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.0.borrow_mut().progress(progress);
+    }
+
+    fn waiting(&mut self, failure: Option<&RecordError>) {
+        self.0.borrow_mut().waiting(failure);
     }
 }
 
@@ -160,7 +183,7 @@ pub fn bytes(count: u64) -> String {
 mod tests {
     use super::{bytes, said_instead};
     use dioptra_perfevents::windows::{Length, Schedule, SourceKind, WindowStats};
-    use dioptra_recorder::WindowsOutcome;
+    use dioptra_windows::record::WindowsOutcome;
 
     #[test]
     fn another_source_is_said_with_its_reason() {

@@ -6,8 +6,8 @@ use dioptra_perfevents::windows::{
     BurstCost, Length, SHORTEST_LONG, Schedule, SourceKind, WindowRequest, shortest_useful_window,
 };
 use dioptra_perfevents::{AttrFlags, EventGroup, EventSpec, SampleType, event_type, parse_events};
-use dioptra_recorder::WindowOptions;
 use dioptra_recorder::counters::{Counters, Trial, refusal, takes_a_counter};
+use dioptra_windows::record::WindowSettings;
 
 /// Samples a second for the ranking, beside the windows, unless another number is asked for: eight times as many, the
 /// number without windows, would slow a program as much again as its windows do.
@@ -78,7 +78,7 @@ pub(super) fn options(
     mut groups: Vec<EventGroup>,
     counters: &mut dyn Counters,
     say: &mut dyn FnMut(&str),
-) -> Result<WindowOptions, ArgumentError> {
+) -> Result<WindowSettings, ArgumentError> {
     if groups.is_empty() {
         groups.push(default_group(counters, say)?);
     }
@@ -123,9 +123,9 @@ pub(super) fn options(
             Length::Time(SHORTEST_LONG)
         ));
     }
-    Ok(WindowOptions {
+    Ok(WindowSettings {
         schedule,
-        settle,
+        warm_up: settle,
         source,
         groups,
         cost: None,
@@ -133,7 +133,7 @@ pub(super) fn options(
 }
 
 /// What a burst of `options` takes from a program, measured. `None` where there are to be no bursts from a timer.
-pub(super) fn cost(options: &WindowOptions, samples: SampleType) -> Option<BurstCost> {
+pub(super) fn cost(options: &WindowSettings, samples: SampleType) -> Option<BurstCost> {
     let armed = matches!(options.source, None | Some(SourceKind::Refresh));
     if !armed || options.schedule.is_steady() {
         return None;
@@ -145,7 +145,7 @@ pub(super) fn cost(options: &WindowOptions, samples: SampleType) -> Option<Burst
 /// the user's) so that the program is not slowed much by bursts of the cost; warns where the request slows it more.
 /// Returns the ranking's samples.
 pub(super) fn fit(
-    options: &mut WindowOptions,
+    options: &mut WindowSettings,
     request: &WindowRequest,
     typed: Option<u64>,
     cost: Option<BurstCost>,
@@ -399,7 +399,7 @@ mod tests {
         );
         assert_eq!(rich.schedule.short, Length::Count(300));
         assert_eq!(rich.schedule.jitter, Length::Count(100));
-        assert_eq!((rich.schedule.batch, rich.settle), (4, 1));
+        assert_eq!((rich.schedule.batch, rich.warm_up), (4, 1));
         let (three, _) = default(3);
         assert_eq!(
             shown(&three.groups),
@@ -474,7 +474,7 @@ mod tests {
         let groups = parse_events("{page-faults,task-clock}").unwrap();
         let options = options(&asked, kind, groups, &mut Machine(0), &mut |_| {}).unwrap();
         assert_eq!(options.schedule.numbers(), [2_000_000, 20, 0, 2]);
-        assert_eq!(options.settle, 0);
+        assert_eq!(options.warm_up, 0);
         assert!(request("source=magic").is_err() && request("short=x").is_err());
         // A period that was typed with the leader is a window's.
         let groups = parse_events("{page-faults/period=7/,task-clock}").unwrap();

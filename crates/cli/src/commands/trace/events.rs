@@ -1,6 +1,6 @@
 //! Events as the trace's texts show them.
 
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
 use std::borrow::Cow;

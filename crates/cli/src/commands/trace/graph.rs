@@ -11,7 +11,7 @@ use super::report::open_calls;
 use super::selected::{Data, Naming, Selected, facts};
 use dioptra_calls::{CallPathTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
-use dioptra_report::{Facts, Severity, escape};
+use dioptra_tables::{Facts, Severity, escape};
 use dioptra_tracedata::Trace;
 use std::io;
 use std::process::ExitCode;

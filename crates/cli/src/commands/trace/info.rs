@@ -11,7 +11,7 @@ use super::summary::number_of;
 use super::usage;
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::FunctionNames;
-use dioptra_report::{Facts, escape};
+use dioptra_tables::{Facts, escape};
 use dioptra_tracedata::{SampledFunctions, Trace};
 use dioptra_tracelayout::EventPlace;
 use serde_json::{Value, json};

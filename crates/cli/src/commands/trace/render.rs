@@ -6,7 +6,7 @@ pub use output::{Output, escape_html};
 
 use anyhow::bail;
 use dioptra_calls::FunctionNames;
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use std::io::{self, IsTerminal};

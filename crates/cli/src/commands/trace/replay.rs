@@ -10,7 +10,7 @@ use dioptra_calls::{
     Ahead, CallEnding, CallPaths, FunctionNames, OpenCalls, ShownStep, ThreadCpus, View,
     ViewLosses, ahead,
 };
-use dioptra_report::{Facts, Severity};
+use dioptra_tables::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
 use std::io;
 use std::process::ExitCode;

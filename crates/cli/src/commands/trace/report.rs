@@ -15,7 +15,7 @@ use dioptra_calls::{
     FunctionNames, FunctionTimes, Statistics, View, statistics, statistics_with_cpus,
 };
 use dioptra_filters::SampleKind;
-use dioptra_report::{
+use dioptra_tables::{
     Cell, CellNote, Column, ColumnKind, Facts, Format, Mark, Severity, Table, Unit, escape,
 };
 use fields::{Field, Key};

@@ -9,8 +9,8 @@ use dioptra_calls::{
     Demangle, FunctionNames, Scheduling, TimeRange, View, ViewLosses, ViewSelection,
 };
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
-use dioptra_report::{Facts, Severity};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
+use dioptra_tables::{Facts, Severity};
 use dioptra_tracedata::{RecordingEnd, Trace};
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};

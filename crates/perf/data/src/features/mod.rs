@@ -3,15 +3,10 @@
 mod parse;
 mod topology;
 mod unsampled;
-mod windows;
 
 pub(crate) use parse::{DescribedEvent, SectionDamage, read_build_id, read_feature};
 pub use topology::{CacheLevel, CpuTopology, MemoryNode, NumaNode};
 pub(crate) use unsampled::encode as encode_unsampled;
-pub(crate) use windows::split as split_windows;
-pub use windows::{
-    Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows, WindowsEncoder, WindowsError,
-};
 
 use dioptra_perfevents::Unsampled;
 use std::collections::BTreeMap;
@@ -100,7 +95,7 @@ features! {
     HYBRID_TOPOLOGY = 30,
     /// Capabilities of all PMUs.
     PMU_CAPS = 31,
-    /// Bursts of windows: a section of dioptra's own ([`Windows`]).
+    /// Bursts of windows: a section of dioptra's own, which this crate does not parse ([`Features::unparsed`]).
     WINDOWS = 200,
     /// Events counted in threads too short to be sampled: a section of dioptra's own ([`Unsampled`]).
     UNSAMPLED = 201,
@@ -188,10 +183,11 @@ pub struct Features {
     pub bpf_programs: Option<u32>,
     /// How many BPF types are described.
     pub bpf_types: Option<u32>,
-    /// How counters were read over windows, and the bursts.
-    pub windows: Option<Windows>,
     /// Events that were counted in threads too short to be sampled.
     pub unsampled: Vec<Unsampled>,
+    /// The bytes of sections that this crate does not parse, such as [`Feature::WINDOWS`]. A pipe has such a section in
+    /// pieces, which are joined here.
+    pub unparsed: BTreeMap<Feature, Vec<u8>>,
     /// All sections that the recording has, with their sizes in bytes, also those that this crate does not know.
     pub sections: BTreeMap<Feature, u64>,
 }

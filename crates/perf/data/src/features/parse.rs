@@ -1,9 +1,7 @@
 //! From a section's bytes to [`Features`].
 
 use super::topology;
-use super::{
-    BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping, Windows,
-};
+use super::{BuildId, ClockData, Compression, Feature, Features, GroupDescription, PmuMapping};
 use dioptra_perfrecords::record::RawRecord;
 use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
 
@@ -40,13 +38,6 @@ pub(crate) fn read_feature(
     order: ByteOrder,
 ) -> Result<(), SectionDamage> {
     features.sections.insert(feature, bytes.len() as u64);
-    if feature == Feature::WINDOWS {
-        let windows = features.windows.get_or_insert_with(Windows::default);
-        return windows.decode(bytes).map_err(|error| SectionDamage {
-            at: error.offset as u64,
-            why: error.to_string(),
-        });
-    }
     if feature == Feature::UNSAMPLED {
         features.unsampled = super::unsampled::decode(bytes)?;
         return Ok(());
@@ -147,7 +138,10 @@ fn read_known(
                 features.hybrid_topology.push((text(at)?, text(at)?));
             }
         }
-        _ => {}
+        _ => {
+            let bytes = features.unparsed.entry(feature).or_default();
+            bytes.extend_from_slice(at.rest());
+        }
     }
     Some(())
 }

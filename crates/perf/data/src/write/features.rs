@@ -57,8 +57,9 @@ pub struct FeaturesToWrite {
     pub branch_stack: bool,
     /// Descriptions of tracepoints, from [`crate::tracing_data`]: perf refuses a recording of tracepoints without.
     pub tracing_data: Option<Vec<u8>>,
-    /// The section of windows, from [`crate::Windows::encode`] or [`crate::WindowsEncoder`].
-    pub windows: Option<Vec<u8>>,
+    /// Sections that this crate does not make, by number: readers find them in [`crate::Features::unparsed`]. A pipe has
+    /// them in pieces of whole multiples of 8 bytes, so that zeros may follow the last byte.
+    pub sections: Vec<(Feature, Vec<u8>)>,
     /// Events that were counted in threads too short to be sampled.
     pub unsampled: Vec<Unsampled>,
 }
@@ -301,9 +302,7 @@ fn encode_recording(
             Ok(())
         })?;
     }
-    if let Some(bytes) = &features.windows {
-        all.0.push((Feature::WINDOWS, bytes.clone()));
-    }
+    all.0.extend_from_slice(&features.sections);
     if !features.unsampled.is_empty() {
         let bytes = encode_unsampled(&features.unsampled);
         all.0.push((Feature::UNSAMPLED, bytes));

@@ -6,7 +6,7 @@
 
 use super::{EventToWrite, FeaturesToWrite, Form, MAGIC, WriteOptions, Writer, features};
 use crate::error::WriteError;
-use crate::features::{Compression, Feature, split_windows};
+use crate::features::{Compression, Feature};
 use crate::kind::file_type;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
 use std::io::Write;
@@ -15,8 +15,8 @@ use std::io::Write;
 const PIPE_HEADER_SIZE: u64 = 16;
 /// EVENT_UPDATE: a name.
 const UPDATE_NAME: u64 = 2;
-/// Bytes of a section of windows in one record, which holds 64 KiB.
-const WINDOWS_IN_RECORD: usize = 48 << 10;
+/// Bytes of a piece of a section that is not ours in one record, which holds 64 KiB.
+const PIECE: usize = 48 << 10;
 /// Texts and data end at multiples of this many bytes.
 const ALIGN: usize = 8;
 
@@ -92,9 +92,10 @@ impl<W: Write> Writer<W> {
                 self.put_tracing_data(&bytes)?;
                 continue;
             }
-            if feature == Feature::WINDOWS {
-                for section in split_windows(&bytes, WINDOWS_IN_RECORD) {
-                    self.put_feature(feature, &section)?;
+            let is_given = |(given, _): &(Feature, Vec<u8>)| *given == feature;
+            if features.sections.iter().any(is_given) && bytes.len() > PIECE {
+                for piece in bytes.chunks(PIECE) {
+                    self.put_feature(feature, piece)?;
                 }
                 continue;
             }

@@ -1,8 +1,6 @@
 //! Small recordings built byte by byte, in either byte order, with contents that are known.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use dioptra_perfdata::{Burst, BurstOutcome, EventTotal, WindowGroup, WindowLoss, Windows};
-use dioptra_perfevents::windows::{Length, Schedule};
 use dioptra_perfrecords::ByteOrder;
 use std::io::Write;
 
@@ -163,59 +161,12 @@ pub fn file(order: ByteOrder, attr_size: u32) -> Vec<u8> {
     file.bytes
 }
 
-/// Bursts of two threads in turn, every millisecond, of four windows each.
-pub fn windows(bursts: u64) -> Windows {
-    let mut windows = Windows::default();
-    windows.source = "refresh".into();
-    windows.findings = vec!["REFRESH gives as many samples as asked".into()];
-    windows.schedule = Some(Schedule {
-        long: Length::Time(1_000_000),
-        short: Length::Count(300),
-        jitter: Length::Count(100),
-        batch: 4,
-    });
-    windows.settle = 1;
-    windows.groups = vec![WindowGroup {
-        leader: 0,
-        members: vec![1],
-        drop_last: true,
-    }];
-    windows.bursts = (0..bursts)
-        .map(|index| Burst {
-            tid: Some(100 + (index % 2) as u32),
-            armed: 1_000_000_000_000 + 1_000_000 * index + 7919 * index % 90_000,
-            ended: 1_000_000_000_000 + 1_060_000 * index,
-            period: 200 + 31 * index % 200,
-            expected: 4,
-            seen: if index % 10 == 9 { 2 } else { 4 },
-            outcome: if index % 10 == 9 {
-                BurstOutcome::CUT | BurstOutcome::LATE
-            } else {
-                BurstOutcome::COMPLETE
-            },
-            ..Burst::default()
-        })
-        .collect();
-    windows.totals = vec![EventTotal {
-        event: "page-faults".into(),
-        value: 12_345,
-        enabled: 2_000_000_000,
-        running: 1_900_000_000,
-    }];
-    windows.span = Some((1_000_000_000_000, 1_002_000_000_000));
-    windows.losses = vec![WindowLoss {
-        what: "threads beyond the limit of open files".into(),
-        count: 3,
-    }];
-    windows
-}
-
-/// A pipe with a section of windows.
-pub fn windowed_pipe(order: ByteOrder) -> Vec<u8> {
+/// A pipe with a section that perf does not know.
+pub fn piped_section(order: ByteOrder, section: &[u8]) -> Vec<u8> {
     let mut pipe = Bytes::new(order);
     pipe.raw(&self::pipe(order));
     let mut body = pipe.part();
-    body.u64(200).raw(&windows(20).encode());
+    body.u64(200).raw(section);
     let end = body.bytes.len().next_multiple_of(8);
     body.bytes.resize(end, 0);
     pipe.record(80, 0, &body.bytes);
@@ -292,6 +243,9 @@ fn push_packed(pipe: &mut Bytes, packed: &[u8], cut: usize, second_version: bool
     }
 }
 
+/// The content of a section that perf does not know.
+pub const OWN_SECTION: [u8; 301] = [7; 301];
+
 /// One recording of each kind, with a name.
 pub fn all() -> Vec<(String, Vec<u8>)> {
     let mut all = Vec::new();
@@ -300,7 +254,10 @@ pub fn all() -> Vec<(String, Vec<u8>)> {
             all.push((format!("file-{name}-{size}"), file(order, size)));
         }
         all.push((format!("pipe-{name}"), pipe(order)));
-        all.push((format!("windows-{name}"), windowed_pipe(order)));
+        all.push((
+            format!("section-{name}"),
+            piped_section(order, &OWN_SECTION),
+        ));
         all.push((format!("packed-{name}"), compressed_pipe(order, 33, false)));
         all.push((format!("packed2-{name}"), compressed_pipe(order, 50, true)));
     }

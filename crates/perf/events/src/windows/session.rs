@@ -48,7 +48,7 @@ pub(super) struct SessionSource {
 impl SessionSource {
     pub fn attach(spec: &WindowsSpec, kind: SourceKind) -> Result<SessionSource, WindowError> {
         let session_spec = SessionSpec::new()
-            .groups(groups(spec, kind)?)
+            .groups(groups(spec, kind))
             .target(spec.target.clone())
             .cpus(spec.cpus.clone())
             .inherit(if spec.inherit {
@@ -124,7 +124,7 @@ fn common_layout(events: &[AttachedEvent]) -> Option<RecordLayout> {
 }
 
 /// What is sampled.
-fn groups(spec: &WindowsSpec, kind: SourceKind) -> Result<Vec<EventGroup>, WindowError> {
+fn groups(spec: &WindowsSpec, kind: SourceKind) -> Vec<EventGroup> {
     let schedule = &spec.schedule;
     let mut groups = spec.groups_with_period(schedule.short.number());
     match kind {
@@ -133,22 +133,9 @@ fn groups(spec: &WindowsSpec, kind: SourceKind) -> Result<Vec<EventGroup>, Windo
             groups = groups.iter().map(twins_of(schedule)).collect();
         }
         SourceKind::Kernel => {
-            let (form, finding) = alternate::find(spec);
-            let form = form.ok_or(WindowError::Forced {
-                kind,
-                why: finding.text,
-            })?;
-            for leader in groups
-                .iter_mut()
-                .filter_map(|group| group.events.first_mut())
-            {
-                form.apply(
-                    leader,
-                    schedule.long.number(),
-                    schedule.short.number(),
-                    schedule.jitter_of(schedule.short),
-                    schedule.batch,
-                );
+            let leaders = groups.iter_mut();
+            for leader in leaders.filter_map(|group| group.events.first_mut()) {
+                alternate::apply(leader, schedule);
             }
         }
         SourceKind::Period => {
@@ -176,7 +163,7 @@ fn groups(spec: &WindowsSpec, kind: SourceKind) -> Result<Vec<EventGroup>, Windo
             groups = events.into_iter().map(alone).collect();
         }
     }
-    Ok(groups)
+    groups
 }
 
 impl WindowSource for SessionSource {

@@ -174,6 +174,16 @@ bitflags! {
     }
 }
 
+impl BurstOutcome {
+    /// The words for each outcome.
+    pub const NAMES: [(BurstOutcome, &'static str); 4] = [
+        (BurstOutcome::COMPLETE, "complete"),
+        (BurstOutcome::LATE, "late"),
+        (BurstOutcome::CUT, "cut"),
+        (BurstOutcome::THROTTLED, "throttled"),
+    ];
+}
+
 /// One burst: a sample that marks the start, and windows back to back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Burst {

@@ -179,7 +179,7 @@ fn load(data: &PerfData, splitting: Splitting, filter: SampleFilter) -> Result {
         filter,
         ..LoadPlan::default()
     };
-    let profile = Profile::load_split(data, &plan, splitting);
+    let profile = Profile::load_split(data, &plan, None, splitting);
     let stacks = profile.stacks();
     let nodes = 1..stacks.len() as u32;
     (

@@ -2,11 +2,11 @@
 
 use super::{Observer, Recording, told_tracing_data};
 use crate::error::{RecordError, SinkError};
+use crate::extension::{CountedEvent, RecordingEnd};
 use crate::features;
 use crate::file_events::{is_counting, passes_with_time, recorded};
 use crate::outcome::{Ending, EventOutcome, Outcome};
 use crate::spec::RecordTarget;
-use crate::windows::{self, Counted, Windowed};
 use dioptra_perfdata::WriteError;
 use std::time::Duration;
 
@@ -39,9 +39,9 @@ impl Recording<'_> {
         }
         let attached = self.session.events();
         let mut recorded = recorded(spec, attached);
-        let windows = self.sink.windows.take();
-        if let Some(windows) = &windows {
-            for (index, event) in windows.events().iter().enumerate() {
+        let mut extension = self.sink.extension.take();
+        if let Some(extension) = &extension {
+            for (index, event) in extension.events().iter().enumerate() {
                 let index = recorded.len() + index;
                 match self.sink.writer.add_ids(index, &event.ids) {
                     Err(WriteError::LateIds { .. }) => observer.note(
@@ -50,7 +50,7 @@ impl Recording<'_> {
                     other => other.map_err(|source| self.write_error(source))?,
                 }
             }
-            recorded.extend_from_slice(windows.events());
+            recorded.extend_from_slice(extension.events());
         }
         let tracing_data = if spec.to_stdout() {
             // Told at the start.
@@ -68,28 +68,29 @@ impl Recording<'_> {
         );
         let unsampled = summary.unsampled();
         to_write.unsampled.clone_from(&unsampled);
-        let groups = windows.iter().flat_map(Windowed::group_descriptions);
-        to_write.group_descriptions.extend(groups);
-        let mut windows = windows;
-        let windows_outcome = windows.as_ref().map(Windowed::outcome);
-        if let Some(windows) = &mut windows {
-            let counted: Vec<Counted<'_>> = attached
-                .iter()
-                .zip(&summary.events)
-                .filter(|(event, _)| is_counting(spec, event))
-                .map(|(event, total)| Counted { event, total })
-                .collect();
+        if let Some(extension) = &mut extension {
+            let groups = extension.group_descriptions();
+            to_write.group_descriptions.extend(groups);
+            let counted = attached.iter().zip(&summary.events);
+            let counted = counted.filter(|(event, _)| is_counting(spec, event));
             let of_threads = !matches!(
                 spec.target,
                 RecordTarget::Machine(_) | RecordTarget::Cgroup { .. }
             );
-            let section = windows.section(&windows::totals(&counted, of_threads), self.span);
-            to_write.windows = Some(section.map_err(|source| RecordError::Side {
+            let section = extension.section(&RecordingEnd {
+                counted: counted
+                    .map(|(event, total)| CountedEvent { event, total })
+                    .collect(),
+                of_threads,
+                span: self.span,
+            });
+            let section = section.map_err(|source| RecordError::Section {
                 path: spec.output.clone(),
                 source,
-            })?);
+            })?;
+            to_write.sections.push(section);
         }
-        let lost = self.sink.lost + windows_outcome.as_ref().map_or(0, |w| w.stats.lost);
+        let lost = self.sink.lost + extension.as_ref().map_or(0, |e| e.lost());
         // A carrier of its own tells whether it lost anything.
         let carrier = attached
             .iter()
@@ -101,8 +102,8 @@ impl Recording<'_> {
             .writer
             .finish(&to_write)
             .map_err(|source| SinkError::Write(source).of(&spec.output))?;
-        if let Some(windows) = windows {
-            windows.done();
+        if let Some(extension) = extension {
+            extension.complete();
         }
         let events = attached
             .iter()
@@ -120,7 +121,6 @@ impl Recording<'_> {
                     passes_with_time: passes_with_time(&event.attr),
                 })
                 .collect(),
-            windows: windows_outcome,
             unknown_samples: summary.unknown_samples,
             lost,
             unsampled,

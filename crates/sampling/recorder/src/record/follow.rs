@@ -13,8 +13,8 @@ use dioptra_processes::signals::{Received, Signals};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long the loop waits at most where windows are made: threads that live shorter get none.
-const TICK_OF_WINDOWS: Duration = Duration::from_millis(20);
+/// How long the loop waits at most with an extension, which learns of new threads from the session's records.
+const TICK_OF_EXTENSION: Duration = Duration::from_millis(20);
 
 impl Recording<'_> {
     /// The loop: until the command or all targets end, a signal comes, or the time is over.
@@ -57,8 +57,8 @@ impl Recording<'_> {
                 return Ok(Ending::Duration);
             }
             let mut until = next_tick;
-            if self.sink.windows.is_some() {
-                until = until.min(now + TICK_OF_WINDOWS);
+            if self.sink.extension.is_some() {
+                until = until.min(now + TICK_OF_EXTENSION);
             }
             if self.enabled_at.is_none() {
                 until = until.min(enable_at);
@@ -96,12 +96,9 @@ impl Recording<'_> {
     }
 
     pub(super) fn tell_new_notes(&mut self, observer: &mut dyn Observer) {
-        if let Some(windows) = &mut self.sink.windows {
-            for note in windows.new_notes() {
-                observer.note(&note);
-            }
-            if let Some(error) = windows.take_error() {
-                observer.note(&format!("windows: {error}"));
+        if let Some(extension) = &mut self.sink.extension {
+            for diagnostic in extension.new_diagnostics() {
+                observer.note(&diagnostic);
             }
         }
         let Some(summary) = self.session.attach_summary() else {

@@ -10,10 +10,10 @@ use super::model::{
     PlaceFrame,
 };
 use crate::profile_facts::profile_facts;
-use crate::{Severity, escape};
 use dioptra_instructions::{ControlFlow, EdgeEnd, LoopNest, SourceMap};
 use dioptra_profile::{FrameId, Module, Names, Profile};
 use dioptra_symbols::{ModuleKind, Note, Symbolizer, demangle, is_jit_dump};
+use dioptra_tables::{Severity, escape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

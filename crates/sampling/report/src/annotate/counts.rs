@@ -1,9 +1,9 @@
 //! The counts of frames.
 
 use super::model::{AnnotatedEvent, PlaceCount};
-use crate::Unit;
 use crate::columns::weight_unit;
 use dioptra_profile::{Dimension, FrameId, HierarchyOptions, Names, Profile, hierarchy};
+use dioptra_tables::Unit;
 
 /// What each frame with samples counts of some events.
 pub(super) struct FrameCounts {

@@ -2,7 +2,6 @@
 
 use super::build::{Counted, place_at};
 use super::model::{Annotation, BranchColumns, MemoryColumn};
-use crate::{Severity, escape};
 use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind};
 use dioptra_profile::branches::{
     BranchAnalysis, Code, CodeOutline, FunctionAt, LoopAt, OutlineInstruction, OutlineLoop,
@@ -11,6 +10,7 @@ use dioptra_profile::branches::{
 use dioptra_profile::memory::MemoryPlace;
 use dioptra_profile::{ModuleId, Names, Profile};
 use dioptra_symbols::{Symbolizer, demangle};
+use dioptra_tables::{Severity, escape};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

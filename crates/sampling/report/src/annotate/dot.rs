@@ -3,8 +3,8 @@
 use super::json::edge_kind;
 use super::model::Annotation;
 use super::text::{base_name, executions};
-use crate::escape;
 use dioptra_instructions::{EdgeEnd, EdgeKind};
+use dioptra_tables::escape;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 

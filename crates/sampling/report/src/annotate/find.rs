@@ -1,12 +1,12 @@
 //! Which function to annotate.
 
 use super::counts::FrameCounts;
-use crate::Facts;
-use crate::Severity;
 use dioptra_profile::{FrameId, Module, ModuleId, Names, Profile, UNKNOWN};
 use dioptra_symbols::{
     ModuleKind, ModuleRequest, ModuleSymbols, Symbolizer, demangle, is_jit_dump,
 };
+use dioptra_tables::Facts;
+use dioptra_tables::Severity;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -226,7 +226,7 @@ impl Search<'_> {
                     continue;
                 };
                 if others.is_empty() {
-                    let name = crate::escape(&demangle(&only.raw_name));
+                    let name = dioptra_tables::escape(&demangle(&only.raw_name));
                     let mut facts = Facts::new();
                     facts.add(
                         Severity::Info,
@@ -251,8 +251,8 @@ impl Search<'_> {
             .iter()
             .take(MOST_LISTED)
             .map(|one| {
-                let name = crate::escape(&demangle(&one.raw_name));
-                let module = crate::escape(&self.module(one.module).label);
+                let name = dioptra_tables::escape(&demangle(&one.raw_name));
+                let module = dioptra_tables::escape(&self.module(one.module).label);
                 format!("{module}:{name} ({} samples)", one.samples)
             })
             .collect();
@@ -285,7 +285,7 @@ impl Search<'_> {
         similar.sort_by_key(|one| std::cmp::Reverse((one.weight, one.samples)));
         let mut similar: Vec<String> = similar
             .into_iter()
-            .map(|one| crate::escape(&demangle(&one.raw_name)))
+            .map(|one| dioptra_tables::escape(&demangle(&one.raw_name)))
             .collect();
         similar.dedup();
         similar.truncate(MOST_TOLD);
@@ -370,7 +370,7 @@ impl Search<'_> {
                     facts.add(
                         Severity::Info,
                         "no_samples",
-                        format!("no sample lies in {}", crate::escape(&found.name)),
+                        format!("no sample lies in {}", dioptra_tables::escape(&found.name)),
                         true,
                     );
                     return Some(FoundFunction {
@@ -446,7 +446,7 @@ impl Search<'_> {
         if let [first, second] = &mut found[..]
             && first.addresses != second.addresses
         {
-            let other = crate::escape(&demangle(&second.raw_name));
+            let other = dioptra_tables::escape(&demangle(&second.raw_name));
             first.facts.add(
                 Severity::Info,
                 "address_reading",

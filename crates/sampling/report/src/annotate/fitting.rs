@@ -2,7 +2,7 @@
 
 use super::model::Annotation;
 use super::text::heat;
-use crate::escape::display_width;
+use dioptra_tables::display_width;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -116,7 +116,7 @@ fn function(annotation: &Annotation) -> Value {
 fn event(event: &AnnotatedEvent) -> Value {
     json!({
         "name": event.name,
-        "unit": event.unit.as_ref().map(crate::Unit::id),
+        "unit": event.unit.as_ref().map(dioptra_tables::Unit::id),
         "scaled": event.is_scaled,
         "total": count(&event.all),
         "function": count(&event.function),

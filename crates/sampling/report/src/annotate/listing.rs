@@ -3,10 +3,10 @@
 use super::arrows::{Arrow, Arrows};
 use super::fitting::hottest_places;
 use super::model::{AnnotatedBlock, Annotation, Place, PlaceCount, PlaceFrame};
-use super::style::{AnnotationStyle, AnnotationView, Look};
+use super::style::{AnnotationStyle, AnnotationView};
 use super::text::{Columns, base_name, executions, heat, hottest, push_source};
-use crate::escape::{display_width, push_escaped};
-use crate::{escape, fit_name};
+use dioptra_tables::{Emphasis, escape, fit_name};
+use dioptra_tables::{display_width, push_escaped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -422,7 +422,7 @@ impl<'a> Listing<'a> {
         }
         self.begin(block.places.start, " ");
         let style = self.style;
-        style.paint(Look::Heading, &mut self.text, |out| {
+        style.paint(Emphasis::Heading, &mut self.text, |out| {
             let _ = write!(out, "[{text}]");
         });
         self.text.push('\n');
@@ -449,7 +449,7 @@ impl<'a> Listing<'a> {
             if self.annotation.lines.len() > 1 {
                 self.begin(index, " ");
                 let style = self.style;
-                style.paint(Look::Source, &mut self.text, |out| {
+                style.paint(Emphasis::Source, &mut self.text, |out| {
                     out.push_str("no source line");
                 });
                 self.text.push('\n');
@@ -466,7 +466,7 @@ impl<'a> Listing<'a> {
             };
             self.begin(index, " ");
             let style = self.style;
-            style.paint(Look::Heading, &mut self.text, |out| {
+            style.paint(Emphasis::Heading, &mut self.text, |out| {
                 let _ = write!(out, "({chain})");
             });
             self.text.push('\n');
@@ -505,9 +505,9 @@ impl<'a> Listing<'a> {
             push_source(&mut text, line);
         }
         let look = if mark == "*" {
-            Look::Hottest
+            Emphasis::Hottest
         } else {
-            Look::Source
+            Emphasis::Source
         };
         let style = self.style;
         style.paint(look, &mut self.text, |out| out.push_str(&text));

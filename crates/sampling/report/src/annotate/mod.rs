@@ -31,6 +31,5 @@ pub use model::{
     Annotation, BranchColumns, JumpTarget, MemoryColumn, Place, PlaceCount, PlaceFrame,
 };
 pub use source::{SourceFiles, SourceText};
-pub(crate) use style::Look;
 pub use style::{AnnotationStyle, AnnotationView, Drawing};
 pub use text::write_annotation;

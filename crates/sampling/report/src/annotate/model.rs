@@ -1,12 +1,12 @@
 //! What an annotation holds.
 
 use super::source::SourceFiles;
-use crate::{Facts, Unit};
 use dioptra_instructions::{EdgeEnd, EdgeKind, InstructionKind, Loop, Syntax};
 use dioptra_profile::branches::{Executions, FunctionBranches, TripCounts};
 use dioptra_profile::memory::MemoryPlace;
 use dioptra_profile::{Count, Estimate, FrameId};
 use dioptra_symbols::Frame;
+use dioptra_tables::{Facts, Unit};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -107,7 +107,7 @@ impl AnnotatedEvent {
             let percent = 100.0 * part.estimate.value / whole.estimate.value;
             return percent.is_finite().then_some(percent);
         }
-        crate::Cell::ratio(part.count.weight, whole.count.weight).value(100.0)
+        dioptra_tables::Cell::ratio(part.count.weight, whole.count.weight).value(100.0)
     }
 }
 

@@ -1,10 +1,11 @@
 //! An annotation as source files with counts beside their lines.
 
 use super::model::{AnnotatedLine, Annotation, PlaceCount};
-use super::style::{AnnotationStyle, Look};
+use super::style::AnnotationStyle;
 use super::text::{Columns, heat, hottest, push_source};
-use crate::escape;
 use dioptra_instructions::Credit;
+use dioptra_tables::Emphasis;
+use dioptra_tables::escape;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -55,23 +56,24 @@ pub(super) fn write(
             continue;
         }
         let mut text = String::new();
-        let mut row = |counts: Option<&[PlaceCount]>, is_hottest: bool, look: Look, what: &str| {
-            match counts {
-                Some(counts) => columns.push(annotation, style, counts, is_hottest, &mut text),
-                None => columns.push_blank(false, &mut text),
-            }
-            let mark = if is_hottest { "*" } else { " " };
-            let _ = write!(text, "{mark} {} ", style.bar());
-            style.paint(look, &mut text, |out| out.push_str(what));
-            text.push('\n');
-        };
+        let mut row =
+            |counts: Option<&[PlaceCount]>, is_hottest: bool, look: Emphasis, what: &str| {
+                match counts {
+                    Some(counts) => columns.push(annotation, style, counts, is_hottest, &mut text),
+                    None => columns.push_blank(false, &mut text),
+                }
+                let mark = if is_hottest { "*" } else { " " };
+                let _ = write!(text, "{mark} {} ", style.bar());
+                style.paint(look, &mut text, |out| out.push_str(what));
+                text.push('\n');
+            };
         let Some(file) = &file else {
             for at in of_file {
                 let counts = counts(lines[at], credit);
                 row(
                     Some(counts),
                     hottest == Some(at),
-                    Look::Plain,
+                    Emphasis::Plain,
                     "instructions without a line",
                 );
             }
@@ -83,7 +85,7 @@ pub(super) fn write(
             || file.to_string(),
             |source| source.path.to_string_lossy().into_owned(),
         );
-        row(None, false, Look::Heading, &escape(&path));
+        row(None, false, Emphasis::Heading, &escape(&path));
         let last = lines.iter().filter(|line| line.file.as_ref() == Some(file));
         let last = last.filter_map(|line| line.line).max().unwrap_or(0);
         let width = last.saturating_add(style.context).to_string().len();
@@ -100,14 +102,14 @@ pub(super) fn write(
                 row(
                     Some(counts(line, credit)),
                     is_hottest,
-                    Look::Plain,
+                    Emphasis::Plain,
                     "lines unknown",
                 );
                 continue;
             };
             let from = number.saturating_sub(style.context).max(next).max(1);
             if next > 0 && from > next && source.is_some() {
-                row(None, false, Look::Heading, style.dots());
+                row(None, false, Emphasis::Heading, style.dots());
             }
             let to = number.saturating_add(style.context);
             for shown_number in from..=to {
@@ -126,7 +128,7 @@ pub(super) fn write(
                 row(
                     found.map(|at| counts(lines[at], credit)),
                     found.is_some() && hottest == found,
-                    Look::Plain,
+                    Emphasis::Plain,
                     what.trim_end(),
                 );
                 next = shown_number + 1;

@@ -2,8 +2,8 @@
 
 use super::arrows::{ASCII, Glyphs, UNICODE};
 use super::fitting::cut_line;
-use crate::fitted::{close_percents, wrap};
 use dioptra_instructions::Credit;
+use dioptra_tables::{Emphasis, close_percents, wrap};
 use std::io::{self, Write};
 
 /// What is shown of a function.
@@ -66,62 +66,10 @@ impl Default for AnnotationStyle {
     }
 }
 
-/// What stands out, and how.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
-    Plain,
-    /// The one with most weight.
-    Hottest,
-    Hot,
-    Warm,
-    Source,
-    Heading,
-    /// A diagnostic: a loss, a fallback or a warning.
-    Diagnostic,
-}
-
-impl Look {
-    /// By a share in percent, with perf's bounds.
-    pub fn of_percent(percent: Option<f64>) -> Look {
-        match percent {
-            Some(percent) if percent >= 5.0 => Look::Hot,
-            Some(percent) if percent >= 0.5 => Look::Warm,
-            _ => Look::Plain,
-        }
-    }
-
-    fn code(self) -> &'static str {
-        match self {
-            Look::Plain => "",
-            Look::Hottest => "\x1b[1;31m",
-            Look::Hot => "\x1b[31m",
-            Look::Warm => "\x1b[32m",
-            Look::Source => "\x1b[36m",
-            Look::Heading => "\x1b[2m",
-            Look::Diagnostic => "\x1b[33m",
-        }
-    }
-
-    /// Appends a text that looks like that, if there are colours.
-    pub fn push(self, color: bool, text: &str, out: &mut String) {
-        let code = if color { self.code() } else { "" };
-        out.push_str(code);
-        out.push_str(text);
-        if !code.is_empty() {
-            out.push_str("\x1b[0m");
-        }
-    }
-}
-
 impl AnnotationStyle {
     /// Appends what `write` writes, so that it looks like that.
-    pub(super) fn paint(&self, look: Look, out: &mut String, write: impl FnOnce(&mut String)) {
-        let code = if self.color { look.code() } else { "" };
-        out.push_str(code);
-        write(out);
-        if !code.is_empty() {
-            out.push_str("\x1b[0m");
-        }
+    pub(super) fn paint(&self, look: Emphasis, out: &mut String, write: impl FnOnce(&mut String)) {
+        look.paint(self.color, out, write);
     }
 
     /// Writes lines of a listing, cut where they are too wide.
@@ -138,7 +86,7 @@ impl AnnotationStyle {
     /// Writes a line of comment, wrapped where it is too wide.
     pub(super) fn write_comment(
         &self,
-        look: Look,
+        look: Emphasis,
         text: &str,
         out: &mut impl Write,
     ) -> io::Result<()> {

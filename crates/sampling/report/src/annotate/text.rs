@@ -3,11 +3,11 @@
 use super::listing;
 use super::model::{Annotation, PlaceCount};
 use super::source_view;
-use super::style::{AnnotationStyle, AnnotationView, Look};
-use crate::escape::{display_width, push_escaped};
-use crate::facts::fact_line;
-use crate::{Severity, escape};
+use super::style::{AnnotationStyle, AnnotationView};
 use dioptra_profile::branches::Executions;
+use dioptra_tables::fact_line;
+use dioptra_tables::{Emphasis, Severity, escape};
+use dioptra_tables::{display_width, push_escaped};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -29,11 +29,11 @@ pub fn write_annotation(
     let mut out = io::BufWriter::new(out);
     for fact in &annotation.facts {
         if fact.severity == Severity::Info {
-            style.write_comment(Look::Heading, &fact_line(fact), &mut out)?;
+            style.write_comment(Emphasis::Heading, &fact_line(fact), &mut out)?;
         }
     }
     style.write_comment(
-        Look::Heading,
+        Emphasis::Heading,
         &format!("# {}", heading(annotation)),
         &mut out,
     )?;
@@ -45,7 +45,7 @@ pub fn write_annotation(
     }
     for fact in &annotation.facts {
         if fact.severity != Severity::Info {
-            style.write_comment(Look::Diagnostic, &fact_line(fact), &mut out)?;
+            style.write_comment(Emphasis::Diagnostic, &fact_line(fact), &mut out)?;
         }
     }
     out.flush()
@@ -185,9 +185,9 @@ impl Columns {
             }
             let percent = event.percent(*count, event.function);
             let look = if is_hottest {
-                Look::Hottest
+                Emphasis::Hottest
             } else {
-                Look::of_percent(percent)
+                Emphasis::of_percent(percent)
             };
             style.paint(look, out, |out| {
                 let shown = percent.map_or("-".to_owned(), |percent| format!("{percent:.2}%"));

@@ -1,15 +1,16 @@
 //! The columns of one event or formula: what each profile has, and how it differs from the first.
 
 use super::test::{adjusted, significance, two_sided};
-use super::{DiffOptions, Normalize, letter};
+use super::{DiffOptions, Normalize, profile_letter};
+use crate::Input;
 use crate::by::events_of;
 use crate::columns::{share_of, weight_name, weight_unit};
-use crate::derived::{Derived, unit};
+use crate::derived::{Derived, metric_unit};
 use crate::events::id_suffixes;
 use crate::grid::{Grid, Measure};
-use crate::{Cell, CellNote, Column, ColumnKind, Input, Mark, Unit};
 use dioptra_metrics as metrics;
 use dioptra_profile::{Count, Estimate};
+use dioptra_tables::{Cell, CellNote, Column, ColumnKind, Mark, Unit};
 
 /// A number and its variance.
 #[derive(Clone, Copy)]
@@ -252,7 +253,7 @@ impl Compared {
                 id: name.to_owned(),
                 name: title.to_owned(),
                 event: None,
-                unit: unit(of),
+                unit: metric_unit(of),
                 kind: ColumnKind::Ratio,
                 slots,
                 ..Compared::default()
@@ -320,11 +321,11 @@ impl Compared {
             heads.push(head);
             heads.len() - 1
         };
-        let capital = |slot| letter(slot).to_uppercase();
+        let capital = |slot| profile_letter(slot).to_uppercase();
         let id = |slot: usize, what: &str| match self.is_event {
-            true => format!("{}_{what}{}", letter(slot), self.id),
-            false if what == "weight" => format!("{}_{}", letter(slot), self.id),
-            false => format!("{}_{}_{what}", letter(slot), self.id),
+            true => format!("{}_{what}{}", profile_letter(slot), self.id),
+            false if what == "weight" => format!("{}_{}", profile_letter(slot), self.id),
+            false => format!("{}_{}_{what}", profile_letter(slot), self.id),
         };
         let mut for_programs = Vec::new();
         if self.is_event {

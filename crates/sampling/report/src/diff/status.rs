@@ -1,8 +1,8 @@
 //! Which rows are new or gone, and which were merely not sampled.
 
 use super::test::adjusted;
-use crate::Cell;
 use crate::grid::Grid;
+use dioptra_tables::Cell;
 
 /// A row without samples of one profile counts as absent from it if chance leaves no more than this part of such rows
 /// without samples.

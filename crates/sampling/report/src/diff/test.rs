@@ -30,9 +30,9 @@ fn erfc(x: f64) -> f64 {
     (-x * x).exp() / root_pi / fraction
 }
 
-/// Each probability, adjusted for how many there are: of those up to one of these, no larger a part is expected to be
-/// there by chance (the procedure of Benjamini and Hochberg). What is no number stays and does not count.
-pub(crate) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
+/// Returns each probability, adjusted for how many there are: of those up to one of these, no larger a part is expected
+/// to be there by chance (the procedure of Benjamini and Hochberg). NaN stays NaN and is not counted.
+pub fn adjusted(probabilities: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len())
         .filter(|index| !probabilities[*index].is_nan())
         .collect();
@@ -47,8 +47,8 @@ pub(crate) fn adjusted(probabilities: &[f64]) -> Vec<f64> {
     result
 }
 
-/// The mark of an adjusted probability.
-pub(crate) fn significance(adjusted: f64) -> &'static str {
+/// Returns the mark of an adjusted probability: up to three stars.
+pub fn significance(adjusted: f64) -> &'static str {
     match adjusted {
         q if q <= 0.001 => "***",
         q if q <= 0.01 => "**",

@@ -115,7 +115,7 @@ pub fn graphviz(
     let mut labels = Labels::new(names, false);
     out.line(&format!(
         "# command_line {}",
-        dioptra_report::escape(&view.trace().info().command.join(" "))
+        dioptra_tables::escape(&view.trace().info().command.join(" "))
     ));
     out.line("");
     out.line(&format!("digraph {program} {{"));

@@ -3,7 +3,7 @@
 use super::super::events::Event;
 use super::super::render::{Labels, Output, push_number, push_timestamp};
 use dioptra_calls::{CallEnding, FunctionNames, ShownStep, View, ViewLosses, ahead};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::io;
 
 pub fn write(

@@ -2,7 +2,7 @@
 
 use super::super::render::{Labels, Sources, address, push_duration, push_right};
 use dioptra_calls::{CallNode, CallPathTree, FunctionNames, View};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::FunctionKind;
 

@@ -6,7 +6,7 @@ use super::super::selected::facts;
 use super::super::threads::{ThreadTimes, threads};
 use super::Arguments;
 use dioptra_calls::statistics;
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::io;
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 use super::Naming;
 use crate::output::say;
 use anyhow::Context;
-use dioptra_report::escape;
 use dioptra_symbols::{ModuleKind, ModuleRequest, build_id};
+use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Processes and threads.
 
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use dioptra_tracedata::{Stream, Trace};
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! Standard output, as text or as a page.
 
-use dioptra_report::escape;
+use dioptra_tables::escape;
 use std::io::{self, IsTerminal, Write};
 
 /// Standard output, written in large pieces.

@@ -78,7 +78,7 @@ impl<'t> Replay<'_, '_, 't> {
                 Field::Elapsed => push_passed(out, time.saturating_sub(self.view.first())),
                 Field::Task => push_right(
                     out,
-                    &dioptra_report::escape(self.view.task_name_at(place, time)),
+                    &dioptra_tables::escape(self.view.task_name_at(place, time)),
                     15,
                 ),
                 Field::Module => {
@@ -87,7 +87,7 @@ impl<'t> Replay<'_, '_, 't> {
                         Some(function) => self.labels.module(function),
                         None => "",
                     };
-                    push_right(out, &dioptra_report::escape(module), 16);
+                    push_right(out, &dioptra_tables::escape(module), 16);
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::commands::trace::fields::parse;
 use crate::screen::{Spelling, stdout};
-use dioptra_report::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
+use dioptra_tables::{Cell, Column, ColumnKind, Facts, Format, Table, Unit, escape};
 use dioptra_tracedata::Trace;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

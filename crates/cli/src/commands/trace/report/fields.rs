@@ -3,7 +3,7 @@
 use super::super::render::{push_right, push_timestamp, shows_ticks};
 use super::{Row, cpus, estimates, push_duration, push_number};
 use dioptra_calls::Times;
-use dioptra_report::{Cell, Column, ColumnKind, Unit};
+use dioptra_tables::{Cell, Column, ColumnKind, Unit};
 use std::cmp::Ordering;
 
 /// Which averages `avg`, `min` and `max` are.

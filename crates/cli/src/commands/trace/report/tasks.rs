@@ -5,7 +5,7 @@ use super::super::threads::{ThreadTimes, threads};
 use super::{Arguments, Output, facts, push_duration, push_number, title, usage};
 use crate::screen::{Spelling, stdout};
 use dioptra_calls::statistics;
-use dioptra_report::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
+use dioptra_tables::{Cell, Column, ColumnKind, Format, Table, Unit, escape};
 use std::cmp::Reverse;
 use std::io;
 use std::process::ExitCode;

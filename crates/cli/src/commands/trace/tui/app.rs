@@ -14,7 +14,7 @@ use crate::commands::trace::report::{self, fields};
 use crate::commands::trace::usage;
 use dioptra_calls::{CallPathTree, FunctionNames, View, statistics};
 use dioptra_filters::MatchStyle;
-use dioptra_report::{Facts, Severity, escape};
+use dioptra_tables::{Facts, Severity, escape};
 
 /// What is browsed.
 #[derive(Clone, Copy)]
@@ -153,7 +153,7 @@ impl<'v, 't> App<'v, 't> {
     pub fn facts(&self) -> Vec<String> {
         let mut list: Vec<_> = self.known().iter().collect();
         list.sort_by_key(|fact| std::cmp::Reverse(fact.severity));
-        let text = |fact: &dioptra_report::Fact| match fact.severity {
+        let text = |fact: &dioptra_tables::Fact| match fact.severity {
             Severity::Info => escape(&fact.text),
             severity => format!("{}: {}", severity.word(), escape(&fact.text)),
         };

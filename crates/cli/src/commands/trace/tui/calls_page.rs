@@ -7,7 +7,7 @@ use super::page::{Line, Page};
 use super::search::{Match, Query};
 use crate::commands::trace::graph::{Lines, outermost};
 use dioptra_calls::CallPathTree;
-use dioptra_report::escape;
+use dioptra_tables::escape;
 
 /// A line above the graph, and its function.
 struct Heading {

@@ -82,7 +82,7 @@ pub fn draw(
         );
         match &app.typed {
             Some(typed) => {
-                let text = format!("/{}", dioptra_report::escape(typed));
+                let text = format!("/{}", dioptra_tables::escape(typed));
                 let end = Span::raw(&text).width();
                 let skip = (end + 1).saturating_sub(usize::from(width));
                 put(buffer, area, y, skip, &text, REVERSED);

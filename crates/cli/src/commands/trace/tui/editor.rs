@@ -13,7 +13,7 @@ pub fn find(file: &str, line: u32, folder: &str) -> Result<PathBuf, String> {
     let candidates = [path.to_owned(), Path::new(folder).join(path)];
     let found = candidates.into_iter().find(|path| path.is_file());
     found.ok_or_else(|| {
-        let file = dioptra_report::escape(file);
+        let file = dioptra_tables::escape(file);
         format!("it is written at {file}:{line}, which is not on this machine")
     })
 }

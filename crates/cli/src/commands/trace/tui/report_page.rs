@@ -6,7 +6,7 @@ use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 use crate::commands::trace::report::fields::{Field, Key, sort};
 use crate::commands::trace::report::{Row, push_fields, push_name};
-use dioptra_report::escape;
+use dioptra_tables::escape;
 
 /// The functions of a trace in a table.
 pub struct ReportPage {
