@@ -43,7 +43,7 @@ struct SampledRoot {
     around: f64,
     /// The number of executions that were chosen in all threads that counted them, seen or not.
     chosen: u64,
-    /// See [`SummedFunction::variance`](crate::choices::FunctionTotals::variance).
+    /// See [`FunctionTotals::variance`](crate::choices::FunctionTotals::variance).
     variance: f64,
     /// The number of clusters of threads that did not count, and the sum of `weight * (weight - 1)` over them: each
     /// was chosen independently.

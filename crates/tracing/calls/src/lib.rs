@@ -1,18 +1,18 @@
 //! A traced program's calls in time.
 //!
 //! ```text
-//! Stream ─▶ Walk ─▶ Scheduled ─▶ Complete ─▶ Stage, Stage, … ─▶ Calls ─▶ Merge
-//! records   steps   periods      every call  one for each       shown    many streams
-//!                   without CPU  begins and  set of rules       calls    in time order
-//!                                ends
+//! Stream ─▶ StreamWalk ─▶ Scheduled ─▶ Complete ─▶ Stage, Stage, … ─▶ ShownCalls ─▶ Merge
+//! records   steps         periods      every call  one for each       calls of      many streams
+//!                         without CPU  begins and  set of rules       one stream    in time order
+//!                                      ends
 //! ```
 //!
-//! A trace holds, for each thread, a [stream](dioptra_tracedata::Stream) of entries and exits. [`StreamWalk`] goes through
-//! one stream and gives its [steps](WalkStep): the call that began or ended, the time, the depth, the duration, and
+//! A trace holds, for each thread, a [stream](dioptra_tracedata::Stream) of entries and exits. [`StreamWalk`] goes
+//! through one stream and gives its [steps](WalkStep): the call that began or ended, the time, the depth, the duration, and
 //! missing records.
 //!
-//! A [`View`] shows a part of a trace: chosen threads and filtered calls ([`ViewSelection`]). Its [`ShownCalls`] are the shown
-//! calls of one stream; [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
+//! A [`View`] shows a part of a trace: chosen threads and filtered calls ([`ViewSelection`]). Its [`ShownCalls`] are
+//! the shown calls of one stream; [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
 //! functions, [`statistics`] sums their times, [`CallPathTree`] sums them by call path.
 
 mod ahead;

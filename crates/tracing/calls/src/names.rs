@@ -341,7 +341,7 @@ impl<'t> FunctionNames<'t> {
     }
 }
 
-/// ShownCalls `give` with the names of the functions that other files may call; with none if the file cannot be read.
+/// Calls `give` with the names of the functions that other files may call; with none if the file cannot be read.
 fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
     let Ok(file) = std::fs::File::open(path) else {
         return;

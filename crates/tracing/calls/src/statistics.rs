@@ -72,7 +72,7 @@ impl Times {
             *self = *other;
             return;
         }
-        // Of equal ones the first, whichever worker counted it.
+        // Among equal durations the earliest call wins, whichever worker counted it.
         let (a, b) = (self.shortest, other.shortest);
         if (b.duration, b.began) < (a.duration, a.began) {
             self.shortest = b;

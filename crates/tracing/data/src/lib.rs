@@ -1,8 +1,8 @@
 //! The directory of a trace (`dioptra.trace`), written and read.
 //!
 //! [`dioptra_tracelayout`] describes the files, and the bytes of chunks and records. This crate has the JSON objects
-//! of `info.json` ([`TraceInfo`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`TraceWriter`] that a recorder
-//! uses, and the [`Trace`] that readers use.
+//! of `info.json` ([`TraceInfo`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`TraceWriter`] that a
+//! recorder uses, and the [`Trace`] that readers use.
 
 mod clock;
 mod extents;

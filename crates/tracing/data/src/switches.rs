@@ -90,7 +90,7 @@ impl SwitchIndex {
 }
 
 /// The context switches of one stream's thread while it belonged to that stream, in the order of time: an iterator,
-/// see [`Trace::switches`](crate::Trace::switches). ThreadSwitches of unknown kinds are skipped.
+/// see [`Trace::switches`](crate::Trace::switches). Switches of unknown kinds are skipped.
 #[derive(Clone, Debug)]
 pub struct ThreadSwitches<'t> {
     file: Option<&'t Mapped>,

@@ -2,8 +2,8 @@
 
 /// An estimator of totals over all executions of a sampled function from the shown ones.
 ///
-/// It is valid for executions chosen by count or at random. A rate shows executions after a pause too often, and a
-/// tail shows the slow ones on purpose: their shown executions do not represent the others.
+/// The estimate is valid for executions chosen by count or at random. A rate shows executions after a pause too often,
+/// and a tail shows the slow ones on purpose: their shown executions do not represent the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Scaled {
     shown: u64,

@@ -20,8 +20,11 @@ const OPTIONS: [RuleOption; 9] = [
 ];
 const STYLES: [MatchStyle; 3] = [MatchStyle::Regex, MatchStyle::Glob, MatchStyle::Simple];
 
-/// Runs calls through a plan.
-fn run(plan: &Plan) {
+/// Runs calls through a plan for this number of functions.
+fn run(plan: &Plan, functions: usize) {
+    // Each function has at most one counter of each kind.
+    assert!(plan.tail_count() <= plan.sampler_count());
+    assert!(plan.sampler_count() <= functions);
     let mut lane = Lane::new(plan, 0);
     for time in 0..40 {
         let action = plan.action_of(time as u32 % 7);
@@ -70,7 +73,7 @@ fn take(text: &str) -> bool {
         });
     }
     let _ = compiler.warnings(names);
-    run(&compiler.plan());
+    run(&compiler.plan(), names.len());
     true
 }
 

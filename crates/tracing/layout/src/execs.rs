@@ -2,8 +2,8 @@
 //!
 //! A program connects to the recorder by itself if the runtime is loaded into it. The runtime is not loaded into
 //! static programs and programs for another C library; only the process that executes such a program can report it.
-//! That process may be the child of a `vfork`, which shares its parent's memory and must not change it. So it writes
-//! to the arena only, without a lock.
+//! The executing process may be the child of a `vfork`, which shares its parent's memory and must not change it. So
+//! it writes to the arena only, without a lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

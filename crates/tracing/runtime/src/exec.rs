@@ -65,7 +65,7 @@ pub fn reconnect() {
 
 /// Executes a program with the runtime's variables in its environment.
 ///
-/// It may be called in the child of a `vfork`, which shares its parent's memory: no state is changed.
+/// The function changes no state, because the child of a `vfork`, which shares its parent's memory, may call it.
 ///
 /// # Safety
 /// `execve`'s.

@@ -81,7 +81,7 @@ impl<'a> Socket<'a> {
     /// Connects to the abstract address `name`.
     ///
     /// # Errors
-    /// Those of the system calls; `ETIMEDOUT` if the recorder does not answer.
+    /// The errors of the system calls; `ETIMEDOUT` if the recorder does not answer.
     pub fn connect(name: &[u8], signals: &'a BlockedSignals) -> Result<Socket<'a>, Errno> {
         let recorder = session::arena().map_or(0, |arena| arena.header().recorder);
         if recorder != 0 && GIVEN_UP.load(Ordering::Relaxed) == recorder {

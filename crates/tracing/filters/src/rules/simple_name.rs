@@ -7,7 +7,8 @@ use std::string::String;
 /// A demangled C++ name without its return type, parameters and template arguments: `std::vector::push_back` for
 /// `std::vector<int, std::allocator<int> >::push_back(int&&)`.
 ///
-/// What follows the parameters goes, too, but for a version (`@GLIBCXX_3.4`) and marks of the compiler (`[clone .cold]`).
+/// The text behind the parameters is removed, too, except a version (`@GLIBCXX_3.4`) and marks of the compiler
+/// (`[clone .cold]`).
 ///
 /// ```
 /// use dioptra_filters::simple_name;

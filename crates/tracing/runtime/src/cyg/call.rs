@@ -331,7 +331,7 @@ mod tests {
         stack.0[44] = CALLER;
         assert!(stack.inner().is_in(&entry, around.slot));
         assert_eq!(stack.inner().stale(&[around, entry]), 0);
-        // That word is the return address of the call around.
+        // The word is the return address of the call around.
         let outer = stack.address(42);
         assert!(!stack.inner().is_in(&entry, outer));
     }

@@ -42,7 +42,7 @@ impl<'v, 't> ReplayPage<'v, 't> {
         fields: &[Field],
     ) -> ReplayPage<'v, 't> {
         let mut replay = Replay::new(view, names, fields.to_vec(), Output::new());
-        // ShownCalls may be so deep that most of a text would be blanks.
+        // Calls may be so deep that most of a text would be blanks.
         replay.indents = Some(Vec::new());
         ReplayPage {
             replay,

@@ -259,7 +259,7 @@ global_asm!(
     ".cfi_endproc",
     ".size dioptra_observe, . - dioptra_observe",
     //
-    // What the C library has changed the stack pointer with in a jump buffer.
+    // Returns the number with which the C library scrambles the stack pointer in a jump buffer.
     ".hidden dioptra_guard",
     ".globl dioptra_guard",
     ".type dioptra_guard, @function",
