@@ -1,7 +1,8 @@
 //! Traces made for a test, and the program run on them.
 
 use dioptra_tracedata::{
-    Clock, ClockPair, Ending, Info, JournalEntry, ProcessCause, TaskChange, Writer,
+    ClockInfo, ClockPair, JournalEntry, ProcessCause, RecordingEnd, TaskChange, TraceInfo,
+    TraceWriter,
 };
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, SwitchKind};
@@ -63,11 +64,11 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         ticks: time,
         monotonic: time,
     };
-    let mut info = Info::new(Clock::monotonic(0));
+    let mut info = TraceInfo::new(ClockInfo::monotonic(0));
     info.recorder = "dioptra 0".into();
     info.command = vec!["/bin/program".into()];
     info.folder = "/".into();
-    let mut writer = Writer::create(&folder, &info).expect("a trace");
+    let mut writer = TraceWriter::create(&folder, &info).expect("a trace");
     let mut names: Vec<&str> = Vec::new();
     for (_, steps) in threads {
         for step in steps {
@@ -110,7 +111,7 @@ pub fn trace_in_chunks(threads: &[(u32, Vec<Step>)], most: usize) -> Made {
         writer.journal(&thread).expect("a line");
         chunks += write_steps(&mut writer, stream, *tid, steps, &names, most);
     }
-    info.ending = Some(Ending {
+    info.ending = Some(RecordingEnd {
         waits: 0,
         waited: 0,
         memory: 0,
@@ -147,7 +148,7 @@ pub fn scripted(text: &str) -> Made {
 }
 
 fn write_steps(
-    writer: &mut Writer,
+    writer: &mut TraceWriter,
     stream: u32,
     tid: u32,
     steps: &[Step],

@@ -1,23 +1,23 @@
-//! Decoding ahead, on another CPU.
+//! Decoding ahead in another thread.
 
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-/// How many items are handed over at a time: about as many as a CPU's second cache holds.
+/// The number of items in a batch: about as many as a CPU's second cache holds.
 const BATCH: usize = 2048;
-/// How many batches may wait.
+/// The number of batches that may wait.
 const BATCHES: usize = 4;
 
-/// Items that another thread makes ahead: an iterator.
+/// An iterator over items that another thread makes ahead.
 pub struct Ahead<T> {
     ready: Receiver<Vec<T>>,
-    /// Where batches go that are to be filled again.
+    /// The channel that returns used batches to be filled again.
     empty: Sender<Vec<T>>,
     batch: Vec<T>,
     next: usize,
 }
 
-/// Lets `consume` have the items of an iterator that runs in a thread of its own; returns what it returned, and the
-/// iterator. If it takes fewer items than there are, the iterator stops somewhere behind them.
+/// Runs `consume` on the items of an iterator that runs in a thread of its own. Returns the result and the iterator.
+/// If `consume` takes fewer items than there are, the iterator stops somewhere behind them.
 pub fn ahead<I, R>(mut items: I, consume: impl FnOnce(&mut Ahead<I::Item>) -> R) -> (R, I)
 where
     I: Iterator + Send,
@@ -38,7 +38,7 @@ where
             next: 0,
         };
         let result = consume(&mut ahead);
-        // Who waits to hand over a batch learns that nobody takes it.
+        // A producer that waits to hand over a batch learns that nobody takes it.
         drop(ahead);
         match work.join() {
             Ok(items) => (result, items),
@@ -63,7 +63,7 @@ fn fill<T>(
 }
 
 impl<T: Copy> Ahead<T> {
-    /// What comes next, without taking it.
+    /// Returns the next item without taking it.
     #[inline]
     pub fn peek(&mut self) -> Option<&T> {
         if self.next == self.batch.len() && !self.receive() {
@@ -79,7 +79,7 @@ impl<T: Copy> Ahead<T> {
         };
         let used = std::mem::replace(&mut self.batch, batch);
         self.next = 0;
-        // At the end nobody fills it again.
+        // At the end nobody fills the batch again.
         let _ = self.empty.send(used);
         !self.batch.is_empty()
     }

@@ -1,29 +1,30 @@
-//! How many executions of sampled functions there were, how many of them were chosen, and for how many each of those stands.
+//! The counts of sampled functions: executions, chosen ones among them, and the number of executions for which each
+//! chosen one stands.
 //!
-//! Each thread has counters of its own, so each thread has a weight of its own: its executions divided by its chosen ones.
-//! The executions of threads in which none was chosen are divided among the chosen ones of the other threads.
+//! Each thread has counters of its own, so each thread has a weight of its own: its executions divided by its chosen
+//! ones. The executions of threads in which none was chosen are divided among the chosen ones of the other threads.
 
 use dioptra_filters::{Plan, SampleKind, Sampler};
 use rustc_hash::FxHashMap;
 
 /// The counters of one function in one thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tally {
-    /// The stream's place in [`View::streams`](crate::View::streams); none for a thread without records.
+pub(crate) struct ThreadCounts {
+    /// The stream's index in [`View::streams`](crate::View::streams); `None` for a thread without records.
     pub place: Option<usize>,
     pub function: u32,
-    /// Executions that would be shown without sampling.
+    /// The executions that would be shown without sampling.
     pub seen: u64,
-    /// The chosen ones among them.
+    /// The chosen executions.
     pub shown: u64,
-    /// How many executions each seen one stands for, by a sampling before this one.
+    /// The number of executions that each seen one stands for, by a sampling before this one.
     pub before: f64,
 }
 
 /// The counters of one function in all threads of a view.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Whole {
-    /// Executions, with what was sampled before scaled back.
+pub(crate) struct FunctionTotals {
+    /// The executions, scaled back by samplings before this one.
     pub seen: f64,
     pub chosen: u64,
     /// The variance of an estimated sum over all executions, in units of the variance of one execution.
@@ -34,12 +35,12 @@ pub(crate) struct Whole {
 #[derive(Debug, Default)]
 pub(crate) struct Choices {
     weights: FxHashMap<(usize, u32), f64>,
-    functions: FxHashMap<u32, Whole>,
+    functions: FxHashMap<u32, FunctionTotals>,
 }
 
 impl Choices {
-    pub fn new(tallies: &[Tally]) -> Choices {
-        let mut functions: FxHashMap<u32, Whole> = FxHashMap::default();
+    pub fn new(tallies: &[ThreadCounts]) -> Choices {
+        let mut functions: FxHashMap<u32, FunctionTotals> = FxHashMap::default();
         let mut represented: FxHashMap<u32, f64> = FxHashMap::default();
         for tally in tallies {
             let whole = functions.entry(tally.function).or_default();
@@ -57,11 +58,11 @@ impl Choices {
             };
             let known = represented.get(&tally.function).copied().unwrap_or(0.0);
             let others = if known > 0.0 { whole.seen / known } else { 1.0 };
-            // Records of more executions than were counted: nothing is to be scaled.
+            // There are records of more executions than were counted, so nothing is scaled.
             let own = (tally.seen as f64 / tally.shown as f64).max(1.0);
             let weight = own * others;
-            // An estimated sum is wrong by what the chosen executions count for beside themselves, and by the executions
-            // that were not chosen; both vary as one execution does.
+            // An estimated sum has two errors: the chosen executions count for others beside themselves, and the
+            // executions that were not chosen vary; both vary as one execution does.
             let beside = weight * tally.before - 1.0;
             whole.variance += tally.shown as f64 * beside * beside;
             if let Some(place) = tally.place {
@@ -74,24 +75,24 @@ impl Choices {
         Choices { weights, functions }
     }
 
-    /// How many executions a chosen one of a stream stands for; none if they were not counted.
+    /// Returns the number of executions for which a chosen one of a stream stands; `None` if they were not counted.
     #[inline]
     pub fn weight(&self, place: usize, function: u32) -> Option<f64> {
         self.weights.get(&(place, function)).copied()
     }
 
-    /// The sums over all threads.
-    pub fn whole(&self, function: u32) -> Option<&Whole> {
+    /// Returns the sums over all threads.
+    pub fn whole(&self, function: u32) -> Option<&FunctionTotals> {
         self.functions.get(&function)
     }
 
-    /// Of each function: its executions and the chosen ones.
-    pub fn functions(&self) -> impl Iterator<Item = (u32, &Whole)> {
+    /// Returns the sums of each function.
+    pub fn functions(&self) -> impl Iterator<Item = (u32, &FunctionTotals)> {
         self.functions.iter().map(|(id, whole)| (*id, whole))
     }
 
-    /// The weights of a stream by the samplers of `plan`, of which each function has one.
-    pub fn by_slot(&self, plan: &Plan<'_>, place: usize, functions: u32) -> Vec<f64> {
+    /// Returns the weights of a stream by sampling slot of `plan`; each function has a slot of its own.
+    pub fn by_slot(&self, plan: &Plan, place: usize, functions: u32) -> Vec<f64> {
         let mut scales = vec![1.0; plan.sampler_count()];
         for (function, slot) in sampled(plan, functions) {
             if let Some(scale) = scales.get_mut(slot)
@@ -104,30 +105,31 @@ impl Choices {
     }
 }
 
-/// The functions that a plan samples, each with the place of its counters. The slowest executions stand for themselves.
-fn sampled<'p>(plan: &'p Plan<'_>, functions: u32) -> impl Iterator<Item = (u32, usize)> + 'p {
+/// Returns the functions that a plan samples, each with its sampling slot. The slowest executions stand for
+/// themselves, so `sample=pNN` is left out.
+fn sampled<'p>(plan: &'p Plan, functions: u32) -> impl Iterator<Item = (u32, usize)> + 'p {
     (0..functions).filter_map(|function| {
         let sampling = plan.sampling(plan.action_of(function))?;
         (sampling.kind != SampleKind::Tail).then_some((function, sampling.slot as usize))
     })
 }
 
-/// Whether a plan samples any function by counting.
-pub(crate) fn has_counts(plan: &Plan<'_>, functions: u32) -> bool {
+/// Returns true if a plan samples any function by counting.
+pub(crate) fn has_counts(plan: &Plan, functions: u32) -> bool {
     plan.sampler_count() > 0 && sampled(plan, functions).next().is_some()
 }
 
-/// What a stream's samplers have counted; `before` tells for how many executions each one stands.
+/// Returns the counts of a stream's samplers; `before` returns the number of executions for which each one stands.
 pub(crate) fn tallies(
-    plan: &Plan<'_>,
+    plan: &Plan,
     samplers: &[Sampler],
     place: usize,
     functions: u32,
     before: impl Fn(u32) -> f64,
-) -> Vec<Tally> {
+) -> Vec<ThreadCounts> {
     let counted = sampled(plan, functions).filter_map(|(function, slot)| {
         let sampler = samplers.get(slot)?;
-        Some(Tally {
+        Some(ThreadCounts {
             place: Some(place),
             function,
             seen: sampler.seen(),
@@ -142,8 +144,8 @@ pub(crate) fn tallies(
 mod tests {
     use super::*;
 
-    fn tally(place: usize, seen: u64, shown: u64) -> Tally {
-        Tally {
+    fn tally(place: usize, seen: u64, shown: u64) -> ThreadCounts {
+        ThreadCounts {
             place: Some(place),
             function: 1,
             seen,

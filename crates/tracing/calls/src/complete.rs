@@ -1,29 +1,29 @@
 //! A stream in which every call begins and ends, whatever is missing in the records.
 
-use crate::recorded::Weights;
+use crate::recorded::RecordedWeights;
 use crate::scheduled::Scheduled;
-use crate::{Call, Ending, Frames, Shown, Step, TimeRange, ViewLosses};
+use crate::{Call, CallEnding, OpenCalls, ShownStep, TimeRange, ViewLosses, WalkStep};
 use std::collections::VecDeque;
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]
-struct Begun {
+struct BegunCall {
     function: u32,
-    /// Whether its beginning is known: `start`, else where it is seen first.
+    /// True if the beginning is known: then it is `start`, else `start` is the time at which the call is first seen.
     entered: bool,
     start: u64,
-    /// Time within calls below it.
+    /// The time within calls below it, in nanoseconds.
     below: u64,
-    /// For how many each call below it stands.
+    /// The number of calls that each call below it stands for.
     weight: f64,
-    /// A chosen execution of a function that was sampled with what it called.
+    /// True for a chosen execution of a function that was sampled together with the calls below it.
     root: bool,
 }
 
-impl Begun {
+impl BegunCall {
     #[inline]
-    fn new(time: u64, call: Call) -> Begun {
-        Begun {
+    fn new(time: u64, call: Call) -> BegunCall {
+        BegunCall {
             function: call.function,
             entered: call.entered.is_some(),
             start: time,
@@ -34,32 +34,32 @@ impl Begun {
     }
 }
 
-/// A walk's steps, in which every call begins and ends: those without an entry of their own with `entered` none, before
-/// what first happens in them; those that are open at the end with [`Ending::Open`].
+/// A walk's steps, completed so that every call begins and ends. A call without an entry begins before the first
+/// thing that happens in it, with `entered` none. A call that is open at the end ends with [`CallEnding::Open`].
 pub(crate) struct Complete<'v> {
     walk: Scheduled<'v>,
-    open: Frames<Begun>,
+    open: OpenCalls<BegunCall>,
     range: TimeRange,
-    /// Beginnings still to be given, and the step behind them.
+    /// The beginnings still to be given; the step that follows them is `behind`.
     missing: VecDeque<Call>,
-    behind: Option<Step>,
+    behind: Option<WalkStep>,
     beginnings: u64,
     missing_ends: u64,
-    /// The time at which what is open ends, once everything was given.
+    /// The time at which open calls end, once all steps were given.
     end: Option<u64>,
-    /// None if all calls were recorded.
-    weights: Option<Weights<'v>>,
+    /// The weights of recorded calls; `None` if all calls were recorded.
+    weights: Option<RecordedWeights<'v>>,
 }
 
 impl<'v> Complete<'v> {
     pub fn new(
         walk: Scheduled<'v>,
         range: TimeRange,
-        weights: Option<Weights<'v>>,
+        weights: Option<RecordedWeights<'v>>,
     ) -> Complete<'v> {
         Complete {
             walk,
-            open: Frames::default(),
+            open: OpenCalls::default(),
             range,
             missing: VecDeque::new(),
             behind: None,
@@ -70,7 +70,7 @@ impl<'v> Complete<'v> {
         }
     }
 
-    /// What is missing so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> ViewLosses {
         ViewLosses {
             walk: self.walk.losses(),
@@ -80,11 +80,11 @@ impl<'v> Complete<'v> {
     }
 
     #[cold]
-    fn queued(&mut self) -> Option<Shown> {
+    fn queued(&mut self) -> Option<ShownStep> {
         let step = self.behind?;
         if let Some(call) = self.missing.pop_front() {
             self.beginnings += 1;
-            return self.give(Step::Enter {
+            return self.give(WalkStep::Enter {
                 time: step.time(),
                 call,
             });
@@ -95,11 +95,11 @@ impl<'v> Complete<'v> {
 
     /// Gives the calls up to `depth` that have not begun, then `step`.
     #[cold]
-    fn begin(&mut self, depth: usize, step: Step) -> Option<Shown> {
+    fn begin(&mut self, depth: usize, step: WalkStep) -> Option<ShownStep> {
         let begun = self.open.current().len();
         self.missing
             .extend(self.walk.open().skip(begun).take(depth - begun));
-        if let Step::Leave { call, .. } = step
+        if let WalkStep::Leave { call, .. } = step
             && self.missing.len() < depth - begun
         {
             self.missing.push_back(Call {
@@ -112,45 +112,45 @@ impl<'v> Complete<'v> {
     }
 
     #[inline]
-    fn give(&mut self, step: Step) -> Option<Shown> {
+    fn give(&mut self, step: WalkStep) -> Option<ShownStep> {
         Some(match step {
-            Step::Enter { time, call } => {
+            WalkStep::Enter { time, call } => {
                 let around = self.open.last().map_or(1.0, |around| around.weight);
                 let (weight, below, root) = match &mut self.weights {
                     Some(weights) => weights.begin(call.function, around),
                     None => (1.0, 1.0, false),
                 };
-                self.open.push(Begun {
+                self.open.push(BegunCall {
                     weight: below,
                     root,
-                    ..Begun::new(time, call)
+                    ..BegunCall::new(time, call)
                 });
-                Shown::Enter {
+                ShownStep::Enter {
                     time,
                     call,
                     weight,
                     backtrace: false,
                 }
             }
-            Step::Leave { time, call, ending } => {
-                self.missing_ends += u64::from(ending == Ending::Missing);
+            WalkStep::Leave { time, call, ending } => {
+                self.missing_ends += u64::from(ending == CallEnding::Missing);
                 let own = self.end(time);
-                Shown::Leave {
+                ShownStep::Leave {
                     time,
                     call,
                     ending,
                     own,
                 }
             }
-            Step::Lost { time, records } => Shown::Lost { time, records },
-            Step::Switch { time, stack } => {
+            WalkStep::Lost { time, records } => ShownStep::Lost { time, records },
+            WalkStep::Switch { time, stack } => {
                 self.open.switch(stack);
-                Shown::Switch { time, stack }
+                ShownStep::Switch { time, stack }
             }
         })
     }
 
-    /// The innermost call ends; returns its own time.
+    /// Ends the innermost call. Returns its own time.
     #[inline]
     fn end(&mut self, time: u64) -> u64 {
         let Some(begun) = self.open.pop() else {
@@ -164,10 +164,10 @@ impl<'v> Complete<'v> {
         own_time(begun, time, self.range, &mut self.open)
     }
 
-    /// Gives what comes next as long as it is ordinary and `take` wants more, the quick way; what is not ordinary is left to
-    /// [`Complete::next`].
+    /// Gives the next calls as long as they are ordinary and `take` wants more, by the fast path. All other steps are
+    /// left to [`Complete::next`].
     #[inline]
-    pub fn run(&mut self, mut take: impl FnMut(Shown) -> bool) {
+    pub fn run(&mut self, mut take: impl FnMut(ShownStep) -> bool) {
         let is_ready = self.behind.is_none() && self.end.is_none() && self.weights.is_none();
         if !is_ready || self.walk.depth() != self.open.current().len() {
             return;
@@ -175,19 +175,19 @@ impl<'v> Complete<'v> {
         let (open, range) = (&mut self.open, self.range);
         let stop = range.stop.unwrap_or(u64::MAX);
         self.walk.run(stop, |step| match step {
-            Step::Enter { time, call } => {
-                open.push(Begun::new(time, call));
-                take(Shown::Enter {
+            WalkStep::Enter { time, call } => {
+                open.push(BegunCall::new(time, call));
+                take(ShownStep::Enter {
                     time,
                     call,
                     weight: 1.0,
                     backtrace: false,
                 })
             }
-            Step::Leave { time, call, ending } => {
+            WalkStep::Leave { time, call, ending } => {
                 if let Some(begun) = open.pop() {
                     let own = own_time(begun, time, range, open);
-                    take(Shown::Leave {
+                    take(ShownStep::Leave {
                         time,
                         call,
                         ending,
@@ -197,40 +197,40 @@ impl<'v> Complete<'v> {
                     true
                 }
             }
-            Step::Lost { .. } | Step::Switch { .. } => true,
+            WalkStep::Lost { .. } | WalkStep::Switch { .. } => true,
         });
     }
 
-    /// Ends what is open, stack by stack.
+    /// Ends the open calls, stack by stack.
     #[cold]
-    fn finish(&mut self) -> Option<Shown> {
+    fn finish(&mut self) -> Option<ShownStep> {
         let time = self.end?;
         let stack = self.open.next_open()?;
         match self.open.last().copied() {
             Some(begun) => {
                 let own = self.end(time);
-                Some(Shown::Leave {
+                Some(ShownStep::Leave {
                     time,
                     call: Call {
                         function: begun.function,
                         depth: self.open.current().len() as u32,
                         entered: begun.entered.then_some(begun.start),
                     },
-                    ending: Ending::Open,
+                    ending: CallEnding::Open,
                     own,
                 })
             }
             None => {
                 self.open.switch(stack);
-                Some(Shown::Switch { time, stack })
+                Some(ShownStep::Switch { time, stack })
             }
         }
     }
 }
 
-/// The own time of a call that ends, which those around it learn of.
+/// Returns the own time of a call that ends, and adds its duration to the call around it.
 #[inline]
-fn own_time(begun: Begun, time: u64, range: TimeRange, open: &mut Frames<Begun>) -> u64 {
+fn own_time(begun: BegunCall, time: u64, range: TimeRange, open: &mut OpenCalls<BegunCall>) -> u64 {
     let start = begun.start.max(range.start.unwrap_or(0));
     let duration = time.saturating_sub(start);
     if let Some(around) = open.last_mut() {
@@ -240,10 +240,10 @@ fn own_time(begun: Begun, time: u64, range: TimeRange, open: &mut Frames<Begun>)
 }
 
 impl Iterator for Complete<'_> {
-    type Item = Shown;
+    type Item = ShownStep;
 
     #[inline]
-    fn next(&mut self) -> Option<Shown> {
+    fn next(&mut self) -> Option<ShownStep> {
         if self.behind.is_some() {
             return self.queued();
         }
@@ -256,8 +256,8 @@ impl Iterator for Complete<'_> {
             return self.finish();
         };
         let needed = match &step {
-            Step::Enter { call, .. } => call.depth as usize,
-            Step::Leave { call, .. } => call.depth as usize + 1,
+            WalkStep::Enter { call, .. } => call.depth as usize,
+            WalkStep::Leave { call, .. } => call.depth as usize + 1,
             _ => 0,
         };
         if needed > self.open.current().len() {

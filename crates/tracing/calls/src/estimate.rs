@@ -1,91 +1,93 @@
-//! From sampled calls back to all of them.
+//! Estimates of all calls from the sampled ones.
 //!
-//! A chosen execution of a sampled function is a *cluster*, with its subtree if that comes and goes with it. What is in a
-//! cluster stands for as many calls as the execution does. How much clusters of the same function differ tells the error,
-//! as for a random sample without repetition; a function that occurs in only some of them is 0 in the others. A cluster
-//! within another one is a sample within a sample: scaled, it is a part of the outer one.
+//! A chosen execution of a sampled function is a *cluster*, together with its subtree if that comes and goes with it.
+//! Calls in a cluster stand for as many calls as the execution does. The differences between clusters of the same
+//! function give the error, as for a random sample without repetition; a function that occurs in only some of them
+//! counts as 0 in the others. A cluster within another one is a sample within a sample: scaled, it is a part of the
+//! outer one.
 
-use crate::frames::Frames;
+use crate::frames::OpenCalls;
 use crate::statistics::{FunctionTimes, Sampled};
 use crate::view::View;
-use dioptra_filters::{Estimate, SampleKind};
+use dioptra_filters::{SampleKind, ScaledEstimate};
 use rustc_hash::FxHashMap;
 
 /// Calls, total time, self time.
-type Sums = [f64; 3];
+type CallSums = [f64; 3];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CallRole {
     /// A call that is not chosen by itself.
     Ordinary,
-    /// A chosen execution that comes and goes with what it calls.
+    /// A chosen execution that comes and goes together with the calls below it.
     Tree,
     /// A chosen execution that comes and goes alone.
     Alone,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct OpenSample {
     function: u32,
     weight: f64,
-    /// The weight of what it calls.
+    /// The weight of the calls below it.
     below: f64,
-    kind: Kind,
+    kind: CallRole,
 }
 
 /// The clusters of one sampled function.
 #[derive(Clone, Copy, Debug, Default)]
-struct Root {
-    /// How many were seen.
+struct SampledRoot {
+    /// The number of clusters that were seen.
     clusters: u64,
     /// The sum of the weights of the calls around them.
     around: f64,
-    /// How many executions were chosen in all threads that counted them, seen or not.
+    /// The number of executions that were chosen in all threads that counted them, seen or not.
     chosen: u64,
-    /// See [`Whole::variance`](crate::choices::Whole::variance).
+    /// See [`FunctionTotals::variance`](crate::choices::FunctionTotals::variance).
     variance: f64,
-    /// Clusters of threads that did not count, and the sum of `weight * (weight - 1)` over them: each was chosen for itself.
+    /// The number of clusters of threads that did not count, and the sum of `weight * (weight - 1)` over them: each
+    /// was chosen independently.
     uncounted: u64,
     guessed: f64,
-    /// For how many executions some of them stand is not known.
+    /// True if the number of executions is unknown for which some clusters stand.
     is_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Part {
-    sums: Sums,
-    squares: Sums,
+struct ClusterSums {
+    sums: CallSums,
+    squares: CallSums,
 }
 
-/// What is known of one function.
+/// The sums of one function.
 #[derive(Clone, Copy, Debug, Default)]
-struct Whole {
-    sums: Sums,
+struct SummedFunction {
+    sums: CallSums,
     sampled: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Clusters {
-    frames: Frames<Frame>,
-    whole: FxHashMap<u32, Whole>,
-    roots: FxHashMap<u32, Root>,
-    /// By sampled function and function.
-    parts: FxHashMap<(u32, u32), Part>,
-    /// Open clusters, the innermost last: what its functions sum up to.
-    open: Frames<FxHashMap<u32, Sums>>,
+pub(crate) struct ClusterEstimator {
+    frames: OpenCalls<OpenSample>,
+    whole: FxHashMap<u32, SummedFunction>,
+    roots: FxHashMap<u32, SampledRoot>,
+    /// The sums by sampled function and function.
+    parts: FxHashMap<(u32, u32), ClusterSums>,
+    /// The open clusters, the innermost last: the sums of their functions.
+    open: OpenCalls<FxHashMap<u32, CallSums>>,
 }
 
-impl Clusters {
+impl ClusterEstimator {
     pub fn enter(&mut self, function: u32, weight: f64, view: &View<'_>, place: usize) {
         let around = self.frames.last().map_or(1.0, |frame| frame.below);
         let kind = self.kind(function, view);
-        if kind != Kind::Ordinary {
+        if kind != CallRole::Ordinary {
             let root = self.roots.entry(function).or_insert_with(|| {
                 let whole = view.whole(function).copied().unwrap_or_default();
-                Root {
+                SampledRoot {
                     chosen: whole.chosen,
                     variance: whole.variance,
-                    ..Root::default()
+                    ..SampledRoot::default()
                 }
             });
             root.clusters += 1;
@@ -99,31 +101,35 @@ impl Clusters {
                     .is_some_and(|recorded| recorded.has_nominal_weight());
             }
         }
-        if kind == Kind::Tree {
+        if kind == CallRole::Tree {
             self.open.push(FxHashMap::default());
         }
-        self.frames.push(Frame {
+        self.frames.push(OpenSample {
             function,
             weight,
-            below: if kind == Kind::Alone { around } else { weight },
+            below: if kind == CallRole::Alone {
+                around
+            } else {
+                weight
+            },
             kind,
         });
     }
 
-    fn kind(&self, function: u32, view: &View<'_>) -> Kind {
+    fn kind(&self, function: u32, view: &View<'_>) -> CallRole {
         match view.chosen(function) {
-            // The slowest ones stand for themselves.
-            Some(chosen) if chosen.kind == SampleKind::Tail => Kind::Ordinary,
-            Some(chosen) if chosen.alone => Kind::Alone,
+            // The slowest executions stand for themselves.
+            Some(chosen) if chosen.kind == SampleKind::Tail => CallRole::Ordinary,
+            Some(chosen) if chosen.alone => CallRole::Alone,
             Some(_) => {
                 let mut around = self.frames.current().iter();
                 // Recursion within a chosen execution belongs to it.
-                match around.any(|f| f.kind == Kind::Tree && f.function == function) {
-                    true => Kind::Ordinary,
-                    false => Kind::Tree,
+                match around.any(|f| f.kind == CallRole::Tree && f.function == function) {
+                    true => CallRole::Ordinary,
+                    false => CallRole::Tree,
                 }
             }
-            None => Kind::Ordinary,
+            None => CallRole::Ordinary,
         }
     }
 
@@ -151,12 +157,12 @@ impl Clusters {
         }
         whole.sampled |= frame.weight != 1.0;
         let mut cluster = match frame.kind {
-            Kind::Ordinary => {
+            CallRole::Ordinary => {
                 add(self.open.last_mut(), frame.function, sums, 1.0);
                 return;
             }
-            Kind::Tree => self.open.pop().unwrap_or_default(),
-            Kind::Alone => FxHashMap::default(),
+            CallRole::Tree => self.open.pop().unwrap_or_default(),
+            CallRole::Alone => FxHashMap::default(),
         };
         if let Some(root) = self.roots.get(&frame.function) {
             whole.sampled |= root.variance > 0.0 || root.is_unknown;
@@ -178,13 +184,13 @@ impl Clusters {
         self.open.switch(stack);
     }
 
-    /// What all calls of a function sum up to; none if nothing of it is sampled.
+    /// Returns the estimated sums over all calls of a function; `None` if no part of them is sampled.
     pub fn estimate(&self, times: &FunctionTimes) -> Option<Sampled> {
         let whole = self.whole.get(&times.function)?;
         if !whole.sampled {
             return None;
         }
-        let [calls, total, self_time] = std::array::from_fn(|index| Estimate {
+        let [calls, total, self_time] = std::array::from_fn(|index| ScaledEstimate {
             value: whole.sums[index].max(0.0),
             standard_error: self.error(times.function, index),
         });
@@ -207,13 +213,13 @@ impl Clusters {
     }
 }
 
-impl Root {
-    /// The variance of a sum over all executions; none if too little is known.
-    fn part_variance(&self, part: &Part, index: usize, is_own: bool) -> Option<f64> {
+impl SampledRoot {
+    /// Returns the variance of a sum over all executions; `None` if too little is known.
+    fn part_variance(&self, part: &ClusterSums, index: usize, is_own: bool) -> Option<f64> {
         if self.is_unknown {
             return None;
         }
-        // Those that were filtered out, or are outside of the view's time, are 0.
+        // Executions that were filtered out, or are outside of the view's time, count as 0.
         let count = self.clusters.max(self.chosen + self.uncounted) as f64;
         let (sum, squares) = (part.sums[index], part.squares[index]);
         let guessed = self.guessed * squares / count;
@@ -227,7 +233,7 @@ impl Root {
         let mean = sum / count;
         let mut spread = (squares - sum * mean).max(0.0) / (count - 1.0);
         if index == 0 && spread <= 1e-9 * mean * mean {
-            // So many equal numbers of calls do not say that the others are equal, too: as if one more were 0.
+            // Many equal numbers of calls do not prove that the others are equal, too: as if one more were 0.
             spread = mean * mean / (count + 1.0);
         }
         Some(guessed + self.variance * spread)
@@ -235,7 +241,7 @@ impl Root {
 }
 
 /// Adds a function's sums to those of a cluster.
-fn add(cluster: Option<&mut FxHashMap<u32, Sums>>, function: u32, sums: Sums, scale: f64) {
+fn add(cluster: Option<&mut FxHashMap<u32, CallSums>>, function: u32, sums: CallSums, scale: f64) {
     if let Some(cluster) = cluster {
         let part = cluster.entry(function).or_default();
         for (sum, value) in part.iter_mut().zip(sums) {

@@ -1,65 +1,65 @@
 //! One set of rules, applied to one stream.
 
-use crate::{Call, Ending, Shown};
-use dioptra_filters::{Effects, Event, Lane, Plan, Sampler, Switch};
+use crate::{Call, CallEnding, ShownStep};
+use dioptra_filters::{Effects, Event, Lane, Plan, Sampler, TraceSwitch};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A call as the lane knows it.
+/// The data of a call that goes through the lane.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
+struct FilteredCall {
     serial: u64,
     function: u32,
-    /// When it began; none if that is not in the trace.
+    /// The time at which it began; `None` if that is not in the trace.
     entered: Option<u64>,
-    /// How many calls it stands for by what was filtered before.
+    /// The number of calls that it stands for by the filters before this one.
     weight: f64,
-    /// Its own time and how it ended, once it has.
+    /// The call's own time. It and `ending` are set once the call has ended.
     own: u64,
-    ending: Ending,
+    ending: CallEnding,
 }
 
 /// The calls of one call stack.
 #[derive(Debug)]
-struct Stack {
-    lane: Option<Lane<Opened>>,
-    /// Of each open call, if any function is left out: whether the lane knows it.
+struct FilterStack {
+    lane: Option<Lane<FilteredCall>>,
+    /// For each open call, if any function is left out: whether the lane knows it.
     known: Vec<bool>,
-    /// Without a lane: how many open calls are shown.
+    /// The number of open calls that are shown, if there is no lane.
     depth: u32,
 }
 
-/// What filters one stream.
+/// A filter of one stream.
 #[derive(Debug)]
 pub(crate) struct Filter<'v> {
-    plan: Option<Plan<'v>>,
+    plan: Option<&'v Plan>,
     left_out: &'v [bool],
     thread: u64,
-    /// For how many executions a chosen one stands; see [`Lane::scaled`].
+    /// The number of executions for which a chosen one stands; see [`Lane::scaled`].
     scales: Option<Arc<[f64]>>,
-    stack: Stack,
+    stack: FilterStack,
     number: u32,
-    elsewhere: FxHashMap<u32, Stack>,
+    elsewhere: FxHashMap<u32, FilterStack>,
     /// Stacks without open calls, to be used again.
-    idle: Vec<Stack>,
+    idle: Vec<FilterStack>,
     serial: u64,
-    lost: Option<Lost>,
-    /// When something happened last.
+    lost: Option<HeldGap>,
+    /// The time of the last step.
     last: u64,
 }
 
-/// A gap that is not told yet.
+/// A gap that was not given out yet.
 #[derive(Clone, Copy, Debug)]
-struct Lost {
+struct HeldGap {
     time: u64,
     serial: u64,
     records: u64,
     unknown: bool,
 }
 
-impl Lost {
-    fn shown(self) -> Shown {
-        Shown::Lost {
+impl HeldGap {
+    fn shown(self) -> ShownStep {
+        ShownStep::Lost {
             time: self.time,
             records: if self.unknown { 0 } else { self.records },
         }
@@ -68,7 +68,7 @@ impl Lost {
 
 impl<'v> Filter<'v> {
     pub fn new(
-        plan: Option<Plan<'v>>,
+        plan: Option<&'v Plan>,
         left_out: &'v [bool],
         thread: u64,
         scales: Option<Arc<[f64]>>,
@@ -78,7 +78,7 @@ impl<'v> Filter<'v> {
             left_out,
             thread,
             scales,
-            stack: Stack {
+            stack: FilterStack {
                 lane: None,
                 known: Vec::new(),
                 depth: 0,
@@ -94,43 +94,49 @@ impl<'v> Filter<'v> {
         filter
     }
 
-    fn new_stack(&self) -> Stack {
-        Stack {
+    fn new_stack(&self) -> FilterStack {
+        FilterStack {
             lane: self
                 .plan
-                .map(|plan| Lane::new(&plan, self.thread).scaled(self.scales.clone())),
+                .map(|plan| Lane::new(plan, self.thread).scaled(self.scales.clone())),
             known: Vec::new(),
             depth: 0,
         }
     }
 
-    /// The counters of the sampled functions, by [`Sampling::slot`](dioptra_filters::Sampling::slot).
+    /// Returns the counters of the sampled functions, by [`Sampling::slot`](dioptra_filters::Sampling::slot).
     pub fn samplers(&self) -> &[Sampler] {
         self.stack.lane.as_ref().map_or(&[], Lane::samplers)
     }
 
-    /// How many calls have begun.
+    /// Returns the number of calls that have begun.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// Takes what was shown so far and gives what still is to `out`. Returns what a beginning call switches.
+    /// Takes a step and gives the steps that pass the filter to `out`. Returns the effects of a beginning call on the
+    /// process's switch.
     #[inline]
-    pub fn take(&mut self, shown: Shown, switch: Switch, out: &mut impl FnMut(Shown)) -> Effects {
+    pub fn take(
+        &mut self,
+        shown: ShownStep,
+        switch: TraceSwitch,
+        out: &mut impl FnMut(ShownStep),
+    ) -> Effects {
         self.last = shown.time();
         match shown {
-            Shown::Enter {
+            ShownStep::Enter {
                 time, call, weight, ..
             } => return self.enter(time, call, weight, switch, out),
-            Shown::Leave {
+            ShownStep::Leave {
                 time,
                 call,
                 ending,
                 own,
             } => self.leave(time, call, ending, own, out),
-            Shown::Lost { time, records } => {
+            ShownStep::Lost { time, records } => {
                 let serial = self.serial;
-                let lost = self.lost.get_or_insert(Lost {
+                let lost = self.lost.get_or_insert(HeldGap {
                     time,
                     serial,
                     records: 0,
@@ -139,7 +145,7 @@ impl<'v> Filter<'v> {
                 lost.records = lost.records.saturating_add(records);
                 lost.unknown |= records == 0;
             }
-            Shown::Switch { time, stack } => {
+            ShownStep::Switch { time, stack } => {
                 if stack != self.number {
                     let next = match self.elsewhere.remove(&stack) {
                         Some(next) => next,
@@ -156,7 +162,7 @@ impl<'v> Filter<'v> {
                     }
                     self.number = stack;
                 }
-                out(Shown::Switch { time, stack });
+                out(ShownStep::Switch { time, stack });
             }
         }
         Effects::NONE
@@ -168,8 +174,8 @@ impl<'v> Filter<'v> {
         time: u64,
         call: Call,
         weight: f64,
-        switch: Switch,
-        out: &mut impl FnMut(Shown),
+        switch: TraceSwitch,
+        out: &mut impl FnMut(ShownStep),
     ) -> Effects {
         self.serial += 1;
         if !self.left_out.is_empty() {
@@ -182,13 +188,13 @@ impl<'v> Filter<'v> {
                 return Effects::NONE;
             }
         }
-        let opened = Opened {
+        let opened = FilteredCall {
             serial: self.serial,
             function: call.function,
             entered: call.entered,
             weight,
             own: 0,
-            ending: Ending::Returned,
+            ending: CallEnding::Returned,
         };
         let lost = &mut self.lost;
         let mut tell = |event| tell(event, lost, out);
@@ -199,7 +205,7 @@ impl<'v> Filter<'v> {
             }
             _ => {
                 // Without rules nothing can switch tracing on.
-                if switch == Switch::On {
+                if switch == TraceSwitch::On {
                     tell(Event::Enter {
                         call: opened,
                         time,
@@ -219,9 +225,9 @@ impl<'v> Filter<'v> {
         &mut self,
         time: u64,
         call: Call,
-        ending: Ending,
+        ending: CallEnding,
         own: u64,
-        out: &mut impl FnMut(Shown),
+        out: &mut impl FnMut(ShownStep),
     ) {
         if !self.left_out.is_empty() && !self.stack.known.pop().unwrap_or(true) {
             return;
@@ -229,15 +235,15 @@ impl<'v> Filter<'v> {
         let lost = &mut self.lost;
         match (&mut self.stack.lane, &self.plan) {
             (Some(lane), Some(plan)) => {
-                // Kept with the call, not beside it: what is hidden leaves nothing behind.
+                // Kept with the call, not beside it, so that hidden calls leave nothing behind.
                 if let Some(opened) = lane.innermost_mut() {
                     (opened.own, opened.ending) = (own, ending);
                     opened.entered = call.entered;
                 }
                 let tell = &mut |event| tell(event, lost, out);
                 match ending {
-                    Ending::Discarded => lane.discard(plan, time, tell),
-                    Ending::Open => lane.cut(plan, time, tell),
+                    CallEnding::Discarded => lane.discard(plan, time, tell),
+                    CallEnding::Open => lane.cut(plan, time, tell),
                     _ => lane.exit(plan, time, tell),
                 }
             }
@@ -247,7 +253,7 @@ impl<'v> Filter<'v> {
                     if let Some(gap) = lost.take() {
                         out(gap.shown());
                     }
-                    out(Shown::Leave {
+                    out(ShownStep::Leave {
                         time,
                         call: Call { depth, ..call },
                         ending,
@@ -258,16 +264,16 @@ impl<'v> Filter<'v> {
         }
     }
 
-    /// The stream has ended, and all of its calls.
-    pub fn finish(&mut self, out: &mut impl FnMut(Shown)) {
+    /// Ends the stream, whose calls have all ended.
+    pub fn finish(&mut self, out: &mut impl FnMut(ShownStep)) {
         if let Some(lost) = self.lost.take() {
             let time = self.last;
-            out(Lost { time, ..lost }.shown());
+            out(HeldGap { time, ..lost }.shown());
         }
     }
 }
 
-impl Stack {
+impl FilterStack {
     fn is_idle(&self) -> bool {
         self.known.is_empty()
             && self.depth == 0
@@ -276,7 +282,7 @@ impl Stack {
 }
 
 #[inline]
-fn tell(event: Event<Opened>, lost: &mut Option<Lost>, out: &mut impl FnMut(Shown)) {
+fn tell(event: Event<FilteredCall>, lost: &mut Option<HeldGap>, out: &mut impl FnMut(ShownStep)) {
     match event {
         Event::Enter {
             call,
@@ -288,7 +294,7 @@ fn tell(event: Event<Opened>, lost: &mut Option<Lost>, out: &mut impl FnMut(Show
             if let Some(gap) = lost.take_if(|gap| gap.serial < call.serial) {
                 out(gap.shown());
             }
-            out(Shown::Enter {
+            out(ShownStep::Enter {
                 time,
                 call: Call {
                     function: call.function,
@@ -305,7 +311,7 @@ fn tell(event: Event<Opened>, lost: &mut Option<Lost>, out: &mut impl FnMut(Show
             if let Some(gap) = lost.take_if(|gap| gap.time <= time) {
                 out(gap.shown());
             }
-            out(Shown::Leave {
+            out(ShownStep::Leave {
                 time,
                 call: Call {
                     function: call.function,

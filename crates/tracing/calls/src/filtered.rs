@@ -1,35 +1,36 @@
-//! The shown calls of one stream: what passes all sets of rules, one after the other.
+//! The shown calls of one stream: those that pass all sets of rules, one after the other.
 
 use crate::complete::Complete;
 use crate::filter::Filter;
-use crate::{Shown, ViewLosses};
-use dioptra_filters::{Sampler, Switch};
+use crate::{ShownStep, ViewLosses};
+use dioptra_filters::{Sampler, TraceSwitch};
 use std::collections::VecDeque;
 
-/// When tracing was switched on or off, and by which call: the stream's place and the number of its call.
+/// A time at which tracing was switched on or off, and the call that did it: the stream's index and the number of its
+/// call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SwitchAt {
     pub time: u64,
     pub place: usize,
     pub serial: u64,
-    pub switch: Switch,
+    pub switch: TraceSwitch,
 }
 
-/// A filter, and the switch that it is told.
+/// A filter, and the switch that holds for it.
 pub(crate) struct Stage<'v> {
     filter: Filter<'v>,
     place: usize,
-    switch: Switch,
-    /// What switches later on.
+    switch: TraceSwitch,
+    /// The later changes of the switch.
     switches: &'v [SwitchAt],
-    out: VecDeque<Shown>,
+    out: VecDeque<ShownStep>,
 }
 
 impl<'v> Stage<'v> {
     pub fn new(
         filter: Filter<'v>,
         place: usize,
-        initial: Switch,
+        initial: TraceSwitch,
         switches: &'v [SwitchAt],
     ) -> Stage<'v> {
         Stage {
@@ -41,7 +42,7 @@ impl<'v> Stage<'v> {
         }
     }
 
-    fn take(&mut self, shown: Shown) {
+    fn take(&mut self, shown: ShownStep) {
         self.look(&shown);
         let out = &mut self.out;
         let mut out = |shown| out.push_back(shown);
@@ -53,10 +54,10 @@ impl<'v> Stage<'v> {
         self.filter.finish(&mut |shown| out.push_back(shown));
     }
 
-    /// Follows the switch up to the next call of this stream, if that begins.
+    /// Follows the switch up to the next call of this stream, if that call begins.
     #[inline]
-    fn look(&mut self, shown: &Shown) {
-        if let Shown::Enter { time, .. } = *shown
+    fn look(&mut self, shown: &ShownStep) {
+        if let ShownStep::Enter { time, .. } = *shown
             && !self.switches.is_empty()
         {
             self.follow(time);
@@ -80,35 +81,35 @@ impl<'v> Stage<'v> {
 }
 
 /// The shown calls of one stream: an iterator, see [`View::calls`](crate::View::calls).
-pub struct Calls<'v> {
+pub struct ShownCalls<'v> {
     steps: Complete<'v>,
-    /// What is shown passes them one after the other.
+    /// The stages, through which shown calls pass one after the other.
     stages: Vec<Stage<'v>>,
     ended: bool,
 }
 
-impl<'v> Calls<'v> {
-    pub(crate) fn new(steps: Complete<'v>, stages: Vec<Stage<'v>>) -> Calls<'v> {
-        Calls {
+impl<'v> ShownCalls<'v> {
+    pub(crate) fn new(steps: Complete<'v>, stages: Vec<Stage<'v>>) -> ShownCalls<'v> {
+        ShownCalls {
             steps,
             stages,
             ended: false,
         }
     }
 
-    /// The counters of the sampled functions so far, of one set of rules after the other.
+    /// Returns the counters of the sampled functions so far, of one set of rules after the other.
     pub(crate) fn samplers(&self) -> impl Iterator<Item = &[Sampler]> {
         self.stages.iter().map(|stage| stage.filter.samplers())
     }
 
-    /// What is missing so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> ViewLosses {
         self.steps.losses()
     }
 
-    /// Takes everything that is still to come; faster than as an iterator.
+    /// Takes all remaining calls; faster than as an iterator.
     #[inline]
-    pub fn each(&mut self, mut take: impl FnMut(Shown)) {
+    pub fn each(&mut self, mut take: impl FnMut(ShownStep)) {
         match self.stages.as_mut_slice() {
             [] => {}
             [stage] => return each_filtered(&mut self.steps, stage, take),
@@ -126,7 +127,7 @@ impl<'v> Calls<'v> {
         }
     }
 
-    fn next_filtered(&mut self) -> Option<Shown> {
+    fn next_filtered(&mut self) -> Option<ShownStep> {
         loop {
             let last = self.stages.last_mut()?;
             if let Some(shown) = last.out.pop_front() {
@@ -135,7 +136,7 @@ impl<'v> Calls<'v> {
             if self.ended {
                 return None;
             }
-            // Most of what is left out is ordinary.
+            // Most of the calls that are left out are ordinary.
             let first = self.stages.first_mut()?;
             self.steps.run(|shown| {
                 first.take(shown);
@@ -162,7 +163,7 @@ impl<'v> Calls<'v> {
         }
     }
 
-    /// Hands what a stage shows to the next one.
+    /// Passes the calls that a stage shows on to the next one.
     fn pass_on(&mut self, stage: usize) {
         let (before, rest) = self.stages.split_at_mut(stage);
         if let (Some(before), Some(stage)) = (before.last_mut(), rest.first_mut()) {
@@ -173,10 +174,10 @@ impl<'v> Calls<'v> {
     }
 }
 
-/// What passes a single filter, without a queue between.
+/// Passes calls through a single filter, without a queue between.
 #[inline]
-fn each_filtered(steps: &mut Complete<'_>, stage: &mut Stage<'_>, mut take: impl FnMut(Shown)) {
-    // What was asked for as from an iterator comes first.
+fn each_filtered(steps: &mut Complete<'_>, stage: &mut Stage<'_>, mut take: impl FnMut(ShownStep)) {
+    // Calls that the iterator has already produced come first.
     stage.out.drain(..).for_each(&mut take);
     loop {
         steps.run(|shown| {
@@ -191,11 +192,11 @@ fn each_filtered(steps: &mut Complete<'_>, stage: &mut Stage<'_>, mut take: impl
     stage.filter.finish(&mut take);
 }
 
-impl Iterator for Calls<'_> {
-    type Item = Shown;
+impl Iterator for ShownCalls<'_> {
+    type Item = ShownStep;
 
     #[inline]
-    fn next(&mut self) -> Option<Shown> {
+    fn next(&mut self) -> Option<ShownStep> {
         if self.stages.is_empty() {
             self.steps.next()
         } else {

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-/// What someone who reads a stream keeps of its open calls: of the current call stack, and of the others.
+/// The open calls of a stream as its reader keeps them: those of the current call stack, and those of others.
 #[derive(Debug)]
-pub struct Frames<F> {
+pub struct OpenCalls<F> {
     current: Vec<F>,
     elsewhere: BTreeMap<u32, Vec<F>>,
     stack: u32,
 }
 
-impl<F> Default for Frames<F> {
+impl<F> Default for OpenCalls<F> {
     fn default() -> Self {
-        Frames {
+        OpenCalls {
             current: Vec::new(),
             elsewhere: BTreeMap::new(),
             stack: 0,
@@ -20,37 +20,37 @@ impl<F> Default for Frames<F> {
     }
 }
 
-impl<F> Frames<F> {
-    /// A call begins.
+impl<F> OpenCalls<F> {
+    /// Adds a call that begins.
     #[inline]
     pub fn push(&mut self, frame: F) {
         self.current.push(frame);
     }
 
-    /// The innermost call ends; none if none is open.
+    /// Removes the innermost call, which ends; `None` if none is open.
     #[inline]
     pub fn pop(&mut self) -> Option<F> {
         self.current.pop()
     }
 
-    /// The innermost open call.
+    /// Returns the innermost open call.
     #[inline]
     pub fn last(&self) -> Option<&F> {
         self.current.last()
     }
 
-    /// The innermost open call.
+    /// Returns the innermost open call for changes.
     #[inline]
     pub fn last_mut(&mut self) -> Option<&mut F> {
         self.current.last_mut()
     }
 
-    /// The open calls of the current stack, the outermost first.
+    /// Returns the open calls of the current stack, the outermost first.
     pub fn current(&self) -> &[F] {
         &self.current
     }
 
-    /// The same, to be changed.
+    /// Returns the open calls of the current stack for changes, the outermost first.
     pub fn current_mut(&mut self) -> &mut [F] {
         &mut self.current
     }
@@ -62,15 +62,15 @@ impl<F> Frames<F> {
         }
         let next = self.elsewhere.remove(&stack).unwrap_or_default();
         let left = std::mem::replace(&mut self.current, next);
-        // Of a stack without open calls there is nothing to know.
+        // A stack without open calls needs no memory.
         if !left.is_empty() {
             self.elsewhere.insert(self.stack, left);
         }
         self.stack = stack;
     }
 
-    /// A stack that has open calls, the current one if it has any; none if there is none. When the stream has ended,
-    /// each is found by [`Frames::switch`] to it and [`Frames::pop`] until it is empty.
+    /// Returns a stack that has open calls, the current one if it has any; `None` if there is none. At a stream's
+    /// end, [`OpenCalls::switch`] to it and [`OpenCalls::pop`] until it is empty find all open calls.
     pub fn next_open(&mut self) -> Option<u32> {
         if !self.current.is_empty() {
             return Some(self.stack);

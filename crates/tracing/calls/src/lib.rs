@@ -1,11 +1,19 @@
 //! A traced program's calls in time.
 //!
-//! A trace holds, for each thread, a [stream](dioptra_tracedata::Stream) of entries and exits. [`Walk`] goes through one
-//! stream and gives its [steps](Step): which call began or ended when, how deep, how long it took, and what is missing.
+//! ```text
+//! Stream ─▶ StreamWalk ─▶ Scheduled ─▶ Complete ─▶ Stage, Stage, … ─▶ ShownCalls ─▶ Merge
+//! records   steps         periods      every call  one for each       calls of      many streams
+//!                         without CPU  begins and  set of rules       one stream    in time order
+//!                                      ends
+//! ```
 //!
-//! A [`View`] is what is to be seen of a trace: chosen threads, filtered calls ([`Selection`]). Its [`Calls`] are the
-//! shown calls of one stream, [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
-//! functions, [`statistics`] sums their times, [`CallTree`] sums them by who called whom.
+//! A trace holds, for each thread, a [stream](dioptra_tracedata::Stream) of entries and exits. [`StreamWalk`] goes
+//! through one stream and gives its [steps](WalkStep): the call that began or ended, the time, the depth, the duration, and
+//! missing records.
+//!
+//! A [`View`] shows a part of a trace: chosen threads and filtered calls ([`ViewSelection`]). Its [`ShownCalls`] are
+//! the shown calls of one stream; [`Merge`] goes through many streams at once, in time order. [`FunctionNames`] names
+//! functions, [`statistics`] sums their times, [`CallPathTree`] sums them by call path.
 
 mod ahead;
 mod choices;
@@ -29,18 +37,18 @@ mod walk;
 mod workers;
 
 pub use ahead::{Ahead, ahead};
-pub use filtered::Calls;
-pub use frames::Frames;
+pub use filtered::ShownCalls;
+pub use frames::OpenCalls;
 pub use merge::{Merge, Timed};
 pub use names::{Demangle, FunctionNames};
-pub use paths::Paths;
+pub use paths::CallPaths;
 pub use recorded::RecordedSampling;
-pub use scheduled::{Cpus, Scheduling};
-pub use shown::Shown;
+pub use scheduled::{Scheduling, ThreadCpus};
+pub use shown::ShownStep;
 pub use statistics::{
     Extreme, FunctionTimes, Sampled, Statistics, StreamTimes, Times, statistics,
     statistics_with_cpus,
 };
-pub use tree::{CallNode, CallTree, call_tree};
-pub use view::{Selection, TimeRange, View, ViewError, ViewLosses};
-pub use walk::{Call, Ending, Step, Walk, WalkLosses};
+pub use tree::{CallNode, CallPathTree, call_tree};
+pub use view::{TimeRange, View, ViewError, ViewLosses, ViewSelection};
+pub use walk::{Call, CallEnding, StreamWalk, WalkLosses, WalkStep};

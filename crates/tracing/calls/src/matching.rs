@@ -1,13 +1,13 @@
-//! Functions by what the user calls them.
+//! The functions that a text of the user means.
 
 use crate::FunctionNames;
 use dioptra_filters::{
-    Compiler, Function, MatchStyle, NameForms, Plan, PlanOptions, RuleOption, Rules, Warning,
+    Compiler, FunctionDescription, MatchStyle, NameForms, PlanOptions, RuleOption, Rules, Warning,
 };
 
 impl FunctionNames<'_> {
-    /// Which functions, by id, a text means: a name as it is shown, as the programmer wrote it or as the symbol table has
-    /// it; or, in another style than [`MatchStyle::Simple`], a pattern.
+    /// Returns, by id, whether a text means a function: a displayed name, a name as the programmer wrote it or as the
+    /// symbol table has it; or, in another style than [`MatchStyle::Simple`], a pattern.
     pub fn matching(&self, text: &str, style: MatchStyle) -> Vec<bool> {
         let count = self.trace().function_count() as u32;
         if style == MatchStyle::Simple {
@@ -24,7 +24,7 @@ impl FunctionNames<'_> {
         self.compiled(text, style).0
     }
 
-    /// Names of functions near to `text`, the nearest first.
+    /// Returns the names of functions near to `text`, the nearest first.
     pub fn nearest(&self, text: &str) -> Vec<String> {
         let (_, warnings) = self.compiled(text, MatchStyle::Simple);
         let nearest = warnings.into_iter().find_map(|warning| match warning {
@@ -47,17 +47,14 @@ impl FunctionNames<'_> {
         let mut names = Vec::with_capacity(count as usize);
         for id in 0..count {
             let (name, linkage) = self.linkage(id);
-            compiler.add(&Function {
+            compiler.add(&FunctionDescription {
                 name: &name,
                 linkage: linkage.as_deref(),
-                ..Function::default()
+                ..FunctionDescription::default()
             });
             names.push(name);
         }
-        let words = compiler.plan();
-        let Ok(plan) = Plan::from_words(&words) else {
-            return none();
-        };
+        let plan = compiler.plan();
         let matching = (0..count).map(|id| plan.action_of(id) != 0).collect();
         (
             matching,

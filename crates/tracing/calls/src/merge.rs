@@ -1,37 +1,37 @@
-//! Many streams at once, in time order.
+//! The merge of many streams in time order.
 
-use crate::{Step, Walk};
+use crate::{StreamWalk, WalkStep};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that happens at a time.
+/// A step with a time.
 pub trait Timed {
-    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    /// Returns the time, `CLOCK_MONOTONIC` in nanoseconds.
     fn time(&self) -> u64;
 }
 
-impl Timed for Step {
+impl Timed for WalkStep {
     fn time(&self) -> u64 {
-        Step::time(self)
+        WalkStep::time(self)
     }
 }
 
-/// Goes through many streams at once: an iterator over their steps with the stream's place in the list given, in time
-/// order; what happens at the same nanosecond comes in the streams' order.
+/// An iterator over the steps of many streams in time order, each with the stream's index in the given list. Steps of
+/// the same nanosecond come in the streams' order.
 ///
-/// Streams that run long stretches alone cost a comparison a step.
+/// A stream that runs alone for a long stretch costs one comparison a step.
 pub struct Merge<W: Iterator> {
     walks: Vec<W>,
-    /// The stream at work, its next step, and until when it may go on before another has to be looked at.
+    /// The stream at work and its next step. It may go on until the time of the first one in `waiting`.
     current: Option<(usize, W::Item)>,
-    /// The next steps of the others, by time.
+    /// The next steps of the other streams, by time.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     next: Vec<Option<W::Item>>,
 }
 
-impl<'t> Merge<Walk<'t>> {
-    /// Of these walks.
-    pub fn new(walks: Vec<Walk<'t>>) -> Self {
+impl<'t> Merge<StreamWalk<'t>> {
+    /// Returns the merge of these walks.
+    pub fn new(walks: Vec<StreamWalk<'t>>) -> Self {
         Merge::of(walks)
     }
 }
@@ -40,7 +40,7 @@ impl<W: Iterator> Merge<W>
 where
     W::Item: Timed,
 {
-    /// Of anything that gives steps whose times do not decrease.
+    /// Returns the merge of iterators over steps whose times do not decrease.
     pub fn of(mut walks: Vec<W>) -> Self {
         let mut next: Vec<Option<W::Item>> = walks.iter_mut().map(Iterator::next).collect();
         let mut waiting: BinaryHeap<Reverse<(u64, usize)>> = next
@@ -59,12 +59,12 @@ where
         }
     }
 
-    /// The walks, for what they know at the end.
+    /// Returns the walks, for what they know at the end.
     pub fn walks(&self) -> &[W] {
         &self.walks
     }
 
-    /// What comes next, without taking it.
+    /// Returns the next step without taking it.
     #[inline]
     pub fn peek(&self) -> Option<&(usize, W::Item)> {
         self.current.as_ref()

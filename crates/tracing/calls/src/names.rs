@@ -1,11 +1,11 @@
-//! What functions are called.
+//! The names of functions.
 
 use dioptra_filters::{is_cpp, qualified_name, simple_name};
 use dioptra_symbols::{
     LineReader, ModuleKind, ModuleLines, ModuleRequest, ModuleSymbols, Note, SymbolOptions,
     Symbolizer, place_name,
 };
-use dioptra_tracedata::{Module, Trace};
+use dioptra_tracedata::{Trace, TracedModule};
 use dioptra_tracelayout::{FunctionEntry, FunctionKind, LIBRARY_CALL_SIZE};
 use object::read::ReadCache;
 use object::{Object, ObjectSymbol};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How C++ and Rust names are shown.
+/// The style in which C++ and Rust names are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Demangle {
     /// As the programmer wrote them, with parameters and template arguments.
@@ -29,7 +29,7 @@ pub enum Demangle {
 }
 
 impl Demangle {
-    /// A name in this style: `full` as the programmer wrote it, `raw` as the symbol table has it.
+    /// Returns a name in this style: `full` is the name as the programmer wrote it, `raw` as the symbol table has it.
     pub fn shown(self, full: &str, raw: &str) -> String {
         match self {
             Demangle::No => raw.to_owned(),
@@ -41,7 +41,7 @@ impl Demangle {
 
 /// A module's symbols, read when the first of its functions is asked for.
 #[derive(Debug)]
-struct ModuleNames {
+struct LazyModule {
     symbols: OnceLock<ModuleSymbols>,
     lines: OnceLock<ModuleLines>,
     unnamed: AtomicBool,
@@ -49,24 +49,24 @@ struct ModuleNames {
 
 /// The names of a trace's functions, by their ids.
 ///
-/// Modules are read when the first of their functions is asked for, names are made when they are. May be shared by
-/// threads.
+/// A module is read when the first of its functions is asked for, and a name is made when it is. Threads may share
+/// this.
 #[derive(Debug)]
 pub struct FunctionNames<'t> {
     trace: &'t Trace,
     symbolizer: Symbolizer,
     style: Demangle,
-    modules: BTreeMap<u32, ModuleNames>,
+    modules: BTreeMap<u32, LazyModule>,
     names: Vec<OnceLock<Box<str>>>,
     /// The file of each function that is called as a library's, by name.
     libraries: OnceLock<FxHashMap<Box<str>, &'t str>>,
 }
 
 impl<'t> FunctionNames<'t> {
-    /// Of `trace`, with symbols from where `options` say.
+    /// Returns the names of `trace`, with symbols from the places that `options` state.
     pub fn new(trace: &'t Trace, options: SymbolOptions, style: Demangle) -> FunctionNames<'t> {
         let modules = trace.modules().map(|module| {
-            let names = ModuleNames {
+            let names = LazyModule {
                 symbols: OnceLock::new(),
                 lines: OnceLock::new(),
                 unnamed: AtomicBool::new(false),
@@ -88,12 +88,13 @@ impl<'t> FunctionNames<'t> {
         }
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
 
-    /// How a function is shown: its name in the chosen style; without a name its place, such as `<libz.so.1+0x1234>`.
+    /// Returns a function's displayed name: its name in the chosen style; without a name its location, such as
+    /// `<libz.so.1+0x1234>`.
     pub fn get(&self, function: u32) -> &str {
         match self.names.get(function as usize) {
             Some(name) => name.get_or_init(|| self.make(function).into()),
@@ -140,7 +141,7 @@ impl<'t> FunctionNames<'t> {
         }
     }
 
-    /// Whether a function's name, as it is shown, ends with its parameters.
+    /// Returns true if a function's displayed name ends with its parameters.
     pub fn has_parameters(&self, function: u32) -> bool {
         if self.style != Demangle::Full || !self.get(function).contains('(') {
             return false;
@@ -157,7 +158,7 @@ impl<'t> FunctionNames<'t> {
         String::from_utf8_lossy(name.unwrap_or(b"<unknown>"))
     }
 
-    /// The demangled name and that of the symbol table.
+    /// Returns the demangled name and the name in the symbol table.
     fn symbol(&self, entry: &FunctionEntry) -> Option<(Cow<'_, str>, &str)> {
         if entry.kind != FunctionKind::Function {
             return None;
@@ -166,7 +167,7 @@ impl<'t> FunctionNames<'t> {
         Some((function.name, function.raw_name))
     }
 
-    /// The name to match rules with, and that of the symbol table.
+    /// Returns the name that rules are matched with, and the name in the symbol table.
     pub(crate) fn linkage(&self, function: u32) -> (Cow<'_, str>, Option<Cow<'_, str>>) {
         let entry = self.trace.function(function);
         match entry.kind {
@@ -194,8 +195,8 @@ impl<'t> FunctionNames<'t> {
         }))
     }
 
-    /// File offsets of the module's functions.
-    fn places(&self, module: &Module) -> Vec<u64> {
+    /// Returns the file offsets of the module's functions.
+    fn places(&self, module: &TracedModule) -> Vec<u64> {
         let count = self.trace.function_count() as u64;
         let end = (u64::from(module.first) + u64::from(module.count)).min(count);
         (u64::from(module.first)..end)
@@ -205,7 +206,11 @@ impl<'t> FunctionNames<'t> {
             .collect()
     }
 
-    fn with_request<T>(&self, module: &Module, ask: impl FnOnce(&ModuleRequest<'_>) -> T) -> T {
+    fn with_request<T>(
+        &self,
+        module: &TracedModule,
+        ask: impl FnOnce(&ModuleRequest<'_>) -> T,
+    ) -> T {
         let path = Path::new(&module.path);
         let build_id = from_hexadecimal(&module.build_id);
         ask(&ModuleRequest {
@@ -215,8 +220,8 @@ impl<'t> FunctionNames<'t> {
         })
     }
 
-    /// For a library call: the file name of the library that has the function; none if no mapped file has it. Reads the
-    /// exported symbols of all mapped files when it is first asked.
+    /// Returns the file name of the library that has the function of a library call; `None` if no mapped file has it.
+    /// The first call reads the exported symbols of all mapped files.
     pub fn library(&self, function: u32) -> Option<&str> {
         let entry = self.trace.function(function);
         let name = self.trace.library_call_name(&entry)?;
@@ -226,8 +231,8 @@ impl<'t> FunctionNames<'t> {
         path.rsplit('/').next()
     }
 
-    /// The library of each function that is called as one's. Files that were mapped first come first, as in the search of
-    /// the dynamic linker.
+    /// Finds the library of each function that is called as a library's. Files that were mapped first come first, as
+    /// in the search of the dynamic linker.
     fn find_libraries(&self) -> FxHashMap<Box<str>, &'t str> {
         let mut wanted: FxHashSet<&[u8]> = FxHashSet::default();
         let entries: Vec<FunctionEntry> = (0..self.trace.function_count() as u32)
@@ -255,7 +260,7 @@ impl<'t> FunctionNames<'t> {
         libraries
     }
 
-    /// The file name of a function's module, for a library call that of the caller; empty if it has none.
+    /// Returns the file name of a function's module, for a library call that of the caller; empty if it has none.
     pub fn module(&self, function: u32) -> &'t str {
         let entry = self.trace.function(function);
         self.module_name(&entry)
@@ -274,8 +279,8 @@ impl<'t> FunctionNames<'t> {
         module.map_or("", |module| &module.path)
     }
 
-    /// A function's size in bytes, if it is known: of code from the table of functions, else from its symbol; of a
-    /// library call that of an entry of the procedure linkage table.
+    /// Returns a function's size in bytes, if known: for code from the table of functions, else from its symbol; for
+    /// a library call the size of an entry of the procedure linkage table.
     pub fn size(&self, function: u32) -> Option<u64> {
         let entry = self.trace.function(function);
         match entry.kind {
@@ -289,7 +294,7 @@ impl<'t> FunctionNames<'t> {
         }
     }
 
-    /// Where the functions are written, file and line, by the debug information: one answer for each of `functions`.
+    /// Returns the source file and line of each of `functions`, by the debug information.
     pub fn sources(&self, functions: &[u32]) -> Vec<Option<(String, u32)>> {
         let mut sources = vec![None; functions.len()];
         let mut by_module: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -317,8 +322,8 @@ impl<'t> FunctionNames<'t> {
         sources
     }
 
-    /// Why names are missing: notes about modules of which functions without a name were asked for, and about modules
-    /// whose source lines were.
+    /// Returns the reasons why names are missing: notes about modules of which functions without a name, or source
+    /// lines, were asked for.
     pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         for names in self.modules.values() {
@@ -336,7 +341,7 @@ impl<'t> FunctionNames<'t> {
     }
 }
 
-/// Tells the names of the functions that other files may call; none of a file that cannot be read.
+/// Calls `give` with the names of the functions that other files may call; with none if the file cannot be read.
 fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
     let Ok(file) = std::fs::File::open(path) else {
         return;
@@ -355,12 +360,12 @@ fn exported(path: &Path, mut tell: impl FnMut(&[u8])) {
     }
 }
 
-/// The line at which a function is declared, else that of its first instruction.
+/// Returns the line at which a function is declared, else the line of its first instruction.
 fn line_of(reader: &LineReader<'_>, place: u64) -> Option<(String, u32)> {
     if let Some((file, line)) = reader.declaration(place) {
         return Some((file.to_string(), line));
     }
-    // The outermost frame: what is inlined at the very start is not the function.
+    // The outermost frame, because a function that is inlined at the very start is not the function itself.
     let frame = reader.frames(place).pop()?;
     Some((frame.file?.to_string(), frame.line?))
 }

@@ -1,9 +1,9 @@
-//! The calls that were open where a walk begins in the middle of a stream, and when they began.
+//! The times at which the calls began that are open where a walk begins in the middle of a stream.
 //!
-//! A chunk lists the functions of the calls that are open where it begins, not their times. These are looked for from
-//! there backwards, a chunk at a time, and only when somebody asks.
+//! A chunk lists the functions of the calls that are open where it begins, not their times. The times are searched
+//! from there backwards, a chunk at a time, and only on demand.
 
-use crate::Walk;
+use crate::StreamWalk;
 use dioptra_tracedata::{Stream, Trace};
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::{Decoder, Record};
@@ -14,21 +14,21 @@ pub(crate) struct Past<'t> {
     stream: &'t Stream,
     /// The number of the chunk where the walk begins.
     first: usize,
-    /// The chunks from this one on are looked through.
+    /// The chunks from this one on have been searched.
     looked: usize,
-    /// When the open calls began, `CLOCK_MONOTONIC` in nanoseconds; known from `known` on.
+    /// The times at which the open calls began, `CLOCK_MONOTONIC` in nanoseconds; known from the depth `known` on.
     times: Vec<u64>,
     known: usize,
 }
 
-/// When the calls began that a chunk leaves open, from a depth on.
+/// The times at which the calls began that a chunk leaves open, from a depth on.
 struct Left {
     depth: usize,
     times: Vec<u64>,
 }
 
 impl<'t> Past<'t> {
-    /// Of the stream before its chunk `first`, where `depth` calls are open.
+    /// Returns the stream before its chunk `first`, where `depth` calls are open.
     pub fn new(trace: &'t Trace, stream: &'t Stream, first: usize, depth: usize) -> Past<'t> {
         Past {
             trace,
@@ -40,7 +40,7 @@ impl<'t> Past<'t> {
         }
     }
 
-    /// When the call at `depth` began; none if the records do not tell.
+    /// Returns the time at which the call at `depth` began; `None` if the records do not have it.
     pub fn entered(&mut self, depth: usize) -> Option<u64> {
         while depth < self.known {
             let left = self.looked.checked_sub(1).and_then(|before| {
@@ -48,7 +48,7 @@ impl<'t> Past<'t> {
                 let chunk = self.trace.chunk(self.stream, before)?;
                 self.left_open(chunk)
             });
-            // A chunk before that one leaves as many open as it begins with.
+            // A chunk before this one leaves as many calls open as this one begins with.
             let Some(left) = left.filter(|left| left.depth + left.times.len() >= self.known) else {
                 return self.walk_through(depth);
             };
@@ -61,7 +61,7 @@ impl<'t> Past<'t> {
         self.times.get(depth).copied()
     }
 
-    /// Looks through a chunk; none if it has more than calls that begin and end.
+    /// Searches a chunk; `None` if it holds more than calls that begin and end.
     fn left_open(&self, chunk: Chunk<'t>) -> Option<Left> {
         let mut left = Left {
             depth: chunk.header.depth as usize,
@@ -106,10 +106,10 @@ impl<'t> Past<'t> {
         Some(left)
     }
 
-    /// The slow way, which always leads to the end: through everything before.
+    /// Walks through all records before, the slow path that always succeeds.
     #[cold]
     fn walk_through(&mut self, depth: usize) -> Option<u64> {
-        let mut walk = Walk::before(self.trace, self.stream, self.first);
+        let mut walk = StreamWalk::before(self.trace, self.stream, self.first);
         walk.by_ref().for_each(drop);
         self.known = 0;
         self.times.clear();
@@ -119,14 +119,14 @@ impl<'t> Past<'t> {
     }
 }
 
-/// So many bytes of records before a range are looked through for other call stacks.
+/// The number of bytes of records before a range that are searched for other call stacks.
 const LOOK: u64 = 1 << 28;
 
-/// Whether the records of a stream up to a time are all of one call stack, so that what the header of chunk `first` lists is
-/// all that is open there.
+/// Returns true if the records of a stream up to a time are all of one call stack, so that the header of chunk
+/// `first` lists all calls that are open there.
 ///
-/// Of what is before that chunk only a part is looked through if it is large, and of the rest where each chunk begins: on
-/// which stack the thread is there.
+/// If the part before that chunk is large, only some of it is searched; in the rest the beginning of each chunk shows
+/// its call stack.
 pub(crate) fn is_one_stack(trace: &Trace, stream: &Stream, first: usize, until: u64) -> bool {
     let bytes = stream.bytes / stream.chunk_count().max(1) as u64 * first as u64;
     let step = (bytes / LOOK + 1) as usize;
@@ -149,7 +149,7 @@ pub(crate) fn is_one_stack(trace: &Trace, stream: &Stream, first: usize, until: 
             }
             match decoder.next() {
                 Some(Ok(Record::Stack { .. })) => return false,
-                // What is damaged before the range does not matter.
+                // Damage before the range does not matter.
                 Some(Err(_)) if number >= first => return false,
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => break,

@@ -1,22 +1,22 @@
-//! Which calls lead to another one, shown or not.
+//! The calls that lead to another one, shown or not.
 
-use crate::{Call, Step, Walk};
+use crate::{Call, StreamWalk, WalkStep};
 
-/// Finds the open calls of a stream at the entries that are asked for: see [`View::paths`](crate::View::paths).
-pub struct Paths<'t> {
-    walk: Walk<'t>,
+/// A finder of the open calls of a stream at given entries: see [`View::paths`](crate::View::paths).
+pub struct CallPaths<'t> {
+    walk: StreamWalk<'t>,
 }
 
-impl<'t> Paths<'t> {
-    pub(crate) fn new(walk: Walk<'t>) -> Paths<'t> {
-        Paths { walk }
+impl<'t> CallPaths<'t> {
+    pub(crate) fn new(walk: StreamWalk<'t>) -> CallPaths<'t> {
+        CallPaths { walk }
     }
 
-    /// The functions that lead to a call, the outermost first, itself not included. Calls must be asked for in the order
-    /// in which they begin; nothing leads to one that is not found.
+    /// Returns the functions that lead to a call, the outermost first, without the call itself. Calls must be asked
+    /// for in the order in which they begin. Returns no functions for a call that is not found.
     pub fn to(&mut self, wanted: &Call) -> Vec<u32> {
         let found = self.walk.by_ref().any(|step| match step {
-            Step::Enter { call, .. } => {
+            WalkStep::Enter { call, .. } => {
                 call.function == wanted.function && call.entered == wanted.entered
             }
             _ => false,

@@ -1,31 +1,31 @@
-//! What a recording has sampled: which functions, and for how many calls each recorded one stands.
+//! The sampling of a recording: the sampled functions, and the number of calls for which each recorded one stands.
 
 use crate::choices::Choices;
 use dioptra_filters::SampleKind;
 use dioptra_tracedata::Trace;
 use rustc_hash::FxHashMap;
 
-/// How executions of a function were chosen while they were recorded.
+/// The way in which executions of a function were chosen at recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RecordedSampling {
-    /// How.
+    /// The kind of sampling.
     pub kind: SampleKind,
-    /// They came and went with what they called.
+    /// True if executions came and went together with the calls below them.
     pub tree: bool,
-    /// For how many each chosen one stands if it was not counted: 1 if that can't be known.
+    /// The number of executions for which each chosen one stands if they were not counted; 1 if that can't be known.
     nominal: f64,
 }
 
 /// All sampled functions of a trace.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recorded {
-    /// By function; empty if there is none.
+pub(crate) struct RecordedFunctions {
+    /// The sampling of each function; empty if none is sampled.
     functions: Vec<Option<RecordedSampling>>,
 }
 
-impl Recorded {
-    pub fn of(trace: &Trace) -> Recorded {
-        let mut recorded = Recorded::default();
+impl RecordedFunctions {
+    pub fn of(trace: &Trace) -> RecordedFunctions {
+        let mut recorded = RecordedFunctions::default();
         for group in trace.sampled() {
             let (kind, nominal) = kind(&group.how);
             for function in &group.functions {
@@ -56,33 +56,37 @@ impl Recorded {
 }
 
 impl RecordedSampling {
-    /// For how many executions each chosen one of a stream stands.
+    /// Returns the number of executions for which each chosen one of a stream stands.
     pub(crate) fn weight(&self, choices: &Choices, place: usize, function: u32) -> f64 {
         match self.kind {
-            // The slowest ones stand for themselves.
+            // The slowest executions stand for themselves.
             SampleKind::Tail => 1.0,
             _ => choices.weight(place, function).unwrap_or(self.nominal),
         }
     }
 
-    /// Whether the weight of executions that were not counted can be told from how they were chosen.
+    /// Returns true if the kind of sampling determines the weight of executions that were not counted.
     pub(crate) fn has_nominal_weight(&self) -> bool {
         matches!(self.kind, SampleKind::Every | SampleKind::Random)
     }
 }
 
-/// For how many calls the recorded ones of a stream stand.
-pub(crate) struct Weights<'v> {
-    recorded: &'v Recorded,
+/// The weights of the recorded calls of a stream.
+pub(crate) struct RecordedWeights<'v> {
+    recorded: &'v RecordedFunctions,
     choices: &'v Choices,
     place: usize,
-    /// How many chosen executions are open, by function: recursion within one belongs to it.
+    /// The number of open chosen executions by function: recursion within one belongs to it.
     open: FxHashMap<u32, u32>,
 }
 
-impl<'v> Weights<'v> {
-    pub fn new(recorded: &'v Recorded, choices: &'v Choices, place: usize) -> Weights<'v> {
-        Weights {
+impl<'v> RecordedWeights<'v> {
+    pub fn new(
+        recorded: &'v RecordedFunctions,
+        choices: &'v Choices,
+        place: usize,
+    ) -> RecordedWeights<'v> {
+        RecordedWeights {
             recorded,
             choices,
             place,
@@ -90,7 +94,8 @@ impl<'v> Weights<'v> {
         }
     }
 
-    /// A call begins: its own weight, that of what it calls, and whether it is a chosen execution with what it calls.
+    /// Handles the beginning of a call. Returns its own weight, the weight of the calls below it, and whether it is a
+    /// chosen execution together with the calls below it.
     #[inline]
     pub fn begin(&mut self, function: u32, around: f64) -> (f64, f64, bool) {
         let Some(sampling) = self.recorded.get(function) else {
@@ -115,7 +120,7 @@ impl<'v> Weights<'v> {
     }
 }
 
-/// What is written behind `sample=`.
+/// Parses the text behind `sample=`.
 fn kind(how: &str) -> (SampleKind, f64) {
     let number = |text: &str| {
         text.parse()

@@ -1,31 +1,31 @@
-//! Events as calls: when a thread had no CPU, and when it began, ended and got names.
+//! Events as calls: the times in which a thread had no CPU, its beginning, its end and its names.
 //!
-//! Context switches come from the kernel, calls from the traced program, each with readings of one clock, of which one
-//! is converted. So the ends of a period without a CPU may seem to lie a moment behind a call that follows it.
+//! Context switches come from the kernel, calls from the traced program, each with readings of one clock, of which
+//! one is converted. So the ends of a period without a CPU may seem to lie a moment behind a call that follows it.
 
-use crate::{Call, Ending, Step, Walk, WalkLosses};
-use dioptra_tracedata::{Stream, Switches, TaskEvent, Trace};
+use crate::{Call, CallEnding, StreamWalk, WalkLosses, WalkStep};
+use dioptra_tracedata::{Stream, TaskEvent, ThreadSwitches, Trace};
 use dioptra_tracelayout::{ContextSwitch, EventPlace, SwitchKind};
 use std::collections::VecDeque;
 
-/// Calls may overlap a period without a CPU by so much: the clocks' error.
+/// The largest overlap of calls with a period without a CPU, in nanoseconds: the error of the clocks.
 const TOLERANCE: u64 = 20_000;
 
-/// Which events are shown. Periods without a CPU are no function's own time, shown or not.
+/// The events that are shown. Periods without a CPU are no function's own time, shown or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduling {
-    /// Periods without a CPU in which the thread waited.
+    /// True to show periods without a CPU in which the thread waited.
     pub waits: bool,
-    /// Those in which it could have gone on.
+    /// True to show periods without a CPU in which the thread could have gone on.
     pub preemptions: bool,
-    /// The thread's beginning, end and names, as calls without duration, which sums count as calls.
+    /// True to show the thread's beginning, end and names, as calls without duration. Sums count them as calls.
     pub tasks: bool,
-    /// Also events outside of all recorded calls.
+    /// True to show events outside of all recorded calls, too.
     pub everywhere: bool,
 }
 
 impl Default for Scheduling {
-    /// All periods within recorded calls.
+    /// Returns the selection of all periods within recorded calls.
     fn default() -> Scheduling {
         Scheduling {
             waits: true,
@@ -36,19 +36,19 @@ impl Default for Scheduling {
     }
 }
 
-/// On which CPU a thread was when.
+/// The CPUs of a thread over time.
 #[derive(Clone, Debug)]
-pub struct Cpus<'t> {
-    switches: Switches<'t>,
+pub struct ThreadCpus<'t> {
+    switches: ThreadSwitches<'t>,
     now: Option<u32>,
     next: Option<ContextSwitch>,
 }
 
-impl<'t> Cpus<'t> {
-    pub(crate) fn new(mut switches: Switches<'t>) -> Cpus<'t> {
+impl<'t> ThreadCpus<'t> {
+    pub(crate) fn new(mut switches: ThreadSwitches<'t>) -> ThreadCpus<'t> {
         let next = switches.next();
-        Cpus {
-            // What it leaves first it had before.
+        ThreadCpus {
+            // The CPU that the thread leaves first is the one that it had before.
             now: next
                 .filter(|next| next.kind != SwitchKind::In)
                 .map(|next| next.cpu),
@@ -57,16 +57,16 @@ impl<'t> Cpus<'t> {
         }
     }
 
-    /// The CPU at a time, the last one if it has none then; times that are asked for must not decrease. None before
-    /// the first one that is known.
+    /// Returns the CPU at a time; the last one if the thread has none then; `None` before the first one that is
+    /// known. The times of successive calls must not decrease.
     #[inline]
     pub fn at(&mut self, time: u64) -> Option<u32> {
         self.go_on(time, |_| {});
         self.now
     }
 
-    /// Goes on to a time, and tells each other CPU that the thread gets until then. Returns what it has there, as
-    /// [`Cpus::at`].
+    /// Goes on to a time, and calls `gets` with each other CPU that the thread gets until then. Returns the CPU at
+    /// the time, as [`ThreadCpus::at`] does.
     #[inline]
     pub fn go_on(&mut self, time: u64, mut gets: impl FnMut(u32)) -> Option<u32> {
         while let Some(next) = self.next.filter(|next| next.time <= time) {
@@ -80,32 +80,32 @@ impl<'t> Cpus<'t> {
     }
 }
 
-/// A stretch of time in which a thread had no CPU, or a moment at which something else became of it.
+/// A stretch of time in which a thread had no CPU, or the moment of another event of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Period {
-    /// When the kernel says that it began.
+    /// The time of its beginning by the kernel.
     told: u64,
-    /// When it is shown to begin.
+    /// The time of its beginning in the view.
     start: u64,
     end: u64,
-    /// Whether it was found to overlap calls by more than the clocks' error.
+    /// True if it was found to overlap calls by more than the error of the clocks.
     overlaps: bool,
     /// The function id that stands for it.
     event: u32,
     is_moment: bool,
 }
 
-/// The periods of one thread, and the moments between.
+/// The periods of one thread, and its other events.
 struct Periods<'t> {
-    switches: Switches<'t>,
-    /// The function ids that stand for them.
+    switches: ThreadSwitches<'t>,
+    /// The function id that stands for periods in which the thread waited; the next one is for preemptions.
     waits: u32,
     preemptions: u32,
     tracers: u32,
-    /// When the thread waited for the tracer, from the next period on, in order.
+    /// The waits of the thread for the tracer, from the next period on, in order.
     tracer_waits: VecDeque<(u64, u64)>,
     moments: &'t [TaskEvent],
-    /// The next period, if a moment came first.
+    /// The next period, if another event came first.
     held: Option<Period>,
 }
 
@@ -135,7 +135,8 @@ impl Iterator for Periods<'_> {
 }
 
 impl Periods<'_> {
-    /// Whether the thread waits for the tracer most of the time from `start` to `end`; later periods begin later.
+    /// Returns true if the thread waits for the tracer most of the time from `start` to `end`. The next call must be
+    /// for a later period.
     fn is_tracers(&mut self, start: u64, end: u64) -> bool {
         while self
             .tracer_waits
@@ -156,7 +157,8 @@ impl Periods<'_> {
         loop {
             let switch = self.switches.next()?;
             let Some(before) = left.filter(|_| switch.kind == SwitchKind::In) else {
-                // Without the other one it has no length: at the beginning, at the end, or one is lost.
+                // Without the other switch the period has no length: at the beginning, at the end, or because one is
+                // lost.
                 left = (switch.kind != SwitchKind::In).then_some(switch);
                 continue;
             };
@@ -177,18 +179,18 @@ impl Periods<'_> {
     }
 }
 
-/// A walk whose steps include events, as calls of functions that stand for them: see [`Trace::event_id`]. What was before
-/// the first record is outside of all calls, also if some are open then: they began in another thread.
+/// A walk whose steps include events, as calls of functions that stand for them: see [`Trace::event_id`]. Events
+/// before the first record are outside of all calls, even if calls are open then: these began in another thread.
 pub(crate) struct Scheduled<'t> {
-    walk: Walk<'t>,
+    walk: StreamWalk<'t>,
     periods: Option<Periods<'t>>,
     next: Option<Period>,
     everywhere: bool,
-    /// The period that was begun, and its depth.
+    /// The period that has begun, and its depth.
     inside: Option<(Period, u32)>,
-    /// The walk's next step, if it was looked at already.
-    held: Option<Option<Step>>,
-    /// How many calls are open behind the last given step of the walk.
+    /// The walk's next step, if it was read already.
+    held: Option<Option<WalkStep>>,
+    /// The number of calls that are open after the walk's last given step.
     depth: u32,
     /// The time of the last step that was given.
     last: u64,
@@ -196,12 +198,12 @@ pub(crate) struct Scheduled<'t> {
 }
 
 impl<'t> Scheduled<'t> {
-    /// Through `stream` of `trace`, from its start.
+    /// Returns the steps of `stream` of `trace`, from its start.
     pub fn new(trace: &'t Trace, stream: &'t Stream, shown: Scheduling) -> Scheduled<'t> {
-        Scheduled::through(Walk::new(trace, stream), trace, stream, shown)
+        Scheduled::through(StreamWalk::new(trace, stream), trace, stream, shown)
     }
 
-    /// Through what happens from `from` until `until`, and something before it; see [`Walk::from_chunk`].
+    /// Returns the steps from `from` until `until`, and some before them; see [`StreamWalk::from_chunk`].
     pub fn within(
         trace: &'t Trace,
         stream: &'t Stream,
@@ -230,7 +232,7 @@ impl<'t> Scheduled<'t> {
                 chunk = before.min(chunk - 1);
                 continue;
             }
-            let Some(walk) = Walk::from_chunk(trace, stream, chunk, until, exactly) else {
+            let Some(walk) = StreamWalk::from_chunk(trace, stream, chunk, until, exactly) else {
                 break;
             };
             return Scheduled {
@@ -244,7 +246,7 @@ impl<'t> Scheduled<'t> {
     }
 
     fn through(
-        walk: Walk<'t>,
+        walk: StreamWalk<'t>,
         trace: &'t Trace,
         stream: &'t Stream,
         shown: Scheduling,
@@ -277,17 +279,17 @@ impl<'t> Scheduled<'t> {
         }
     }
 
-    /// The calls that are open now, the outermost first; those of periods are left out.
+    /// Returns the calls that are open now, the outermost first, without those of periods.
     pub fn open(&self) -> impl Iterator<Item = Call> {
-        // The call that the step we hold has ended is still open for others.
+        // The call that the held step has ended is still open for the caller.
         let ending = match self.held {
-            Some(Some(Step::Leave { call, .. })) => Some(call),
+            Some(Some(WalkStep::Leave { call, .. })) => Some(call),
             _ => None,
         };
         self.walk.open().chain(ending)
     }
 
-    /// What could not be made sense of so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> WalkLosses {
         WalkLosses {
             overlaps: self.overlaps,
@@ -295,14 +297,14 @@ impl<'t> Scheduled<'t> {
         }
     }
 
-    /// The time of the last step.
+    /// Returns the time of the last step.
     pub fn time(&self) -> u64 {
         self.walk.time().max(self.last)
     }
 
-    /// As [`Walk::run`]: up to the next period.
+    /// Gives ordinary steps as [`StreamWalk::run`] does, up to the next period.
     #[inline]
-    pub fn run(&mut self, limit: u64, take: impl FnMut(Step) -> bool) {
+    pub fn run(&mut self, limit: u64, take: impl FnMut(WalkStep) -> bool) {
         if self.held.is_some() || self.inside.is_some() {
             return;
         }
@@ -312,45 +314,45 @@ impl<'t> Scheduled<'t> {
         self.depth = self.walk.open().len() as u32;
     }
 
-    /// How many calls of the walk are open.
+    /// Returns the number of open calls of the walk.
     pub fn depth(&self) -> usize {
         self.walk.open().len()
     }
 
-    fn step_on(&mut self, step: Option<Step>) -> Option<Step> {
-        self.last = step.as_ref().map_or(self.last, Step::time);
+    fn step_on(&mut self, step: Option<WalkStep>) -> Option<WalkStep> {
+        self.last = step.as_ref().map_or(self.last, WalkStep::time);
         match &step {
-            Some(Step::Enter { call, .. }) => self.depth = call.depth + 1,
-            Some(Step::Leave { call, .. }) => self.depth = call.depth,
-            Some(Step::Switch { .. }) => self.depth = self.walk.open().len() as u32,
-            Some(Step::Lost { .. }) | None => {}
+            Some(WalkStep::Enter { call, .. }) => self.depth = call.depth + 1,
+            Some(WalkStep::Leave { call, .. }) => self.depth = call.depth,
+            Some(WalkStep::Switch { .. }) => self.depth = self.walk.open().len() as u32,
+            Some(WalkStep::Lost { .. }) | None => {}
         }
         step
     }
 
     /// Begins or ends a period, or gives the walk's `step` that comes before that.
     #[cold]
-    fn near(&mut self, step: Option<Step>) -> Option<Step> {
+    fn near(&mut self, step: Option<WalkStep>) -> Option<WalkStep> {
         if let Some((period, depth)) = self.inside.take() {
             self.held = Some(step);
             self.last = period.end;
-            return Some(Step::Leave {
+            return Some(WalkStep::Leave {
                 time: period.end,
                 call: call(period, depth),
-                ending: Ending::Returned,
+                ending: CallEnding::Returned,
             });
         }
-        let time = step.as_ref().map_or(u64::MAX, Step::time);
+        let time = step.as_ref().map_or(u64::MAX, WalkStep::time);
         let depth = match &step {
-            Some(Step::Enter { call, .. }) => call.depth,
-            Some(Step::Leave { call, .. }) => call.depth + 1,
+            Some(WalkStep::Enter { call, .. }) => call.depth,
+            Some(WalkStep::Leave { call, .. }) => call.depth + 1,
             Some(_) => self.depth,
             None => self.walk.open().len() as u32,
         };
         while let Some(mut period) = self.next.filter(|period| period.start < time) {
             let is_shown = depth > 0 && self.last > 0 || self.everywhere;
             if period.end > time {
-                // Whichever end is nearer to the step is wrong.
+                // The end that is nearer to the step is wrong.
                 let (before, behind) = (time - period.told, period.end - time);
                 if is_shown && before.min(behind) > TOLERANCE && !period.overlaps {
                     period.overlaps = true;
@@ -370,7 +372,7 @@ impl<'t> Scheduled<'t> {
                 self.last = period.start;
                 self.inside = Some((period, depth));
                 self.held = Some(step);
-                return Some(Step::Enter {
+                return Some(WalkStep::Enter {
                     time: period.start,
                     call: call(period, depth),
                 });
@@ -389,10 +391,10 @@ fn call(period: Period, depth: u32) -> Call {
 }
 
 impl Iterator for Scheduled<'_> {
-    type Item = Step;
+    type Item = WalkStep;
 
     #[inline]
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<WalkStep> {
         let step = match self.held.take() {
             Some(step) => step,
             None => self.walk.next(),
@@ -400,7 +402,7 @@ impl Iterator for Scheduled<'_> {
         if self.next.is_none() && self.inside.is_none() {
             return step;
         }
-        let time = step.as_ref().map_or(u64::MAX, Step::time);
+        let time = step.as_ref().map_or(u64::MAX, WalkStep::time);
         if self.inside.is_some() || self.next.is_some_and(|next| next.start < time) {
             return self.near(step);
         }

@@ -1,57 +1,58 @@
-//! What is shown of a stream.
+//! The steps of a stream that are shown.
 
-use crate::{Call, Ending};
+use crate::{Call, CallEnding};
 
-/// What is shown of a stream. Times are `CLOCK_MONOTONIC` in nanoseconds and never decrease.
+/// A shown step of a stream. Times are `CLOCK_MONOTONIC` in nanoseconds and never decrease.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Shown {
-    /// A call begins; or, if its `entered` is none, it turns out that it began before.
+pub enum ShownStep {
+    /// A call begins. If its `entered` is none, the call began at an unknown time before.
     Enter {
-        /// When.
+        /// The time.
         time: u64,
-        /// Which; its depth is how many shown calls are around it.
+        /// The call; its depth is the number of shown calls around it.
         call: Call,
-        /// How many calls it stands for, by the sampling of itself and of calls around it; else 1.
+        /// The number of calls that it stands for, by the sampling of itself and of calls around it; else 1.
         weight: f64,
-        /// Whether a trigger asks for its backtrace.
+        /// True if a trigger asks for its backtrace.
         backtrace: bool,
     },
-    /// The innermost shown call ends; at the end of its stream with [`Ending::Open`].
+    /// The innermost shown call ends; at the end of its stream with [`CallEnding::Open`].
     Leave {
-        /// When.
+        /// The time.
         time: u64,
-        /// Which.
+        /// The call.
         call: Call,
-        /// How.
-        ending: Ending,
-        /// Its time outside of recorded calls below it, shown or not, in nanoseconds; from the start of the view's time.
+        /// The way in which it ends.
+        ending: CallEnding,
+        /// The call's time outside of recorded calls below it, shown or not, in nanoseconds; counted from the start
+        /// of the view's time.
         own: u64,
     },
     /// Records are missing here, of shown calls or others.
     Lost {
-        /// When the gap was noticed.
+        /// The time at which the gap was noticed.
         time: u64,
-        /// How many; 0 if that is not known.
+        /// The number of missing records; 0 if not known.
         records: u64,
     },
-    /// The thread goes on, on another call stack; the shown calls that are open are that one's from here on.
+    /// The thread goes on with another call stack. The open shown calls are those of that stack from here on.
     Switch {
-        /// When.
+        /// The time.
         time: u64,
-        /// Its number.
+        /// The number of the call stack.
         stack: u32,
     },
 }
 
-impl Shown {
-    /// When it happens.
+impl ShownStep {
+    /// Returns the time of the step.
     #[inline]
     pub fn time(&self) -> u64 {
         match *self {
-            Shown::Enter { time, .. }
-            | Shown::Leave { time, .. }
-            | Shown::Lost { time, .. }
-            | Shown::Switch { time, .. } => time,
+            ShownStep::Enter { time, .. }
+            | ShownStep::Leave { time, .. }
+            | ShownStep::Lost { time, .. }
+            | ShownStep::Switch { time, .. } => time,
         }
     }
 }

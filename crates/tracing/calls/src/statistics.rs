@@ -1,9 +1,9 @@
 //! Sums by function and by thread.
 
-use crate::estimate::Clusters;
-use crate::frames::Frames;
-use crate::{Cpus, Ending, Shown, View, ViewLosses, workers};
-use dioptra_filters::Estimate;
+use crate::estimate::ClusterEstimator;
+use crate::frames::OpenCalls;
+use crate::{CallEnding, ShownStep, ThreadCpus, View, ViewLosses, workers};
+use dioptra_filters::ScaledEstimate;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::EventPlace;
 use rustc_hash::FxHashMap;
@@ -12,24 +12,24 @@ use std::collections::BTreeSet;
 /// The shortest or longest of some durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extreme {
-    /// In nanoseconds.
+    /// The duration in nanoseconds.
     pub duration: u64,
-    /// When that call began.
+    /// The time at which that call began, `CLOCK_MONOTONIC` in nanoseconds.
     pub began: u64,
 }
 
 /// Durations of calls, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Of how many calls.
+    /// The number of calls.
     pub count: u64,
-    /// Their sum; calls within calls of the same function are in it, too.
+    /// The sum of the durations. Calls within calls of the same function are in it, too.
     pub sum: u64,
-    /// The sum of their squares.
+    /// The sum of the squares of the durations.
     pub squares: u128,
-    /// The shortest; meaningless if there is none.
+    /// The shortest duration; meaningless if there is none.
     pub shortest: Extreme,
-    /// The longest.
+    /// The longest duration; meaningless if there is none.
     pub longest: Extreme,
 }
 
@@ -72,7 +72,7 @@ impl Times {
             *self = *other;
             return;
         }
-        // Among equal ones the first, whoever counted it.
+        // Among equal durations the earliest call wins, whichever worker counted it.
         let (a, b) = (self.shortest, other.shortest);
         if (b.duration, b.began) < (a.duration, a.began) {
             self.shortest = b;
@@ -86,12 +86,12 @@ impl Times {
         self.squares = self.squares.saturating_add(other.squares);
     }
 
-    /// The mean; none without calls.
+    /// Returns the mean; `None` without calls.
     pub fn mean(&self) -> Option<u64> {
         self.sum.checked_div(self.count)
     }
 
-    /// The standard deviation in nanoseconds; none without calls.
+    /// Returns the standard deviation in nanoseconds; `None` without calls.
     pub fn standard_deviation(&self) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -106,43 +106,43 @@ impl Times {
     }
 }
 
-/// What is estimated of all executions from those that were shown.
+/// Estimates for all executions from the shown ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampled {
-    /// How many calls there were.
-    pub calls: Estimate,
+    /// The number of calls.
+    pub calls: ScaledEstimate,
     /// Their total time in nanoseconds.
-    pub total: Estimate,
+    pub total: ScaledEstimate,
     /// Their self time in nanoseconds.
-    pub self_time: Estimate,
+    pub self_time: ScaledEstimate,
 }
 
 /// The times of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionTimes {
-    /// Its id; of a library call that several modules make the smallest one.
+    /// The function's id; for a library call that several modules make, the smallest one.
     pub function: u32,
-    /// How many calls were shown.
+    /// The number of calls that were shown.
     pub calls: u64,
-    /// How many of them were still open at their stream's end; their durations reach up to it.
+    /// The number of calls that were still open at their stream's end; their durations reach up to it.
     pub open: u64,
-    /// Time within it, in nanoseconds; calls within calls of itself are counted once.
+    /// The time within the function in nanoseconds; calls within calls of itself are counted once.
     pub total: u64,
-    /// Time within it and not within recorded calls below it, shown or not.
+    /// The time within the function and not within recorded calls below it, shown or not, in nanoseconds.
     pub self_time: u64,
-    /// Each call's duration.
+    /// The durations of the calls.
     pub totals: Times,
-    /// Each call's self time.
+    /// The self times of the calls.
     pub selves: Times,
-    /// If calls stand for others.
+    /// The estimates, if calls stand for others.
     pub sampled: Option<Sampled>,
-    /// On which CPUs calls of it, and what they called, ran: empty if that is not known, or was not asked for.
+    /// The CPUs on which the calls, and the calls below them, ran; empty if not known or not asked for.
     pub cpus: BTreeSet<u32>,
 }
 
 impl Sampled {
     fn plus(self, other: Sampled) -> Sampled {
-        let plus = |here: Estimate, there: Estimate| Estimate {
+        let plus = |here: ScaledEstimate, there: ScaledEstimate| ScaledEstimate {
             value: here.value + there.value,
             standard_error: here
                 .standard_error
@@ -158,9 +158,9 @@ impl Sampled {
 }
 
 impl FunctionTimes {
-    /// All calls were shown.
+    /// Returns the sums as estimates without an error, for a function whose calls were all shown.
     fn exact(&self) -> Sampled {
-        let exact = |value: u64| Estimate {
+        let exact = |value: u64| ScaledEstimate {
             value: value as f64,
             standard_error: Some(0.0),
         };
@@ -185,7 +185,7 @@ impl FunctionTimes {
         }
     }
 
-    /// Adds those of another function, or of other threads. Sums of estimates are estimates.
+    /// Adds the times of another function, or of other threads. Sums of estimates are estimates.
     pub fn merge(&mut self, other: &FunctionTimes) {
         self.sampled = match (self.sampled, other.sampled) {
             (None, None) => None,
@@ -207,33 +207,34 @@ impl FunctionTimes {
 /// The times of one stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamTimes {
-    /// Its place in [`View::streams`].
+    /// The stream's index in [`View::streams`].
     pub place: usize,
-    /// Time within shown calls.
+    /// The time within shown calls in nanoseconds.
     pub total: u64,
-    /// Of it, the time without a CPU that is shown.
+    /// The part of `total` in which the thread had no CPU, if that is shown.
     pub scheduled: u64,
-    /// How many calls were shown.
+    /// The number of calls that were shown.
     pub calls: u64,
 }
 
 /// All sums of a view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Statistics {
-    /// Of each function that was called, by id.
+    /// The times of each function that was called, by id.
     pub functions: Vec<FunctionTimes>,
-    /// Of each stream, by place.
+    /// The times of each stream, by index.
     pub streams: Vec<StreamTimes>,
-    /// What is missing.
+    /// The losses.
     pub losses: ViewLosses,
 }
 
-/// Sums what a view shows, streams in parallel. Of calls that lie in the view's time in part, that part is summed.
+/// Sums the shown calls of a view, streams in parallel. Of calls that lie in the view's time in part, that part is
+/// summed.
 pub fn statistics(view: &View<'_>) -> Statistics {
     sums(view, false)
 }
 
-/// As [`statistics`], with the CPUs on which calls ran, as far as context switches were recorded.
+/// Sums the calls as [`statistics`] does, with the CPUs on which calls ran, as far as context switches were recorded.
 pub fn statistics_with_cpus(view: &View<'_>) -> Statistics {
     sums(view, true)
 }
@@ -241,7 +242,7 @@ pub fn statistics_with_cpus(view: &View<'_>) -> Statistics {
 fn sums(view: &View<'_>, with_cpus: bool) -> Statistics {
     let count = view.streams().len();
     let sampled = view.is_sampled();
-    // Estimates are sums of fractions: their last digit must not depend on who was faster.
+    // Estimates are sums of fractions: their last digit must not depend on the speed of the workers.
     let most = if sampled { 1 } else { usize::MAX };
     let new = || Worker::new(view.trace(), sampled, with_cpus);
     let mut workers = workers::each(count, most, new, |worker, place| worker.sum(view, place));
@@ -254,7 +255,7 @@ fn sums(view: &View<'_>, with_cpus: bool) -> Statistics {
             times.sampled = clusters.estimate(times);
         }
     }
-    // Those that ended before the time that is looked at.
+    // Functions whose calls ended before the view's time are left out.
     let is_seen = |times: &FunctionTimes| times.calls > 0 || times.total > 0 || times.open > 0;
     first.times.retain(is_seen);
     first.times.sort_unstable_by_key(|times| times.function);
@@ -268,25 +269,25 @@ fn sums(view: &View<'_>, with_cpus: bool) -> Statistics {
 
 /// An open call.
 #[derive(Clone, Copy, Debug)]
-struct Frame {
+struct OpenTimes {
     slot: u32,
     outermost: bool,
     entered: bool,
     start: u64,
 }
 
-/// On which CPU a stream's thread runs.
-struct Running<'v> {
-    cpus: Cpus<'v>,
+/// The CPU on which a stream's thread runs.
+struct RunningThread<'v> {
+    cpus: ThreadCpus<'v>,
     now: Option<u32>,
-    /// What was before does not count.
+    /// The time before which nothing counts.
     from: u64,
     is_begun: bool,
 }
 
-impl<'v> Running<'v> {
-    fn new(view: &'v View<'_>, place: usize, from: u64) -> Running<'v> {
-        Running {
+impl<'v> RunningThread<'v> {
+    fn new(view: &'v View<'_>, place: usize, from: u64) -> RunningThread<'v> {
+        RunningThread {
             cpus: view.cpus(place),
             now: None,
             from,
@@ -297,20 +298,21 @@ impl<'v> Running<'v> {
 
 struct Worker<'t> {
     trace: &'t Trace,
-    /// The slots of library calls, by name: whichever module calls, it is one function. Samples of them are told apart.
+    /// The slots of library calls, by name: it is one function, whichever module calls it. Samples of different
+    /// modules are kept apart.
     libraries: Option<FxHashMap<&'t [u8], u32>>,
-    /// Of each function its place in `times`, plus one.
+    /// The index of each function in `times`, plus one.
     slots: Vec<u32>,
     times: Vec<FunctionTimes>,
-    /// Of each place in `times`: how many calls are open in the current call stack.
+    /// The number of open calls in the current call stack, for each index in `times`.
     open: Vec<u32>,
     streams: Vec<StreamTimes>,
     losses: ViewLosses,
-    clusters: Option<Clusters>,
+    clusters: Option<ClusterEstimator>,
     with_cpus: bool,
-    /// Of each place in `times`: the CPU that was added last.
+    /// The CPU that was added last, for each index in `times`.
     added: Vec<Option<u32>>,
-    /// The id from which on ids are events'.
+    /// The first id of an event; all ids from it on are events'.
     first_event: u32,
 }
 
@@ -325,7 +327,7 @@ impl<'t> Worker<'t> {
             open: Vec::new(),
             streams: Vec::new(),
             losses: ViewLosses::default(),
-            clusters: sampled.then(Clusters::default),
+            clusters: sampled.then(ClusterEstimator::default),
             with_cpus,
             added: Vec::new(),
         }
@@ -363,7 +365,7 @@ impl<'t> Worker<'t> {
             *place = slot + 1;
         }
         match self.times.get_mut(slot as usize) {
-            // Whoever was seen first.
+            // The smallest id of all modules, whichever was seen first.
             Some(times) => times.function = times.function.min(function),
             None => {
                 self.times.push(FunctionTimes::new(function));
@@ -376,12 +378,14 @@ impl<'t> Worker<'t> {
 
     fn sum(&mut self, view: &View<'_>, place: usize) {
         let from = view.range().start.unwrap_or(0);
-        let mut frames: Frames<Frame> = Frames::default();
+        let mut frames: OpenCalls<OpenTimes> = OpenCalls::default();
         let mut stream = StreamTimes {
             place,
             ..StreamTimes::default()
         };
-        let mut running = self.with_cpus.then(|| Running::new(view, place, from));
+        let mut running = self
+            .with_cpus
+            .then(|| RunningThread::new(view, place, from));
         let mut calls = match self.clusters {
             Some(_) => view.scaled_calls(place),
             None => view.calls(place),
@@ -392,7 +396,7 @@ impl<'t> Worker<'t> {
             }
             self.take(shown, from, view, &mut frames, &mut stream);
             if let Some(running) = &running
-                && !matches!(shown, Shown::Leave { .. })
+                && !matches!(shown, ShownStep::Leave { .. })
             {
                 self.resume(running, &frames, shown);
             }
@@ -404,20 +408,20 @@ impl<'t> Worker<'t> {
     #[inline]
     fn take(
         &mut self,
-        shown: Shown,
+        shown: ShownStep,
         from: u64,
         view: &View<'_>,
-        frames: &mut Frames<Frame>,
+        frames: &mut OpenCalls<OpenTimes>,
         stream: &mut StreamTimes,
     ) {
         match shown {
-            Shown::Enter {
+            ShownStep::Enter {
                 time, call, weight, ..
             } => {
                 let slot = self.slot(call.function);
                 let open = &mut self.open[slot as usize];
                 *open += 1;
-                frames.push(Frame {
+                frames.push(OpenTimes {
                     slot,
                     outermost: *open == 1,
                     entered: call.entered.is_some(),
@@ -427,7 +431,7 @@ impl<'t> Worker<'t> {
                     clusters.enter(call.function, weight, view, stream.place);
                 }
             }
-            Shown::Leave {
+            ShownStep::Leave {
                 time,
                 call,
                 ending,
@@ -436,16 +440,16 @@ impl<'t> Worker<'t> {
                 if call.function >= self.first_event && time >= from {
                     stream.scheduled = stream.scheduled.saturating_add(own);
                 }
-                let open = ending == Ending::Open;
+                let open = ending == CallEnding::Open;
                 self.leave(frames, time, own, from, open, stream);
             }
-            Shown::Lost { .. } => {}
-            Shown::Switch { stack, .. } => self.switch(frames, stack),
+            ShownStep::Lost { .. } => {}
+            ShownStep::Switch { stack, .. } => self.switch(frames, stack),
         }
     }
 
-    /// Up to a time: open calls run on the CPUs that their thread gets.
-    fn run(&mut self, running: &mut Running<'_>, frames: &Frames<Frame>, time: u64) {
+    /// Goes on to a time: open calls run on the CPUs that their thread gets.
+    fn run(&mut self, running: &mut RunningThread<'_>, frames: &OpenCalls<OpenTimes>, time: u64) {
         if time < running.from {
             return;
         }
@@ -453,17 +457,22 @@ impl<'t> Worker<'t> {
             running.now = running.cpus.at(running.from);
             self.add_cpu(running.now, frames.current());
         }
-        let Running { cpus, now, .. } = running;
+        let RunningThread { cpus, now, .. } = running;
         *now = cpus.go_on(time, |cpu| self.add_cpu(Some(cpu), frames.current()));
     }
 
-    /// What begins or goes on with this does so on the thread's CPU.
+    /// Adds the thread's CPU to the call that begins or goes on with this step.
     #[inline]
-    fn resume(&mut self, running: &Running<'_>, frames: &Frames<Frame>, shown: Shown) {
+    fn resume(
+        &mut self,
+        running: &RunningThread<'_>,
+        frames: &OpenCalls<OpenTimes>,
+        shown: ShownStep,
+    ) {
         if running.is_begun {
             let frames = frames.current();
             let first = match shown {
-                Shown::Enter { .. } => frames.len().saturating_sub(1),
+                ShownStep::Enter { .. } => frames.len().saturating_sub(1),
                 _ => 0,
             };
             self.add_cpu(running.now, &frames[first..]);
@@ -471,7 +480,7 @@ impl<'t> Worker<'t> {
     }
 
     #[inline]
-    fn add_cpu(&mut self, cpu: Option<u32>, frames: &[Frame]) {
+    fn add_cpu(&mut self, cpu: Option<u32>, frames: &[OpenTimes]) {
         let Some(cpu) = cpu else { return };
         for frame in frames {
             let slot = frame.slot as usize;
@@ -486,7 +495,7 @@ impl<'t> Worker<'t> {
         }
     }
 
-    fn switch(&mut self, frames: &mut Frames<Frame>, stack: u32) {
+    fn switch(&mut self, frames: &mut OpenCalls<OpenTimes>, stack: u32) {
         for frame in frames.current() {
             self.open[frame.slot as usize] -= 1;
         }
@@ -502,7 +511,7 @@ impl<'t> Worker<'t> {
     #[inline]
     fn leave(
         &mut self,
-        frames: &mut Frames<Frame>,
+        frames: &mut OpenCalls<OpenTimes>,
         time: u64,
         own: u64,
         from: u64,
@@ -531,7 +540,7 @@ impl<'t> Worker<'t> {
             times.total = times.total.saturating_add(duration);
         }
         times.self_time = times.self_time.saturating_add(own);
-        // A call that began before the records do is one of the stream that it began in, or lost.
+        // A call that began before the records do is a call of the stream in which it began, or lost.
         if frame.entered {
             times.calls += 1;
             stream.calls += 1;

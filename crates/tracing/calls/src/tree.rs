@@ -1,7 +1,7 @@
-//! Sums by call path: who called whom.
+//! Sums by call path.
 
-use crate::frames::Frames;
-use crate::{Ending, Shown, View, ViewLosses, workers};
+use crate::frames::OpenCalls;
+use crate::{CallEnding, ShownStep, View, ViewLosses, workers};
 use rustc_hash::FxHashMap;
 
 /// All calls of one function on one path.
@@ -9,25 +9,25 @@ use rustc_hash::FxHashMap;
 pub struct CallNode {
     /// The function's id; 0 for the root.
     pub function: u32,
-    /// The node of its caller; the root is its own.
+    /// The index of the caller's node; the root is its own caller.
     pub parent: u32,
-    /// How many calls were shown.
+    /// The number of calls that were shown.
     pub calls: u64,
-    /// Time within them in nanoseconds.
+    /// The time within the calls in nanoseconds.
     pub total: u64,
-    /// Time within them and not within recorded calls below, shown or not.
+    /// The time within the calls and not within recorded calls below, shown or not, in nanoseconds.
     pub self_time: u64,
     /// The shortest and the longest duration of a call.
     pub totals: (u64, u64),
     /// The shortest and the longest self time of a call.
     pub selves: (u64, u64),
-    /// How many calls they stand for, if the view samples; else `calls`.
+    /// The number of calls that they stand for, if the view samples; else `calls`.
     pub weighted_calls: f64,
-    /// The total time of as many.
+    /// The total time of the calls that they stand for, in nanoseconds.
     pub weighted_total: f64,
-    /// The self time of as many.
+    /// The self time of the calls that they stand for, in nanoseconds.
     pub weighted_self: f64,
-    /// When the first one began.
+    /// The time at which the first call began.
     pub first: u64,
     /// The child that was called last.
     last: u32,
@@ -68,18 +68,18 @@ impl CallNode {
 
 /// A tree of call paths. Node 0 is the root: outside of all shown calls.
 #[derive(Clone, Debug)]
-pub struct CallTree {
+pub struct CallPathTree {
     nodes: Vec<CallNode>,
     by_call: FxHashMap<(u32, u32), u32>,
-    /// What is missing.
+    /// The losses.
     pub losses: ViewLosses,
-    /// Calls that were still open at their stream's end; their durations reach up to it.
+    /// The number of calls that were still open at their stream's end; their durations reach up to it.
     pub open: u64,
 }
 
-impl Default for CallTree {
+impl Default for CallPathTree {
     fn default() -> Self {
-        CallTree {
+        CallPathTree {
             nodes: vec![CallNode::new(0, 0, 0)],
             by_call: FxHashMap::default(),
             losses: ViewLosses::default(),
@@ -88,13 +88,14 @@ impl Default for CallTree {
     }
 }
 
-/// Sums what a view shows, streams in parallel. Of calls that lie in the view's time in part, that part is summed.
-pub fn call_tree(view: &View<'_>) -> CallTree {
+/// Sums the shown calls of a view, streams in parallel. Of calls that lie in the view's time in part, that part is
+/// summed.
+pub fn call_tree(view: &View<'_>) -> CallPathTree {
     let most = if view.is_sampled() { 1 } else { usize::MAX };
     let count = view.streams().len();
-    let sum = |tree: &mut CallTree, place| tree.sum(view, place);
-    let mut trees = workers::each(count, most, CallTree::default, sum);
-    // The largest first, so that the others' nodes are copied.
+    let sum = |tree: &mut CallPathTree, place| tree.sum(view, place);
+    let mut trees = workers::each(count, most, CallPathTree::default, sum);
+    // The largest tree takes in the nodes of the others, because fewer are copied so.
     trees.sort_by_key(|tree| tree.nodes.len());
     let mut whole = trees.pop().unwrap_or_default();
     for tree in trees {
@@ -106,20 +107,20 @@ pub fn call_tree(view: &View<'_>) -> CallTree {
 }
 
 #[derive(Clone, Copy)]
-struct Frame {
+struct OpenNode {
     node: u32,
     entered: bool,
     start: u64,
     weight: f64,
 }
 
-impl CallTree {
-    /// The nodes; parents come before their children.
+impl CallPathTree {
+    /// Returns the nodes; parents come before their children.
     pub fn nodes(&self) -> &[CallNode] {
         &self.nodes
     }
 
-    /// The children of each node, in the order of their first calls.
+    /// Returns the children of each node, in the order of their first calls.
     pub fn children(&self) -> Vec<Vec<u32>> {
         let mut children = vec![Vec::new(); self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate().skip(1) {
@@ -134,7 +135,7 @@ impl CallTree {
         children
     }
 
-    /// The functions of the path to a node, the outermost first, its own last.
+    /// Returns the functions of the path to a node, the outermost first, its own last.
     pub fn path(&self, mut node: u32) -> Vec<u32> {
         let mut path = Vec::new();
         while node != 0 {
@@ -146,11 +147,11 @@ impl CallTree {
         path
     }
 
-    /// The tree below the functions that `is_wanted` names: its root's children are these functions. Calls within a
-    /// call of such a function belong to that one's subtree.
-    pub fn below(&self, is_wanted: impl Fn(u32) -> bool) -> CallTree {
-        let mut tree = CallTree::default();
-        // Of each node its place in the new tree; 0 outside.
+    /// Returns the tree below the functions for which `is_wanted` returns true: the root's children are these
+    /// functions. Calls within a call of such a function belong to that one's subtree.
+    pub fn below(&self, is_wanted: impl Fn(u32) -> bool) -> CallPathTree {
+        let mut tree = CallPathTree::default();
+        // The index of each node in the new tree; 0 outside.
         let mut places = vec![0_u32; self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate().skip(1) {
             let around = places[node.parent as usize];
@@ -164,8 +165,8 @@ impl CallTree {
         tree
     }
 
-    /// Adds what is below `from` in another tree to what is below `to`.
-    fn graft(&mut self, to: u32, other: &CallTree, from: u32) {
+    /// Adds the nodes below `from` in another tree to those below `to`.
+    fn graft(&mut self, to: u32, other: &CallPathTree, from: u32) {
         let mut places = vec![to; other.nodes.len()];
         for (index, node) in other.nodes.iter().enumerate().skip(from as usize + 1) {
             let place = self.child(places[node.parent as usize], node.function, node.first);
@@ -191,38 +192,38 @@ impl CallTree {
 
     fn sum(&mut self, view: &View<'_>, place: usize) {
         let from = view.range().start.unwrap_or(0);
-        let mut frames: Frames<Frame> = Frames::default();
+        let mut frames: OpenCalls<OpenNode> = OpenCalls::default();
         let mut calls = match view.is_sampled() {
             true => view.scaled_calls(place),
             false => view.calls(place),
         };
         calls.each(|shown| match shown {
-            Shown::Enter {
+            ShownStep::Enter {
                 time, call, weight, ..
             } => {
                 let parent = frames.last().map_or(0, |frame| frame.node);
                 let node = self.child(parent, call.function, time);
-                frames.push(Frame {
+                frames.push(OpenNode {
                     node,
                     entered: call.entered.is_some(),
                     start: time.max(from),
                     weight,
                 });
             }
-            Shown::Leave {
+            ShownStep::Leave {
                 time, ending, own, ..
             } => {
-                self.open += u64::from(ending == Ending::Open);
+                self.open += u64::from(ending == CallEnding::Open);
                 self.leave(&mut frames, time, own, from);
             }
-            Shown::Lost { .. } => {}
-            Shown::Switch { stack, .. } => frames.switch(stack),
+            ShownStep::Lost { .. } => {}
+            ShownStep::Switch { stack, .. } => frames.switch(stack),
         });
         self.losses += calls.losses();
     }
 
-    /// The same without paths on which nothing was seen: those that ended before the time that is looked at.
-    fn without_unseen(self) -> CallTree {
+    /// Returns the tree without paths on which nothing was seen, whose calls ended before the view's time.
+    fn without_unseen(self) -> CallPathTree {
         let mut seen: Vec<bool> = self
             .nodes
             .iter()
@@ -235,10 +236,10 @@ impl CallTree {
             let parent = self.nodes[index].parent as usize;
             seen[parent] |= seen[index];
         }
-        let mut tree = CallTree {
+        let mut tree = CallPathTree {
             losses: self.losses,
             open: self.open,
-            ..CallTree::default()
+            ..CallPathTree::default()
         };
         let mut places = vec![0_u32; self.nodes.len()];
         for (index, node) in self
@@ -256,7 +257,7 @@ impl CallTree {
     }
 
     #[inline]
-    fn leave(&mut self, frames: &mut Frames<Frame>, time: u64, own: u64, from: u64) {
+    fn leave(&mut self, frames: &mut OpenCalls<OpenNode>, time: u64, own: u64, from: u64) {
         let Some(frame) = frames.pop() else {
             return;
         };

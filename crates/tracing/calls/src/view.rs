@@ -1,4 +1,4 @@
-//! What is to be seen of a trace.
+//! The view of a trace: the part of it that is shown.
 
 mod sampled;
 
@@ -6,20 +6,23 @@ use crate::choices::Choices;
 use crate::complete::Complete;
 use crate::filter::Filter;
 use crate::filtered::{Stage, SwitchAt};
-use crate::recorded::{Recorded, Weights};
+use crate::recorded::{RecordedFunctions, RecordedWeights};
 use crate::scheduled::Scheduled;
-use crate::{Calls, Cpus, FunctionNames, Merge, Paths, Scheduling, Shown, Timed, Walk, WalkLosses};
+use crate::{
+    CallPaths, FunctionNames, Merge, Scheduling, ShownCalls, ShownStep, StreamWalk, ThreadCpus,
+    Timed, WalkLosses,
+};
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind as RuleKind, MatchStyle, Plan, PlanError,
-    PlanOptions, RuleOption, Rules, Switch,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, Plan, PlanOptions,
+    RuleOption, Rules, TraceSwitch,
 };
 use dioptra_tracedata::{PendingRules, Stream, TaskEvent, Trace};
 use dioptra_tracelayout::{EventPlace, FunctionKind};
-use sampled::Chosen;
+use sampled::ChoiceKind;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// From when to when, `CLOCK_MONOTONIC` in nanoseconds, both included; none is without end.
+/// A range of time, `CLOCK_MONOTONIC` in nanoseconds, both ends included. `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// The first nanosecond.
@@ -29,63 +32,62 @@ pub struct TimeRange {
 }
 
 impl TimeRange {
-    /// Whether a moment lies in it.
+    /// Returns true if a moment lies in the range.
     #[inline]
     pub fn contains(&self, time: u64) -> bool {
         self.start.is_none_or(|start| time >= start) && self.stop.is_none_or(|stop| time <= stop)
     }
 }
 
-/// What is asked for of a trace.
+/// The selection of a trace's parts and calls.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct ViewSelection {
     /// Filters, triggers, sampling and limits.
     pub rules: Rules,
-    /// Whether the rules are about source files; only then debug information is read.
+    /// True if the rules are about source files. Debug information is read only then.
     pub with_sources: bool,
-    /// Leave out library calls, as if they had not been recorded.
+    /// True to leave out library calls, as if they had not been recorded.
     pub no_libcall: bool,
-    /// Which events are shown as calls, where they are recorded.
+    /// The events that are shown as calls, where they are recorded.
     pub scheduling: Scheduling,
-    /// Only these threads; all if empty.
+    /// The ids of the threads that are shown; empty for all.
     pub tids: Vec<u32>,
-    /// Nothing behind its end. Its start is left to who shows the calls: what is open then began before.
+    /// The time that is shown. Nothing behind its end is. Callers handle its start themselves, because calls that are
+    /// open there began before.
     pub range: TimeRange,
-    /// Nothing is shown before a trigger switches tracing on.
+    /// True if nothing is shown before a trigger switches tracing on.
     pub off: bool,
-    /// Chooses the random executions.
+    /// The seed of the random choices.
     pub seed: u64,
 }
 
-/// Why a trace can't be seen that way.
+/// The reason why a trace can't be viewed with a selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ViewError {
     /// The rules can't be followed.
     Rules(CompileError),
-    /// The rules' plan is not sound, which is a defect of this program.
-    Plan(PlanError),
 }
 
 impl fmt::Display for ViewError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ViewError::Rules(error) => error.fmt(f),
-            ViewError::Plan(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for ViewError {}
 
-/// What is missing of the calls that are shown, or only known in part.
+/// The losses of a view: missing calls, and calls that are known only in part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewLosses {
-    /// What could not be made sense of.
+    /// The losses of the walks.
     pub walk: WalkLosses,
-    /// Calls whose ends are among missing records: their durations reach up to the gap's end.
+    /// The number of calls whose ends are among missing records: their durations reach up to the gap's end.
     pub missing_ends: u64,
-    /// Calls that were open when their stream's records began or after a gap: their durations begin there.
+    /// The number of calls that were open when their stream's records began or after a gap: their durations begin
+    /// there.
     pub missing_beginnings: u64,
 }
 
@@ -97,25 +99,18 @@ impl std::ops::AddAssign for ViewLosses {
     }
 }
 
-/// What one set of rules lets through.
+/// One set of rules.
 #[derive(Debug)]
 struct Filtering {
     /// The plan of the rules; none if only functions are left out.
-    words: Option<Vec<u64>>,
+    plan: Option<Plan>,
     /// Functions that are left out, by id.
     left_out: Vec<bool>,
-    initial: Switch,
+    initial: TraceSwitch,
     switches: Vec<SwitchAt>,
 }
 
-impl Filtering {
-    fn plan(&self) -> Option<Plan<'_>> {
-        let words = self.words.as_deref()?;
-        Plan::from_words(words).ok()
-    }
-}
-
-/// A trace, seen through a [`Selection`].
+/// A trace, seen through a [`ViewSelection`].
 #[derive(Debug)]
 pub struct View<'t> {
     trace: &'t Trace,
@@ -123,39 +118,39 @@ pub struct View<'t> {
     range: TimeRange,
     scheduling: Scheduling,
     first: Option<u64>,
-    /// The threads that were asked for; empty for all.
+    /// The ids of the chosen threads; empty for all.
     tids: Vec<u32>,
-    recorded: Recorded,
+    recorded: RecordedFunctions,
     recorded_choices: Choices,
-    /// How executions are chosen, by function; empty if none is sampled.
-    sampled: Vec<Option<Chosen>>,
+    /// The way in which executions are chosen, by function; empty if none is sampled.
+    sampled: Vec<Option<ChoiceKind>>,
     /// The choices of the rules, by filtering; see [`View::read_choices`].
     choices: OnceLock<Vec<Choices>>,
-    /// One after the other: what was asked for at recording and left to readers, and what is asked for now.
+    /// The sets of rules, one after the other: the recording's rules that were left to readers, and the selection's.
     filterings: Vec<Filtering>,
     warnings: Vec<String>,
-    /// By place.
+    /// The thread names by the stream's index.
     task_names: Vec<&'t str>,
 }
 
 impl<'t> View<'t> {
-    /// The first moment of a trace's records; none if there are none.
+    /// Returns the first moment of a trace's records; `None` if there are none.
     pub fn first_time(trace: &Trace) -> Option<u64> {
         let streams = trace.streams().iter();
         streams
-            .filter_map(|stream| Walk::new(trace, stream).next())
+            .filter_map(|stream| StreamWalk::new(trace, stream).next())
             .map(|step| step.time())
             .min()
     }
 
-    /// The trace whose functions `names` names.
+    /// Returns the view of the trace to which `names` belongs.
     ///
-    /// Rules are matched with all functions that are known of the trace's modules, called or not. Rules of the recording
-    /// that its records do not follow ([`dioptra_tracedata::Info::pending`]) are applied first.
+    /// Rules are matched with all functions that are known of the trace's modules, called or not. Rules of the
+    /// recording that its records do not follow ([`dioptra_tracedata::TraceInfo::pending`]) are applied first.
     ///
     /// # Errors
     /// [`ViewError`] for rules that can't be followed here.
-    pub fn new(names: &FunctionNames<'t>, selection: Selection) -> Result<View<'t>, ViewError> {
+    pub fn new(names: &FunctionNames<'t>, selection: ViewSelection) -> Result<View<'t>, ViewError> {
         let trace = names.trace();
         let mut warnings = Vec::new();
         for tid in &selection.tids {
@@ -174,7 +169,7 @@ impl<'t> View<'t> {
             scheduling: selection.scheduling,
             first: Self::first_time(trace),
             tids: selection.tids.clone(),
-            recorded: Recorded::of(trace),
+            recorded: RecordedFunctions::of(trace),
             recorded_choices: Choices::default(),
             sampled: Vec::new(),
             choices: OnceLock::new(),
@@ -198,18 +193,18 @@ impl<'t> View<'t> {
         };
         let added = pending_rules(pending).and_then(|rules| {
             let with_sources = pending.rules.iter().any(|rule| rule.option == "-L");
-            // What matches nothing was told when it was recorded.
+            // The recorder has reported rules that match nothing.
             let mut told = Vec::new();
             let recorded = Some(&self.recorded);
-            let words = compile(names, &rules, recorded, with_sources, seed, &mut told)
+            let plan = compile(names, &rules, recorded, with_sources, seed, &mut told)
                 .map_err(|error| error.to_string())?;
             let filtering = Filtering {
-                words: Some(words),
+                plan: Some(plan),
                 left_out: Vec::new(),
                 initial: initial(pending.off),
                 switches: Vec::new(),
             };
-            self.add(filtering).map_err(|error| error.to_string())
+            Ok::<_, String>(self.add(filtering))
         });
         if let Err(error) = added {
             self.warnings.push(format!(
@@ -218,11 +213,11 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Adds what is asked for now.
+    /// Adds the rules of the selection.
     fn add_selected(
         &mut self,
         names: &FunctionNames<'t>,
-        selection: &Selection,
+        selection: &ViewSelection,
     ) -> Result<(), ViewError> {
         self.warnings.extend(selection.rules.notes());
         let trace = self.trace;
@@ -231,19 +226,19 @@ impl<'t> View<'t> {
             return Ok(());
         }
         let mut filtering = Filtering {
-            words: None,
+            plan: None,
             left_out,
             initial: initial(selection.off),
             switches: Vec::new(),
         };
         if !selection.rules.is_empty() {
             let (rules, sources) = (&selection.rules, selection.with_sources);
-            // What was sampled then may be sampled again now.
+            // Functions that the recording sampled may be sampled again now.
             let seed = selection.seed;
-            let words = compile(names, rules, None, sources, seed, &mut self.warnings)?;
-            filtering.words = Some(words);
+            let plan = compile(names, rules, None, sources, seed, &mut self.warnings)?;
+            filtering.plan = Some(plan);
         }
-        let switching = self.add(filtering)?;
+        let switching = self.add(filtering);
         if selection.off && !switching {
             let text = "--trace=off: nothing switches tracing on, so nothing is shown; add -T FUNCTION@trace_on";
             self.warnings.push(text.to_owned());
@@ -251,22 +246,17 @@ impl<'t> View<'t> {
         Ok(())
     }
 
-    /// Adds a filtering behind the others. Returns whether anything switches in it.
-    fn add(&mut self, mut filtering: Filtering) -> Result<bool, ViewError> {
-        let switching = match &filtering.words {
-            Some(words) => Plan::from_words(words)
-                .map_err(ViewError::Plan)?
-                .has_switches(),
-            None => false,
-        };
+    /// Adds a set of rules behind the others. Returns true if calls switch tracing in it.
+    fn add(&mut self, mut filtering: Filtering) -> bool {
+        let switching = filtering.plan.as_ref().is_some_and(Plan::has_switches);
         if switching {
             filtering.switches = self.find_switches(&filtering);
         }
         self.filterings.push(filtering);
-        Ok(switching)
+        switching
     }
 
-    /// When calls switch tracing on or off: one pass over all threads in time order.
+    /// Finds the times at which calls switch tracing on or off, in one pass over all threads in time order.
     fn find_switches(&self, filtering: &Filtering) -> Vec<SwitchAt> {
         let mut switches = Vec::new();
         let places = 0..self.streams.len();
@@ -298,31 +288,33 @@ impl<'t> View<'t> {
         scales: Option<Arc<[f64]>>,
     ) -> Filter<'v> {
         let thread = u64::from(self.streams[place].stream);
-        Filter::new(filtering.plan(), &filtering.left_out, thread, scales)
+        Filter::new(filtering.plan.as_ref(), &filtering.left_out, thread, scales)
     }
 
-    fn plans(&self) -> impl Iterator<Item = Plan<'_>> {
-        self.filterings.iter().filter_map(Filtering::plan)
+    fn plans(&self) -> impl Iterator<Item = &Plan> {
+        self.filterings
+            .iter()
+            .filter_map(|filtering| filtering.plan.as_ref())
     }
 
-    /// The trace.
+    /// Returns the trace.
     pub fn trace(&self) -> &'t Trace {
         self.trace
     }
 
-    /// The chosen streams; a stream's place in this list stands for it.
+    /// Returns the chosen streams. Other functions name a stream by its index in this list.
     pub fn streams(&self) -> &[&'t Stream] {
         &self.streams
     }
 
-    /// The name of the thread at `place`: its own; else, or if its process has become another program, the file name of
-    /// the program that it was of.
+    /// Returns the name of the thread with index `place`. If it has none, or if its process executed another program
+    /// since: the file name of the program to which it belonged.
     pub fn task_name(&self, place: usize) -> &'t str {
         self.task_names.get(place).copied().unwrap_or_default()
     }
 
-    /// Returns the name that the thread at `place` has at a time: the last one that the kernel has told until then. Before
-    /// the first it is that of the process's main thread, or the program's.
+    /// Returns the name that the thread with index `place` has at a time: the last one that the kernel reported until
+    /// then. Before the first it is the name of the process's main thread, or the program's.
     pub fn task_name_at(&self, place: usize, time: u64) -> &'t str {
         let Some(stream) = self.streams.get(place) else {
             return "";
@@ -341,7 +333,7 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Returns the name of a thread before the kernel has told one.
+    /// Returns the name of a thread before the kernel has reported one.
     fn first_name(&self, stream: &Stream, time: u64) -> &'t str {
         let main = |other: &&&Stream| other.pid == stream.pid && other.tid == stream.pid;
         if stream.tid != stream.pid
@@ -356,7 +348,7 @@ impl<'t> View<'t> {
         path.rsplit('/').next().unwrap_or(path)
     }
 
-    /// The process whose child the process `pid` is, as far as that is known.
+    /// Returns the parent of process `pid`, as far as it is known.
     pub fn parent(&self, pid: u32) -> Option<u32> {
         let known = || {
             self.trace
@@ -371,42 +363,46 @@ impl<'t> View<'t> {
         Some(parent).filter(|parent| *parent != pid)
     }
 
-    /// The time that is shown.
+    /// Returns the time that is shown.
     pub fn range(&self) -> TimeRange {
         self.range
     }
 
-    /// The first moment of the trace, chosen or not; 0 without records.
+    /// Returns the first moment of the trace, chosen or not; 0 without records.
     pub fn first(&self) -> u64 {
         self.first.unwrap_or(0)
     }
 
-    /// What the user should hear before anything else: rules that match nothing, with the nearest names.
+    /// Returns warnings for the user: rules that match nothing, with the nearest names, and others.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The shown calls of the stream at `place` in [`View::streams`].
-    pub fn calls(&self, place: usize) -> Calls<'_> {
+    /// Returns the shown calls of the stream with index `place` in [`View::streams`].
+    pub fn calls(&self, place: usize) -> ShownCalls<'_> {
         self.calls_with(place, |_, _| None)
     }
 
-    /// The same, with what tells for how many executions a chosen one stands, by the number of the set of rules.
+    /// Returns the shown calls; `scales` returns the number of executions for which a chosen one stands, by the
+    /// number of the set of rules.
     fn calls_with(
         &self,
         place: usize,
-        scales: impl Fn(usize, &Plan<'_>) -> Option<Arc<[f64]>>,
-    ) -> Calls<'_> {
+        scales: impl Fn(usize, &Plan) -> Option<Arc<[f64]>>,
+    ) -> ShownCalls<'_> {
         let filterings = self.filterings.iter().enumerate();
         let stages = filterings.map(|(number, filtering)| {
-            let scales = filtering.plan().and_then(|plan| scales(number, &plan));
+            let scales = filtering
+                .plan
+                .as_ref()
+                .and_then(|plan| scales(number, plan));
             let filter = self.filter(filtering, place, scales);
             Stage::new(filter, place, filtering.initial, &filtering.switches)
         });
         let (stream, scheduling) = (self.streams[place], self.scheduling);
         let walk = match self.range.start {
             Some(start) if !self.is_sampled() && self.plans().all(|p| p.is_without_memory()) => {
-                // What was before is not shown, and decides nothing.
+                // Calls before the range are not shown and decide nothing.
                 let range = (start, self.range.stop.unwrap_or(u64::MAX));
                 let timed = self.plans().any(|plan| plan.is_timed());
                 Scheduled::within(self.trace, stream, scheduling, range, timed)
@@ -414,22 +410,22 @@ impl<'t> View<'t> {
             _ => Scheduled::new(self.trace, stream, scheduling),
         };
         let weights = (!self.recorded.is_empty())
-            .then(|| Weights::new(&self.recorded, &self.recorded_choices, place));
-        Calls::new(Complete::new(walk, self.range, weights), stages.collect())
+            .then(|| RecordedWeights::new(&self.recorded, &self.recorded_choices, place));
+        ShownCalls::new(Complete::new(walk, self.range, weights), stages.collect())
     }
 
-    /// Which calls of the stream at `place`, shown or not, lead to others.
-    pub fn paths(&self, place: usize) -> Paths<'t> {
-        Paths::new(Walk::new(self.trace, self.streams[place]))
+    /// Returns a finder of the calls of a stream, shown or not, that lead to others.
+    pub fn paths(&self, place: usize) -> CallPaths<'t> {
+        CallPaths::new(StreamWalk::new(self.trace, self.streams[place]))
     }
 
-    /// On which CPU the thread of the stream at `place` was when; nothing is known if scheduling was not recorded.
-    pub fn cpus(&self, place: usize) -> Cpus<'_> {
-        Cpus::new(self.trace.switches(self.streams[place]))
+    /// Returns the CPUs of a stream's thread over time; nothing is known if scheduling was not recorded.
+    pub fn cpus(&self, place: usize) -> ThreadCpus<'_> {
+        ThreadCpus::new(self.trace.switches(self.streams[place]))
     }
 
-    /// The shown calls of all streams in time order, each with its stream's place.
-    pub fn merged(&self) -> Merge<Calls<'_>> {
+    /// Returns the shown calls of all streams in time order, each with its stream's index.
+    pub fn merged(&self) -> Merge<ShownCalls<'_>> {
         Merge::of(
             (0..self.streams.len())
                 .map(|place| self.calls(place))
@@ -437,7 +433,7 @@ impl<'t> View<'t> {
         )
     }
 
-    /// The colours that triggers ask for, by function: indexes into [`dioptra_filters::COLORS`].
+    /// Returns the colours of triggers by function: indexes into [`dioptra_filters::COLORS`].
     pub fn colors(&self) -> Vec<Option<usize>> {
         let mut colors = vec![None; self.trace.function_count()];
         for plan in self.plans() {
@@ -449,8 +445,8 @@ impl<'t> View<'t> {
     }
 }
 
-impl<'t> Merge<Calls<'t>> {
-    /// What is missing so far.
+impl<'t> Merge<ShownCalls<'t>> {
+    /// Returns the losses so far.
     pub fn losses(&self) -> ViewLosses {
         let mut losses = ViewLosses::default();
         for calls in self.walks() {
@@ -460,9 +456,13 @@ impl<'t> Merge<Calls<'t>> {
     }
 }
 
-/// Whether tracing is on at the beginning.
-fn initial(off: bool) -> Switch {
-    if off { Switch::Off } else { Switch::On }
+/// Returns whether tracing is on at the beginning.
+fn initial(off: bool) -> TraceSwitch {
+    if off {
+        TraceSwitch::Off
+    } else {
+        TraceSwitch::On
+    }
 }
 
 fn stream_of(trace: &Trace, number: u32) -> Option<&Stream> {
@@ -480,15 +480,15 @@ fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
             .iter()
             .filter(move |process| process.pid == pid)
     };
-    // What a thread is called is asked when its first records are written: maybe behind an `exec`.
+    // The recorder asks for a thread's name when its first records are written, perhaps after an `exec`.
     let is_sure = stream.tid != stream.pid || images(stream.pid).nth(1).is_none();
     if is_sure && !stream.name.is_empty() {
         return &stream.name;
     }
-    let began = Walk::new(trace, stream)
+    let began = StreamWalk::new(trace, stream)
         .next()
         .map_or(0, |step| step.time());
-    // A forked child is of its parent's program until it says otherwise.
+    // A forked child runs its parent's program until it executes another one.
     let mut pid = stream.pid;
     for _ in 0..trace.streams().len() {
         let forked = forked_from(trace, pid);
@@ -506,21 +506,21 @@ fn task_name<'t>(trace: &'t Trace, stream: &'t Stream) -> &'t str {
     trace.thread_name(stream)
 }
 
-/// The stream that the forked process `pid` continues.
+/// Returns the stream that the forked process `pid` continues.
 fn forked_from(trace: &Trace, pid: u32) -> Option<&Stream> {
     let is_forked = |stream: &&Stream| stream.pid == pid && stream.parent != 0;
     stream_of(trace, trace.streams().iter().find(is_forked)?.parent)
 }
 
-/// Which functions a selection leaves out, by id; empty if it leaves out none.
-fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
+/// Returns, by id, the functions that a selection leaves out; empty if it leaves out none.
+fn left_out(trace: &Trace, selection: &ViewSelection) -> Vec<bool> {
     let scheduling = selection.scheduling;
     let left_out = |id: usize| {
         let entry = trace.function(id as u32);
         match entry.as_event() {
             Some(EventPlace::Schedule | EventPlace::ScheduleTracer) => !scheduling.waits,
             Some(EventPlace::SchedulePreempted) => !scheduling.preemptions,
-            // What is not asked for is not there.
+            // Events that are not selected do not appear at all.
             Some(_) => false,
             None => selection.no_libcall && entry.kind == FunctionKind::LibraryCall,
         }
@@ -532,7 +532,7 @@ fn left_out(trace: &Trace, selection: &Selection) -> Vec<bool> {
     }
 }
 
-/// Rules as a recording keeps them.
+/// Parses the rules that a recording has left to readers.
 fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
     const OPTIONS: [RuleOption; 9] = [
         RuleOption::Filter,
@@ -561,15 +561,15 @@ fn pending_rules(pending: &PendingRules) -> Result<Rules, String> {
 fn compile(
     names: &FunctionNames<'_>,
     rules: &Rules,
-    recorded: Option<&Recorded>,
+    recorded: Option<&RecordedFunctions>,
     with_sources: bool,
     seed: u64,
     warnings: &mut Vec<String>,
-) -> Result<Vec<u64>, ViewError> {
+) -> Result<Plan, ViewError> {
     let trace = names.trace();
     let options = PlanOptions {
         seed,
-        // Rules of the recording may adapt to its cost: what is left to readers of them is shown in full.
+        // Rules of a recording may adapt to its cost. Those that are left to readers are shown in full.
         replay: recorded.is_none(),
         ..PlanOptions::default()
     };
@@ -583,17 +583,17 @@ fn compile(
     for id in ids {
         let entry = trace.function(id);
         let (name, linkage) = match entry.kind {
-            // Numbers have to stay the ids.
+            // The numbers must stay the ids.
             FunctionKind::None => ("".into(), None),
             _ => names.linkage(id),
         };
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name: &name,
             linkage: linkage.as_deref(),
             module: names.module_path(&entry),
             kind: match entry.kind {
-                FunctionKind::LibraryCall => RuleKind::LibraryCall,
-                _ => RuleKind::Code,
+                FunctionKind::LibraryCall => FunctionOrigin::LibraryCall,
+                _ => FunctionOrigin::Code,
             },
             size: names.size(id),
             source: sources
@@ -610,8 +610,8 @@ fn compile(
     Ok(compiler.plan())
 }
 
-impl Timed for Shown {
+impl Timed for ShownStep {
     fn time(&self) -> u64 {
-        Shown::time(self)
+        ShownStep::time(self)
     }
 }

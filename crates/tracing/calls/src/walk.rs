@@ -1,4 +1,4 @@
-//! From a stream's records to calls that begin and end.
+//! The walk through a stream: records in, calls that begin and end out.
 
 use crate::past::{Past, is_one_stack};
 use dioptra_tracedata::{ClockCursor, Stream, Trace};
@@ -7,19 +7,20 @@ use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::{Decoder, Record};
 use rustc_hash::FxHashMap;
 
-/// How a call ended.
+/// The way in which a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ending {
-    /// It returned.
+pub enum CallEnding {
+    /// The call returned.
     Returned,
-    /// It ended without returning.
+    /// The call ended without returning.
     Unwound(UnwindCause),
-    /// It returned, and was judged not to be shown when it was recorded, nor what it called.
+    /// The call returned, and the recording judged that neither it nor the calls below it are shown.
     Discarded,
-    /// Its exit is among records that are missing; the time is that of the first record behind the gap.
+    /// The call's exit is among missing records; the time is that of the first record behind the gap.
     Missing,
-    /// It had not ended when its stream's records did, or the time that is looked at. Only a [`View`](crate::View) tells.
+    /// The call had not ended when its stream's records did, or the view's time. Only a [`View`](crate::View) gives
+    /// this.
     Open,
 }
 
@@ -28,73 +29,75 @@ pub enum Ending {
 pub struct Call {
     /// The function's id.
     pub function: u32,
-    /// How many calls of the stream were open when it began, itself not counted.
+    /// The number of calls of the stream that were open when it began, without itself.
     pub depth: u32,
-    /// When it began, `CLOCK_MONOTONIC` in nanoseconds; none if that is not in the trace: the call was open already
-    /// when the stream's records begin (a forked child's inherited calls, a ring's oldest), or its entry is missing.
+    /// The time at which it began, `CLOCK_MONOTONIC` in nanoseconds. `None` if that is not in the trace: the call was
+    /// open already when the stream's records begin (a forked child's inherited calls, a ring's oldest), or its entry
+    /// is missing.
     pub entered: Option<u64>,
 }
 
-/// What happens in a stream. Times are `CLOCK_MONOTONIC` in nanoseconds.
+/// A step of a stream. Times are `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum WalkStep {
     /// A call begins.
     Enter {
-        /// When.
+        /// The time.
         time: u64,
-        /// Which; `entered` is `time`.
+        /// The call; `entered` is `time`.
         call: Call,
     },
     /// The innermost open call ends.
     Leave {
-        /// When.
+        /// The time.
         time: u64,
-        /// Which.
+        /// The call.
         call: Call,
-        /// How.
-        ending: Ending,
+        /// The way in which it ended.
+        ending: CallEnding,
     },
-    /// Records are missing here. Open calls whose exits are among them end right behind, as [`Ending::Missing`].
+    /// Records are missing here. Open calls whose exits are among them end right behind, as [`CallEnding::Missing`].
     Lost {
-        /// When the gap was noticed.
+        /// The time at which the gap was noticed.
         time: u64,
-        /// How many; 0 if that is not known (a chunk is damaged).
+        /// The number of missing records; 0 if not known because a chunk is damaged.
         records: u64,
     },
-    /// The thread goes on, on another call stack (coroutines): the calls that are open from now on are that one's.
+    /// The thread goes on with another call stack (coroutines). The open calls are those of that stack from now on.
     Switch {
-        /// When.
+        /// The time.
         time: u64,
-        /// Its number.
+        /// The number of the call stack.
         stack: u32,
     },
 }
 
-impl Step {
-    /// When it happens.
+impl WalkStep {
+    /// Returns the time of the step.
     pub fn time(&self) -> u64 {
         match *self {
-            Step::Enter { time, .. }
-            | Step::Leave { time, .. }
-            | Step::Lost { time, .. }
-            | Step::Switch { time, .. } => time,
+            WalkStep::Enter { time, .. }
+            | WalkStep::Leave { time, .. }
+            | WalkStep::Lost { time, .. }
+            | WalkStep::Switch { time, .. } => time,
         }
     }
 }
 
-/// What a walk could not make sense of.
+/// The losses of a walk: missing records and contradictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WalkLosses {
-    /// Records that are missing, as far as they are counted.
+    /// The number of missing records, as far as they are counted.
     pub records: u64,
-    /// Gaps of unknown size.
+    /// The number of gaps of unknown size.
     pub gaps: u64,
-    /// Exits without an open call.
+    /// The number of exits without an open call.
     pub stray_exits: u64,
-    /// Chunks whose records end in bytes that are none.
+    /// The number of chunks whose records end in bytes that are no records.
     pub malformed: u64,
-    /// Periods in which the thread had no CPU that overlap recorded calls by more than the clocks' error: a child that
-    /// shares its parent's memory made these calls, or context switches are missing. They are shown up to or from them.
+    /// The number of periods without a CPU that overlap recorded calls by more than the clocks' error. A child that
+    /// shares its parent's memory made these calls, or context switches are missing. The periods are shown up to or
+    /// from the calls.
     pub overlaps: u64,
 }
 
@@ -109,20 +112,20 @@ impl std::ops::AddAssign for WalkLosses {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenEntry {
     function: u32,
-    /// Unknown: [`NO_TIME`]; not asked for yet: [`BEFORE`].
+    /// The time of the beginning; [`NO_TIME`] if unknown, [`BEFORE`] if not asked for yet.
     entered: u64,
 }
 
 const NO_TIME: u64 = u64::MAX;
-/// It began before the walk did, and nobody has asked when.
+/// The mark of a call that began before the walk did, at a time that was not asked for yet.
 const BEFORE: u64 = u64::MAX - 1;
 
-/// How many calls of unknown functions are taken to be open, whatever a stream's size.
+/// The number of calls of unknown functions that may be open, whatever a stream's size.
 const FEW_UNKNOWN: usize = 1024;
 
-impl Open {
+impl OpenEntry {
     fn call(self, depth: usize) -> Call {
         Call {
             function: self.function,
@@ -132,17 +135,17 @@ impl Open {
     }
 }
 
-/// Calls that end without an exit of their own, innermost first, until so many are open.
+/// Calls that end without an exit of their own, innermost first, until this number of calls is open.
 #[derive(Clone, Copy, Debug)]
-struct Unwinding {
+struct UnwindProgress {
     until: usize,
     time: u64,
-    ending: Ending,
+    ending: CallEnding,
 }
 
-/// Goes through one stream. An iterator over its [steps](Step), in order; calls that are open at the end stay open
-/// ([`Walk::open`]).
-pub struct Walk<'t> {
+/// A walk through one stream: an iterator over its [steps](WalkStep), in order. Calls that are open at the end stay open
+/// ([`StreamWalk::open`]).
+pub struct StreamWalk<'t> {
     chunks: Box<dyn Iterator<Item = Chunk<'t>> + Send + 't>,
     decoder: Decoder<'t>,
     shift: u8,
@@ -150,52 +153,55 @@ pub struct Walk<'t> {
     last: u64,
     sequence: Option<u32>,
     /// Calls that are open, the outermost first.
-    open: Vec<Open>,
+    open: Vec<OpenEntry>,
     /// The open calls of the other stacks, by number.
-    elsewhere: FxHashMap<u32, Vec<Open>>,
+    elsewhere: FxHashMap<u32, Vec<OpenEntry>>,
     stack: u32,
-    unwinding: Option<Unwinding>,
-    /// Calls that are open when the unwinding is done.
-    reopened: Vec<Open>,
-    /// The chunk whose beginning has to be fitted to the open calls, once its gap was told.
+    unwinding: Option<UnwindProgress>,
+    /// The calls that are open when the unwinding is done.
+    reopened: Vec<OpenEntry>,
+    /// The chunk whose beginning must still be fitted to the open calls, after its gap was given.
     beginning: Option<Chunk<'t>>,
     losses: WalkLosses,
-    /// How many more calls of unknown functions are taken to be open: a chunk may claim any depth, but each exit takes
-    /// two bytes.
+    /// The number of calls of unknown functions that may still be taken to be open: a chunk may claim any depth, but
+    /// each exit takes two bytes.
     unknown: usize,
-    /// If the walk begins in the middle: what was before, and how many calls that are open there are still to be given.
+    /// If the walk begins in the middle: the part of the stream before it. `ungiven` calls that are open there are
+    /// still to be given.
     past: Option<Box<Past<'t>>>,
     ungiven: usize,
 }
 
-impl<'t> Walk<'t> {
-    /// Through `stream` of `trace`.
-    pub fn new(trace: &'t Trace, stream: &'t Stream) -> Walk<'t> {
-        Walk::through(trace, stream, Box::new(trace.chunks(stream)))
+impl<'t> StreamWalk<'t> {
+    /// Returns the walk through `stream` of `trace`.
+    pub fn new(trace: &'t Trace, stream: &'t Stream) -> StreamWalk<'t> {
+        StreamWalk::through(trace, stream, Box::new(trace.chunks(stream)))
     }
 
-    /// Through the chunks before number `end`.
-    pub(crate) fn before(trace: &'t Trace, stream: &'t Stream, end: usize) -> Walk<'t> {
-        Walk::through(trace, stream, Box::new(trace.chunks(stream).take(end)))
+    /// Returns the walk through the chunks before number `end`.
+    pub(crate) fn before(trace: &'t Trace, stream: &'t Stream, end: usize) -> StreamWalk<'t> {
+        StreamWalk::through(trace, stream, Box::new(trace.chunks(stream).take(end)))
     }
 
-    /// From the chunk number `first` on, which nothing is missing before, for those who look at what happens up to `until`:
-    /// the calls that are open there begin at its beginning, and have their own times when they end; or, if `exactly`, they
-    /// begin when they did. None if the records have to be walked through from the start.
+    /// Returns the walk from chunk number `first` on, before which nothing is missing, for readers of what happens up
+    /// to `until`. The calls that are open there begin at the chunk's beginning, and have their own times when they
+    /// end; or, if `exactly`, they begin when they did. Returns `None` if the records must be walked through from the
+    /// start.
     pub(crate) fn from_chunk(
         trace: &'t Trace,
         stream: &'t Stream,
         first: usize,
         until: u64,
         exactly: bool,
-    ) -> Option<Walk<'t>> {
+    ) -> Option<StreamWalk<'t>> {
         let chunk = trace.chunk(stream, first)?;
         let header = chunk.header;
-        // Of very deep stacks a part is listed.
+        // A very deep stack is listed only in part.
         if header.depth != header.open || !is_one_stack(trace, stream, first, until) {
             return None;
         }
-        let mut walk = Walk::through(trace, stream, Box::new(trace.chunks_from(stream, first)));
+        let mut walk =
+            StreamWalk::through(trace, stream, Box::new(trace.chunks_from(stream, first)));
         walk.shift = header.shift;
         walk.sequence = Some(header.sequence.wrapping_sub(1));
         let mut past = Past::new(trace, stream, first, header.depth as usize);
@@ -204,7 +210,7 @@ impl<'t> Walk<'t> {
                 true => past.entered(depth)?,
                 false => BEFORE,
             };
-            walk.open.push(Open { function, entered });
+            walk.open.push(OpenEntry { function, entered });
         }
         walk.ungiven = walk.open.len();
         walk.past = Some(Box::new(past));
@@ -218,8 +224,8 @@ impl<'t> Walk<'t> {
         trace: &'t Trace,
         stream: &'t Stream,
         chunks: Box<dyn Iterator<Item = Chunk<'t>> + Send + 't>,
-    ) -> Walk<'t> {
-        Walk {
+    ) -> StreamWalk<'t> {
+        StreamWalk {
             chunks,
             past: None,
             ungiven: 0,
@@ -241,7 +247,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The calls that are open now, the outermost first.
+    /// Returns the calls that are open now, the outermost first.
     pub fn open(&self) -> impl DoubleEndedIterator<Item = Call> + ExactSizeIterator {
         self.open
             .iter()
@@ -249,17 +255,17 @@ impl<'t> Walk<'t> {
             .map(|(depth, open)| open.call(depth))
     }
 
-    /// What could not be made sense of so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> WalkLosses {
         self.losses
     }
 
-    /// The time of the last step.
+    /// Returns the time of the last step.
     pub fn time(&self) -> u64 {
         self.last
     }
 
-    /// To nanoseconds; never earlier than the step before, whatever a damaged record says.
+    /// Returns a tick's time in nanoseconds; never earlier than the step before, whatever a damaged record says.
     #[inline]
     fn time_of(&mut self, tick: u64) -> u64 {
         let time = self.clock.monotonic(tick << self.shift);
@@ -269,7 +275,7 @@ impl<'t> Walk<'t> {
 
     /// Gives one of the calls that are open where the walk begins.
     #[cold]
-    fn begun_before(&mut self) -> Option<Step> {
+    fn begun_before(&mut self) -> Option<WalkStep> {
         let depth = self.open.len() - self.ungiven;
         self.ungiven -= 1;
         let open = *self.open.get(depth)?;
@@ -278,17 +284,17 @@ impl<'t> Walk<'t> {
             time => time.max(self.last),
         };
         self.last = time;
-        let open = Open {
+        let open = OpenEntry {
             entered: time,
             ..open
         };
         let call = open.call(depth);
-        Some(Step::Enter { time, call })
+        Some(WalkStep::Enter { time, call })
     }
 
-    /// A call that was open and has ended, with the time when it began.
+    /// Returns a call that was open and has ended, with the time of its beginning.
     #[inline]
-    fn ended(&mut self, open: Open) -> Call {
+    fn ended(&mut self, open: OpenEntry) -> Call {
         let depth = self.open.len();
         if open.entered == BEFORE {
             return self.ended_from_before(open, depth);
@@ -297,18 +303,18 @@ impl<'t> Walk<'t> {
     }
 
     #[cold]
-    fn ended_from_before(&mut self, open: Open, depth: usize) -> Call {
+    fn ended_from_before(&mut self, open: OpenEntry, depth: usize) -> Call {
         let entered = self.past.as_mut().and_then(|past| past.entered(depth));
         let entered = entered.unwrap_or(NO_TIME);
-        Open { entered, ..open }.call(depth)
+        OpenEntry { entered, ..open }.call(depth)
     }
 
-    /// The next call that ends without an exit of its own; none if there are no more.
-    fn unwind(&mut self, unwinding: Unwinding) -> Option<Step> {
+    /// Ends the next call that ends without an exit of its own; `None` if there are no more.
+    fn unwind(&mut self, unwinding: UnwindProgress) -> Option<WalkStep> {
         if self.open.len() > unwinding.until
             && let Some(open) = self.open.pop()
         {
-            return Some(Step::Leave {
+            return Some(WalkStep::Leave {
                 time: unwinding.time,
                 call: self.ended(open),
                 ending: unwinding.ending,
@@ -319,8 +325,8 @@ impl<'t> Walk<'t> {
         None
     }
 
-    /// Goes to the next chunk, and returns the gap in front of it if there is one; none at the end.
-    fn next_chunk(&mut self) -> Option<Option<Step>> {
+    /// Goes to the next chunk, and returns the gap in front of it if there is one; `None` at the end.
+    fn next_chunk(&mut self) -> Option<Option<WalkStep>> {
         let chunk = self.chunks.next()?;
         let header = chunk.header;
         self.shift = header.shift;
@@ -335,17 +341,17 @@ impl<'t> Walk<'t> {
         let lost = u64::from(header.lost);
         self.losses.records = self.losses.records.saturating_add(lost);
         self.losses.gaps += u64::from(gap);
-        Some(Some(Step::Lost {
+        Some(Some(WalkStep::Lost {
             time: self.time_of(header.base),
             records: if gap { 0 } else { lost },
         }))
     }
 
-    /// Begins a chunk: makes the open calls those that it says were open then. Without losses they are.
+    /// Begins a chunk: makes the open calls those that it lists. Without losses they are the same.
     ///
-    /// The list is that of the stack that is named first (none: 0). As long as that is not the current one, the switch comes
-    /// first, and the list is fitted to what was open there.
-    fn begin(&mut self, chunk: Chunk<'t>) -> Option<Step> {
+    /// The list is that of the stack that the chunk names first (without a name: 0). As long as that is not the
+    /// current one, the switch comes first, and the list is fitted to the calls that were open there.
+    fn begin(&mut self, chunk: Chunk<'t>) -> Option<WalkStep> {
         let base = chunk.header.base;
         self.decoder = Decoder::new(chunk.records, base);
         let stack = match self.decoder.clone().next() {
@@ -354,7 +360,7 @@ impl<'t> Walk<'t> {
         };
         let switched = (stack != self.stack).then(|| {
             self.switch(stack);
-            Step::Switch {
+            WalkStep::Switch {
                 time: self.time_of(base),
                 stack,
             }
@@ -371,7 +377,7 @@ impl<'t> Walk<'t> {
                 .take_while(|(function, open)| *function == open.function)
                 .count();
         }
-        let missing = |function| Open {
+        let missing = |function| OpenEntry {
             function,
             entered: NO_TIME,
         };
@@ -381,10 +387,10 @@ impl<'t> Walk<'t> {
             .extend(std::iter::repeat_n(missing(0), unknown));
         let known = common.saturating_sub(unlisted);
         self.reopened.extend(listed.skip(known).map(missing));
-        self.unwinding = Some(Unwinding {
+        self.unwinding = Some(UnwindProgress {
             until: common,
             time: self.time_of(base),
-            ending: Ending::Missing,
+            ending: CallEnding::Missing,
         });
         switched
     }
@@ -393,21 +399,22 @@ impl<'t> Walk<'t> {
     fn switch(&mut self, stack: u32) {
         let next = self.elsewhere.remove(&stack).unwrap_or_default();
         let left = std::mem::replace(&mut self.open, next);
-        // Of a stack without open calls there is nothing to know.
+        // A stack without open calls needs no memory.
         if !left.is_empty() {
             self.elsewhere.insert(self.stack, left);
         }
         self.stack = stack;
     }
 
-    /// Gives what comes next as long as it is ordinary (calls that begin and calls that return), not behind `limit`, and
-    /// `take` wants more. The quick way through most of a stream; what stops it is left to [`Walk::next`].
+    /// Gives steps as long as they are ordinary (calls that begin and calls that return), not behind `limit`, and
+    /// `take` wants more. This is the fast path through most of a stream; the step that stops it is left to
+    /// [`StreamWalk::next`].
     #[inline]
-    pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(Step) -> bool) {
+    pub(crate) fn run(&mut self, limit: u64, mut take: impl FnMut(WalkStep) -> bool) {
         if self.unwinding.is_some() || self.ungiven > 0 {
             return;
         }
-        // In variables of their own they stay in registers.
+        // In variables of their own these values stay in registers.
         let (mut decoder, mut last) = (self.decoder.clone(), self.last);
         while let Some(plain) = decoder.plain() {
             let time = self.clock.monotonic(plain.time << self.shift).max(last);
@@ -416,17 +423,17 @@ impl<'t> Walk<'t> {
             }
             let depth = self.open.len();
             let step = if plain.function != 0 {
-                let open = Open {
+                let open = OpenEntry {
                     function: plain.function,
                     entered: time,
                 };
                 self.open.push(open);
                 let call = open.call(depth);
-                Step::Enter { time, call }
+                WalkStep::Enter { time, call }
             } else if let Some(open) = self.open.pop_if(|open| open.entered != BEFORE) {
                 let call = open.call(depth - 1);
-                let ending = Ending::Returned;
-                Step::Leave { time, call, ending }
+                let ending = CallEnding::Returned;
+                WalkStep::Leave { time, call, ending }
             } else {
                 break;
             };
@@ -440,15 +447,15 @@ impl<'t> Walk<'t> {
     }
 
     #[cold]
-    fn rare(&mut self, record: Record<'t>) -> Option<Step> {
+    fn rare(&mut self, record: Record<'t>) -> Option<WalkStep> {
         match record {
             Record::Unwound { time, cause, calls } => {
                 let stray = (calls as usize).saturating_sub(self.open.len());
                 self.losses.stray_exits = self.losses.stray_exits.saturating_add(stray as u64);
-                self.unwinding = Some(Unwinding {
+                self.unwinding = Some(UnwindProgress {
                     until: self.open.len().saturating_sub(calls as usize),
                     time: self.time_of(time),
-                    ending: Ending::Unwound(cause),
+                    ending: CallEnding::Unwound(cause),
                 });
                 None
             }
@@ -458,15 +465,15 @@ impl<'t> Walk<'t> {
                     self.losses.stray_exits += 1;
                     return None;
                 };
-                Some(Step::Leave {
+                Some(WalkStep::Leave {
                     time,
                     call: self.ended(open),
-                    ending: Ending::Discarded,
+                    ending: CallEnding::Discarded,
                 })
             }
             Record::Lost { records } => {
                 self.losses.records = self.losses.records.saturating_add(records);
-                Some(Step::Lost {
+                Some(WalkStep::Lost {
                     time: self.last,
                     records,
                 })
@@ -474,22 +481,22 @@ impl<'t> Walk<'t> {
             Record::Stack { time, stack } => {
                 let time = self.time_of(time);
                 if stack == self.stack {
-                    // Chunks say again where they begin.
+                    // Chunks repeat the call stack on which they begin.
                     return None;
                 }
                 self.switch(stack);
-                Some(Step::Switch { time, stack })
+                Some(WalkStep::Switch { time, stack })
             }
             Record::Entry { .. } | Record::Exit { .. } | Record::Other { .. } => None,
         }
     }
 }
 
-impl Iterator for Walk<'_> {
-    type Item = Step;
+impl Iterator for StreamWalk<'_> {
+    type Item = WalkStep;
 
     #[inline]
-    fn next(&mut self) -> Option<Step> {
+    fn next(&mut self) -> Option<WalkStep> {
         if self.ungiven > 0 {
             return self.begun_before();
         }
@@ -502,13 +509,13 @@ impl Iterator for Walk<'_> {
             match self.decoder.next() {
                 Some(Ok(Record::Entry { time, function })) => {
                     let time = self.time_of(time);
-                    let open = Open {
+                    let open = OpenEntry {
                         function,
                         entered: time,
                     };
                     let call = open.call(self.open.len());
                     self.open.push(open);
-                    return Some(Step::Enter { time, call });
+                    return Some(WalkStep::Enter { time, call });
                 }
                 Some(Ok(Record::Exit { time })) => {
                     let time = self.time_of(time);
@@ -516,10 +523,10 @@ impl Iterator for Walk<'_> {
                         self.losses.stray_exits += 1;
                         continue;
                     };
-                    return Some(Step::Leave {
+                    return Some(WalkStep::Leave {
                         time,
                         call: self.ended(open),
-                        ending: Ending::Returned,
+                        ending: CallEnding::Returned,
                     });
                 }
                 Some(Ok(record)) => {
@@ -529,7 +536,7 @@ impl Iterator for Walk<'_> {
                 }
                 Some(Err(_)) => {
                     self.losses.malformed += 1;
-                    return Some(Step::Lost {
+                    return Some(WalkStep::Lost {
                         time: self.last,
                         records: 0,
                     });

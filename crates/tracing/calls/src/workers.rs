@@ -1,10 +1,10 @@
-//! Streams in parallel.
+//! Work on streams in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lets workers, as many as CPUs, take the numbers below `count` one after the other. Each has a state of its own, which
-/// comes back.
+/// Runs workers, as many as there are CPUs, which take the numbers below `count` one after the other. Each worker has
+/// a state of its own; returns all of them.
 pub(crate) fn each<S: Send>(
     count: usize,
     most: usize,

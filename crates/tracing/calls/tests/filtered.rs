@@ -1,14 +1,15 @@
-//! What a view shows beside a simple implementation that keeps everything.
+//! Views compared with a simple implementation that keeps everything.
 
 #[path = "support/written.rs"]
 mod written;
 
 use dioptra_calls::{
-    Call, Ending, FunctionNames, Selection, Shown, TimeRange, View, call_tree, statistics,
+    Call, CallEnding, FunctionNames, ShownStep, TimeRange, View, ViewSelection, call_tree,
+    statistics,
 };
 use dioptra_filters::{
-    Compiler, Effects, Event, Function, FunctionKind, Lane, MatchStyle, Plan, PlanOptions,
-    RuleOption, Rules, Switch,
+    Compiler, Effects, Event, FunctionDescription, FunctionOrigin, Lane, MatchStyle, Plan,
+    PlanOptions, RuleOption, Rules, TraceSwitch,
 };
 use std::collections::{HashMap, VecDeque};
 use written::{Act, Random, names, trace};
@@ -28,41 +29,41 @@ fn view<'t>(
     texts: &[(RuleOption, String)],
     range: TimeRange,
 ) -> View<'t> {
-    let selection = Selection {
+    let selection = ViewSelection {
         rules: rules(texts),
         range,
-        ..Selection::default()
+        ..ViewSelection::default()
     };
     View::new(names, selection).expect("a view")
 }
 
-/// Filters what a view without rules shows: everything about each call is kept until the end.
+/// A filter of the steps of a view without rules: everything about each call is kept until the end.
 struct Simple<'p> {
-    plan: Plan<'p>,
+    plan: &'p Plan,
     stream: u64,
     lane: Lane<u64>,
     stack: u32,
     elsewhere: HashMap<u32, Lane<u64>>,
-    /// By the number of the call: what began, its own time and how it ended.
-    calls: Vec<(Call, u64, Ending)>,
+    /// The calls by their numbers: the call, its own time and its ending.
+    calls: Vec<(Call, u64, CallEnding)>,
     open: HashMap<u32, Vec<u64>>,
-    out: VecDeque<Shown>,
+    out: VecDeque<ShownStep>,
 }
 
 impl Simple<'_> {
-    fn take(&mut self, shown: Shown) {
+    fn take(&mut self, shown: ShownStep) {
         let mut events = Vec::new();
         match shown {
-            Shown::Enter { time, call, .. } => {
+            ShownStep::Enter { time, call, .. } => {
                 let number = self.calls.len() as u64;
-                self.calls.push((call, 0, Ending::Open));
+                self.calls.push((call, 0, CallEnding::Open));
                 self.open.entry(self.stack).or_default().push(number);
                 let action = self.plan.action_of(call.function);
                 let mut tell = |event| events.push(event);
                 self.lane
-                    .enter(&self.plan, action, Switch::On, number, time, &mut tell);
+                    .enter(self.plan, action, TraceSwitch::On, number, time, &mut tell);
             }
-            Shown::Leave {
+            ShownStep::Leave {
                 time, ending, own, ..
             } => {
                 let open = self.open.get_mut(&self.stack).expect("open calls");
@@ -71,14 +72,14 @@ impl Simple<'_> {
                 (call.1, call.2) = (own, ending);
                 let mut tell = |event| events.push(event);
                 match ending {
-                    Ending::Discarded => self.lane.discard(&self.plan, time, &mut tell),
-                    Ending::Open => self.lane.cut(&self.plan, time, &mut tell),
-                    _ => self.lane.exit(&self.plan, time, &mut tell),
+                    CallEnding::Discarded => self.lane.discard(self.plan, time, &mut tell),
+                    CallEnding::Open => self.lane.cut(self.plan, time, &mut tell),
+                    _ => self.lane.exit(self.plan, time, &mut tell),
                 }
             }
-            Shown::Switch { stack, .. } => {
+            ShownStep::Switch { stack, .. } => {
                 if stack != self.stack {
-                    let new = || Lane::new(&self.plan, self.stream);
+                    let new = || Lane::new(self.plan, self.stream);
                     let next = self.elsewhere.remove(&stack).unwrap_or_else(new);
                     let mut left = std::mem::replace(&mut self.lane, next);
                     self.lane.exchange_counters(&mut left);
@@ -87,7 +88,7 @@ impl Simple<'_> {
                 }
                 self.out.push_back(shown);
             }
-            Shown::Lost { .. } => self.out.push_back(shown),
+            ShownStep::Lost { .. } => self.out.push_back(shown),
         }
         for event in events {
             self.tell(event);
@@ -102,7 +103,7 @@ impl Simple<'_> {
                 depth,
                 weight,
                 effects,
-            } => Shown::Enter {
+            } => ShownStep::Enter {
                 time,
                 call: Call {
                     depth,
@@ -115,7 +116,7 @@ impl Simple<'_> {
                 call, time, depth, ..
             } => {
                 let (begun, own, ending) = self.calls[call as usize];
-                Shown::Leave {
+                ShownStep::Leave {
                     time,
                     call: Call { depth, ..begun },
                     ending,
@@ -126,22 +127,21 @@ impl Simple<'_> {
     }
 }
 
-fn simple(whole: &View<'_>, place: usize, texts: &[(RuleOption, String)]) -> Vec<Shown> {
+fn simple(whole: &View<'_>, place: usize, texts: &[(RuleOption, String)]) -> Vec<ShownStep> {
     let mut compiler = Compiler::new(rules(texts), PlanOptions::default()).expect("rules");
     let known: Vec<String> = (1..=FUNCTIONS).map(|id| format!("f{id}")).collect();
-    compiler.add(&Function::default());
+    compiler.add(&FunctionDescription::default());
     for name in &known {
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name,
-            kind: FunctionKind::LibraryCall,
-            ..Function::default()
+            kind: FunctionOrigin::LibraryCall,
+            ..FunctionDescription::default()
         });
     }
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).expect("a plan");
+    let plan = compiler.plan();
     let stream = u64::from(whole.streams()[place].stream);
     let mut simple = Simple {
-        plan,
+        plan: &plan,
         stream,
         lane: Lane::new(&plan, stream),
         stack: 0,
@@ -208,7 +208,7 @@ fn views_show_what_a_simple_implementation_shows() {
             let filtered = view(&names, &texts, TimeRange::default());
             for place in 0..whole.streams().len() {
                 let expected = simple(&whole, place, &texts);
-                let one_by_one: Vec<Shown> = filtered.calls(place).collect();
+                let one_by_one: Vec<ShownStep> = filtered.calls(place).collect();
                 assert_eq!(one_by_one, expected, "case {case}: {texts:?}");
                 let mut at_once = Vec::new();
                 filtered.calls(place).each(|shown| at_once.push(shown));
@@ -218,14 +218,14 @@ fn views_show_what_a_simple_implementation_shows() {
     }
 }
 
-/// What happens in a range, but when calls began that do not end.
-fn within(view: &View<'_>, place: usize) -> Vec<Shown> {
+/// Returns the steps in a range, without the beginnings of calls that do not end.
+fn within(view: &View<'_>, place: usize) -> Vec<ShownStep> {
     let range = view.range();
     let shown = view.calls(place).filter(|s| range.contains(s.time()));
     shown
         .map(|mut shown| {
-            if let Shown::Leave { call, ending, .. } = &mut shown
-                && *ending == Ending::Open
+            if let ShownStep::Leave { call, ending, .. } = &mut shown
+                && *ending == CallEnding::Open
             {
                 call.entered = None;
             }
@@ -234,7 +234,7 @@ fn within(view: &View<'_>, place: usize) -> Vec<Shown> {
         .collect()
 }
 
-/// Sums by function and by path. Of equal extremes it does not matter which one is kept.
+/// Sums by function and by path. Of equal extremes either may be kept.
 fn sums(view: &View<'_>) -> (Vec<[u128; 6]>, Vec<[u64; 4]>) {
     let functions = statistics(view).functions;
     let by_function = functions.iter().map(|times| {
@@ -266,7 +266,7 @@ fn sums(view: &View<'_>) -> (Vec<[u128; 6]>, Vec<[u64; 4]>) {
 #[test]
 fn ranges_show_the_same_wherever_reading_begins() {
     let mut random = Random(5);
-    // It is never called; that it is sampled makes reading begin at the start.
+    // The function is never called; because it is sampled, reading begins at the start.
     let never = (
         RuleOption::Trigger,
         format!("^f{}$@sample=1", FUNCTIONS + 1),
@@ -337,12 +337,12 @@ fn what_is_before_a_range_is_not_read() {
         let view = view(&names, &[], range);
         let mut calls = view.calls(0);
         let shown = calls.by_ref().filter(|s| range.contains(s.time()));
-        let shown: Vec<Shown> = shown.collect();
+        let shown: Vec<ShownStep> = shown.collect();
         let left = shown.iter().filter_map(|shown| match shown {
-            Shown::Leave {
+            ShownStep::Leave {
                 time,
                 call,
-                ending: Ending::Returned,
+                ending: CallEnding::Returned,
                 ..
             } => Some(time - call.entered.expect("known")),
             _ => None,
@@ -352,7 +352,7 @@ fn what_is_before_a_range_is_not_read() {
     let (left, losses) = calls_in(101_020, 102_060);
     assert_eq!(left, [50; 11]);
     assert_eq!((losses.malformed, losses.stray_exits), (0, 0), "{losses:?}");
-    // Who asks for more is told of the damage.
+    // A reader of a larger range gets the damage.
     let (_, losses) = calls_in(1_000, 102_060);
     assert!(losses.malformed + losses.stray_exits > 0, "{losses:?}");
 }

@@ -19,10 +19,10 @@ fn saved_inputs_are_taken() {
     assert!(count >= 6, "{count} inputs");
 }
 
-/// What a record does: which, after how many ticks, and a number.
+/// A record in a mixture: its kind, its distance in ticks, and a number.
 type Mixed = (u8, u16, u32);
 
-/// The bytes of an input: rules, and chunks with their stream, claimed depth, lost records, and records.
+/// Returns the bytes of an input: rules, and chunks with their stream, claimed depth, lost records, and records.
 fn input(rules: u8, chunks: &[(u8, u32, u64, Vec<Mixed>)]) -> Vec<u8> {
     let mut functions = FunctionEntry::NONE.to_bytes().to_vec();
     for place in 0..3 {

@@ -1,10 +1,10 @@
-//! Filters keep what is open, not what has passed.
+//! Filters keep open calls, not past ones.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "support/written.rs"]
 mod written;
 
-use dioptra_calls::{Selection, Shown, View};
+use dioptra_calls::{ShownStep, View, ViewSelection};
 use dioptra_filters::{MatchStyle, RuleOption, Rules};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -74,16 +74,16 @@ fn memory_does_not_grow_with_the_number_of_calls() {
             let names = names(&trace);
             let mut rules = Rules::new(MatchStyle::Regex);
             rules.add(rule.0, rule.1).expect("a rule");
-            let selection = Selection {
+            let selection = ViewSelection {
                 rules,
-                ..Selection::default()
+                ..ViewSelection::default()
             };
             let view = View::new(&names, selection).expect("a view");
             let mut shown = 0_u64;
             let before = USED.get();
             PEAK.set(before);
             view.calls(0)
-                .each(|step| shown += u64::from(matches!(step, Shown::Enter { .. })));
+                .each(|step| shown += u64::from(matches!(step, ShownStep::Enter { .. })));
             PEAK.get() - before
         };
         let (few, many) = (peak(1_000), peak(40_000));

@@ -1,14 +1,14 @@
 //! Traces written by the writer, walked through.
 
-use dioptra_calls::{Ending, Merge, Step, Walk};
-use dioptra_tracedata::{Clock, ClockPair, Info, JournalEntry, Trace, Writer};
+use dioptra_calls::{CallEnding, Merge, StreamWalk, WalkStep};
+use dioptra_tracedata::{ClockInfo, ClockPair, JournalEntry, Trace, TraceInfo, TraceWriter};
 use dioptra_tracelayout::chunk::{self, records_offset};
 use dioptra_tracelayout::record::UnwindCause;
 use dioptra_tracelayout::{ChunkHeader, Encoder, VERSION};
 use proptest::prelude::*;
 use std::path::Path;
 
-/// What a chunk holds.
+/// The content of a chunk.
 struct Piece {
     stream: u32,
     sequence: u32,
@@ -42,8 +42,8 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
         ticks,
         monotonic: ticks,
     };
-    let info = Info::new(Clock::monotonic(0));
-    let mut writer = Writer::create(folder, &info).unwrap();
+    let info = TraceInfo::new(ClockInfo::monotonic(0));
+    let mut writer = TraceWriter::create(folder, &info).unwrap();
     writer.journal(&JournalEntry::Clock(pair(1 << 40))).unwrap();
     for piece in pieces {
         let header = ChunkHeader {
@@ -68,17 +68,19 @@ fn trace(folder: &Path, pieces: &[Piece]) -> Trace {
 }
 
 /// A step as a line: `10 +3` enters function 3, `20 -3 (10)` leaves it after 10 ns.
-fn line(step: &Step) -> String {
+fn line(step: &WalkStep) -> String {
     let indented = |depth| "  ".repeat(depth as usize);
     match *step {
-        Step::Enter { time, call } => format!("{time} {}+{}", indented(call.depth), call.function),
-        Step::Leave { time, call, ending } => {
+        WalkStep::Enter { time, call } => {
+            format!("{time} {}+{}", indented(call.depth), call.function)
+        }
+        WalkStep::Leave { time, call, ending } => {
             let after = call
                 .entered
                 .map_or("?".into(), |entered| (time - entered).to_string());
             let how = match ending {
-                Ending::Returned => "",
-                Ending::Missing => " missing",
+                CallEnding::Returned => "",
+                CallEnding::Missing => " missing",
                 _ => " unwound",
             };
             format!(
@@ -87,15 +89,15 @@ fn line(step: &Step) -> String {
                 call.function
             )
         }
-        Step::Lost { time, records } => format!("{time} lost {records}"),
-        Step::Switch { time, stack } => format!("{time} stack {stack}"),
+        WalkStep::Lost { time, records } => format!("{time} lost {records}"),
+        WalkStep::Switch { time, stack } => format!("{time} stack {stack}"),
     }
 }
 
 fn walked(pieces: &[Piece]) -> Vec<String> {
     let parent = tempfile::tempdir().unwrap();
     let trace = trace(&parent.path().join("t"), pieces);
-    Walk::new(&trace, &trace.streams()[0])
+    StreamWalk::new(&trace, &trace.streams()[0])
         .map(|step| line(&step))
         .collect()
 }
@@ -170,7 +172,7 @@ fn of_very_deep_stacks_the_innermost_calls_are_listed() {
     let lines = walked(&[first, second]);
     assert_eq!(lines.len(), 10);
     assert_eq!(lines[9], "9 -9 (9)");
-    // The oldest chunks of a ring are gone: who called is not known, how deep is.
+    // The oldest chunks of a ring are gone: the callers are unknown, the depth is known.
     let mut only = piece(1, 7, 5, |e| {
         for time in 5..8 {
             e.exit(time).unwrap();
@@ -217,7 +219,8 @@ fn chunks_begin_on_the_stack_that_they_name() {
         e.entry(1, 2).unwrap();
     });
     (child.depth, child.open) = (1, vec![9]);
-    // The next chunk is lost, and with it the way back to the first stack, which is said by nothing but its list.
+    // The next chunk is lost, and with it the switch back to the first stack, which only the later chunk's list
+    // reveals.
     let mut later = piece(1, 2, 20, |e| e.exit(21).unwrap());
     (later.depth, later.open) = (1, vec![7]);
     assert_eq!(
@@ -252,7 +255,7 @@ fn streams_are_merged_by_time() {
     let walks = trace
         .streams()
         .iter()
-        .map(|s| Walk::new(&trace, s))
+        .map(|s| StreamWalk::new(&trace, s))
         .collect();
     let mut merged = Merge::new(walks);
     let mut order = Vec::new();
@@ -279,7 +282,7 @@ fn streams_are_merged_by_time() {
     );
 }
 
-/// What a walk says of a thread's life, and what was lived.
+/// An act of a thread, and the step that a walk gives for it.
 #[derive(Clone, Debug)]
 enum Act {
     Enter(u32),
@@ -287,7 +290,7 @@ enum Act {
     Unwind(u32),
 }
 
-/// A chunk in the making: its base, the calls that were open, and what happened when.
+/// A chunk in the making: its base, the calls that were open, and the acts with their times.
 type Making = (u64, Vec<u32>, Vec<(u64, Act)>);
 
 fn act() -> impl Strategy<Value = Act> {
@@ -372,7 +375,7 @@ proptest! {
         hostile.records = records;
         let parent = tempfile::tempdir().unwrap();
         let trace = trace(&parent.path().join("t"), &[hostile]);
-        let walk = Walk::new(&trace, &trace.streams()[0]);
+        let walk = StreamWalk::new(&trace, &trace.streams()[0]);
         prop_assert!(walk.map(|step| step.time()).is_sorted());
     }
 }

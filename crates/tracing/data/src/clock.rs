@@ -1,19 +1,19 @@
-//! From the clock of the records to `CLOCK_MONOTONIC`.
+//! The conversion of the records' clock to `CLOCK_MONOTONIC`.
 
 use crate::ClockPair;
 
 /// A straight line between two pairs of readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
+struct ClockSegment {
     /// The first tick of the segment, unshifted.
     ticks: u64,
-    /// `CLOCK_MONOTONIC` then.
+    /// `CLOCK_MONOTONIC` at that tick, in nanoseconds.
     monotonic: u64,
-    /// Nanoseconds a tick, times 2^32.
+    /// The nanoseconds of a tick, times 2^32.
     slope: u64,
 }
 
-impl Segment {
+impl ClockSegment {
     #[inline]
     fn at(&self, ticks: u64) -> u64 {
         if ticks >= self.ticks {
@@ -31,18 +31,20 @@ fn clamp(nanoseconds: u128) -> u64 {
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// Converts ticks of the records' clock to `CLOCK_MONOTONIC` in nanoseconds, by a straight line between each two pairs of
-/// readings of both clocks; before the first and behind the last pair the nearest line goes on.
+/// A map from ticks of the records' clock to `CLOCK_MONOTONIC` in nanoseconds: a straight line between each two pairs
+/// of readings of both clocks. Before the first and after the last pair the nearest line goes on.
 ///
-/// Exact to a nanosecond if pairs are a few seconds apart. Never decreasing, whatever the pairs say: pairs that go backwards in either clock are left out.
+/// The map is exact to a nanosecond if pairs are a few seconds apart. It never decreases, whatever the pairs say:
+/// pairs that go backwards in either clock are left out.
 #[derive(Clone, Debug)]
 pub struct ClockMap {
-    segments: Vec<Segment>,
+    segments: Vec<ClockSegment>,
     measured: bool,
 }
 
 impl ClockMap {
-    /// From pairs of readings, in any order. With fewer than two that can be used a tick counts as a nanosecond.
+    /// Returns the map for pairs of readings, in any order. With fewer than two usable pairs a tick counts as a
+    /// nanosecond.
     pub fn new(mut pairs: Vec<ClockPair>) -> ClockMap {
         pairs.sort_unstable_by_key(|pair| pair.ticks);
         let mut kept: Vec<ClockPair> = Vec::with_capacity(pairs.len());
@@ -54,12 +56,12 @@ impl ClockMap {
                 kept.push(pair);
             }
         }
-        let segments: Vec<Segment> = kept
+        let segments: Vec<ClockSegment> = kept
             .windows(2)
             .map(|ends| {
                 let ticks = ends[1].ticks - ends[0].ticks;
                 let passed = ends[1].monotonic - ends[0].monotonic;
-                Segment {
+                ClockSegment {
                     ticks: ends[0].ticks,
                     monotonic: ends[0].monotonic,
                     slope: u64::try_from((u128::from(passed) << 32) / u128::from(ticks))
@@ -75,7 +77,7 @@ impl ClockMap {
         }
         let (ticks, monotonic) = kept.first().map_or((0, 0), |p| (p.ticks, p.monotonic));
         ClockMap {
-            segments: vec![Segment {
+            segments: vec![ClockSegment {
                 ticks,
                 monotonic,
                 slope: 1 << 32,
@@ -84,12 +86,12 @@ impl ClockMap {
         }
     }
 
-    /// Whether there were two pairs to draw a line between. If not, durations are in ticks.
+    /// Returns true if there were two pairs to draw a line between. If not, durations are in ticks.
     pub fn is_measured(&self) -> bool {
         self.measured
     }
 
-    /// A cursor for times that mostly increase.
+    /// Returns a cursor for times that mostly increase.
     pub fn cursor(&self) -> ClockCursor<'_> {
         ClockCursor {
             segments: &self.segments,
@@ -99,20 +101,20 @@ impl ClockMap {
     }
 }
 
-fn end_of(segments: &[Segment], segment: usize) -> u64 {
+fn end_of(segments: &[ClockSegment], segment: usize) -> u64 {
     segments.get(segment + 1).map_or(u64::MAX, |s| s.ticks)
 }
 
-/// Converts ticks one after the other, fastest when they increase.
+/// A converter for ticks one after the other, fastest when they increase.
 #[derive(Clone, Debug)]
 pub struct ClockCursor<'a> {
-    segments: &'a [Segment],
+    segments: &'a [ClockSegment],
     current: usize,
     end: u64,
 }
 
 impl ClockCursor<'_> {
-    /// `CLOCK_MONOTONIC` in nanoseconds at this tick (unshifted).
+    /// Returns `CLOCK_MONOTONIC` in nanoseconds at a tick (unshifted).
     #[inline]
     pub fn monotonic(&mut self, ticks: u64) -> u64 {
         let segment = &self.segments[self.current];

@@ -1,19 +1,20 @@
-//! Which stream is a thread's when: a thread whose process becomes another program has one after the other.
+//! The extents of streams in time: a thread whose process executes another program has one stream after the other.
 
 use crate::reader::Stream;
 use std::collections::HashMap;
 
-/// When the streams of each thread begin.
+/// The times at which the streams of each thread begin.
 #[derive(Debug, Default)]
-pub(crate) struct Extents {
-    /// By process and thread, one process image after the other: `CLOCK_MONOTONIC` in nanoseconds, and the stream's number.
+pub(crate) struct StreamExtents {
+    /// The beginnings by process and thread, one process image after the other: `CLOCK_MONOTONIC` in nanoseconds, and
+    /// the stream's number.
     streams: HashMap<(u32, u32), Vec<(u64, u32)>>,
 }
 
-impl Extents {
-    /// Of streams, each with the time at which it begins.
-    pub fn new<'s>(streams: impl Iterator<Item = (u64, &'s Stream)>) -> Extents {
-        let mut extents = Extents::default();
+impl StreamExtents {
+    /// Returns the extents of streams, each given with the time at which it begins.
+    pub fn new<'s>(streams: impl Iterator<Item = (u64, &'s Stream)>) -> StreamExtents {
+        let mut extents = StreamExtents::default();
         for (start, stream) in streams {
             let known = extents.streams.entry((stream.pid, stream.tid)).or_default();
             known.push((start, stream.stream));
@@ -24,8 +25,8 @@ impl Extents {
         extents
     }
 
-    /// From when on until before when its thread's time is a stream's: the first one has what was before, the last one what
-    /// comes behind. Nothing of a stream without records.
+    /// Returns the time from which on and before which a stream's thread belongs to the stream. The first stream of a
+    /// thread also has the time before it, the last one the time after it. A stream without records has no time.
     pub fn of(&self, stream: &Stream) -> (u64, u64) {
         let known = self.streams.get(&(stream.pid, stream.tid));
         let streams = known.map_or(&[][..], Vec::as_slice);

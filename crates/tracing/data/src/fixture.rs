@@ -1,10 +1,10 @@
-//! What tests of reader and writer begin with.
+//! The data that tests of reader and writer begin with.
 
-use crate::{Clock, ClockPair, Info};
+use crate::{ClockInfo, ClockPair, TraceInfo};
 
-/// Of a trace whose clock is at 1000 ticks when `CLOCK_MONOTONIC` is at 2000.
-pub(crate) fn info() -> Info {
-    Info::new(Clock {
+/// Returns the facts of a trace whose clock is at 1000 ticks when `CLOCK_MONOTONIC` is at 2000.
+pub(crate) fn info() -> TraceInfo {
+    TraceInfo::new(ClockInfo {
         source: "tsc".into(),
         shift: 2,
         start: ClockPair {

@@ -1,11 +1,11 @@
-//! What `info.json` says.
+//! The content of `info.json`.
 
 use crate::journal::ClockPair;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What was traced, when and where. Unknown fields are passed over by readers.
+/// The facts about a recording. Readers ignore unknown fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Info {
+pub struct TraceInfo {
     /// The version of this object; 1.
     pub schema: u32,
     /// The version of chunks, records and tables: [`dioptra_tracelayout::VERSION`].
@@ -14,34 +14,34 @@ pub struct Info {
     pub recorder: String,
     /// The command and its arguments; bytes that are no UTF-8 are replaced.
     pub command: Vec<String>,
-    /// Where it was started.
+    /// The folder in which the command was started.
     pub folder: String,
     /// The options that decided what was recorded, as they were given.
     pub options: Vec<String>,
-    /// Filters that were asked for and that the records do not follow, or only in part: readers apply them, so that what
-    /// they show is what was asked for. Of functions that the journal says were sampled ([`crate::SampledFunctions`])
-    /// only chosen executions are recorded: they are not sampled again.
+    /// Filters of the recording that the records do not follow, or only in part. Readers apply them, so that they
+    /// show the calls that were asked for. Of functions that the journal lists as sampled
+    /// ([`crate::SampledFunctions`]) only chosen executions are recorded: readers do not sample them again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<PendingRules>,
-    /// Chooses the executions that are sampled at random; a recording with the same one chooses the same, as far as its
+    /// The seed of the random choices. A recording with the same seed chooses the same executions, as far as its
     /// threads begin in the same order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
     /// The wall clock at the start, in nanoseconds since 1970.
     pub started_realtime: u64,
     /// The clock of the records.
-    pub clock: Clock,
+    pub clock: ClockInfo,
     /// The machine.
     pub host: Host,
-    /// How it ended; missing while it is recorded, or if the recorder was killed.
+    /// The end of the recording; missing while it goes on, or if the recorder was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ending: Option<Ending>,
+    pub ending: Option<RecordingEnd>,
 }
 
-impl Info {
-    /// Of a trace of this version whose clock is known and nothing else.
-    pub fn new(clock: Clock) -> Info {
-        Info {
+impl TraceInfo {
+    /// Returns the facts of a trace of this version of which only the clock is known.
+    pub fn new(clock: ClockInfo) -> TraceInfo {
+        TraceInfo {
             schema: 1,
             layout: dioptra_tracelayout::VERSION,
             recorder: String::new(),
@@ -58,42 +58,42 @@ impl Info {
     }
 }
 
-/// Filters that readers apply; the words are those of the command line.
+/// Filters that readers apply, in the words of the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRules {
-    /// How names are matched: `regex`, `glob` or `simple`.
+    /// The style in which names are matched: `regex`, `glob` or `simple`.
     pub style: String,
     /// The rules, in the order in which they were given.
     pub rules: Vec<PendingRule>,
-    /// Nothing is shown before a rule switches tracing on.
+    /// True if nothing is shown before a rule switches tracing on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub off: bool,
 }
 
-/// An option with its text.
+/// An option of the recording with its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PendingRule {
-    /// Its letter: `-F`, `-N`, `-T`, `-C`, `-H`, `-D`, `-t`, `-Z` or `-L`.
+    /// The option's letter: `-F`, `-N`, `-T`, `-C`, `-H`, `-D`, `-t`, `-Z` or `-L`.
     pub option: String,
-    /// What it was given.
+    /// The option's text.
     pub text: String,
 }
 
 /// The clock of the records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Clock {
+pub struct ClockInfo {
     /// `tsc`, the time stamp counter, or `monotonic`, `CLOCK_MONOTONIC` in nanoseconds.
     pub source: String,
-    /// How many bits of its readings records leave out.
+    /// The number of low bits of the clock's readings that records leave out.
     pub shift: u8,
     /// The first pair of readings.
     pub start: ClockPair,
 }
 
-impl Clock {
-    /// Of records in nanoseconds of `CLOCK_MONOTONIC`, whose first reading was `start`.
-    pub fn monotonic(start: u64) -> Clock {
-        Clock {
+impl ClockInfo {
+    /// Returns the clock of records in nanoseconds of `CLOCK_MONOTONIC`, whose first reading was `start`.
+    pub fn monotonic(start: u64) -> ClockInfo {
+        ClockInfo {
             source: "monotonic".into(),
             shift: 0,
             start: ClockPair {
@@ -107,24 +107,25 @@ impl Clock {
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Host {
-    /// Its name.
+    /// The machine's name.
     pub name: String,
     /// The kernel's release.
     pub kernel: String,
     /// The CPU's model.
     pub cpu: String,
-    /// How many CPUs are online.
+    /// The number of CPUs that are online.
     pub cpus: u32,
-    /// How many there may be; 0: not known, as in older traces all that follows.
+    /// The number of CPUs that there may be; 0 if not known. Older traces have neither this field nor those that
+    /// follow.
     #[serde(default)]
     pub possible_cpus: u32,
-    /// Its memory in bytes.
+    /// The size of the memory in bytes.
     #[serde(default)]
     pub memory: u64,
-    /// How much of it nobody used.
+    /// The size of the unused memory in bytes.
     #[serde(default)]
     pub free_memory: u64,
-    /// How many processes ran or waited to, on average of 1, 5 and 15 minutes.
+    /// The average number of processes that ran or waited for a CPU over 1, 5 and 15 minutes.
     #[serde(default)]
     pub load: [f64; 3],
     /// The system's name and version.
@@ -132,79 +133,80 @@ pub struct Host {
     pub distribution: String,
 }
 
-/// What a command, and the children that it waited for, used.
+/// The resources that a command, and the children that it waited for, used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// CPU time in the program, in microseconds.
     pub user: u64,
     /// CPU time in the kernel, in microseconds.
     pub system: u64,
-    /// How often it gave its CPU away.
+    /// The number of times that it gave its CPU away.
     pub voluntary_switches: u64,
-    /// How often its CPU was taken away.
+    /// The number of times that its CPU was taken away.
     pub involuntary_switches: u64,
-    /// The most memory that one of them had, in bytes.
+    /// The largest resident memory of one of these processes, in bytes.
     pub max_rss: u64,
-    /// Page faults that needed a disk.
+    /// The number of page faults that needed a disk.
     pub major_faults: u64,
-    /// Those that did not.
+    /// The number of page faults that needed no disk.
     pub minor_faults: u64,
-    /// Blocks of 512 bytes that were read from disks.
+    /// The number of blocks of 512 bytes that were read from disks.
     pub blocks_in: u64,
-    /// Those that were written.
+    /// The number of blocks of 512 bytes that were written to disks.
     pub blocks_out: u64,
 }
 
-/// How a recording ended.
+/// The end of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ending {
+pub struct RecordingEnd {
     /// The last pair of readings.
     pub clock: ClockPair,
     /// The command's exit status, 128 plus the signal if it was killed; missing if it went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<i32>,
-    /// The signal that killed it.
+    /// The signal that killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// How many chunks were written.
+    /// The number of chunks that were written.
     pub chunks: u64,
-    /// Bytes of `records`.
+    /// The size of `records` in bytes.
     pub bytes: u64,
-    /// How many records were lost; in streams they are counted where they are missing.
+    /// The number of records that were lost. Streams count them where they are missing.
     pub lost: u64,
-    /// Calls in signal handlers that were not recorded, since they interrupted the tracer itself. Not known if the
-    /// recorder's count had passed below 0: dioptra 0.1 counted so where tasks share their thread-local memory.
+    /// The number of calls in signal handlers that were not recorded because they interrupted the tracer itself.
+    /// Unknown if the recorder's count had passed below 0: dioptra 0.1 counted so where tasks share their
+    /// thread-local memory.
     #[serde(deserialize_with = "sane")]
     pub missed_in_handlers: Option<u64>,
-    /// Calls that were not recorded for want of memory for the shadow stack.
+    /// The number of calls that were not recorded because there was no memory for the shadow stack.
     pub missed_no_memory: u64,
-    /// Chunks that `--last` threw away as too old.
+    /// The number of chunks that were thrown away as too old in a recording of the latest time.
     pub discarded_chunks: u64,
     /// The number of times that a thread of the program waited until the tracer had memory again.
     #[serde(default)]
     pub waits: u64,
-    /// The time in nanoseconds for which threads waited so, together.
+    /// The total time in nanoseconds of these waits.
     #[serde(default)]
     pub waited: u64,
-    /// The memory in bytes that full chunks could take; 0: not known.
+    /// The memory in bytes that full chunks could take; 0 if not known.
     #[serde(default)]
     pub memory: u64,
-    /// Context switches that were lost.
+    /// The number of context switches that were lost.
     #[serde(default)]
     pub lost_switches: u64,
-    /// Threads whose sampled calls were not counted, since too many threads counted at a time.
+    /// The number of threads whose sampled calls were not counted because too many threads counted at a time.
     #[serde(default)]
     pub uncounted_threads: u64,
-    /// Executions that were judged not to be shown (`sample=pNN`), and are recorded all the same, marked: they could not be
-    /// taken back.
+    /// The number of executions that `sample=pNN` rejected and that are recorded all the same, marked: they could not
+    /// be taken back.
     #[serde(default)]
     pub marked: u64,
-    /// What the command used, if it ended.
+    /// The resources that the command used, if it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<ResourceUsage>,
 }
 
-/// Reads a count that some recorders let pass below 0: a number that is far too large is none.
+/// Reads a count that some recorders let pass below 0: a number that is far too large becomes `None`.
 fn sane<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let count: Option<u64> = Option::deserialize(deserializer)?;
     Ok(count.filter(|count| i64::try_from(*count).is_ok()))

@@ -1,4 +1,4 @@
-//! What a line of `journal.jsonl` says.
+//! The lines of `journal.jsonl`.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 /// Readings of both clocks at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPair {
-    /// Of the records' clock, unshifted.
+    /// The reading of the records' clock, unshifted.
     pub ticks: u64,
     /// `CLOCK_MONOTONIC` in nanoseconds.
     pub monotonic: u64,
 }
 
-/// A line: an object with one field, whose name says what it is about. Lines are in the order in which the recorder came
-/// to know; `time` is `CLOCK_MONOTONIC` in nanoseconds.
+/// A line of the journal: an object with one field, whose name is the kind of the line. Lines are in the order in
+/// which the recorder learned of the facts; `time` is `CLOCK_MONOTONIC` in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -22,81 +22,81 @@ pub enum JournalEntry {
     Clock(ClockPair),
     /// A process image that is traced.
     Process {
-        /// When the recorder came to know of it.
+        /// The time at which the recorder learned of it.
         time: u64,
-        /// Its id.
+        /// The process id.
         pid: u32,
-        /// Its parent's.
+        /// The parent's process id.
         parent: u32,
-        /// How it began.
+        /// The cause of the image.
         cause: ProcessCause,
         /// The executable's path.
         executable: String,
-        /// Its arguments.
+        /// The arguments.
         arguments: Vec<String>,
     },
     /// A module of which functions are traced.
-    Module(Module),
+    Module(TracedModule),
     /// A module mapped into a process.
-    Mapping(Mapping),
+    Mapping(ModuleMapping),
     /// A module is not mapped any more.
     Unmapping {
-        /// When that was noticed.
+        /// The time at which the recorder noticed it.
         time: u64,
-        /// The process.
+        /// The process id.
         pid: u32,
-        /// Where it was.
+        /// The first address that the module had.
         start: u64,
     },
-    /// A thread's stream began; written when its first chunk is.
+    /// A thread's stream began; written with the stream's first chunk.
     Thread {
-        /// The stream.
+        /// The number of the stream.
         stream: u32,
-        /// The process.
+        /// The process id.
         pid: u32,
-        /// The thread.
+        /// The thread id.
         tid: u32,
-        /// Its name then; empty if it was gone already.
+        /// The thread's name at that time; empty if the thread was gone already.
         name: String,
         /// The stream that it continues, after a fork; else 0.
         parent: u32,
     },
-    /// A thread began, ended or got a name, as the kernel tells it.
+    /// A thread began, ended or got a name, as the kernel reports it.
     Task {
-        /// When.
+        /// The time.
         time: u64,
-        /// The process.
+        /// The process id.
         pid: u32,
-        /// The thread.
+        /// The thread id.
         tid: u32,
-        /// What became of it.
+        /// The change.
         change: TaskChange,
     },
     /// Functions of which only chosen executions are recorded.
     Sampled(SampledFunctions),
-    /// What was counted of sampled functions in a stream; written when the recording ends.
+    /// The counts of sampled functions in a stream; written when the recording ends.
     Counted {
-        /// The stream.
+        /// The number of the stream.
         stream: u32,
-        /// By function.
+        /// The counts by function.
         functions: Vec<FunctionCounts>,
     },
     /// The command ended.
     End {
-        /// When.
+        /// The time.
         time: u64,
-        /// The process.
+        /// The process id.
         pid: u32,
-        /// Its status, 128 plus the signal if it was killed.
+        /// The exit status, 128 plus the signal if the command was killed.
         status: i32,
     },
-    /// Something that whoever reads the trace should know, told once.
+    /// A note for whoever reads the trace, written once.
     Note {
-        /// When.
+        /// The time.
         time: u64,
-        /// A sentence.
+        /// The note, a sentence.
         text: String,
-        /// Whether calls are missing from the trace for it: all readers say so.
+        /// True if calls are missing from the trace for this reason: all readers report it.
         #[serde(default, skip_serializing_if = "is_false")]
         is_loss: bool,
     },
@@ -107,45 +107,45 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// What became of a thread.
+/// A change of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskChange {
-    /// It was made.
+    /// The thread was made.
     New,
-    /// It ended.
+    /// The thread ended.
     Exit,
-    /// It got this name; bytes that are no UTF-8 are replaced.
+    /// The thread got this name; bytes that are no UTF-8 are replaced.
     Name(String),
 }
 
 /// Functions of which only chosen executions are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampledFunctions {
-    /// How they are chosen, as it is written behind `sample=`.
+    /// The way in which they are chosen, as it is written behind `sample=`.
     pub how: String,
-    /// They come and go with what they call; else alone.
+    /// True if executions come and go together with the calls below them; false if they do so alone.
     pub tree: bool,
-    /// Their ids.
+    /// The functions' ids.
     pub functions: Vec<u32>,
 }
 
 /// Executions of a sampled function in one stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCounts {
-    /// Its id.
+    /// The function's id.
     pub function: u32,
-    /// How many there were that would have been recorded without sampling.
+    /// The number of executions that would have been recorded without sampling.
     pub seen: u64,
-    /// How many of them were chosen.
+    /// The number of executions that were chosen.
     pub shown: u64,
 }
 
-/// How a process image began.
+/// The cause of a process image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessCause {
-    /// The recorder, or a process, executed a program.
+    /// A program was executed, by the recorder or by a process.
     Exec,
     /// A traced process forked.
     Fork,
@@ -153,29 +153,30 @@ pub enum ProcessCause {
 
 /// A module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Module {
-    /// Its number: what [`dioptra_tracelayout::FunctionEntry::module`] says.
+pub struct TracedModule {
+    /// The module's number, as in [`dioptra_tracelayout::FunctionEntry::module`].
     pub module: u32,
-    /// Its path, as the process saw it.
+    /// The module's path, as the process saw it.
     pub path: String,
-    /// Its build id in hexadecimal digits; empty if it has none.
+    /// The build id in hexadecimal digits; empty if the module has none.
     pub build_id: String,
-    /// The first id of its block in the table of functions.
+    /// The first id of the module's block in the table of functions.
     pub first: u32,
-    /// How many ids the block has.
+    /// The number of ids in the block.
     pub count: u32,
-    /// How many functions are found how: `patchable`, `fentry`, `mcount`, `plain`, `cygprof`, `xray`, `plt`.
+    /// The number of functions by the way in which their calls are found: `patchable`, `fentry`, `mcount`, `plain`,
+    /// `cygprof`, `xray`, `plt`.
     pub methods: BTreeMap<String, u32>,
     /// Functions that can't be traced, by reason.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedFunctions>,
 }
 
 /// Functions that can't be traced for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
-    /// Why.
+pub struct RefusedFunctions {
+    /// The reason.
     pub reason: String,
-    /// How many.
+    /// The number of functions.
     pub count: u32,
     /// File offsets of some of them.
     pub examples: Vec<u64>,
@@ -183,14 +184,14 @@ pub struct Refusal {
 
 /// A module mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mapping {
-    /// When the recorder came to know of it.
+pub struct ModuleMapping {
+    /// The time at which the recorder learned of it.
     pub time: u64,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The module's number, or none if nothing of it is traced.
+    /// The module's number; `None` if no function of the module is traced.
     pub module: Option<u32>,
-    /// Its path.
+    /// The module's path.
     pub path: String,
     /// The first address.
     pub start: u64,

@@ -1,7 +1,8 @@
-//! The directory of a trace (`dioptra.trace`).
+//! The directory of a trace (`dioptra.trace`), written and read.
 //!
-//! Its files, and the bytes of chunks and records, are described in [`dioptra_tracelayout`]. Here are the JSON objects of
-//! `info.json` ([`Info`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`Writer`] that a recorder uses, and a [`Trace`] for those who read one.
+//! [`dioptra_tracelayout`] describes the files, and the bytes of chunks and records. This crate has the JSON objects
+//! of `info.json` ([`TraceInfo`]) and of the lines of `journal.jsonl` ([`JournalEntry`]), the [`TraceWriter`] that a
+//! recorder uses, and the [`Trace`] that readers use.
 
 mod clock;
 mod extents;
@@ -17,12 +18,14 @@ mod tasks;
 mod writer;
 
 pub use clock::{ClockCursor, ClockMap};
-pub use info::{Clock, Ending, Host, Info, PendingRule, PendingRules, Usage};
-pub use journal::{
-    ClockPair, FunctionCounts, JournalEntry, Mapping, Module, ProcessCause, Refusal,
-    SampledFunctions, TaskChange,
+pub use info::{
+    ClockInfo, Host, PendingRule, PendingRules, RecordingEnd, ResourceUsage, TraceInfo,
 };
-pub use reader::{Damage, OpenError, Process, Stream, Trace};
-pub use switches::Switches;
+pub use journal::{
+    ClockPair, FunctionCounts, JournalEntry, ModuleMapping, ProcessCause, RefusedFunctions,
+    SampledFunctions, TaskChange, TracedModule,
+};
+pub use reader::{Stream, Trace, TraceDamage, TraceOpenError, TracedProcess};
+pub use switches::ThreadSwitches;
 pub use tasks::TaskEvent;
-pub use writer::{WriteError, Writer};
+pub use writer::{TraceWriteError, TraceWriter};

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// How much of a file is passed over before its memory is given back.
+/// The number of bytes of a file that are read before their memory is given back.
 const STRETCH: usize = 4 << 20;
-/// The kernel maps what lies around a page that is looked at, too: so much, aligned.
+/// The number of bytes, aligned, that the kernel may map around a page that is read.
 const AROUND: usize = 64 << 10;
 
 /// A file's bytes.
@@ -15,7 +15,7 @@ const AROUND: usize = 64 << 10;
 pub(crate) struct Mapped(MappedFile);
 
 impl Mapped {
-    /// The file at `path`; none if there is none or it is empty.
+    /// Returns the bytes of the file at `path`; `None` if there is no file or it is empty.
     pub fn open(path: &Path) -> io::Result<Option<Mapped>> {
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,7 +36,7 @@ impl Mapped {
         &self.0
     }
 
-    /// Gives the memory of a range back to the system; whoever looks at it again reads it again.
+    /// Gives the memory of a range back to the system. Later reads of the range read the file again.
     pub fn release(&self, start: usize, length: usize) {
         let from = start / AROUND * AROUND;
         let until = start
@@ -47,8 +47,7 @@ impl Mapped {
         self.0.release(from..until);
     }
 
-    /// A reader who goes through the file from its start is at `offset`: once in a while the memory behind it is given
-    /// back.
+    /// Gives the memory before `offset` back once in a while, for a reader who goes through the file from its start.
     pub fn done_with(&self, offset: usize) {
         // Blocks are smaller than a stretch, so each stretch is begun by some block.
         if offset % STRETCH < AROUND && offset >= STRETCH {

@@ -1,4 +1,4 @@
-//! The directory of a trace that begins, and the older trace that was there.
+//! The directory of a trace that begins, and the older trace in its place.
 
 use crate::writer::lock;
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
@@ -14,24 +14,24 @@ pub(crate) const NEW_INFO: &str = ".info.json.new";
 /// All files that a trace may have.
 const FILES: [&str; 7] = [JOURNAL, FUNCTIONS, NAMES, RECORDS, SWITCHES, INFO, NEW_INFO];
 
-/// The directory of a trace that begins. Unless it is [kept](Place::keep), the older trace comes back when this is
-/// dropped: a recording that never began must not cost the trace before it.
+/// The directory of a trace that begins. Unless it is [kept](TentativeDirectory::keep), the older trace comes back
+/// when this is dropped: a recording that never began must not cost the trace before it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TentativeDirectory {
     folder: PathBuf,
-    /// The directory did not exist, and was made.
+    /// True if the directory did not exist and was made.
     is_made: bool,
-    /// The trace before was moved, to `FOLDER.old`.
+    /// True if the trace before was moved to `FOLDER.old`.
     is_moved: bool,
-    /// The trace before that was moved, from `FOLDER.old` to `FOLDER.older`.
+    /// True if the trace before that was moved from `FOLDER.old` to `FOLDER.older`.
     is_older_moved: bool,
     is_ours: bool,
 }
 
-impl Place {
-    /// Returns the directory `folder`; nothing is done yet.
-    pub fn of(folder: &Path) -> Place {
-        Place {
+impl TentativeDirectory {
+    /// Returns the directory `folder`. Nothing is changed yet.
+    pub fn of(folder: &Path) -> TentativeDirectory {
+        TentativeDirectory {
             folder: folder.to_owned(),
             is_made: false,
             is_moved: false,
@@ -58,22 +58,22 @@ impl Place {
         };
         if folder.symlink_metadata().is_ok() {
             match contents(&folder).map_err(at(&folder))? {
-                Contents::Nothing => {}
-                Contents::Other => {
+                DirectoryContents::Nothing => {}
+                DirectoryContents::Other => {
                     let error = "exists and is no trace";
                     let error = io::Error::new(io::ErrorKind::AlreadyExists, error);
                     return Err((folder, error));
                 }
-                Contents::Begun => {
+                DirectoryContents::Begun => {
                     let _lock = lock(&folder).map_err(at(&folder))?;
                     remove_files(&folder).map_err(at(&folder))?;
                 }
-                Contents::Trace => {
-                    // Until it has been moved.
+                DirectoryContents::Trace => {
+                    // Held until the older trace has been moved.
                     let _lock = lock(&folder).map_err(at(&folder))?;
                     let (old, older) = (self.beside(".old"), self.beside(".older"));
                     if old.join(INFO).exists() {
-                        // A recording was killed while it began, or while it removed this.
+                        // An earlier recording was killed while it began, or while it removed this directory.
                         if older.exists() && has_only_ours(&older).map_err(at(&older))? {
                             fs::remove_dir_all(&older).map_err(at(&older))?;
                         }
@@ -91,8 +91,8 @@ impl Place {
         Ok(())
     }
 
-    /// Leaves the directory to the trace. Returns the place of the trace that was `FOLDER.old` before. The caller
-    /// removes that trace; the next recording does so if this one does not.
+    /// Leaves the directory to the new trace. Returns the directory of the trace that was `FOLDER.old` before. The
+    /// caller removes that trace; otherwise the next recording does.
     pub fn keep(&mut self) -> Option<PathBuf> {
         let older = self.is_older_moved.then(|| self.beside(".older"));
         (self.is_ours, self.is_moved, self.is_older_moved) = (false, false, false);
@@ -101,7 +101,7 @@ impl Place {
 
     /// Removes the new trace and puts the older one back, unless the directory was kept.
     pub fn abandon(&mut self) {
-        // Errors here are not reported: the error that ended the recording is.
+        // Errors here are not reported, but the error that ended the recording is.
         if self.is_ours {
             let _ = remove_files(&self.folder);
             if self.is_made {
@@ -118,14 +118,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TentativeDirectory {
     fn drop(&mut self) {
         self.abandon();
     }
 }
 
-/// Makes a directory for its owner alone, as `perf.data` is a file for its owner alone: a trace tells what a program did.
-/// The folders around it are made as usual; one that is there keeps its mode.
+/// Makes a directory for its owner alone, because a trace reveals what a program did (`perf.data` is a file for its
+/// owner alone, too). The folders around it are made as usual; an existing folder keeps its mode.
 fn make_private(folder: &Path) -> io::Result<()> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
@@ -136,7 +136,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a file, or empties it, that its owner alone may read and write.
+/// Makes or empties a file that its owner alone may read and write.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(true);
@@ -144,15 +144,15 @@ pub(crate) fn private_file(path: &Path) -> io::Result<File> {
 }
 
 /// The content of a directory.
-enum Contents {
+enum DirectoryContents {
     Nothing,
     Trace,
-    /// Files of a recording that did not come to write `info.json`.
+    /// Files of a recording that ended before it wrote `info.json`.
     Begun,
     Other,
 }
 
-/// Whether there is nothing in a directory but files that traces have.
+/// Returns true if a directory holds nothing but files that traces have.
 fn has_only_ours(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -163,14 +163,14 @@ fn has_only_ours(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn contents(folder: &Path) -> io::Result<Contents> {
+fn contents(folder: &Path) -> io::Result<DirectoryContents> {
     let is_empty = fs::read_dir(folder)?.next().is_none();
     Ok(match () {
-        () if is_empty => Contents::Nothing,
-        () if folder.join(INFO).exists() => Contents::Trace,
-        // The journal is made first.
-        () if folder.join(JOURNAL).exists() && has_only_ours(folder)? => Contents::Begun,
-        () => Contents::Other,
+        () if is_empty => DirectoryContents::Nothing,
+        () if folder.join(INFO).exists() => DirectoryContents::Trace,
+        // The journal is the first file that a recording makes.
+        () if folder.join(JOURNAL).exists() && has_only_ours(folder)? => DirectoryContents::Begun,
+        () => DirectoryContents::Other,
     })
 }
 
@@ -188,7 +188,7 @@ fn remove_files(folder: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Writer;
+    use crate::TraceWriter;
     use crate::fixture::info;
 
     #[test]
@@ -202,18 +202,18 @@ mod tests {
             names.sort();
             names
         };
-        drop(Writer::create_tentative(&folder, &info()).unwrap());
+        drop(TraceWriter::create_tentative(&folder, &info()).unwrap());
         assert!(names().is_empty());
         for text in ["first", "second"] {
-            let mut writer = Writer::create(&folder, &info()).unwrap();
+            let mut writer = TraceWriter::create(&folder, &info()).unwrap();
             writer.names(text.as_bytes()).unwrap();
         }
-        drop(Writer::create_tentative(&folder, &info()).unwrap());
+        drop(TraceWriter::create_tentative(&folder, &info()).unwrap());
         assert_eq!(names(), ["t", "t.old"]);
         assert_eq!(fs::read(folder.join(NAMES)).unwrap(), b"second");
         assert_eq!(fs::read(old.join(NAMES)).unwrap(), b"first");
-        // What can't be written is an error before anything is lost, too.
-        let mut broken = Place::of(&folder);
+        // A directory that can't be written is an error before anything is lost, too.
+        let mut broken = TentativeDirectory::of(&folder);
         broken.make().unwrap();
         fs::write(folder.join(RECORDS), "half").unwrap();
         drop(broken);
@@ -223,7 +223,7 @@ mod tests {
         let older = parent.path().join("t.older");
         fs::create_dir(&older).unwrap();
         fs::write(older.join(RECORDS), "").unwrap();
-        drop(Writer::create(&folder, &info()).unwrap());
+        drop(TraceWriter::create(&folder, &info()).unwrap());
         assert_eq!(names(), ["t", "t.old"]);
         assert_eq!(fs::read(old.join(NAMES)).unwrap(), b"second");
     }
@@ -236,7 +236,7 @@ mod tests {
         for name in [JOURNAL, FUNCTIONS] {
             fs::write(folder.join(name), "").unwrap();
         }
-        drop(Writer::create(&folder, &info()).unwrap());
+        drop(TraceWriter::create(&folder, &info()).unwrap());
         assert!(folder.join(INFO).exists());
         assert!(!parent.path().join("t.old").exists());
     }
@@ -246,7 +246,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("new/t");
-        let mut writer = Writer::create(&folder, &info()).unwrap();
+        let mut writer = TraceWriter::create(&folder, &info()).unwrap();
         writer.switches((1, 1), &[]).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder), 0o700);
@@ -257,14 +257,14 @@ mod tests {
             assert_eq!(mode(&path), 0o600, "{}", path.display());
         }
         drop(writer);
-        Writer::create(&folder, &info()).unwrap();
+        TraceWriter::create(&folder, &info()).unwrap();
         assert_eq!(mode(&parent.path().join("new/t.old")), 0o700);
     }
 
     #[test]
     fn an_empty_directory_stays() {
         let parent = tempfile::tempdir().unwrap();
-        drop(Writer::create_tentative(parent.path(), &info()).unwrap());
+        drop(TraceWriter::create_tentative(parent.path(), &info()).unwrap());
         assert!(fs::read_dir(parent.path()).unwrap().next().is_none());
     }
 }

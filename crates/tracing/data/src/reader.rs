@@ -1,14 +1,14 @@
-//! Reads the files of a trace, whole or as far as they go.
+//! The reader of a trace's files, whole or as far as they go.
 
 mod index;
 
-use crate::extents::Extents;
+use crate::extents::StreamExtents;
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
-use crate::tasks::Tasks;
+use crate::tasks::TaskIndex;
 use crate::{
-    ClockMap, ClockPair, Info, JournalEntry, Mapping, Module, ProcessCause, SampledFunctions,
-    Switches, TaskEvent,
+    ClockMap, ClockPair, JournalEntry, ModuleMapping, ProcessCause, SampledFunctions, TaskEvent,
+    ThreadSwitches, TraceInfo, TracedModule,
 };
 use dioptra_tracelayout::chunk::Chunk;
 use dioptra_tracelayout::directory::{
@@ -23,17 +23,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a directory can't be read as a trace.
+/// The reason why a directory can't be read as a trace.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum OpenError {
-    /// There is none.
+pub enum TraceOpenError {
+    /// The directory holds no trace.
     #[error("{}: there is no trace; record one with `dioptra trace record COMMAND`, or name its directory with -d", .folder.display())]
     Missing {
         /// The directory.
         folder: PathBuf,
     },
-    /// The directory is of uftrace.
+    /// The directory holds a trace of uftrace.
     #[error("{}: is a trace of uftrace; read it with `uftrace replay -d {}`", .folder.display(), .folder.display())]
     Uftrace {
         /// The directory.
@@ -44,15 +44,15 @@ pub enum OpenError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// `info.json` does not say what it should.
+    /// `info.json` is damaged.
     #[error("{}: {error}; without it the trace's clock is not known", .path.display())]
     Info {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the parser.
         error: serde_json::Error,
     },
     /// The trace is of another version.
@@ -62,23 +62,23 @@ pub enum OpenError {
         folder: PathBuf,
         /// The version.
         found: u16,
-        /// Who recorded it.
+        /// The program that recorded the trace.
         recorder: String,
     },
 }
 
-/// Something in the files that could not be read; all else was.
+/// A part of the files that could not be read. All other parts were.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
+pub struct TraceDamage {
     /// The file's name.
     pub file: &'static str,
-    /// Where, in bytes from its start.
+    /// The offset of the damage in the file, in bytes.
     pub offset: u64,
-    /// What is wrong there.
+    /// The defect.
     pub what: String,
 }
 
-impl std::fmt::Display for Damage {
+impl std::fmt::Display for TraceDamage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} at byte {}: {}", self.file, self.offset, self.what)
     }
@@ -86,67 +86,67 @@ impl std::fmt::Display for Damage {
 
 /// A process image that was traced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// When the recorder came to know of it, `CLOCK_MONOTONIC` in nanoseconds.
+pub struct TracedProcess {
+    /// The time at which the recorder learned of it, `CLOCK_MONOTONIC` in nanoseconds.
     pub time: u64,
-    /// Its id.
+    /// The process id.
     pub pid: u32,
-    /// Its parent's.
+    /// The parent's process id.
     pub parent: u32,
-    /// How it began.
+    /// The cause of the image.
     pub cause: ProcessCause,
     /// The executable's path.
     pub executable: String,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<String>,
-    /// When it ended and with which status, 128 plus the signal if it was killed; known of the command only.
+    /// The time of its end and its exit status, 128 plus the signal if it was killed; known only of the command.
     pub end: Option<(u64, i32)>,
 }
 
 /// The calls of one thread of one process image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stream {
-    /// Its number.
+    /// The number of the stream.
     pub stream: u32,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
     /// The stream that it continues, after a fork; else 0.
     pub parent: u32,
     /// The thread's name when its first chunk was written; empty if it was gone already.
     pub name: String,
-    /// Records known to be missing between its chunks.
+    /// The number of records known to be missing between its chunks.
     pub lost: u64,
-    /// The number of its first chunk: not 0 if older ones were thrown away.
+    /// The number of its first chunk; not 0 if older chunks were thrown away.
     pub first_sequence: u32,
-    /// Bytes of its chunks.
+    /// The size of its chunks in bytes.
     pub bytes: u64,
-    /// Its chunks in order: where they lie in `records`.
+    /// The offsets of its chunks in `records`, in order.
     chunks: Vec<u64>,
-    /// The ticks, not shifted, at which the first chunks begin: those up to the first gap, if the records begin without open
-    /// calls.
+    /// The ticks, not shifted, at which the first chunks begin: those up to the first gap, if the records begin
+    /// without open calls.
     begins: Vec<u64>,
-    /// When the thread waited for the tracer, in ticks of the clock, in order.
+    /// The waits of the thread for the tracer, in ticks of the clock: beginnings and ends, in order.
     waits: Vec<(u64, u64)>,
 }
 
 impl Stream {
-    /// How many chunks it has.
+    /// Returns the number of its chunks.
     pub fn chunk_count(&self) -> usize {
         self.chunks.len()
     }
 }
 
-/// A trace, opened: everything but the records is in memory, those are mapped.
+/// An opened trace. Everything but the records is in memory; the records are mapped.
 #[derive(Debug)]
 pub struct Trace {
     folder: PathBuf,
-    info: Info,
+    info: TraceInfo,
     clock: ClockMap,
-    processes: Vec<Process>,
-    modules: BTreeMap<u32, Module>,
-    mappings: Vec<Mapping>,
+    processes: Vec<TracedProcess>,
+    modules: BTreeMap<u32, TracedModule>,
+    mappings: Vec<ModuleMapping>,
     notes: Vec<String>,
     untraced: Vec<String>,
     sampled: Vec<SampledFunctions>,
@@ -155,23 +155,23 @@ pub struct Trace {
     names: Vec<u8>,
     records: Option<Mapped>,
     streams: Vec<Stream>,
-    extents: Extents,
+    extents: StreamExtents,
     switches: SwitchIndex,
-    tasks: Tasks,
+    tasks: TaskIndex,
     /// The id of the first entry that stands for an event, if there are any.
     first_event: Option<u32>,
-    damage: Vec<Damage>,
+    damage: Vec<TraceDamage>,
 }
 
 impl Trace {
     /// Opens the trace in the directory `folder`.
     ///
-    /// A trace whose recorder was killed is read up to its end; what else is damaged is left out, see
+    /// A trace whose recorder was killed is read up to its end. Other damaged parts are left out, see
     /// [`Trace::damage`].
     ///
     /// # Errors
-    /// [`OpenError`]
-    pub fn open(folder: &Path) -> Result<Trace, OpenError> {
+    /// [`TraceOpenError`]
+    pub fn open(folder: &Path) -> Result<Trace, TraceOpenError> {
         let info = read_info(folder)?;
         let mut trace = Trace {
             folder: folder.to_owned(),
@@ -188,9 +188,9 @@ impl Trace {
             names: read_or_empty(&folder.join(NAMES))?,
             records: map(&folder.join(RECORDS))?,
             streams: Vec::new(),
-            extents: Extents::default(),
+            extents: StreamExtents::default(),
             switches: SwitchIndex::default(),
-            tasks: Tasks::default(),
+            tasks: TaskIndex::default(),
             first_event: None,
             damage: Vec::new(),
         };
@@ -204,68 +204,68 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Where it is.
+    /// Returns the directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What was traced.
-    pub fn info(&self) -> &Info {
+    /// Returns the facts about the recording.
+    pub fn info(&self) -> &TraceInfo {
         &self.info
     }
 
-    /// The clock of the records.
+    /// Returns the map of the records' clock.
     pub fn clock(&self) -> &ClockMap {
         &self.clock
     }
 
-    /// The process images, in the order in which the recorder came to know of them.
-    pub fn processes(&self) -> &[Process] {
+    /// Returns the process images, in the order in which the recorder learned of them.
+    pub fn processes(&self) -> &[TracedProcess] {
         &self.processes
     }
 
-    /// A module by its number.
-    pub fn module(&self, number: u32) -> Option<&Module> {
+    /// Returns a module by its number.
+    pub fn module(&self, number: u32) -> Option<&TracedModule> {
         self.modules.get(&number)
     }
 
-    /// All modules, by their numbers.
-    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+    /// Returns all modules in the order of their numbers.
+    pub fn modules(&self) -> impl Iterator<Item = &TracedModule> {
         self.modules.values()
     }
 
-    /// What was mapped where.
-    pub fn mappings(&self) -> &[Mapping] {
+    /// Returns the mappings of modules into processes.
+    pub fn mappings(&self) -> &[ModuleMapping] {
         &self.mappings
     }
 
-    /// What the recorder wants readers to know.
+    /// Returns the recorder's notes to readers.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Returns the notes that say why calls are missing.
+    /// Returns the notes that explain why calls are missing.
     pub fn untraced(&self) -> &[String] {
         &self.untraced
     }
 
-    /// Functions of which only chosen executions were recorded.
+    /// Returns the functions of which only chosen executions were recorded.
     pub fn sampled(&self) -> &[SampledFunctions] {
         &self.sampled
     }
 
-    /// How often sampled functions were called, by stream and function: executions that would have been recorded without
-    /// sampling, and chosen ones among them. Missing if the recorder was killed.
+    /// Returns the counts of sampled functions by stream and function: the executions that would have been recorded
+    /// without sampling, and the chosen ones among them. There are none if the recorder was killed.
     pub fn counted(&self) -> &BTreeMap<(u32, u32), (u64, u64)> {
         &self.counted
     }
 
-    /// How many function ids there are, the id 0 included, and those of events.
+    /// Returns the number of function ids, the id 0 and the ids of events included.
     pub fn function_count(&self) -> usize {
         self.functions.len()
     }
 
-    /// What an id stands for; [`FunctionEntry::NONE`] if the table does not have it.
+    /// Returns the entry of an id; [`FunctionEntry::NONE`] if the table does not have it.
     pub fn function(&self, id: u32) -> FunctionEntry {
         self.functions
             .get(id as usize)
@@ -273,7 +273,7 @@ impl Trace {
             .unwrap_or(FunctionEntry::NONE)
     }
 
-    /// The name of a library call, none if the entry is of another kind or its name is missing.
+    /// Returns the name of a library call; `None` if the entry is of another kind or its name is missing.
     pub fn library_call_name(&self, entry: &FunctionEntry) -> Option<&[u8]> {
         if entry.kind != FunctionKind::LibraryCall {
             return None;
@@ -283,25 +283,27 @@ impl Trace {
             .get(start..start.checked_add(entry.size as usize)?)
     }
 
-    /// The streams, by their numbers.
+    /// Returns the streams in the order of their numbers.
     pub fn streams(&self) -> &[Stream] {
         &self.streams
     }
 
-    /// The chunks of a stream, in order. Memory of those before the one that is given is the system's again.
+    /// Returns the chunks of a stream, in order. The memory of chunks before the current one is given back to the
+    /// system.
     pub fn chunks<'a>(&'a self, stream: &'a Stream) -> impl Iterator<Item = Chunk<'a>> + 'a {
         self.chunks_from(stream, 0)
     }
 
-    /// A chunk of a stream by its number; none if there is no such chunk.
+    /// Returns a chunk of a stream by its number; `None` if there is no such chunk.
     pub fn chunk<'a>(&'a self, stream: &'a Stream, number: usize) -> Option<Chunk<'a>> {
         let offset = *stream.chunks.get(number)?;
         let records = self.records.as_ref()?;
         parse(records.bytes().get(offset as usize..)?).ok()
     }
 
-    /// The number of the last chunk of a stream that begins before a time (`CLOCK_MONOTONIC` in nanoseconds) and knows of
-    /// all calls that are open then: nothing is missing before it. The first one if there is no other.
+    /// Returns the number of the last chunk of a stream that begins before a time (`CLOCK_MONOTONIC` in nanoseconds)
+    /// and knows all calls that are open then, so that nothing is missing before it. Returns the first chunk if there
+    /// is no other.
     pub fn chunk_before(&self, stream: &Stream, time: u64) -> usize {
         let mut clock = self.clock.cursor();
         let begins = &stream.begins;
@@ -309,7 +311,7 @@ impl Trace {
         behind.saturating_sub(1)
     }
 
-    /// The chunks of a stream from one on, in order; see [`Trace::chunks`].
+    /// Returns the chunks of a stream from number `first` on, in order; see [`Trace::chunks`].
     pub fn chunks_from<'a>(
         &'a self,
         stream: &'a Stream,
@@ -328,12 +330,13 @@ impl Trace {
         })
     }
 
-    /// The context switches of a stream's thread, if they were recorded.
-    pub fn switches(&self, stream: &Stream) -> Switches<'_> {
+    /// Returns the context switches of a stream's thread, if they were recorded.
+    pub fn switches(&self, stream: &Stream) -> ThreadSwitches<'_> {
         self.switches.of(stream, &self.extents)
     }
 
-    /// Returns when a stream's thread waited for the tracer, whose memory was full: beginnings and ends, in order.
+    /// Returns the times in which a stream's thread waited for the tracer, whose memory was full: beginnings and
+    /// ends, in order.
     pub fn tracer_waits(&self, stream: &Stream) -> Vec<(u64, u64)> {
         let mut cursor = self.clock.cursor();
         let waits = stream.waits.iter();
@@ -342,17 +345,18 @@ impl Trace {
             .collect()
     }
 
-    /// How many context switches there are, of all threads.
+    /// Returns the number of context switches of all threads.
     pub fn switch_count(&self) -> u64 {
         self.switches.count()
     }
 
-    /// When a stream's thread began, ended and got names, if that was recorded; in the order of time.
+    /// Returns the events of a stream's thread, its beginning, end and names, in the order of time, if they were
+    /// recorded.
     pub fn task_events(&self, stream: &Stream) -> &[TaskEvent] {
         self.tasks.of(stream, &self.extents)
     }
 
-    /// The name that a thread got by an event; none if the entry is of another kind.
+    /// Returns the name that a thread got by an event; `None` if the entry is of another kind.
     pub fn task_name(&self, entry: &FunctionEntry) -> Option<&str> {
         match entry.as_event() {
             Some(EventPlace::TaskName) => self.tasks.name(entry.size),
@@ -360,11 +364,11 @@ impl Trace {
         }
     }
 
-    /// A stream's thread's name; if it was gone before that could be asked: what the kernel told last, else the name of what
-    /// began it.
+    /// Returns the name of a stream's thread. If the thread was gone before the recorder could ask: the last name
+    /// that the kernel reported, else the name of the thread that began it.
     pub fn thread_name<'t>(&'t self, stream: &'t Stream) -> &'t str {
         let mut stream = stream;
-        // Each step goes to a stream that is older.
+        // Each step goes to an older stream.
         loop {
             if !stream.name.is_empty() {
                 return &stream.name;
@@ -385,25 +389,25 @@ impl Trace {
         }
     }
 
-    /// The id that stands for an event among the function ids, of [`EventPlace::TaskName`] the first; none if no events
-    /// were recorded. Those of functions are lower.
+    /// Returns the function id that stands for an event, for [`EventPlace::TaskName`] the first of several; `None` if
+    /// no events were recorded. The ids of functions are lower.
     pub fn event_id(&self, event: EventPlace) -> Option<u32> {
         self.first_event.map(|first| first + event as u32)
     }
 
-    /// What could not be read.
-    pub fn damage(&self) -> &[Damage] {
+    /// Returns the parts that could not be read.
+    pub fn damage(&self) -> &[TraceDamage] {
         &self.damage
     }
 
-    /// Returns the damage of files that somebody has truncated since the trace was opened. The bytes
-    /// that were read of a file from the damage's offset on are wrong.
-    pub fn truncated(&self) -> Vec<Damage> {
+    /// Returns the damage of files that were truncated since the trace was opened. The bytes that were read of a file
+    /// from the damage's offset on are wrong.
+    pub fn truncated(&self) -> Vec<TraceDamage> {
         let records = self.records.as_ref().and_then(Mapped::truncated_at);
         let switches = self.switches.truncated_at();
         let files = [(RECORDS, records), (SWITCHES, switches)];
         let damage = |(file, offset): (_, Option<u64>)| {
-            Some(Damage {
+            Some(TraceDamage {
                 file,
                 offset: offset?,
                 what: "the file was truncated while it was read".into(),
@@ -412,7 +416,7 @@ impl Trace {
         files.into_iter().filter_map(damage).collect()
     }
 
-    /// Bytes of `records`.
+    /// Returns the size of `records` in bytes.
     pub fn record_bytes(&self) -> u64 {
         self.records
             .as_ref()
@@ -459,7 +463,7 @@ impl Trace {
                 cause,
                 executable,
                 arguments,
-            } => self.processes.push(Process {
+            } => self.processes.push(TracedProcess {
                 time,
                 pid,
                 parent,
@@ -472,7 +476,7 @@ impl Trace {
                 self.modules.insert(module.module, module);
             }
             JournalEntry::Mapping(mapping) => self.mappings.push(mapping),
-            // What was mapped stays known: a call of a function that is gone keeps its name by its id.
+            // A mapping that has ended stays known: a call of a function that is gone keeps its name by its id.
             JournalEntry::Unmapping { .. } => {}
             JournalEntry::Thread {
                 stream,
@@ -530,11 +534,11 @@ impl Trace {
     }
 
     fn damaged(&mut self, file: &'static str, offset: u64, what: String) {
-        self.damage.push(Damage { file, offset, what });
+        self.damage.push(TraceDamage { file, offset, what });
     }
 }
 
-fn read_info(folder: &Path) -> Result<Info, OpenError> {
+fn read_info(folder: &Path) -> Result<TraceInfo, TraceOpenError> {
     let path = folder.join(INFO);
     let bytes = match fs::read(&path) {
         Ok(bytes) => bytes,
@@ -547,20 +551,20 @@ fn read_info(folder: &Path) -> Result<Info, OpenError> {
             let folder = folder.to_owned();
             return Err(
                 if folder.join("info").exists() && folder.join("task.txt").exists() {
-                    OpenError::Uftrace { folder }
+                    TraceOpenError::Uftrace { folder }
                 } else {
-                    OpenError::Missing { folder }
+                    TraceOpenError::Missing { folder }
                 },
             );
         }
-        Err(error) => return Err(OpenError::Io { path, error }),
+        Err(error) => return Err(TraceOpenError::Io { path, error }),
     };
-    let info: Info = serde_json::from_slice(&bytes).map_err(|error| OpenError::Info {
+    let info: TraceInfo = serde_json::from_slice(&bytes).map_err(|error| TraceOpenError::Info {
         path: path.clone(),
         error,
     })?;
     if info.layout != VERSION {
-        return Err(OpenError::Version {
+        return Err(TraceOpenError::Version {
             folder: folder.to_owned(),
             found: info.layout,
             recorder: info.recorder,
@@ -569,19 +573,19 @@ fn read_info(folder: &Path) -> Result<Info, OpenError> {
     Ok(info)
 }
 
-fn read_or_empty(path: &Path) -> Result<Vec<u8>, OpenError> {
+fn read_or_empty(path: &Path) -> Result<Vec<u8>, TraceOpenError> {
     match fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.map_err(|error| OpenError::Io {
+        other => other.map_err(|error| TraceOpenError::Io {
             path: path.to_owned(),
             error,
         }),
     }
 }
 
-/// Maps a file; nothing if it is missing or empty.
-fn map(path: &Path) -> Result<Option<Mapped>, OpenError> {
-    Mapped::open(path).map_err(|error| OpenError::Io {
+/// Maps a file; `None` if it is missing or empty.
+fn map(path: &Path) -> Result<Option<Mapped>, TraceOpenError> {
+    Mapped::open(path).map_err(|error| TraceOpenError::Io {
         path: path.to_owned(),
         error,
     })

@@ -1,23 +1,23 @@
-//! The file of context switches, read.
+//! The reader of the file of context switches.
 
-use crate::extents::Extents;
+use crate::extents::StreamExtents;
 use crate::mapped::Mapped;
-use crate::reader::{Damage, Stream};
+use crate::reader::{Stream, TraceDamage};
 use dioptra_tracelayout::directory::SWITCHES;
 use dioptra_tracelayout::switches::{BLOCK_HEADER_SIZE, BlockHeader, ContextSwitch, SWITCH_SIZE};
 use std::collections::HashMap;
 
-/// Where the blocks of each thread lie.
+/// The positions of each thread's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct SwitchIndex {
     file: Option<Mapped>,
-    /// By process and thread: offsets of the blocks' switches, and how many there are.
+    /// The blocks by process and thread: the offset of each block's switches, and their number.
     blocks: HashMap<(u32, u32), Vec<(u64, u32)>>,
 }
 
 impl SwitchIndex {
-    /// Of a file.
-    pub fn new(file: Option<Mapped>, damage: &mut Vec<Damage>) -> SwitchIndex {
+    /// Returns the index of a file.
+    pub fn new(file: Option<Mapped>, damage: &mut Vec<TraceDamage>) -> SwitchIndex {
         let mut index = SwitchIndex::default();
         let Some(file) = file else {
             return index;
@@ -27,7 +27,7 @@ impl SwitchIndex {
         while offset < bytes.len() {
             let rest = &bytes[offset..];
             let Some(header) = BlockHeader::from_bytes(rest) else {
-                damage.push(Damage {
+                damage.push(TraceDamage {
                     file: SWITCHES,
                     offset: offset as u64,
                     what: format!(
@@ -40,7 +40,7 @@ impl SwitchIndex {
             let whole = (rest.len() - BLOCK_HEADER_SIZE) / SWITCH_SIZE;
             let count = whole.min(header.count as usize);
             if count < header.count as usize {
-                damage.push(Damage {
+                damage.push(TraceDamage {
                     file: SWITCHES,
                     offset: offset as u64,
                     what: format!(
@@ -58,7 +58,7 @@ impl SwitchIndex {
         index
     }
 
-    /// How many switches there are.
+    /// Returns the number of switches.
     pub fn count(&self) -> u64 {
         let blocks = self.blocks.values().flatten();
         blocks.map(|(_, count)| u64::from(*count)).sum()
@@ -69,16 +69,16 @@ impl SwitchIndex {
         self.file.as_ref()?.truncated_at()
     }
 
-    /// Whether there is anything.
+    /// Returns true if there are no switches.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Those of a stream's thread while it was that stream's.
-    pub fn of<'t>(&'t self, stream: &Stream, extents: &Extents) -> Switches<'t> {
+    /// Returns the switches of a stream's thread while it belonged to that stream.
+    pub fn of<'t>(&'t self, stream: &Stream, extents: &StreamExtents) -> ThreadSwitches<'t> {
         let thread = (stream.pid, stream.tid);
         let (from, until) = extents.of(stream);
-        Switches {
+        ThreadSwitches {
             file: self.file.as_ref(),
             blocks: self.blocks.get(&thread).map_or(&[], Vec::as_slice),
             block: &[],
@@ -89,10 +89,10 @@ impl SwitchIndex {
     }
 }
 
-/// The context switches of one stream's thread while it was that stream's, in the order of time: an iterator, see
-/// [`Trace::switches`](crate::Trace::switches). Switches of a kind that is not known are passed over.
+/// The context switches of one stream's thread while it belonged to that stream, in the order of time: an iterator,
+/// see [`Trace::switches`](crate::Trace::switches). Switches of unknown kinds are skipped.
 #[derive(Clone, Debug)]
-pub struct Switches<'t> {
+pub struct ThreadSwitches<'t> {
     file: Option<&'t Mapped>,
     blocks: &'t [(u64, u32)],
     block: &'t [u8],
@@ -101,7 +101,7 @@ pub struct Switches<'t> {
     last: u64,
 }
 
-impl Iterator for Switches<'_> {
+impl Iterator for ThreadSwitches<'_> {
     type Item = ContextSwitch;
 
     fn next(&mut self) -> Option<ContextSwitch> {

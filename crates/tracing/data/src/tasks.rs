@@ -1,32 +1,32 @@
-//! When threads began, ended and got names.
+//! The beginnings, ends and names of threads.
 
 use crate::TaskChange;
-use crate::extents::Extents;
+use crate::extents::StreamExtents;
 use crate::reader::Stream;
 use dioptra_tracelayout::{EventPlace, FunctionEntry};
 use std::collections::{BTreeMap, HashMap};
 
-/// Something that became of a thread.
+/// An event of a thread: its beginning, its end, or a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskEvent {
-    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    /// The time, `CLOCK_MONOTONIC` in nanoseconds.
     pub time: u64,
-    /// The function id that stands for it: see [`Trace::event_id`](crate::Trace::event_id) and
+    /// The function id that stands for the event: see [`Trace::event_id`](crate::Trace::event_id) and
     /// [`Trace::task_name`](crate::Trace::task_name).
     pub function: u32,
 }
 
-/// What became of the threads.
+/// The events of all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Tasks {
-    /// As the journal tells it.
+pub(crate) struct TaskIndex {
+    /// The changes in the order of the journal.
     told: Vec<(u64, (u32, u32), TaskChange)>,
-    /// In the order of time.
+    /// The events of each thread in the order of time.
     threads: HashMap<(u32, u32), Vec<TaskEvent>>,
     names: Vec<String>,
 }
 
-impl Tasks {
+impl TaskIndex {
     pub fn tell(&mut self, time: u64, thread: (u32, u32), change: TaskChange) {
         self.told.push((time, thread, change));
     }
@@ -68,8 +68,8 @@ impl Tasks {
         }
     }
 
-    /// What became of a stream's thread while it was that stream's.
-    pub fn of(&self, stream: &Stream, extents: &Extents) -> &[TaskEvent] {
+    /// Returns the events of a stream's thread while it belonged to that stream.
+    pub fn of(&self, stream: &Stream, extents: &StreamExtents) -> &[TaskEvent] {
         let events = self.threads.get(&(stream.pid, stream.tid));
         let events = events.map_or(&[][..], Vec::as_slice);
         let (from, until) = extents.of(stream);

@@ -1,7 +1,7 @@
-//! Writes the files of a trace.
+//! The writer of a trace's files.
 
-use crate::place::{NEW_INFO, Place, private_file};
-use crate::{Info, JournalEntry};
+use crate::place::{NEW_INFO, TentativeDirectory, private_file};
+use crate::{JournalEntry, TraceInfo};
 use dioptra_tracelayout::directory::{FUNCTIONS, INFO, JOURNAL, NAMES, RECORDS, SWITCHES};
 use dioptra_tracelayout::switches::{BlockHeader, ContextSwitch, MAX_SWITCHES};
 use dioptra_tracelayout::{ChunkHeader, FunctionEntry, chunk};
@@ -11,23 +11,24 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Why a file of the trace could not be written.
+/// An error while a file of the trace was written.
 #[derive(Debug, Error)]
 #[error("{}: {source}; {remedy}", .path.display())]
-pub struct WriteError {
+pub struct TraceWriteError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The error of the system.
     pub source: io::Error,
     remedy: &'static str,
 }
 
 const READABLE: &str = "what was written before can be read";
 
-/// Locks a directory against other recordings, as long as it is kept open. File systems without locks are not locked.
+/// Locks a directory against other recordings, as long as the returned file is open. On file systems without locks
+/// there is no lock.
 pub(crate) fn lock(folder: &Path) -> io::Result<File> {
     let file = File::open(folder)?;
-    // SAFETY: a descriptor of ours.
+    // SAFETY: the file's own descriptor.
     let locked = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
     if locked != 0 && io::Error::last_os_error().kind() == io::ErrorKind::WouldBlock {
         return Err(io::Error::new(
@@ -40,17 +41,17 @@ pub(crate) fn lock(folder: &Path) -> io::Result<File> {
 
 /// A trace that is being written.
 #[derive(Debug)]
-pub struct Writer {
+pub struct TraceWriter {
     folder: PathBuf,
-    /// The place of the trace, where the older trace is put back if the recording fails.
-    place: Place,
-    /// The directory, locked: nobody else writes there, or moves it away.
+    /// The directory of the trace. It puts the older trace back if the recording fails.
+    place: TentativeDirectory,
+    /// The locked directory: no other recording writes there, or moves it away.
     _lock: File,
     journal: File,
     functions: File,
     names: File,
     records: File,
-    /// Made with the first of them.
+    /// The file of context switches, made with the first of them.
     switches: Option<File>,
     next_function: u32,
     names_size: u64,
@@ -58,38 +59,41 @@ pub struct Writer {
     chunks: u64,
 }
 
-impl Writer {
-    /// Makes the directory `folder`; one that is there already becomes `FOLDER.old`, in place of an older one.
+impl TraceWriter {
+    /// Makes the directory `folder`. An existing trace there becomes `FOLDER.old` and replaces an older one.
     ///
-    /// Something there that is not a trace is left alone, and is an error; so is a trace that is being written. The
-    /// files of a recording that was killed before it had written `info.json` are taken over.
+    /// Other content of the folder is left alone and is an error; so is a trace that is being written. The files of a
+    /// recording that was killed before it had written `info.json` are taken over.
     ///
     /// # Errors
-    /// [`WriteError`]. Then everything is as it was before.
-    pub fn create(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
-        let mut writer = Writer::create_tentative(folder, info)?;
+    /// [`TraceWriteError`]. Then everything is as it was before.
+    pub fn create(folder: &Path, info: &TraceInfo) -> Result<TraceWriter, TraceWriteError> {
+        let mut writer = TraceWriter::create_tentative(folder, info)?;
         if let Some(older) = writer.keep() {
-            // If it can't be removed, the next recording tries again.
+            // If it can't be removed now, the next recording tries again.
             let _ = fs::remove_dir_all(older);
         }
         Ok(writer)
     }
 
-    /// Does the work of [`Writer::create`], but a writer that is dropped before [`Writer::keep`] was called leaves
-    /// everything as it was before: for recordings that may yet fail to start.
+    /// Makes the directory as [`TraceWriter::create`] does. A writer that is dropped before [`TraceWriter::keep`] was called
+    /// leaves everything as it was before: for recordings that may yet fail to start.
     ///
     /// # Errors
-    /// [`WriteError`]
-    pub fn create_tentative(folder: &Path, info: &Info) -> Result<Writer, WriteError> {
+    /// [`TraceWriteError`]
+    pub fn create_tentative(
+        folder: &Path,
+        info: &TraceInfo,
+    ) -> Result<TraceWriter, TraceWriteError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
-            move |source| WriteError {
+            move |source| TraceWriteError {
                 path,
                 source,
                 remedy: "give another directory with -d",
             }
         };
-        let mut place = Place::of(folder);
+        let mut place = TentativeDirectory::of(folder);
         place
             .make()
             .map_err(|(path, source)| failed(&path)(source))?;
@@ -98,7 +102,7 @@ impl Writer {
             let path = folder.join(name);
             private_file(&path).map_err(failed(&path))
         };
-        let mut writer = Writer {
+        let mut writer = TraceWriter {
             journal: create(JOURNAL)?,
             functions: create(FUNCTIONS)?,
             names: create(NAMES)?,
@@ -117,19 +121,19 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Makes the trace of [`Writer::create_tentative`] stay. Returns the directory of the trace that was `FOLDER.old`,
-    /// if there was one: the caller removes it, which may take long.
+    /// Makes the trace of [`TraceWriter::create_tentative`] permanent. Returns the directory of the trace that was
+    /// `FOLDER.old`, if there was one: the caller removes it, which may take long.
     #[must_use]
     pub fn keep(&mut self) -> Option<PathBuf> {
         self.place.keep()
     }
 
-    /// Leaves everything as it was before, unless [`Writer::keep`] was called. Nothing can be written from now on.
+    /// Leaves everything as it was before, unless [`TraceWriter::keep`] was called. Nothing can be written afterwards.
     pub fn abandon(&mut self) {
         self.place.abandon();
     }
 
-    /// Where it is written.
+    /// Returns the directory.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -137,8 +141,8 @@ impl Writer {
     /// Writes `info.json`, in place of the one before.
     ///
     /// # Errors
-    /// [`WriteError`]
-    pub fn info(&mut self, info: &Info) -> Result<(), WriteError> {
+    /// [`TraceWriteError`]
+    pub fn info(&mut self, info: &TraceInfo) -> Result<(), TraceWriteError> {
         let path = self.folder.join(INFO);
         let new = self.folder.join(NEW_INFO);
         let write = || {
@@ -148,7 +152,7 @@ impl Writer {
             fs::rename(&new, &path)
         };
         let remedy = READABLE;
-        write().map_err(|source| WriteError {
+        write().map_err(|source| TraceWriteError {
             path,
             source,
             remedy,
@@ -158,8 +162,8 @@ impl Writer {
     /// Adds a line to the journal.
     ///
     /// # Errors
-    /// [`WriteError`]
-    pub fn journal(&mut self, entry: &JournalEntry) -> Result<(), WriteError> {
+    /// [`TraceWriteError`]
+    pub fn journal(&mut self, entry: &JournalEntry) -> Result<(), TraceWriteError> {
         let result = serde_json::to_vec(entry)
             .map_err(io::Error::from)
             .and_then(|mut line| {
@@ -169,16 +173,16 @@ impl Writer {
         result.map_err(|source| self.failed(JOURNAL, source))
     }
 
-    /// The id that the next function gets.
+    /// Returns the id that the next function gets.
     pub fn next_function(&self) -> u32 {
         self.next_function
     }
 
-    /// Adds functions; the first gets the id [`Writer::next_function`], the others follow.
+    /// Adds functions. The first gets the id [`TraceWriter::next_function`], the others follow.
     ///
     /// # Errors
-    /// [`WriteError`], also if there are more than 32-bit ids can count.
-    pub fn functions(&mut self, entries: &[FunctionEntry]) -> Result<(), WriteError> {
+    /// [`TraceWriteError`], also if there are more than 32-bit ids can count.
+    pub fn functions(&mut self, entries: &[FunctionEntry]) -> Result<(), TraceWriteError> {
         let next = u32::try_from(entries.len())
             .ok()
             .and_then(|count| self.next_function.checked_add(count))
@@ -191,11 +195,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Adds text to `names` and returns where it begins.
+    /// Adds text to `names` and returns its offset there.
     ///
     /// # Errors
-    /// [`WriteError`]
-    pub fn names(&mut self, text: &[u8]) -> Result<u64, WriteError> {
+    /// [`TraceWriteError`]
+    pub fn names(&mut self, text: &[u8]) -> Result<u64, TraceWriteError> {
         self.names
             .write_all(text)
             .map_err(|source| self.failed(NAMES, source))?;
@@ -204,12 +208,12 @@ impl Writer {
         Ok(start)
     }
 
-    /// Adds a chunk: the header with the size that `body` gives it, and `body`, everything behind the header (listed
-    /// calls and records), which is filled up with zeroes to a multiple of 8 bytes.
+    /// Adds a chunk: the header with the size that follows from `body`, then `body`, everything behind the header
+    /// (listed calls and records), and zeroes up to a multiple of 8 bytes.
     ///
     /// # Errors
-    /// [`WriteError`]
-    pub fn chunk(&mut self, mut header: ChunkHeader, body: &[u8]) -> Result<(), WriteError> {
+    /// [`TraceWriteError`]
+    pub fn chunk(&mut self, mut header: ChunkHeader, body: &[u8]) -> Result<(), TraceWriteError> {
         let size = (chunk::HEADER_SIZE + body.len()).next_multiple_of(8);
         let padding = size - chunk::HEADER_SIZE - body.len();
         header.size = u32::try_from(size)
@@ -225,12 +229,12 @@ impl Writer {
     /// Adds context switches of one thread, in the order of time.
     ///
     /// # Errors
-    /// [`WriteError`]
+    /// [`TraceWriteError`]
     pub fn switches(
         &mut self,
         (pid, tid): (u32, u32),
         switches: &[ContextSwitch],
-    ) -> Result<(), WriteError> {
+    ) -> Result<(), TraceWriteError> {
         let mut bytes = Vec::new();
         for block in switches.chunks(MAX_SWITCHES) {
             let count = block.len() as u32;
@@ -245,18 +249,18 @@ impl Writer {
         result.map_err(|source| self.failed(SWITCHES, source))
     }
 
-    /// How many bytes `records` has.
+    /// Returns the size of `records` in bytes.
     pub fn records_size(&self) -> u64 {
         self.records_size
     }
 
-    /// How many chunks were written.
+    /// Returns the number of chunks that were written.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    fn failed(&self, file: &str, source: io::Error) -> WriteError {
-        WriteError {
+    fn failed(&self, file: &str, source: io::Error) -> TraceWriteError {
+        TraceWriteError {
             path: self.folder.join(file),
             source,
             remedy: READABLE,
@@ -264,7 +268,7 @@ impl Writer {
     }
 }
 
-/// One system call as a rule.
+/// Writes the parts, as a rule with one system call.
 fn write_all_vectored(file: &mut File, parts: [&[u8]; 3]) -> io::Result<()> {
     let mut slices = parts.map(io::IoSlice::new);
     let mut rest = &mut slices[..];
@@ -290,13 +294,13 @@ mod tests {
     fn a_trace_that_is_being_written_stays_where_it_is() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("t");
-        let mut writer = Writer::create(&folder, &info()).unwrap();
-        let error = Writer::create(&folder, &info()).unwrap_err();
+        let mut writer = TraceWriter::create(&folder, &info()).unwrap();
+        let error = TraceWriter::create(&folder, &info()).unwrap_err();
         assert!(error.to_string().contains("another recording writes there"));
         writer.info(&info()).unwrap();
         assert!(folder.join(INFO).exists() && !parent.path().join("t.old").exists());
         drop(writer);
-        Writer::create(&folder, &info()).unwrap();
+        TraceWriter::create(&folder, &info()).unwrap();
         assert!(parent.path().join("t.old").exists());
     }
 
@@ -305,7 +309,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("t");
         for _ in 0..3 {
-            let mut writer = Writer::create(&folder, &info()).unwrap();
+            let mut writer = TraceWriter::create(&folder, &info()).unwrap();
             assert_eq!(writer.next_function(), 1);
             let name = writer.names(b"puts").unwrap();
             let entry = FunctionEntry {
@@ -349,7 +353,8 @@ mod tests {
             );
             let second = Chunk::parse(&records[72..]).unwrap();
             assert_eq!(second.header.size, 64);
-            let read: Info = serde_json::from_slice(&fs::read(folder.join(INFO)).unwrap()).unwrap();
+            let read: TraceInfo =
+                serde_json::from_slice(&fs::read(folder.join(INFO)).unwrap()).unwrap();
             assert_eq!(read, info());
         }
         assert!(parent.path().join("t.old").join(INFO).exists());
@@ -359,7 +364,7 @@ mod tests {
     fn what_is_no_trace_is_left_alone() {
         let parent = tempfile::tempdir().unwrap();
         fs::write(parent.path().join("letter"), "dear").unwrap();
-        let error = Writer::create(parent.path(), &info()).unwrap_err();
+        let error = TraceWriter::create(parent.path(), &info()).unwrap_err();
         assert!(error.to_string().contains("no trace"), "{error}");
         assert!(parent.path().join("letter").exists());
     }

@@ -1,81 +1,77 @@
-//! What a thread is told of a call at its entry and at its exit.
+//! The answers of the state machine at a call's entry and at its exit.
 
 use crate::site::Gate;
 use core::ops::{BitOr, BitOrAssign};
 
-/// What belongs to a held call.
+/// The calls that a held call's exit decides about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The call alone; what it calls is shown either way.
+    /// The call alone. The calls below it are shown either way.
     Call,
     /// The call and everything below it.
     Tree,
-    /// Everything below it; the call itself is not shown in any case.
+    /// Everything below the call. The call itself is not shown in any case.
     Below,
 }
 
-/// What to do with a call at its entry.
+/// The treatment of a call at its entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Show {
-    /// It is not shown.
+    /// The call is not shown.
     Hidden,
-    /// It is shown, and so are the lazy calls around it, inside the innermost held subtree.
+    /// The call is shown. So are the lazy calls around it, up to the innermost held subtree.
     Now,
-    /// It is shown if a call below it is, or if its exit says so.
+    /// The call is shown if a call below it is, or if its exit decides so.
     Lazy,
-    /// It, or what is below it, is provisional until its exit decides. A writer notes where it begins.
+    /// The calls of the scope are provisional until the exit decides. A writer remembers where they begin.
     Held(Scope),
 }
 
-/// What to do with a call at its exit.
+/// The treatment of a call at its exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was hidden; nothing is to be done.
+pub enum ExitVerdict {
+    /// The call was hidden; there is nothing to do.
     Hidden,
-    /// It is shown, and so are the lazy calls around it, inside the innermost held subtree. For [`Scope::Below`]: what
-    /// is below it is shown, if there is anything.
+    /// The call is shown. So are the lazy calls around it, up to the innermost held subtree. For [`Scope::Below`]:
+    /// the calls below it are shown, if there are any.
     Keep,
-    /// It is shown if a call below it is.
+    /// The call is shown if a call below it is.
     KeepForDescendants,
-    /// It was held and is not shown: the scope's part is dropped.
+    /// The call was held and is not shown: the calls of the scope are dropped.
     Discard(Scope),
 }
 
-/// What is known at its end of a call that a tail judges.
+/// The judgement of a call of `sample=pNN` that is known at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "std"),
-    allow(dead_code, reason = "readers have been told, tracers have not")
-)]
 pub(crate) enum Judgement {
-    /// Nothing: its duration decides.
+    /// None yet: the call's duration decides.
     Open,
-    /// It is shown.
+    /// The call is shown.
     Kept,
-    /// It is not.
+    /// The call is not shown.
     Discarded,
 }
 
-/// What a call causes besides being shown; bits.
+/// The effects of a call besides being shown; bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub struct Effects(pub u8);
 
-/// Whether a process is being traced.
+/// The state of tracing in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum Switch {
+pub enum TraceSwitch {
     /// Calls are shown.
     #[default]
     On,
     /// Calls are not shown until something switches tracing on again.
     Off,
-    /// Nothing is ever shown again.
+    /// No call is ever shown again.
     Finished,
 }
 
-impl Switch {
-    /// The position after a call with these effects.
+impl TraceSwitch {
+    /// Returns the state after a call with these effects.
     #[must_use]
     pub fn after(self, effects: Effects) -> Self {
         if self == Self::Finished || effects.contains(Effects::FINISH) {
@@ -91,7 +87,7 @@ impl Switch {
 }
 
 impl Effects {
-    /// Nothing.
+    /// No effects.
     pub const NONE: Self = Self(0);
     /// Tracing is switched on in the whole process, with this call.
     pub const TRACE_ON: Self = Self(1);
@@ -99,10 +95,10 @@ impl Effects {
     pub const TRACE_OFF: Self = Self(2);
     /// Tracing ends for good in the whole process, with this call.
     pub const FINISH: Self = Self(4);
-    /// Show the stack that leads to the call. Only set for calls that are not hidden.
+    /// The stack that leads to the call is shown. Only set for calls that are not hidden.
     pub const BACKTRACE: Self = Self(8);
 
-    /// Whether all of the other's bits are set.
+    /// Returns true if all of the other's bits are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
@@ -122,10 +118,10 @@ impl BitOrAssign for Effects {
     }
 }
 
-/// What to keep of a call between its entry and its exit: its place in the caller's shadow stack.
+/// The state of a call between its entry and its exit, for an entry of the caller's shadow stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Frame {
+pub struct CallFrame {
     pub(crate) start: u64,
     pub(crate) time: u64,
     pub(crate) depth: u32,
@@ -141,37 +137,38 @@ pub(crate) mod kind {
     pub const HIDDEN: u16 = 0;
     pub const NOW: u16 = 1;
     pub const LAZY: u16 = 2;
-    /// The bit that the held ones share.
+    /// The bit that all held calls have.
     pub const HELD: u16 = 4;
     pub const HELD_CALL: u16 = 4;
     pub const HELD_TREE: u16 = 5;
     pub const HELD_BELOW: u16 = 6;
     pub const MASK: u16 = 7;
-    /// The duration is the reason to show the call, or not.
+    /// The duration decides whether the call is shown.
     pub const BY_TIME: u16 = 8;
-    /// Only calls below it are a reason to show it.
+    /// The call is shown only if a call below it is.
     pub const BY_DESCENDANTS: u16 = 16;
-    /// A chosen execution, shown with its subtree.
+    /// The call is a chosen execution, shown with its subtree.
     pub const OPENED: u16 = 32;
 }
 
-impl Frame {
-    /// What the duration says of a call that is or may be shown.
+impl CallFrame {
+    /// Returns the answer at the exit of a call that is or may be shown, by its duration.
     #[inline]
-    pub(crate) fn exit(&self, at_least: u64, time: u64) -> Exit {
+    pub(crate) fn exit(&self, at_least: u64, time: u64) -> ExitAnswer {
         let short = self.flags & kind::BY_TIME != 0 && time.saturating_sub(self.start) < at_least;
-        Exit {
+        ExitAnswer {
             verdict: if short || self.flags & kind::BY_DESCENDANTS != 0 {
-                Verdict::KeepForDescendants
+                ExitVerdict::KeepForDescendants
             } else {
-                Verdict::Keep
+                ExitVerdict::Keep
             },
             start: self.start,
             time,
         }
     }
 
-    /// Whether the call is a chosen execution of a sampled filter: what it stands for holds for its subtree, too.
+    /// Returns true if the call is a chosen execution of a sampled filter, which also stands for executions of its
+    /// subtree.
     #[must_use]
     pub fn is_chosen_subtree(&self) -> bool {
         self.flags & kind::OPENED != 0
@@ -180,32 +177,32 @@ impl Frame {
 
 /// The answer at a call's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
-    /// What to do with the call.
+pub struct EntryAnswer {
+    /// The treatment of the call.
     pub show: Show,
-    /// What else it causes.
+    /// The other effects of the call.
     pub effects: Effects,
-    /// The time of the entry; 0 if the clock was not read, which is only so for hidden calls.
+    /// The time of the entry in units of the clock; 0 for hidden calls, for which the clock may not be read.
     pub time: u64,
-    /// For a chosen execution of a sampled function: how many executions it stands for, itself included. Else 1.
+    /// The number of executions that a chosen execution of a sampled function stands for, itself included; else 1.
     pub stands_for: u64,
-    /// To be handed to [`ThreadState::exit`](crate::ThreadState::exit) when the call ends.
-    pub frame: Frame,
+    /// The state to pass to [`ThreadState::exit`](crate::ThreadState::exit) when the call ends.
+    pub frame: CallFrame,
 }
 
 /// The answer at a call's exit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exit {
-    /// What to do with the call.
-    pub verdict: Verdict,
-    /// When it began; 0 for hidden calls.
+pub struct ExitAnswer {
+    /// The treatment of the call.
+    pub verdict: ExitVerdict,
+    /// The time of the entry; 0 for hidden calls.
     pub start: u64,
     /// The time of the exit; 0 for hidden calls, for which the clock is not read.
     pub time: u64,
 }
 
-impl Entry {
-    pub(crate) fn hidden(frame: Frame, effects: Effects) -> Self {
+impl EntryAnswer {
+    pub(crate) fn hidden(frame: CallFrame, effects: Effects) -> Self {
         Self {
             show: Show::Hidden,
             effects,
@@ -216,9 +213,9 @@ impl Entry {
     }
 }
 
-impl Exit {
+impl ExitAnswer {
     pub(crate) const HIDDEN: Self = Self {
-        verdict: Verdict::Hidden,
+        verdict: ExitVerdict::Hidden,
         start: 0,
         time: 0,
     };

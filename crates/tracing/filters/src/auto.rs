@@ -3,47 +3,49 @@
 use crate::random::Pace;
 use std::vec::Vec;
 
-/// What tracing one function cost since the last look: sums over all threads.
+/// The cost of tracing one function since the last look: sums over all threads.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Spent {
-    /// Executions that were counted.
+    /// The number of executions that were counted.
     pub seen: u64,
-    /// Executions that were shown.
+    /// The number of executions that were shown.
     pub shown: u64,
-    /// What showing them cost, with their subtrees, in nanoseconds.
+    /// The time in nanoseconds that showing them took, with their subtrees.
     pub cost: f64,
 }
 
-/// Adapts the pace of each function so that all together cost a share of the program's time.
+/// A controller that adapts the pace of each function, so that all together cost a share of the program's time.
 ///
-/// Functions that are cheap to show whole are shown whole; what they leave of the budget is divided evenly among the
-/// others. A pure calculation: the recorder feeds it and hands the paces to the threads.
+/// Functions that are cheap to show whole are shown whole. The rest of the budget is divided evenly among the others.
+/// The controller only calculates: the recorder feeds it and hands the paces to the threads.
 #[derive(Debug, Clone)]
 pub struct Controller {
     budget: f64,
-    functions: Vec<Known>,
+    functions: Vec<FunctionCost>,
 }
 
-/// What is known of a function.
+/// The observed rate and cost of a function.
 #[derive(Debug, Clone, Copy)]
-struct Known {
-    /// Executions in a nanosecond of the program's time.
+struct FunctionCost {
+    /// The executions per nanosecond of the program's time.
     rate: f64,
-    /// Nanoseconds for showing one execution; `None` before the first one.
+    /// The nanoseconds for showing one execution; `None` before the first one.
     cost: Option<f64>,
     interval: f64,
 }
 
-/// How fast an estimate follows a single look.
+/// The weight of a single look in an estimate.
 const FOLLOW: f64 = 0.5;
-/// How much denser a function may be shown after one look: a burst that comes back must not cost a whole period.
+/// The smallest factor by which a function's interval may shrink after one look: a burst that comes back must not
+/// cost a whole period.
 const DENSER: f64 = 0.5;
 
 impl Controller {
-    /// For so many functions; `budget` is the share of the program's time that tracing may cost, such as 0.01.
+    /// Returns a controller for `functions` functions; `budget` is the share of the program's time that tracing may
+    /// cost, such as 0.01.
     #[must_use]
     pub fn new(functions: usize, budget: f64) -> Self {
-        let unknown = Known {
+        let unknown = FunctionCost {
             rate: 0.0,
             cost: None,
             interval: 1.0,
@@ -58,7 +60,7 @@ impl Controller {
         }
     }
 
-    /// Takes in what happened within `elapsed` nanoseconds of the threads' CPU time, function by function.
+    /// Takes in the costs, function by function, within `elapsed` nanoseconds of the threads' CPU time.
     pub fn update(&mut self, elapsed: f64, spent: &[Spent]) {
         if elapsed.is_nan() || elapsed <= 0.0 {
             return;
@@ -85,7 +87,7 @@ impl Controller {
         }
     }
 
-    /// The share of time that each function may cost at most, so that all together cost the budget.
+    /// Returns the largest share of time that each function may cost, so that all together cost the budget.
     fn share(&self) -> f64 {
         let mut whole: Vec<f64> = self
             .functions
@@ -105,13 +107,13 @@ impl Controller {
         f64::INFINITY
     }
 
-    /// How densely to show a function from now on.
+    /// Returns the pace at which a function is shown from now on.
     #[must_use]
     pub fn pace(&self, function: usize) -> Pace {
         Pace::from_interval(self.interval(function))
     }
 
-    /// One of so many executions is shown, on average.
+    /// Returns the average number of executions for each one that is shown.
     #[must_use]
     pub fn interval(&self, function: usize) -> f64 {
         self.functions

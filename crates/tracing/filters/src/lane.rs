@@ -1,6 +1,6 @@
-//! A thread's calls in order of time, filtered: the reader's side of the state machine.
+//! The reader's side of the state machine: a thread's calls in order of time, filtered.
 
-use crate::answer::{Effects, Frame, Judgement, Scope, Show, Switch, Verdict};
+use crate::answer::{CallFrame, Effects, ExitVerdict, Judgement, Scope, Show, TraceSwitch};
 use crate::plan::Plan;
 use crate::sampler::Sampler;
 use crate::state::{Store, ThreadState};
@@ -8,102 +8,103 @@ use crate::tail::Tail;
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// A part of a call that is shown.
+/// The beginning or the end of a shown call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Event<T> {
     /// A call begins.
     Enter {
-        /// What [`Lane::enter`] was given.
+        /// The value that [`Lane::enter`] was given.
         call: T,
-        /// When.
+        /// The time of the entry.
         time: u64,
-        /// How many shown calls are around it.
+        /// The number of shown calls around it.
         depth: u32,
-        /// How many calls it stands for: the product of what the sampled calls around it and itself stand for.
+        /// The number of calls that it stands for: the product over the sampled calls around it and itself.
         weight: f64,
-        /// Whether its backtrace is wanted, and what it switched.
+        /// The effects of the call: whether its backtrace is shown, and what it switches.
         effects: Effects,
     },
     /// A call ends.
     Exit {
-        /// What [`Lane::enter`] was given.
+        /// The value that [`Lane::enter`] was given.
         call: T,
-        /// When it began.
+        /// The time of the entry.
         start: u64,
-        /// When it ends.
+        /// The time of the exit.
         time: u64,
-        /// How many shown calls are around it.
+        /// The number of shown calls around it.
         depth: u32,
     },
 }
 
 /// An open call.
 #[derive(Debug, Clone, Copy)]
-struct Open<T> {
-    frame: Frame,
+struct OpenCall<T> {
+    frame: CallFrame,
     call: T,
-    fate: Fate,
-    /// Its entry is known to whom it is told, or is among the held items.
+    fate: OpenState,
+    /// True if the call's entry was given out, or is among the held events.
     is_told: bool,
     effects: Effects,
-    /// Its entry among the held items if it began within a held call or is one, else how many there were.
+    /// The index of the call's entry among the held events if the call is held or began within a held call; else
+    /// their number then.
     item: usize,
-    /// How many calls it stands for.
+    /// The number of calls that this one stands for.
     own_weight: f64,
-    /// The weight of what is below it.
+    /// The number of calls that each call below it stands for.
     weight: f64,
-    /// A call below it is shown.
+    /// True if a call below it is shown.
     leads: bool,
-    /// [`Lane::led`] when it began.
+    /// [`Lane::led`] when the call began.
     led: usize,
 }
 
-/// What is known of an open call.
+/// The decision about an open call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+enum OpenState {
     Hidden,
     Shown,
     Lazy,
     Held(Scope),
 }
 
-/// Something that may be told later.
+/// An event that waits for a decision.
 #[derive(Debug, Clone, Copy)]
-struct Item<T> {
+struct HeldEvent<T> {
     event: Event<T>,
     live: bool,
 }
 
-/// One thread's filtered calls.
+/// A filter for one thread's calls.
 ///
-/// Calls go in by [`Lane::enter`] and [`Lane::exit`], strictly nested; those that are shown come out as [`Event`]s in
-/// the same order. What depends on a call's end is kept back until it is known: with rules about durations and callers
-/// the open calls alone, with tail capture what lies within a held call.
+/// Calls go in by [`Lane::enter`] and [`Lane::exit`], strictly nested. The shown ones come out as [`Event`]s in the
+/// same order. Calls whose showing depends on an end are kept back until it is known: with rules about durations and
+/// callers only the open calls, with `sample=pNN` everything within a held call.
 #[derive(Debug)]
 pub struct Lane<T> {
     state: ThreadState,
     samplers: Vec<Sampler>,
     tails: Vec<Tail>,
-    open: Vec<Open<T>>,
-    /// What happened within the outermost held call.
-    held: Vec<Item<T>>,
-    /// Open calls that are held.
+    open: Vec<OpenCall<T>>,
+    /// The events within the outermost held call.
+    held: Vec<HeldEvent<T>>,
+    /// The number of open calls that are held.
     holding: usize,
-    /// So many of the open calls, from the outermost on, need no second look when another call is shown: so deep
-    /// recursion of hidden calls costs nothing.
+    /// The number of outermost open calls that need no second look when another call is shown. So deep recursion of
+    /// hidden calls costs nothing.
     led: usize,
-    /// Open calls that are lazy or held.
+    /// The number of open calls that are lazy or held.
     undecided: usize,
-    /// Shown calls that are open in what was told.
+    /// The number of shown calls that are open in the events given out.
     depth: u32,
-    /// By [`Sampling::slot`](crate::Sampling::slot): how many executions a chosen one stands for, if that is known.
+    /// The number of executions that a chosen one stands for, by [`Sampling::slot`](crate::Sampling::slot), if known.
     scales: Option<Arc<[f64]>>,
 }
 
 impl<T: Copy> Lane<T> {
-    /// A thread without open calls; see [`ThreadState::new`].
+    /// Returns the lane of a thread without open calls; see [`ThreadState::new`].
     #[must_use]
-    pub fn new(plan: &Plan<'_>, thread: u64) -> Self {
+    pub fn new(plan: &Plan, thread: u64) -> Self {
         let mut samplers = Vec::new();
         samplers.resize_with(plan.sampler_count(), Sampler::default);
         let mut tails = Vec::new();
@@ -122,58 +123,47 @@ impl<T: Copy> Lane<T> {
         }
     }
 
-    /// Sets for how many executions each chosen one stands, by [`Sampling::slot`](crate::Sampling::slot). Without, it
-    /// stands for those since the chosen one before it, so that nothing stands for those behind the last one.
+    /// Sets the number of executions for which a chosen one stands, by [`Sampling::slot`](crate::Sampling::slot).
+    /// Without these numbers a chosen execution stands for those since the chosen one before it, so that the
+    /// executions after the last chosen one are not represented.
     #[must_use]
     pub fn scaled(mut self, scales: Option<Arc<[f64]>>) -> Self {
         self.scales = scales;
         self
     }
 
-    /// The counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
+    /// Returns the counters of sampled functions, by [`Sampling::slot`](crate::Sampling::slot).
     #[must_use]
     pub fn samplers(&self) -> &[Sampler] {
         &self.samplers
     }
 
-    /// Goes on with the counters of a lane of the same thread, which takes this one's: counters belong to threads, not
-    /// to the call stacks that a thread exchanges.
+    /// Exchanges the counters with a lane of the same thread: counters belong to threads, not to the call stacks that
+    /// a thread exchanges.
     pub fn exchange_counters(&mut self, other: &mut Self) {
         core::mem::swap(&mut self.samplers, &mut other.samplers);
         core::mem::swap(&mut self.tails, &mut other.tails);
     }
 
-    /// How many calls are open, shown or not.
+    /// Returns the number of open calls, shown or not.
     #[must_use]
     pub fn open_calls(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether anything is kept back until more is known.
-    #[must_use]
-    pub fn is_holding(&self) -> bool {
-        !self.held.is_empty()
-    }
-
-    /// The innermost open call, as [`Lane::enter`] was given it.
-    #[must_use]
-    pub fn innermost(&self) -> Option<T> {
-        self.open.last().map(|open| open.call)
-    }
-
-    /// The same, for what is known only when it ends: its [`Event::Exit`] has it as it is then.
+    /// Returns the innermost open call for changes. Its [`Event::Exit`] has the value at the end of the call.
     #[inline]
     pub fn innermost_mut(&mut self) -> Option<&mut T> {
         self.open.last_mut().map(|open| &mut open.call)
     }
 
-    /// A call begins; see [`ThreadState::enter`]. Returns what it does, the process's
-    /// [`Switch`] included.
+    /// Handles the beginning of a call; see [`ThreadState::enter`]. Returns the call's effects, on the process's
+    /// [`TraceSwitch`] too.
     pub fn enter(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         action: u32,
-        switch: Switch,
+        switch: TraceSwitch,
         call: T,
         time: u64,
         tell: &mut impl FnMut(Event<T>),
@@ -196,19 +186,19 @@ impl<T: Copy> Lane<T> {
             },
         };
         let fate = match entry.show {
-            Show::Hidden => Fate::Hidden,
-            Show::Now => Fate::Shown,
-            Show::Lazy => Fate::Lazy,
-            Show::Held(scope) => Fate::Held(scope),
+            Show::Hidden => OpenState::Hidden,
+            Show::Now => OpenState::Shown,
+            Show::Lazy => OpenState::Lazy,
+            Show::Held(scope) => OpenState::Held(scope),
         };
-        if fate == Fate::Shown {
+        if fate == OpenState::Shown {
             self.lead(tell);
         }
         let item = self.held.len();
-        self.undecided += usize::from(matches!(fate, Fate::Lazy | Fate::Held(_)));
-        self.holding += usize::from(matches!(fate, Fate::Held(_)));
-        let is_told = fate == Fate::Shown || self.holding > 0;
-        if is_told && fate != Fate::Hidden {
+        self.undecided += usize::from(matches!(fate, OpenState::Lazy | OpenState::Held(_)));
+        self.holding += usize::from(matches!(fate, OpenState::Held(_)));
+        let is_told = fate == OpenState::Shown || self.holding > 0;
+        if is_told && fate != OpenState::Hidden {
             let event = Event::Enter {
                 call,
                 time,
@@ -216,9 +206,9 @@ impl<T: Copy> Lane<T> {
                 weight,
                 effects: entry.effects,
             };
-            self.push(event, fate == Fate::Shown, tell);
+            self.push(event, fate == OpenState::Shown, tell);
         }
-        self.open.push(Open {
+        self.open.push(OpenCall {
             frame: entry.frame,
             call,
             fate,
@@ -226,7 +216,7 @@ impl<T: Copy> Lane<T> {
             effects: entry.effects,
             item,
             own_weight: weight,
-            // A trigger samples the call itself, a filter what it calls, too.
+            // A trigger samples the call itself; a filter samples the calls below it, too.
             weight: if entry.frame.is_chosen_subtree() {
                 weight
             } else {
@@ -238,24 +228,24 @@ impl<T: Copy> Lane<T> {
         entry.effects
     }
 
-    /// The innermost call ends; nothing happens if none is open.
-    pub fn exit(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+    /// Handles the end of the innermost call. Does nothing if no call is open.
+    pub fn exit(&mut self, plan: &Plan, time: u64, tell: &mut impl FnMut(Event<T>)) {
         self.close(plan, time, (true, Judgement::Open), tell);
     }
 
-    /// The same, of a call that was judged when it was recorded, and is not to be shown; only if it is one of those that a
-    /// tail judges.
-    pub fn discard(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+    /// Handles the end of a call that was judged at recording and is not shown. Has this effect only for calls that a
+    /// [`Tail`] judges.
+    pub fn discard(&mut self, plan: &Plan, time: u64, tell: &mut impl FnMut(Event<T>)) {
         self.close(plan, time, (true, Judgement::Discarded), tell);
     }
 
-    /// The innermost call did not end before the trace did: a tail can't judge it, and it is kept.
-    pub fn cut(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+    /// Handles a call that did not end before the trace did: a [`Tail`] can't judge it, and it is kept.
+    pub fn cut(&mut self, plan: &Plan, time: u64, tell: &mut impl FnMut(Event<T>)) {
         self.close(plan, time, (true, Judgement::Kept), tell);
     }
 
-    /// The trace ends here: open calls are judged by how long they took so far, and those that are shown stay open.
-    pub fn finish(&mut self, plan: &Plan<'_>, time: u64, tell: &mut impl FnMut(Event<T>)) {
+    /// Ends the trace: open calls are judged by their durations so far, and those that are shown stay open.
+    pub fn finish(&mut self, plan: &Plan, time: u64, tell: &mut impl FnMut(Event<T>)) {
         while !self.open.is_empty() {
             self.close(plan, time, (false, Judgement::Open), tell);
         }
@@ -263,7 +253,7 @@ impl<T: Copy> Lane<T> {
 
     fn close(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         time: u64,
         (returns, judgement): (bool, Judgement),
         tell: &mut impl FnMut(Event<T>),
@@ -271,9 +261,9 @@ impl<T: Copy> Lane<T> {
         let Some(open) = self.open.pop() else {
             return;
         };
-        // Beyond a held subtree nobody has looked yet.
+        // Calls beyond a held subtree have not been examined yet.
         let led = match open.fate {
-            Fate::Held(Scope::Tree | Scope::Below) => open.led,
+            OpenState::Held(Scope::Tree | Scope::Below) => open.led,
             _ => self.led,
         };
         self.led = led.min(self.open.len());
@@ -283,32 +273,32 @@ impl<T: Copy> Lane<T> {
         };
         let (state, frame) = (&mut self.state, &open.frame);
         let exit = state.end(plan, &mut store, frame, judgement, || time);
-        if open.fate == Fate::Hidden {
+        if open.fate == OpenState::Hidden {
             return;
         }
-        let decides = matches!(open.fate, Fate::Lazy | Fate::Held(_));
+        let decides = matches!(open.fate, OpenState::Lazy | OpenState::Held(_));
         self.undecided -= usize::from(decides);
-        self.holding -= usize::from(matches!(open.fate, Fate::Held(_)));
+        self.holding -= usize::from(matches!(open.fate, OpenState::Held(_)));
         let kept = match exit.verdict {
-            Verdict::Hidden => false,
-            Verdict::Keep => true,
-            Verdict::KeepForDescendants => open.leads || open.fate == Fate::Shown,
-            Verdict::Discard(_) => false,
+            ExitVerdict::Hidden => false,
+            ExitVerdict::Keep => true,
+            ExitVerdict::KeepForDescendants => open.leads || open.fate == OpenState::Shown,
+            ExitVerdict::Discard(_) => false,
         };
         if !kept {
             if self.held.is_empty() {
                 return;
             }
-            if exit.verdict == Verdict::Discard(Scope::Call) {
+            if exit.verdict == ExitVerdict::Discard(Scope::Call) {
                 self.drop_item(open.item);
             } else {
                 self.held.truncate(open.item);
             }
             return self.flush(tell);
         }
-        let below = open.fate == Fate::Held(Scope::Below);
+        let below = open.fate == OpenState::Held(Scope::Below);
         if below {
-            // Only what it leads to can be shown.
+            // The call can be shown only because of the shown calls below it.
             if open.leads {
                 self.lead(tell);
             }
@@ -334,17 +324,17 @@ impl<T: Copy> Lane<T> {
         self.flush(tell);
     }
 
-    /// A call is shown within all open ones: the lazy ones among them are shown, too, within the innermost held part.
+    /// Shows the lazy calls among the open ones because of a shown call within them, up to the innermost held call.
     fn lead(&mut self, tell: &mut impl FnMut(Event<T>)) {
         if self.undecided == 0 {
             return;
         }
         for open in self.open.iter_mut().skip(self.led).rev() {
             match open.fate {
-                Fate::Hidden => {}
-                Fate::Shown => break,
-                Fate::Lazy => {
-                    open.fate = Fate::Shown;
+                OpenState::Hidden => {}
+                OpenState::Shown => break,
+                OpenState::Lazy => {
+                    open.fate = OpenState::Shown;
                     self.undecided -= 1;
                     if open.is_told
                         && let Some(item) = self.held.get_mut(open.item)
@@ -352,7 +342,7 @@ impl<T: Copy> Lane<T> {
                         item.live = true;
                     }
                 }
-                Fate::Held(scope) => {
+                OpenState::Held(scope) => {
                     open.leads = true;
                     if scope != Scope::Call {
                         break;
@@ -366,13 +356,14 @@ impl<T: Copy> Lane<T> {
         self.led = self.open.len();
     }
 
-    /// Tells the entries of shown calls that are not told yet. They are the innermost ones, or held calls are within them.
+    /// Gives out the entries of shown calls that were not given out yet. They are the innermost ones, or held calls
+    /// are within them.
     fn tell_entries(&mut self, tell: &mut impl FnMut(Event<T>)) {
-        let is_told = |open: &Open<T>| open.is_told && open.fate == Fate::Shown;
+        let is_told = |open: &OpenCall<T>| open.is_told && open.fate == OpenState::Shown;
         let first = self.open.iter().rposition(is_told).map_or(0, |at| at + 1);
         for place in first..self.open.len() {
             let open = &mut self.open[place];
-            if open.fate == Fate::Shown {
+            if open.fate == OpenState::Shown {
                 open.is_told = true;
                 let open = *open;
                 self.tell_entry(&open, tell);
@@ -380,7 +371,7 @@ impl<T: Copy> Lane<T> {
         }
     }
 
-    fn tell_entry(&mut self, open: &Open<T>, tell: &mut impl FnMut(Event<T>)) {
+    fn tell_entry(&mut self, open: &OpenCall<T>, tell: &mut impl FnMut(Event<T>)) {
         tell(Event::Enter {
             call: open.call,
             time: open.frame.start,
@@ -391,7 +382,7 @@ impl<T: Copy> Lane<T> {
         self.depth += 1;
     }
 
-    /// An entry that is not shown; what follows it stays.
+    /// Drops an entry that is not shown; the events after it stay.
     fn drop_item(&mut self, item: usize) {
         if item + 1 == self.held.len() {
             self.held.truncate(item);
@@ -405,11 +396,11 @@ impl<T: Copy> Lane<T> {
         if self.holding == 0 && self.held.is_empty() {
             return tell(Self::placed(event, &mut self.depth));
         }
-        self.held.push(Item { event, live });
+        self.held.push(HeldEvent { event, live });
         self.flush(tell);
     }
 
-    /// Tells what was held, once no call is.
+    /// Gives out the held events once no call is held.
     fn flush(&mut self, tell: &mut impl FnMut(Event<T>)) {
         if self.holding > 0 {
             return;
@@ -420,7 +411,7 @@ impl<T: Copy> Lane<T> {
         }
     }
 
-    /// An event with the number of shown calls around it, which it changes.
+    /// Returns an event with the number of shown calls around it, and changes that number.
     #[inline]
     fn placed(mut event: Event<T>, around: &mut u32) -> Event<T> {
         match &mut event {

@@ -1,34 +1,40 @@
 //! Filters, triggers and sampling: which calls of a traced program are shown.
 //!
-//! Texts of options become [`Rules`]; a [`Compiler`] matches them with functions and makes a plan, an array of words
-//! that may lie in shared memory ([`Plan::from_words`]). A thread's position is a [`ThreadState`]: it is asked at each
-//! call's entry and exit, allocates nothing and cannot fail. Recording and reading a trace use the same three, so a rule
-//! means the same in both. Readers use [`Lane`], which gives out the shown calls in order. A tracer asks
-//! [`Plan::site_need`] for the least that a function's probe site must do.
+//! The texts of options become [`Rules`]. A [`Compiler`] matches the rules with functions and makes a [`Plan`]. A
+//! [`ThreadState`] is a thread's position in the rules: it answers at each call's entry and exit, allocates nothing and
+//! cannot fail. Recording and reading a trace use the same three, so a rule means the same in both.
 //!
-//! Without the feature `std` there is only the evaluation, `no_std` and without `alloc`.
+//! ```text
+//! texts ─▶ Rules ─▶ Compiler ─▶ Plan ─▶ ThreadState ─▶ Lane ─▶ shown calls     (readers)
+//!                functions ─┘      └──▶ site_need ─▶ hooks                     (recorders)
+//! ```
+//!
+//! Readers use [`Lane`], which gives out the shown calls in order. A recorder asks [`Plan::site_need`] for the least
+//! that a function's probe site must do.
+//!
+//! Without the feature `std` there are only the counters that a traced program updates ([`Sampler`], [`Tail`]),
+//! `no_std` and without `alloc`.
 //!
 //! ```
 //! # #[cfg(feature = "std")] {
-//! use dioptra_filters::{Compiler, Event, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules, Switch};
+//! use dioptra_filters::{Compiler, Event, FunctionDescription, Lane, MatchStyle, PlanOptions, RuleOption, Rules, TraceSwitch};
 //!
 //! let mut rules = Rules::new(MatchStyle::Regex);
 //! rules.add(RuleOption::Filter, "main;^parse_@sample=2")?;
 //! let mut compiler = Compiler::new(rules, PlanOptions::default())?;
 //! for name in ["main", "parse_line"] {
-//!     compiler.add(&Function { name, ..Function::default() });
+//!     compiler.add(&FunctionDescription { name, ..FunctionDescription::default() });
 //! }
-//! let words = compiler.plan();
-//! let plan = Plan::from_words(&words)?;
+//! let plan = compiler.plan();
 //! let mut lane = Lane::new(&plan, 0);
 //! let mut shown = Vec::new();
-//! let mut tell = |event| if let Event::Enter { call, time, .. } = event { shown.push((call, time)) };
-//! lane.enter(&plan, plan.action_of(0), Switch::On, "main", 1, &mut tell);
+//! let mut give = |event| if let Event::Enter { call, time, .. } = event { shown.push((call, time)) };
+//! lane.enter(&plan, plan.action_of(0), TraceSwitch::On, "main", 1, &mut give);
 //! for time in [10, 20, 30, 40] {
-//!     lane.enter(&plan, plan.action_of(1), Switch::On, "parse_line", time, &mut tell);
-//!     lane.exit(&plan, time + 5, &mut tell);
+//!     lane.enter(&plan, plan.action_of(1), TraceSwitch::On, "parse_line", time, &mut give);
+//!     lane.exit(&plan, time + 5, &mut give);
 //! }
-//! lane.exit(&plan, 50, &mut tell);
+//! lane.exit(&plan, 50, &mut give);
 //! assert_eq!(shown, [("main", 1), ("parse_line", 20), ("parse_line", 40)]);
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -54,7 +60,7 @@
 //!   `finish`, `backtrace`, `color=C`, `sample=S`, `if:argN==V`, and `recover`, which has no effect ([`Rules::notes`]).
 //!   `-F f@A` is `-T f@filter,A`, and likewise `-N` notrace, `-C` caller, `-H` hide.
 //! - All rules that match a function hold together; where two contradict each other, the later one does.
-//! - An error ([`SyntaxError`]) shows the text and the place. Rules that match nothing are [`Warning`]s with the nearest
+//! - An error ([`SyntaxError`]) shows the text and the position. Rules that match nothing are [`Warning`]s with the nearest
 //!   names. A filter that matches nothing shows nothing: the functions may come with a module that is loaded later.
 //!
 //! # Meaning
@@ -65,7 +71,7 @@
 //! 2. `notrace` hides the call and its subtree. If any rule is a filter, calls outside of all filtered ones are not
 //!    shown and nothing happens at them.
 //! 3. `filter` begins a new depth at 0, `depth=N` also a new limit, until the call ends. `time=` and `size=` hold for
-//!    the call and what it calls. `trace_on`, `trace_off` and `finish` switch the process ([`Effects`]) and hold for the
+//!    the call and the calls below it. `trace_on`, `trace_off` and `finish` switch the process ([`Effects`]) and hold for the
 //!    call itself.
 //! 4. A call is in view if tracing is on, its function is not hidden (`hide`, `-L`) or too small (`-Z`, `size=`), and
 //!    the depth is not reached. A call that is not in view takes no level: depth counts what is shown around a call.
@@ -98,7 +104,7 @@
 //! | `sample=pNN` | those slower than the running percentile of those before, judged at their end; at first, the slowest so far |
 //!
 //! - With `filter` (`-F f@sample=2`) the execution is shown or hidden with its subtree. Without (`-T f@sample=2`) the
-//!   function's own call comes and goes, and what it calls stays.
+//!   function's own call comes and goes, and the calls below it stay.
 //! - Executions are counted by function, not by pattern, and by thread: [`Sampler`]. Counted is what would be shown
 //!   without sampling: not in hidden subtrees, outside of filters, beyond the depth, or while tracing is off. Durations
 //!   and callers are not known at the entry: they are judged after sampling. A filter's call counts even if it is itself
@@ -111,24 +117,25 @@
 //!   was off is neither counted nor hidden: what is switched on within it is shown.
 //! - Random choices follow from a seed, the number of the thread, and the function's place among the sampled ones: the same
 //!   seed repeats them, as far as threads begin in the same order.
-//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`], [`Lane::scaled`]). [`Entry::stands_for`] does it
+//! - [`Sampler::seen`] and [`Sampler::shown`] scale sums back ([`Scaled`], [`Lane::scaled`]). [`EntryAnswer::stands_for`] does it
 //!   call by call while the numbers are not known yet: the executions since the last shown one, so that nothing stands for
 //!   those behind the last one. A rate and a tail choose by time and by duration: their seen executions are
 //!   exact, sums over their shown ones are not representative.
 //!
 //! # Sampling while a program runs
 //!
-//! A tracer that knows of each call whether it is hidden by its place (in a hidden subtree, outside of filters, too deep) can
-//! leave out executions that are not chosen. It asks [`Rules::beyond_counting`] whether the rules permit it,
-//! [`Plan::counted`] for the functions, and counts in [`Sampler`]s. Who reads what was recorded so says of these functions
-//! that they are chosen ([`Function::is_chosen`]), and applies the same rules: what is shown is the same. A forked child counts
-//! from the beginning, also within what its parent has chosen.
+//! A recorder can leave out executions that are not chosen if its probe sites know whether a call is hidden by its
+//! position: in a hidden subtree, outside of filters, or too deep. It asks [`Rules::beyond_counting`] whether the rules
+//! permit it and [`Plan::counted`] for the functions, and counts in [`Sampler`]s. A reader of the trace marks these
+//! functions as chosen ([`Function::is_chosen`]) and applies the same rules, so it shows the same calls. A forked child
+//! counts from the beginning, also within executions that its parent has chosen.
 //!
-//! Executions of a filter with `pNN` ([`Plan::judged`]) it judges at their ends, by [`Tail`]: it takes back what it recorded of
-//! those that were not slow, or, where that is out of reach, marks them for readers ([`Lane::discard`]). What is open when a
-//! thread's records end is kept, also by readers. Of a trigger with `pNN` the calls below stay: it is left to readers.
+//! The recorder judges executions of a filter with `pNN` ([`Plan::judged`]) at their ends, by [`Tail`]. It takes back the
+//! records of those that were not slow. Where that is impossible, it marks them for readers ([`Lane::discard`]). An
+//! execution that is open when a thread's records end is kept, also by readers. Executions of a trigger with `pNN` are
+//! left to readers, because the calls below them stay.
 //!
-//! This crate knows nothing of where calls come from and how they are stored.
+//! This crate does not know where calls come from and how they are stored.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -136,6 +143,7 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+#[cfg(feature = "std")]
 mod answer;
 #[cfg(feature = "std")]
 mod auto;
@@ -143,6 +151,7 @@ mod auto;
 mod compile;
 #[cfg(feature = "std")]
 mod lane;
+#[cfg(feature = "std")]
 mod plan;
 mod random;
 #[cfg(feature = "std")]
@@ -150,27 +159,38 @@ mod rules;
 mod sampler;
 #[cfg(feature = "std")]
 mod scale;
+#[cfg(feature = "std")]
 mod site;
+#[cfg(feature = "std")]
 mod state;
 mod tail;
 
-pub use answer::{Effects, Entry, Exit, Frame, Scope, Show, Switch, Verdict};
+#[cfg(feature = "std")]
+pub use answer::{
+    CallFrame, Effects, EntryAnswer, ExitAnswer, ExitVerdict, Scope, Show, TraceSwitch,
+};
 #[cfg(feature = "std")]
 pub use auto::{Controller, Spent};
 #[cfg(feature = "std")]
-pub use compile::{CompileError, Compiler, Function, FunctionKind, PlanOptions, Warning};
+pub use compile::{
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, PlanOptions, Warning,
+};
 #[cfg(feature = "std")]
 pub use lane::{Event, Lane};
-pub use plan::{Plan, PlanError, SampleKind, Sampling};
+#[cfg(feature = "std")]
+pub use plan::Plan;
 pub use random::{Pace, thread_seed};
 #[cfg(feature = "std")]
 pub use rules::{
-    COLORS, Condition, MatchStyle, NameForms, RuleOption, Rules, Sample, SyntaxError, UnitError,
-    is_cpp, parse_bool, parse_share, parse_size, parse_time, qualified_name, simple_name,
+    ArgumentCondition, COLORS, MatchStyle, NameForms, RuleOption, Rules, SampleRule, SyntaxError,
+    UnitError, is_cpp, parse_bool, parse_share, parse_size, parse_time, qualified_name,
+    simple_name,
 };
-pub use sampler::Sampler;
+pub use sampler::{SampleKind, Sampler, Sampling};
 #[cfg(feature = "std")]
-pub use scale::{Estimate, Scaled};
+pub use scale::{Scaled, ScaledEstimate};
+#[cfg(feature = "std")]
 pub use site::{Gate, SiteNeed};
+#[cfg(feature = "std")]
 pub use state::{Store, ThreadState};
 pub use tail::{Moves, Tail};

@@ -1,20 +1,15 @@
-//! A compiled set of rules as plain words, to be laid into shared memory and read where it lies.
+//! The plan: a compiled set of rules.
 
+use crate::sampler::{SampleKind, Sampling};
 use crate::site::{Gate, SiteNeed};
+use std::vec::Vec;
 
-/// "dioF", and the version of this layout.
-const MAGIC: u64 = 0x6469_6f46_0000_0001;
-/// Words of the header: magic; facts and depth; time; seed; counts of actions and samplers; of tails and functions; sizes.
-pub(crate) const HEADER_WORDS: usize = 7;
-/// Words of an action: flags and depth; time; sizes, colour, kind of sampling and its slot; its parameter; its tail.
-pub(crate) const ACTION_WORDS: usize = 5;
 /// The depth that limits nothing.
-#[cfg(feature = "std")]
 pub(crate) const NO_LIMIT: u32 = u32::MAX;
 /// The size rank that passes every threshold.
 pub(crate) const ANY_SIZE: u8 = u8::MAX;
 
-/// What a function's rules do; bits of [`Action::flags`].
+/// The actions of a function's rules; bits of [`Action::flags`].
 pub(crate) mod flag {
     pub const FILTER: u32 = 1;
     pub const NOTRACE: u32 = 1 << 1;
@@ -27,15 +22,15 @@ pub(crate) mod flag {
     pub const BACKTRACE: u32 = 1 << 8;
     pub const TIME: u32 = 1 << 9;
     pub const SIZE: u32 = 1 << 10;
-    /// Changes more than whether this one call is shown.
+    /// The flags that affect more than whether this one call is shown.
     pub const ACTIVE: u32 = FILTER | NOTRACE | ON | OFF | FINISH | TIME | SIZE;
 }
 
-/// What the rules as a whole do; bits of the header.
+/// The properties of the rules as a whole; bits of the header.
 pub(crate) mod fact {
-    /// Only what a filter lets in is shown.
+    /// Only calls that a filter lets in are shown.
     pub const OPT_IN: u32 = 1;
-    /// Some rule closes the gate for a subtree.
+    /// Some rule hides subtrees.
     pub const MUTES: u32 = 1 << 1;
     /// Only callers of some functions are shown.
     pub const CALLER: u32 = 1 << 2;
@@ -48,60 +43,25 @@ pub(crate) mod fact {
     pub const SIZE_VARIES: u32 = 1 << 6;
 }
 
-/// How executions of a function are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum SampleKind {
-    /// No sampling.
-    All = 0,
-    /// `sample=N`: every N-th. The parameter is N.
-    Every = 1,
-    /// `sample=1/N`, `P%`: each with the same probability. The parameter is a [`Pace`](crate::Pace).
-    Random = 2,
-    /// `sample=N/s`: the parameter is the period in units of the clock.
-    Rate = 3,
-    /// `sample=auto`: random, at a pace given from outside by [`Sampler::set_pace`](crate::Sampler::set_pace).
-    Auto = 4,
-    /// `sample=pNN`: those slower than a percentile, in hundredths of a percent; [`TOLD`]: those that the trace does not
-    /// discard.
-    Tail = 5,
-}
-
-/// The parameter of a tail whose executions were judged when they were recorded.
-pub(crate) const TOLD: u64 = u64::MAX;
-
-/// A function's sampling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Sampling {
-    /// How executions are chosen.
-    pub kind: SampleKind,
-    /// See [`SampleKind`].
-    pub parameter: u64,
-    /// The index of the function's [`Sampler`](crate::Sampler).
-    pub slot: u32,
-    /// The index of its [`Tail`](crate::Tail), for [`SampleKind::Tail`].
-    pub tail: u32,
-}
-
-/// What happens at a function's calls: all rules that match the function, merged.
+/// The merged rules of a function: the actions at its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Action {
     pub flags: u32,
-    /// 0: no change.
+    /// The limit of nesting that begins with the call; 0 for no change.
     pub depth: u32,
-    /// With [`flag::TIME`].
+    /// The minimum duration that begins with the call, with [`flag::TIME`].
     pub time: u64,
-    /// How many of the plan's sizes the function reaches.
+    /// The number of the plan's sizes that the function reaches.
     pub size_rank: u8,
-    /// With [`flag::SIZE`]: the rank that is asked for from here on.
+    /// The required rank that begins with the call, with [`flag::SIZE`].
     pub min_rank: u8,
-    /// 0: none.
+    /// The number of the colour, from 1; 0 for none.
     pub color: u8,
     pub sampling: Sampling,
 }
 
 impl Action {
-    /// That of a function that no rule names.
+    /// The action of a function that no rule names.
     pub const ORDINARY: Self = Self {
         flags: 0,
         depth: 0,
@@ -121,251 +81,104 @@ impl Action {
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
-
-    /// Its words; the inverse of [`Action::decode`].
-    #[cfg(feature = "std")]
-    pub fn encode(&self) -> [u64; ACTION_WORDS] {
-        [
-            u64::from(self.flags) | u64::from(self.depth) << 32,
-            self.time,
-            u64::from(self.size_rank)
-                | u64::from(self.min_rank) << 8
-                | u64::from(self.color) << 16
-                | (self.sampling.kind as u64) << 24
-                | u64::from(self.sampling.slot) << 32,
-            self.sampling.parameter,
-            u64::from(self.sampling.tail),
-        ]
-    }
-
-    #[inline]
-    fn decode(words: &[u64; ACTION_WORDS]) -> Self {
-        let [first, time, packed, parameter, tail] = *words;
-        Self {
-            flags: first as u32,
-            depth: (first >> 32) as u32,
-            time,
-            size_rank: packed as u8,
-            min_rank: (packed >> 8) as u8,
-            color: (packed >> 16) as u8,
-            sampling: Sampling {
-                kind: match (packed >> 24) as u8 {
-                    1 => SampleKind::Every,
-                    2 => SampleKind::Random,
-                    3 => SampleKind::Rate,
-                    4 => SampleKind::Auto,
-                    5 => SampleKind::Tail,
-                    _ => SampleKind::All,
-                },
-                parameter,
-                slot: (packed >> 32) as u32,
-                tail: tail as u32,
-            },
-        }
-    }
 }
 
-/// The part of a plan that is not about a single function.
+/// The part of a plan that concerns no single function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct PlanHeader {
     pub facts: u32,
     /// The limit of nesting.
     pub depth: u32,
     /// The minimum duration, in units of the clock.
     pub time: u64,
     pub seed: u64,
-    pub actions: u32,
     pub samplers: u32,
     pub tails: u32,
-    pub functions: u32,
-    /// The size rank that is asked for at first.
+    /// The size rank that is required at first.
     pub min_rank: u8,
-    /// The lowest that is asked for anywhere.
+    /// The lowest size rank that is required anywhere.
     pub lowest_rank: u8,
 }
 
-impl Header {
-    #[cfg(feature = "std")]
-    pub fn encode(&self) -> [u64; HEADER_WORDS] {
-        [
-            MAGIC,
-            u64::from(self.facts) | u64::from(self.depth) << 32,
-            self.time,
-            self.seed,
-            u64::from(self.actions) | u64::from(self.samplers) << 32,
-            u64::from(self.tails) | u64::from(self.functions) << 32,
-            u64::from(self.min_rank) | u64::from(self.lowest_rank) << 8,
-        ]
-    }
+/// A compiled set of rules for the functions of a [`Compiler`](crate::Compiler).
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(crate) header: PlanHeader,
+    /// The distinct actions; the first is [`Action::ORDINARY`].
+    actions: Vec<Action>,
+    /// The index of each function's action.
+    functions: Vec<u32>,
 }
 
-/// Why words are no plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// They do not begin as a plan of this version does; writer and reader are of different versions of dioptra.
-    Version,
-    /// There are fewer words than the counts say.
-    Short,
-    /// A function names an action, or an action a sampler, that does not exist.
-    Index,
-}
-
-impl core::fmt::Display for PlanError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Version => {
-                "the filter plan is of another version; use one dioptra for both sides"
-            }
-            Self::Short => "the filter plan is cut off",
-            Self::Index => "the filter plan is damaged: an index is out of range",
-        })
-    }
-}
-
-impl core::error::Error for PlanError {}
-
-/// A compiled set of rules, borrowed from wherever it lies.
-///
-/// An array of words without pointers: it may be copied into shared memory and used there as it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
-    pub(crate) header: Header,
-    actions: &'a [[u64; ACTION_WORDS]],
-    functions: &'a [u64],
-}
-
-impl<'a> Plan<'a> {
-    /// Checks the words and reads their header; linear in their number, once.
-    ///
-    /// Words beyond the plan's end are ignored.
-    ///
-    /// # Errors
-    /// [`PlanError`] says what is wrong with them.
-    pub fn from_words(words: &'a [u64]) -> Result<Self, PlanError> {
-        let (header, rest) = words
-            .split_first_chunk::<HEADER_WORDS>()
-            .ok_or(PlanError::Short)?;
-        let [magic, first, time, seed, counts, more, ranks] = *header;
-        if magic != MAGIC {
-            return Err(PlanError::Version);
-        }
-        let header = Header {
-            facts: first as u32,
-            depth: (first >> 32) as u32,
-            time,
-            seed,
-            actions: counts as u32,
-            samplers: (counts >> 32) as u32,
-            tails: more as u32,
-            functions: (more >> 32) as u32,
-            min_rank: ranks as u8,
-            lowest_rank: (ranks >> 8) as u8,
-        };
-        let (actions, _) = rest.as_chunks::<ACTION_WORDS>();
-        let actions = actions
-            .get(..header.actions as usize)
-            .ok_or(PlanError::Short)?;
-        let functions = rest
-            .get(header.actions as usize * ACTION_WORDS..)
-            .and_then(|rest| rest.get(..header.functions.div_ceil(2) as usize))
-            .ok_or(PlanError::Short)?;
-        let plan = Self {
+impl Plan {
+    pub(crate) fn new(header: PlanHeader, actions: Vec<Action>, functions: Vec<u32>) -> Self {
+        Self {
             header,
             actions,
             functions,
-        };
-        let ordinary = actions.first().map(Action::decode);
-        // Each counter belongs to an action, so that a damaged plan cannot ask for more of them than it has words.
-        let sound = ordinary == Some(Action::ORDINARY)
-            && header.samplers.max(header.tails) < header.actions
-            && actions.iter().map(Action::decode).all(|action| {
-                let sampling = action.sampling;
-                (sampling.kind == SampleKind::All || sampling.slot < header.samplers)
-                    && (sampling.kind != SampleKind::Tail || sampling.tail < header.tails)
-            })
-            && (0..header.functions).all(|function| plan.action_of(function) < header.actions);
-        if sound {
-            Ok(plan)
-        } else {
-            Err(PlanError::Index)
         }
     }
 
-    /// The action of a function; 0, the ordinary one, for functions the plan does not know.
+    /// Returns the number of a function's action; 0, the ordinary one, for functions that the plan does not know.
     #[inline]
     #[must_use]
     pub fn action_of(&self, function: u32) -> u32 {
-        if function >= self.header.functions {
-            return 0;
-        }
-        let pair = self
-            .functions
-            .get(function as usize / 2)
-            .copied()
-            .unwrap_or(0);
-        (pair >> (function % 2 * 32)) as u32
+        self.functions.get(function as usize).copied().unwrap_or(0)
     }
 
-    /// How many actions there are, the ordinary one included.
-    #[must_use]
-    pub fn action_count(&self) -> usize {
-        self.actions.len()
-    }
-
-    /// Whether any call switches tracing on or off, or ends it: then what one thread calls decides what is shown of others.
+    /// Returns true if any call switches tracing on or off, or ends it. Then one thread's calls decide which calls of
+    /// others are shown.
     #[must_use]
     pub fn has_switches(&self) -> bool {
         let switching = flag::ON | flag::OFF | flag::FINISH;
-        self.actions
-            .iter()
-            .any(|words| Action::decode(words).flags & switching != 0)
+        self.actions.iter().any(|action| action.has(switching))
     }
 
-    /// How many [`Sampler`](crate::Sampler)s each thread needs.
+    /// Returns the number of [`Sampler`](crate::Sampler)s that each thread needs.
     #[must_use]
     pub fn sampler_count(&self) -> usize {
         self.header.samplers as usize
     }
 
-    /// How many [`Tail`](crate::Tail)s each thread needs.
+    /// Returns the number of [`Tail`](crate::Tail)s that each thread needs.
     #[must_use]
     pub fn tail_count(&self) -> usize {
         self.header.tails as usize
     }
 
-    /// How an action chooses executions; `None` without sampling.
+    /// Returns the sampling of an action; `None` without sampling.
     #[must_use]
     pub fn sampling(&self, action: u32) -> Option<Sampling> {
         let sampling = self.action(action).sampling;
         (sampling.kind != SampleKind::All).then_some(sampling)
     }
 
-    /// Whether it is decided by a call and those around it, and by nothing that happened before, whether it is shown.
+    /// Returns true if a call and the calls around it decide whether it is shown, and nothing that happened before.
     #[must_use]
     pub fn is_without_memory(&self) -> bool {
-        let traces = |words: &[u64; ACTION_WORDS]| Action::decode(words).has(flag::TRACE);
+        let traces = |action: &Action| action.has(flag::TRACE);
         let from_below = self.fact(fact::CALLER)
             || self.fact(fact::TIME_VARIES)
             || self.fact(fact::TIMED) && self.actions.iter().any(traces);
         !from_below && !self.has_switches() && self.sampler_count() == 0
     }
 
-    /// Whether it depends on durations which calls are shown.
+    /// Returns true if durations decide which calls are shown.
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.fact(fact::TIMED) || self.fact(fact::TIME_VARIES)
     }
 
-    /// Whether a sampled function comes and goes alone: what it calls is shown either way.
+    /// Returns true if a sampled function comes and goes alone: the calls below it are shown either way.
     #[must_use]
     pub fn is_sampled_alone(&self, action: u32) -> bool {
         let rules = self.action(action);
         rules.sampling.kind != SampleKind::All && !rules.has(flag::FILTER)
     }
 
-    /// How a probe site may choose among executions by counting those that the gate lets in, and whether the others are
-    /// hidden with their subtrees. Only if `Rules::beyond_counting` says nothing against it.
+    /// Returns the sampling by which a probe site may choose among the executions that the gate lets in, and whether
+    /// the others are hidden with their subtrees. Valid only if
+    /// [`Rules::beyond_counting`](crate::Rules::beyond_counting) returns `None`.
     #[must_use]
     pub fn counted(&self, action: u32) -> Option<(Sampling, bool)> {
         let rules = self.action(action);
@@ -379,8 +192,9 @@ impl<'a> Plan<'a> {
         (by_count && (tree || !never)).then_some((rules.sampling, tree))
     }
 
-    /// How a probe site judges executions at their ends, which are kept or dropped with their subtrees; `None` for others.
-    /// Only if `Rules::beyond_counting` says nothing against it.
+    /// Returns the sampling by which a probe site judges executions at their ends, to keep or drop them with their
+    /// subtrees; `None` for other actions. Valid only if [`Rules::beyond_counting`](crate::Rules::beyond_counting)
+    /// returns `None`.
     #[must_use]
     pub fn judged(&self, action: u32) -> Option<Sampling> {
         let rules = self.action(action);
@@ -388,7 +202,7 @@ impl<'a> Plan<'a> {
         judges.then_some(rules.sampling)
     }
 
-    /// The colour that an action asks for, as an index into [`COLORS`](crate::COLORS).
+    /// Returns the colour of an action, as an index into [`COLORS`](crate::COLORS).
     #[must_use]
     pub fn color(&self, action: u32) -> Option<usize> {
         usize::from(self.action(action).color).checked_sub(1)
@@ -398,7 +212,8 @@ impl<'a> Plan<'a> {
     pub(crate) fn action(&self, index: u32) -> Action {
         self.actions
             .get(index as usize)
-            .map_or(Action::ORDINARY, Action::decode)
+            .copied()
+            .unwrap_or(Action::ORDINARY)
     }
 
     #[inline]
@@ -406,12 +221,12 @@ impl<'a> Plan<'a> {
         self.header.facts & facts != 0
     }
 
-    /// The gate's bit, if the rules can ever set it.
+    /// Returns the gate's bit if the rules can ever set it.
     fn possible(&self, fact: u32, gate: Gate) -> Gate {
         if self.fact(fact) { gate } else { Gate::OPEN }
     }
 
-    /// What a probe site of a function with this action must do; see [`SiteNeed`].
+    /// Returns the duty of a probe site of a function with this action; see [`SiteNeed`].
     #[must_use]
     pub fn site_need(&self, action: u32) -> SiteNeed {
         let action = self.action(action);

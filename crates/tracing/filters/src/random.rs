@@ -1,6 +1,6 @@
-//! Random numbers without floating point: what a hook may do between two instructions of a traced program.
+//! Random numbers without floating point, cheap enough for a hook between two instructions of a traced program.
 
-/// The finalizer of splitmix64: neighbouring numbers become unrelated ones.
+/// Mixes the bits of a number (the finalizer of splitmix64): neighbouring numbers become unrelated ones.
 pub(crate) const fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -8,33 +8,33 @@ pub(crate) const fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The seed of a thread's random choices, of that of the recording or of the reader.
+/// Returns the seed of a thread's random choices; `seed` is that of the recording or of the reader.
 #[must_use]
 pub const fn thread_seed(seed: u64, thread: u64) -> u64 {
     mix(seed ^ mix(thread))
 }
 
-/// The next number of the splitmix64 sequence at `state`.
+/// Returns the next number of the splitmix64 sequence at `state`.
 pub(crate) fn next(state: &mut u64) -> u64 {
     let number = mix(*state);
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     number
 }
 
-/// How densely random sampling shows executions: the reciprocal of `-log2(1 - p)`, in units of 2⁻³².
+/// The density at which random sampling shows executions: the reciprocal of `-log2(1 - p)`, in units of 2⁻³².
 ///
-/// 0 shows every execution. A plain number, so that a recorder can hand a new one to running threads.
+/// 0 shows every execution. It is a plain number, so that a recorder can hand a new one to running threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub struct Pace(pub u64);
 
 impl Pace {
-    /// Shows every execution.
+    /// The pace that shows every execution.
     pub const ALL: Self = Self(0);
 
-    /// How many executions pass until one is shown, itself included: geometrically distributed, at least 1.
+    /// Draws the number of executions until one is shown, itself included: geometrically distributed, at least 1.
     ///
-    /// One number for a whole gap, so that a skipped execution costs one decrement.
+    /// A number stands for a whole gap, so that a skipped execution costs one decrement.
     pub(crate) fn gap(self, state: &mut u64) -> u64 {
         // Each binary digit costs a multiplication; short gaps need fewer of them.
         let digits = if self.0 >> 40 == 0 { 16 } else { 32 };
@@ -43,7 +43,7 @@ impl Pace {
     }
 }
 
-/// `-log2(number / 2⁶⁴)` in units of 2⁻³², to so many binary digits, by squaring; for 0 as for 1.
+/// Returns `-log2(number / 2⁶⁴)` in units of 2⁻³², to `digits` binary digits, by squaring. Treats 0 as 1.
 fn minus_log2(number: u64, digits: u32) -> u64 {
     let number = number | 1;
     let zeros = number.leading_zeros();
@@ -63,7 +63,7 @@ impl Pace {
     /// The largest mean distance between two shown executions.
     pub const MAX_INTERVAL: f64 = (1_u64 << 30) as f64;
 
-    /// How many executions pass on average until one is shown, itself included.
+    /// Returns the average number of executions until one is shown, itself included.
     #[must_use]
     pub fn interval(self) -> f64 {
         if self.0 == 0 {
@@ -73,7 +73,8 @@ impl Pace {
         -1.0 / (-core::f64::consts::LN_2 / scale).exp_m1()
     }
 
-    /// One execution of `interval` on average; at most [`Pace::MAX_INTERVAL`], and all below 1.
+    /// Returns the pace that shows one of `interval` executions on average. `interval` is limited to
+    /// [`Pace::MAX_INTERVAL`]; below 1 all are shown.
     #[must_use]
     pub fn from_interval(interval: f64) -> Self {
         if interval.is_nan() || interval <= 1.0 {

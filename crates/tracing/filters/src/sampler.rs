@@ -1,123 +1,128 @@
-//! One sampled function in one thread: which of its executions are shown, and how many there were.
+//! The sampler: the counters and choices of one sampled function in one thread.
 
-use crate::plan::{SampleKind, Sampling};
 use crate::random::{Pace, mix};
+
+/// The way in which executions of a function are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SampleKind {
+    /// No sampling.
+    All = 0,
+    /// `sample=N`: every N-th. The parameter is N.
+    Every = 1,
+    /// `sample=1/N`, `P%`: each with the same probability. The parameter is a [`Pace`](crate::Pace).
+    Random = 2,
+    /// `sample=N/s`: the parameter is the period in units of the clock.
+    Rate = 3,
+    /// `sample=auto`: random, at a pace given from outside by [`Sampler::pace_ahead`].
+    Auto = 4,
+    /// `sample=pNN`: those slower than a percentile. The parameter is in hundredths of a percent, or [`TOLD`] for
+    /// those that the trace does not discard.
+    Tail = 5,
+}
+
+/// A function's sampling.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sampling {
+    /// The way in which executions are chosen.
+    pub kind: SampleKind,
+    /// See [`SampleKind`].
+    pub parameter: u64,
+    /// The index of the function's [`Sampler`](crate::Sampler).
+    pub slot: u32,
+    /// The index of the function's [`Tail`](crate::Tail), for [`SampleKind::Tail`].
+    pub tail: u32,
+}
+
+/// The parameter of a tail whose executions were judged when they were recorded.
+#[cfg(feature = "std")]
+pub(crate) const TOLD: u64 = u64::MAX;
 
 /// The counters of one sampled function in one thread.
 ///
-/// All zero is the valid beginning, so fresh pages of memory will do. One cache line.
+/// All zero is the valid beginning, so fresh pages of memory will do. A sampler fills one cache line.
 #[derive(Debug, Clone, Default)]
 #[repr(C, align(64))]
 pub struct Sampler {
-    /// The first word: executions still to be skipped before a closer look. A hook may decrement it itself
-    /// while it is above 0; see [`SiteNeed::Count`](crate::SiteNeed::Count).
+    /// The number of executions still to be skipped before a closer look. It is the first word. A hook may decrement
+    /// it itself while it is above 0.
     pub left: u64,
-    /// The gap that `left` belongs to; 0 before the first execution and for what is not counted down.
+    /// The length of the gap to which `left` belongs; 0 before the first execution, and for kinds that are not
+    /// counted down.
     gap: u64,
-    /// Executions seen in finished gaps.
+    /// The number of executions in finished gaps.
     finished: u64,
     shown: u64,
-    /// Executions since the last one that was shown, for what is not counted down.
+    /// The number of executions since the last shown one, for kinds that are not counted down.
     since: u64,
     random: u64,
-    /// The rate's next free moment; [`Pace`] of `auto`.
+    /// The next moment at which a rate shows an execution; the [`Pace`] of `auto`.
     next: u64,
-    /// Open executions that are shown with their subtree.
+    /// The number of open executions that are shown with their subtrees.
     pub(crate) open: u32,
-    /// Not 0: at the end of the gap nothing is shown, and another one begins.
+    /// Not 0 if no execution is shown at the end of the gap, and another gap begins.
     blank: u32,
 }
 
-/// The longest gap of `sample=auto` where gaps are short on average, and at all: then the pace is looked at again. Gaps are
-/// memoryless, so it makes no difference to what is shown where the pace stays the same. A look takes about as long as
-/// choosing an execution, so that few gaps may have one.
+/// The longest gaps of `sample=auto`: where gaps are short on average, and anywhere. At their end the pace is looked
+/// at again. Gaps are memoryless, so a cut changes nothing where the pace stays the same. A look takes about as long
+/// as choosing an execution, so few gaps may have one.
 const LOOK_AGAIN: [u64; 2] = [1 << 12, 1 << 16];
 
-/// What [`Sampler::draw`] says of an execution.
+/// The decision of [`Sampler::draw`] about an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Draw {
-    /// Not shown.
+    /// The execution is not shown.
     Skip,
-    /// Shown, for this many executions: those skipped since the last one, and itself.
+    /// The execution is shown, and stands for this many: those skipped since the last one, and itself.
     Show(u64),
 }
 
 impl Sampler {
-    /// Where [`Sampler::left`] lies, in bytes.
+    /// The offset of [`Sampler::left`] in bytes.
     pub const LEFT: usize = core::mem::offset_of!(Self, left);
-    /// Where the gap that it belongs to lies; a hook may end a gap itself if that is not 0: it adds the gap to
-    /// [`Sampler::FINISHED`] and 1 to [`Sampler::SHOWN`], and `left` becomes the gap less 1.
+    /// The offset of the gap's length in bytes. A hook may end a gap itself if the length is not 0: it adds the
+    /// length to [`Sampler::FINISHED`] and 1 to [`Sampler::SHOWN`], and `left` becomes the length less 1.
     pub const GAP: usize = core::mem::offset_of!(Self, gap);
-    /// Where the executions of finished gaps are counted.
+    /// The offset of the number of executions in finished gaps, in bytes.
     pub const FINISHED: usize = core::mem::offset_of!(Self, finished);
-    /// Where the chosen executions are counted.
+    /// The offset of the number of chosen executions, in bytes.
     pub const SHOWN: usize = core::mem::offset_of!(Self, shown);
-    /// Where open chosen executions of a filter are counted, a word of 4 bytes.
+    /// The offset of the number of open chosen executions of a filter, in bytes. It has 4 bytes.
     pub const OPEN: usize = core::mem::offset_of!(Self, open);
 
-    /// How many executions were counted: those that would have been shown without sampling.
+    /// Returns the number of counted executions: those that would have been shown without sampling.
     #[must_use]
     pub fn seen(&self) -> u64 {
         let passed = self.gap.saturating_sub(1).saturating_sub(self.left);
         self.finished.wrapping_add(passed)
     }
 
-    /// How many of them were chosen.
+    /// Returns the number of chosen executions.
     #[must_use]
     pub fn shown(&self) -> u64 {
         self.shown
     }
 
-    /// For `sample=auto`: how densely to show executions from now on.
-    ///
-    /// Gaps are memoryless, so that drawing a new one does not bias what is shown.
-    pub fn set_pace(&mut self, pace: Pace) {
-        if self.next == pace.0 {
-            return;
-        }
-        self.next = pace.0;
-        if self.gap > 0 {
-            self.finished = self.seen();
-            self.since += self.gap - 1 - self.left.min(self.gap - 1);
-            let gap = pace.gap(&mut self.random);
-            self.begin_gap(gap, true);
-        }
-    }
-
-    /// For `sample=auto`: how densely to show executions when the gap that has begun is over.
+    /// Sets the pace of `sample=auto` from the end of the current gap on.
     pub fn pace_ahead(&mut self, pace: Pace) {
         self.next = pace.0;
     }
 
-    /// Counts an execution at a probe site and says whether it is chosen; not for a tail, which is judged at its end.
-    /// `seed` is the thread's; the clock is read only for a rate.
+    /// Counts an execution at a probe site and returns true if it is chosen. Not for a tail, which is judged at its
+    /// end. `seed` is the thread's; the clock is read only for a rate.
     pub fn count(&mut self, sampling: Sampling, seed: u64, clock: impl FnOnce() -> u64) -> bool {
         self.draw(sampling, seed, clock) != Draw::Skip
     }
 
-    /// For `sample=N/s`: the moment from which on an execution is chosen, in units of the clock.
+    /// Returns the moment from which on `sample=N/s` chooses an execution, in units of the clock.
     #[must_use]
     pub fn due(&self) -> u64 {
         self.next
     }
 
-    /// How many chosen executions of a filter are open.
-    #[must_use]
-    pub fn open(&self) -> u32 {
-        self.open
-    }
-
-    /// A chosen execution of a filter begins.
-    pub fn begin(&mut self) {
-        self.open = self.open.saturating_add(1);
-    }
-
-    /// It has ended.
-    pub fn end(&mut self) {
-        self.open = self.open.saturating_sub(1);
-    }
-
-    /// Counts an execution and says whether it is shown. `seed` is the thread's; the clock is read only for a rate.
+    /// Counts an execution and decides whether it is shown. `seed` is the thread's; the clock is read only for a
+    /// rate.
     #[inline]
     pub(crate) fn draw(
         &mut self,
@@ -139,7 +144,7 @@ impl Sampler {
         }
     }
 
-    /// A counted execution was judged at its end.
+    /// Counts an execution that was judged at its end.
     pub fn judged(&mut self, shown: bool) {
         self.finished = self.finished.wrapping_add(1);
         self.shown = self.shown.wrapping_add(u64::from(shown));
@@ -170,7 +175,7 @@ impl Sampler {
         Draw::Show(stands_for)
     }
 
-    /// A gap that ends with an execution that is shown, or the first part of it.
+    /// Begins a gap that ends with a shown execution, or its first part.
     fn begin_gap(&mut self, gap: u64, adapts: bool) {
         let longest = match adapts {
             // About four average gaps.
@@ -179,12 +184,12 @@ impl Sampler {
         };
         let is_long = gap > longest;
         self.blank = u32::from(is_long);
-        // What ends a part is the first one of the next.
+        // The execution that ends a part is the first of the next part.
         self.gap = if is_long { longest + 1 } else { gap };
         self.left = self.gap - 1;
     }
 
-    /// At least 1.
+    /// Draws the length of a gap, at least 1.
     fn draw_gap(&mut self, sampling: Sampling) -> u64 {
         match sampling.kind {
             SampleKind::Random => Pace(sampling.parameter).gap(&mut self.random),
@@ -193,7 +198,7 @@ impl Sampler {
         }
     }
 
-    /// At most one execution in each period: the first one after the period's beginning.
+    /// Decides by time: shows at most one execution in each period, the first one after the period's beginning.
     fn draw_by_time(&mut self, period: u64, now: u64) -> Draw {
         self.finished = self.finished.wrapping_add(1);
         self.since = self.since.saturating_add(1);
@@ -318,7 +323,7 @@ mod tests {
         assert!(run(&mut sampler, auto, calls).is_empty());
         assert_eq!((sampler.seen(), sampler.shown()), (calls, 0));
         sampler.pace_ahead(Pace::from_interval(10.0));
-        // Of the first gap a part may be left.
+        // A part of the first gap may be left.
         let shown = run(&mut sampler, auto, calls).len() as f64;
         assert!((57_000.0..66_500.0).contains(&shown), "{shown}");
         assert_eq!(sampler.seen(), 2 * calls);
@@ -332,21 +337,5 @@ mod tests {
         let shown = run(&mut sampler, auto, 3_000_000).len() as f64;
         assert!((shown - 1000.0).abs() < 4.0 * 1000.0_f64.sqrt(), "{shown}");
         assert_eq!(sampler.seen(), 3_000_000);
-    }
-
-    #[test]
-    fn a_new_pace_counts_what_was_skipped_so_far() {
-        let auto = sampling(SampleKind::Auto, 0);
-        let mut sampler = Sampler::default();
-        assert_eq!(run(&mut sampler, auto, 10).len(), 10);
-        sampler.set_pace(Pace::from_interval(1e6));
-        run(&mut sampler, auto, 5);
-        sampler.set_pace(Pace::from_interval(1e5));
-        run(&mut sampler, auto, 5);
-        sampler.set_pace(Pace::ALL);
-        let Draw::Show(stands_for) = sampler.draw(auto, 9, || 0) else {
-            panic!("all are shown");
-        };
-        assert_eq!((sampler.seen(), stands_for), (21, 11));
     }
 }

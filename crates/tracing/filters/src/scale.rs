@@ -1,28 +1,28 @@
-//! From what was shown back to what was there.
+//! Estimates of totals over all executions from the shown ones.
 
-/// Totals over all executions of a sampled function, estimated from those that were shown.
+/// An estimator of totals over all executions of a sampled function from the shown ones.
 ///
-/// For executions chosen by count or at random; a rate shows what comes after a pause too often, and a tail shows the
-/// slow ones on purpose: their shown executions say nothing about the others.
+/// The estimate is valid for executions chosen by count or at random. A rate shows executions after a pause too often,
+/// and a tail shows the slow ones on purpose: their shown executions do not represent the others.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Scaled {
     shown: u64,
     mean: f64,
-    /// Sum of the squared distances from the mean.
+    /// The sum of the squared distances from the mean.
     spread: f64,
 }
 
 /// An estimated number.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
+pub struct ScaledEstimate {
     /// The estimate.
     pub value: f64,
-    /// Its standard error; `None` if too little was shown to tell.
+    /// The standard error; `None` if too few executions were shown.
     pub standard_error: Option<f64>,
 }
 
 impl Scaled {
-    /// Takes in one shown execution: its duration, the calls below it, or whatever is to be summed.
+    /// Takes in one shown execution: its duration, the number of calls below it, or any other quantity to be summed.
     pub fn push(&mut self, value: f64) {
         self.shown += 1;
         let distance = value - self.mean;
@@ -30,15 +30,15 @@ impl Scaled {
         self.spread += distance * (value - self.mean);
     }
 
-    /// How many were taken in.
+    /// Returns the number of executions that were taken in.
     #[must_use]
     pub fn shown(&self) -> u64 {
         self.shown
     }
 
-    /// The total over all `seen` executions. The error is that of a random sample without repetition.
+    /// Returns the total over all `seen` executions. The error is that of a random sample without repetition.
     #[must_use]
-    pub fn total(&self, seen: u64) -> Estimate {
+    pub fn total(&self, seen: u64) -> ScaledEstimate {
         let (shown, all) = (self.shown as f64, seen as f64);
         let standard_error = if self.shown >= seen {
             Some(0.0)
@@ -48,18 +48,18 @@ impl Scaled {
             let variance = self.spread / (shown - 1.0);
             Some(all * ((1.0 - shown / all) * variance / shown).sqrt())
         };
-        Estimate {
+        ScaledEstimate {
             value: self.mean * all.max(shown),
             standard_error,
         }
     }
 
-    /// The mean of one execution.
+    /// Returns the mean of one execution.
     #[must_use]
-    pub fn mean(&self, seen: u64) -> Estimate {
+    pub fn mean(&self, seen: u64) -> ScaledEstimate {
         let all = (seen.max(self.shown) as f64).max(1.0);
         let total = self.total(seen);
-        Estimate {
+        ScaledEstimate {
             value: self.mean,
             standard_error: total.standard_error.map(|error| error / all),
         }

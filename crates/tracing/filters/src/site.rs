@@ -1,8 +1,8 @@
-//! What a probe site must do, decided once for each function.
+//! The duty of a probe site, decided once for each function.
 
 use core::ops::{BitOr, BitOrAssign};
 
-/// Reasons for which a thread shows nothing just now; bits.
+/// The reasons for which a thread shows nothing just now; bits.
 ///
 /// A thread's own gate is the first byte of its [`ThreadState`](crate::ThreadState); [`Gate::OFF`] is the process's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,25 +10,25 @@ use core::ops::{BitOr, BitOrAssign};
 pub struct Gate(pub u8);
 
 impl Gate {
-    /// Nothing is in the way.
+    /// No reason.
     pub const OPEN: Self = Self(0);
-    /// Inside a call that hides its subtree.
+    /// The thread is inside a call that hides its subtree.
     pub const MUTED: Self = Self(1);
-    /// Outside of every call that a filter lets in.
+    /// The thread is outside of every call that a filter lets in.
     pub const OUTSIDE: Self = Self(2);
-    /// At the limit of nesting.
+    /// The thread is at the limit of nesting.
     pub const DEEP: Self = Self(4);
-    /// Tracing is switched off. Never set in a thread's state: whoever keeps the switch adds it.
+    /// Tracing is switched off. Never set in a thread's state: the keeper of the switch adds it.
     pub const OFF: Self = Self(8);
 
-    /// Whether the two have a reason in common.
+    /// Returns true if the two have a reason in common.
     #[inline]
     #[must_use]
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Without the other's reasons.
+    /// Returns the gate without the other's reasons.
     #[inline]
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
@@ -49,51 +49,50 @@ impl BitOrAssign for Gate {
     }
 }
 
-/// What the hook of a function must do under a plan: the cheapest thing that is right.
+/// The duty of a function's hook under a plan: the cheapest one that is right.
 ///
-/// Each variant but the first has `skip`: when the thread's [`Gate`] has one of these bits set, the call may pass
+/// Each variant but the first has `skip`. When the thread's [`Gate`] has one of these bits set, the call may pass
 /// without any effect, neither at its entry nor at its exit, and needs no hook on its return. Where a site does less
 /// than [`ThreadState::enter`](crate::ThreadState::enter), the state does not need to know of the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SiteNeed {
-    /// Nothing: no call of the function is ever shown or changes anything. Leave the site unpatched.
+    /// Nothing: no call of the function is ever shown or changes anything. The site stays unpatched.
     Unneeded,
     /// Record the call.
     Record {
-        /// When to let it pass.
+        /// The reasons to let the call pass.
         skip: Gate,
     },
-    /// Record the call if it took at least a constant time or something that it called is shown: write its entry; at
-    /// its exit, if it was shorter and its entry is still the last record, take that back.
+    /// Record the call if it took at least a constant time or if a call below it is shown. Write its entry; at its
+    /// exit, if it was shorter and its entry is still the last record, take that back.
     Timed {
-        /// When to let it pass.
+        /// The reasons to let the call pass.
         skip: Gate,
         /// The shortest duration that is shown, in units of the clock.
         at_least: u64,
     },
-    /// While [`Sampler::left`](crate::Sampler::left) of the slot is above 0, decrement it and let the call pass. At 0,
-    /// ask [`ThreadState::enter`](crate::ThreadState::enter).
+    /// While [`Sampler::left`](crate::Sampler::left) of the slot is above 0, decrement it and let the call pass. At
+    /// 0, ask [`ThreadState::enter`](crate::ThreadState::enter).
     Count {
-        /// When to let it pass uncounted.
+        /// The reasons to let the call pass uncounted.
         skip: Gate,
         /// The index of the sampler.
         slot: u32,
     },
-    /// Never record the call, and hide what it calls: [`ThreadState::mute`](crate::ThreadState::mute) at its entry,
-    /// [`unmute`](crate::ThreadState::unmute) at its exit. Needs no clock.
+    /// Hide the call and the calls below it. Needs no clock.
     Mute {
-        /// When to let it pass.
+        /// The reasons to let the call pass.
         skip: Gate,
     },
     /// Ask [`ThreadState::enter`](crate::ThreadState::enter) and [`exit`](crate::ThreadState::exit).
     Evaluate {
-        /// When to let it pass.
+        /// The reasons to let the call pass.
         skip: Gate,
     },
 }
 
 impl SiteNeed {
-    /// The bits of the gate that let a call pass; all for a site that is not needed.
+    /// Returns the bits of the gate that let a call pass; all bits for a site that is not needed.
     #[must_use]
     pub const fn skip(self) -> Gate {
         match self {

@@ -1,26 +1,29 @@
-//! One thread's position in the rules, and the two questions it answers: at a call's entry, and at its exit.
+//! The state machine: one thread's position in the rules, asked at a call's entry and at its exit.
 
-use crate::answer::{Effects, Entry, Exit, Frame, Judgement, Scope, Show, Switch, Verdict, kind};
-use crate::plan::{Action, Plan, SampleKind, TOLD, fact, flag};
+use crate::answer::{
+    CallFrame, Effects, EntryAnswer, ExitAnswer, ExitVerdict, Judgement, Scope, Show, TraceSwitch,
+    kind,
+};
+use crate::plan::{Action, Plan, fact, flag};
 use crate::random::thread_seed;
-use crate::sampler::{Draw, Sampler};
+use crate::sampler::{Draw, SampleKind, Sampler, TOLD};
 use crate::site::Gate;
 use crate::tail::Tail;
 
 /// A thread's counters for sampled functions.
 #[derive(Debug)]
 pub struct Store<'a> {
-    /// [`Plan::sampler_count`] of them.
+    /// The samplers, [`Plan::sampler_count`] of them.
     pub samplers: &'a mut [Sampler],
-    /// [`Plan::tail_count`] of them.
+    /// The tails, [`Plan::tail_count`] of them.
     pub tails: &'a mut [Tail],
 }
 
 /// One thread's position in the rules: fixed in size, without pointers.
 ///
-/// Each context with a stack of its own (a thread, a coroutine) has one. Calls are told by [`ThreadState::enter`] and
-/// [`ThreadState::exit`], strictly nested; frames that are unwound or jumped over are left one by one, innermost
-/// first.
+/// Each context with a stack of its own (a thread, a coroutine) has one. The caller reports calls by
+/// [`ThreadState::enter`] and [`ThreadState::exit`], strictly nested. Frames that are unwound or jumped over are left
+/// one by one, innermost first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct ThreadState {
@@ -33,9 +36,10 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
-    /// The state of a thread with no open calls. `thread` distinguishes threads: each chooses other random executions.
+    /// Returns the state of a thread with no open calls. `thread` distinguishes threads: each chooses other random
+    /// executions.
     #[must_use]
-    pub fn new(plan: &Plan<'_>, thread: u64) -> Self {
+    pub fn new(plan: &Plan, thread: u64) -> Self {
         let mut gate = Gate::OPEN;
         if plan.fact(fact::OPT_IN) {
             gate |= Gate::OUTSIDE;
@@ -53,42 +57,27 @@ impl ThreadState {
         }
     }
 
-    /// Why ordinary calls of this thread are not shown just now; see [`SiteNeed`](crate::SiteNeed).
+    /// Returns the reasons for which ordinary calls of this thread are not shown just now; see
+    /// [`SiteNeed`](crate::SiteNeed).
     #[inline]
     #[must_use]
     pub fn gate(&self) -> Gate {
         self.gate
     }
 
-    /// A call begins that a [`SiteNeed::Mute`](crate::SiteNeed::Mute) site hides with its subtree. Returns what
-    /// [`ThreadState::unmute`] needs at its exit.
-    #[inline]
-    #[must_use]
-    pub fn mute(&mut self) -> Gate {
-        let before = self.gate;
-        self.gate |= Gate::MUTED;
-        before
-    }
-
-    /// The call that [`ThreadState::mute`] was told of ends.
-    #[inline]
-    pub fn unmute(&mut self, before: Gate) {
-        self.gate = before;
-    }
-
-    /// A call begins. `action` is [`Plan::action_of`] its function, `switch` the process's.
+    /// Handles the beginning of a call. `action` is [`Plan::action_of`] its function, `switch` the process's.
     ///
-    /// The clock is read at most once, and not for hidden calls unless a rate has to be kept.
+    /// The clock is read at most once, and not for hidden calls unless a rate must be kept.
     #[inline]
     pub fn enter(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         store: &mut Store<'_>,
         action: u32,
-        switch: Switch,
+        switch: TraceSwitch,
         clock: impl FnOnce() -> u64,
-    ) -> Entry {
-        let frame = Frame {
+    ) -> EntryAnswer {
+        let frame = CallFrame {
             start: 0,
             time: self.time,
             depth: self.depth,
@@ -99,33 +88,33 @@ impl ThreadState {
             min_rank: self.min_rank,
         };
         if self.gate.meets(Gate::MUTED) {
-            return Entry::hidden(frame, Effects::NONE);
+            return EntryAnswer::hidden(frame, Effects::NONE);
         }
         if action == 0 {
             return self.enter_ordinary(plan, frame, switch, clock);
         }
         let rules = plan.action(action);
         if rules.has(flag::NOTRACE) {
-            let _ = self.mute();
-            return Entry::hidden(frame, Effects::NONE);
+            self.gate |= Gate::MUTED;
+            return EntryAnswer::hidden(frame, Effects::NONE);
         }
         if self.gate.meets(Gate::OUTSIDE) && !rules.has(flag::FILTER) {
-            return Entry::hidden(frame, Effects::NONE);
+            return EntryAnswer::hidden(frame, Effects::NONE);
         }
         self.enter_let_in(plan, store, &rules, frame, switch, clock)
     }
 
-    /// The rest of [`ThreadState::enter`], for a function that no rule is about.
+    /// Does the rest of [`ThreadState::enter`] for a function without rules.
     #[inline]
     fn enter_ordinary(
         &mut self,
-        plan: &Plan<'_>,
-        mut frame: Frame,
-        switch: Switch,
+        plan: &Plan,
+        mut frame: CallFrame,
+        switch: TraceSwitch,
         clock: impl FnOnce() -> u64,
-    ) -> Entry {
-        if self.gate != Gate::OPEN || switch != Switch::On {
-            return Entry::hidden(frame, Effects::NONE);
+    ) -> EntryAnswer {
+        if self.gate != Gate::OPEN || switch != TraceSwitch::On {
+            return EntryAnswer::hidden(frame, Effects::NONE);
         }
         self.depth = self.depth.saturating_add(1);
         if self.depth >= self.max_depth {
@@ -141,7 +130,7 @@ impl ThreadState {
             kind::NOW
         };
         frame.start = clock();
-        Entry {
+        EntryAnswer {
             show,
             effects: Effects::NONE,
             time: frame.start,
@@ -150,16 +139,16 @@ impl ThreadState {
         }
     }
 
-    /// The rest of [`ThreadState::enter`], for a call that the filters let in.
+    /// Does the rest of [`ThreadState::enter`] for a call that the filters let in.
     fn enter_let_in(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         store: &mut Store<'_>,
         rules: &Action,
-        mut frame: Frame,
-        switch: Switch,
+        mut frame: CallFrame,
+        switch: TraceSwitch,
         clock: impl FnOnce() -> u64,
-    ) -> Entry {
+    ) -> EntryAnswer {
         let filter = rules.has(flag::FILTER);
         let mut depth = if filter { 0 } else { self.depth };
         let mut max_depth = self.max_depth;
@@ -172,21 +161,22 @@ impl ThreadState {
         } else {
             self.min_rank
         };
-        let on = switch == Switch::On || switch == Switch::Off && rules.has(flag::ON);
+        let on = switch == TraceSwitch::On || switch == TraceSwitch::Off && rules.has(flag::ON);
         let stays_on = on && !rules.has(flag::OFF | flag::FINISH);
         let in_view = !rules.has(flag::HIDE) && rules.size_rank >= min_rank && depth < max_depth;
         let visible = stays_on && in_view;
 
-        let mut clock = Clock::new(clock);
+        let mut clock = LazyClock::new(clock);
         let mut held = false;
         let mut stands_for = 1;
-        // A slot that the caller did not provide is shown unsampled.
+        // An execution whose slot the caller did not provide is shown unsampled.
         let sampler = match rules.sampling.kind {
             SampleKind::All => None,
             _ => store.samplers.get_mut(rules.sampling.slot as usize),
         };
         if let Some(sampler) = sampler {
-            // What would be shown without sampling is counted; a filter's call for the sake of its subtree.
+            // Calls that would be shown without sampling are counted, and all calls of a filter, for the sake of
+            // their subtrees.
             let counted = on && (filter || in_view);
             // Recursion within a chosen execution belongs to its subtree.
             let within = filter && sampler.open > 0;
@@ -196,7 +186,7 @@ impl ThreadState {
                         if filter {
                             self.gate |= Gate::MUTED;
                         }
-                        return Entry::hidden(frame, Effects::NONE);
+                        return EntryAnswer::hidden(frame, Effects::NONE);
                     }
                     Draw::Show(executions) => stands_for = executions,
                 }
@@ -207,7 +197,7 @@ impl ThreadState {
                 }
             } else if !filter {
                 // Not chosen: a trigger's other actions belong to its chosen executions.
-                return Entry::hidden(frame, Effects::NONE);
+                return EntryAnswer::hidden(frame, Effects::NONE);
             }
         }
 
@@ -227,9 +217,9 @@ impl ThreadState {
         let mut effects = switches(rules);
         let below_only = held && filter;
         if !visible && !below_only {
-            return Entry {
+            return EntryAnswer {
                 stands_for,
-                ..Entry::hidden(frame, effects)
+                ..EntryAnswer::hidden(frame, effects)
             };
         }
 
@@ -253,7 +243,7 @@ impl ThreadState {
         };
         frame.flags |= kind;
         frame.start = clock.read();
-        Entry {
+        EntryAnswer {
             show,
             effects,
             time: frame.start,
@@ -262,29 +252,30 @@ impl ThreadState {
         }
     }
 
-    /// The call of `frame` ends: it returns, is unwound or jumped over. The clock is not read for hidden calls.
+    /// Handles the end of the call of `frame`: it returns, is unwound or jumped over. The clock is not read for
+    /// hidden calls.
     #[inline]
     pub fn exit(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         store: &mut Store<'_>,
-        frame: &Frame,
+        frame: &CallFrame,
         clock: impl FnOnce() -> u64,
-    ) -> Exit {
+    ) -> ExitAnswer {
         self.end(plan, store, frame, Judgement::Open, clock)
     }
 
-    /// The same, of a call of which it may be known already what is to become of it.
+    /// Handles the end of a call whose judgement may be known already.
     #[inline]
     pub(crate) fn end(
         &mut self,
-        plan: &Plan<'_>,
+        plan: &Plan,
         store: &mut Store<'_>,
-        frame: &Frame,
+        frame: &CallFrame,
         judgement: Judgement,
         clock: impl FnOnce() -> u64,
-    ) -> Exit {
-        // The threshold of the call itself, which its own trigger may have set.
+    ) -> ExitAnswer {
+        // The threshold of the call itself, which the call's own trigger may have set.
         let at_least = self.time;
         self.time = frame.time;
         self.depth = frame.depth;
@@ -295,21 +286,21 @@ impl ThreadState {
             return exit_sampled(plan, store, frame, at_least, judgement, clock);
         }
         if frame.flags == kind::HIDDEN {
-            return Exit::HIDDEN;
+            return ExitAnswer::HIDDEN;
         }
         frame.exit(at_least, clock())
     }
 }
 
-/// The rest of [`ThreadState::exit`], for a chosen execution of a sampled function.
+/// Does the rest of [`ThreadState::exit`] for a chosen execution of a sampled function.
 fn exit_sampled(
-    plan: &Plan<'_>,
+    plan: &Plan,
     store: &mut Store<'_>,
-    frame: &Frame,
+    frame: &CallFrame,
     at_least: u64,
     judgement: Judgement,
     clock: impl FnOnce() -> u64,
-) -> Exit {
+) -> ExitAnswer {
     let sampling = plan.action(frame.action).sampling;
     let mut sampler = store.samplers.get_mut(sampling.slot as usize);
     if frame.flags & kind::OPENED != 0
@@ -318,7 +309,7 @@ fn exit_sampled(
         sampler.open = sampler.open.saturating_sub(1);
     }
     let scope = match frame.flags & kind::MASK {
-        kind::HIDDEN => return Exit::HIDDEN,
+        kind::HIDDEN => return ExitAnswer::HIDDEN,
         kind::HELD_CALL => Scope::Call,
         kind::HELD_TREE => Scope::Tree,
         kind::HELD_BELOW => Scope::Below,
@@ -339,14 +330,14 @@ fn exit_sampled(
         sampler.judged(slow);
     }
     if !slow {
-        exit.verdict = Verdict::Discard(scope);
+        exit.verdict = ExitVerdict::Discard(scope);
     } else if scope == Scope::Below {
-        exit.verdict = Verdict::Keep;
+        exit.verdict = ExitVerdict::Keep;
     }
     exit
 }
 
-/// What a trigger that fires does to the process's switch.
+/// Returns the effects of a trigger on the process's switch.
 fn switches(rules: &Action) -> Effects {
     let mut effects = Effects::NONE;
     for (flag, effect) in [
@@ -361,13 +352,13 @@ fn switches(rules: &Action) -> Effects {
     effects
 }
 
-/// A clock that is read once at most, when somebody asks.
-struct Clock<C> {
+/// A clock that is read at most once, on demand.
+struct LazyClock<C> {
     read: Option<C>,
     time: u64,
 }
 
-impl<C: FnOnce() -> u64> Clock<C> {
+impl<C: FnOnce() -> u64> LazyClock<C> {
     fn new(read: C) -> Self {
         Self {
             read: Some(read),
@@ -390,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_sizes_that_shadow_stacks_reckon_with() {
-        assert_eq!(size_of::<Frame>(), 32);
+        assert_eq!(size_of::<CallFrame>(), 32);
         assert_eq!(size_of::<ThreadState>(), 32);
         assert_eq!(core::mem::offset_of!(ThreadState, gate), 0);
     }

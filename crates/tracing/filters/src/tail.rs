@@ -1,24 +1,26 @@
-//! Tail capture: which executions are slower than a percentile of those before.
+//! Tail capture: the executions that are slower than a percentile of those before.
 
 /// The running percentile of one function's durations in one thread.
 ///
-/// All zero is the valid beginning. It is tracked, not stored: each slower execution raises it by `p` of a step, each
-/// other one lowers it by `1 - p`, so that in the long run the share of slower ones is `1 - p` whatever the durations
-/// look like, and a new phase of the program is followed. A step is a quarter of the mean deviation, on a logarithmic
-/// scale. Before there are enough executions to have one beyond the percentile, the slowest so far stands for it.
+/// All zero is the valid beginning. The percentile is tracked, not stored. Each slower execution raises it by `p` of
+/// a step, each other one lowers it by `1 - p`. So in the long run the share of slower ones is `1 - p` whatever the
+/// distribution of the durations, and the percentile follows a new phase of the program. A step is a quarter of the
+/// mean deviation, on a logarithmic scale. Until there are enough executions for one to lie beyond the percentile,
+/// the slowest so far stands for it.
 ///
-/// The arithmetic is one that hooks can do themselves, in generated code, once there are [`Tail::SETTLED`] executions.
+/// Hooks can do this arithmetic themselves, in generated code, once there are [`Tail::SETTLED`] executions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Tail {
     seen: u64,
-    /// The percentile's [`level`].
+    /// The [`level`] of the percentile.
     cut: i64,
     mean: i64,
     deviation: i64,
 }
 
-/// A duration on a logarithmic scale, linear within an octave: strictly rising up to 2³², 2³² units an octave.
+/// Returns a duration on a logarithmic scale that is linear within an octave: strictly rising up to 2³², 2³² units an
+/// octave.
 fn level(duration: u64) -> i64 {
     let duration = duration.max(1);
     let octave = 63 - duration.leading_zeros();
@@ -26,22 +28,23 @@ fn level(duration: u64) -> i64 {
     (i64::from(octave) << 32) | fraction as i64
 }
 
-/// How an execution moves the percentile.
+/// The steps by which an execution moves the percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moves {
-    /// By how much of a step one raises it that is slower, in units of 2 to the power of -[`Moves::BITS`].
+    /// The part of a step by which a slower execution raises the percentile, in units of 2 to the power of
+    /// -[`Moves::BITS`].
     pub raise: u32,
-    /// By how much of a step another one lowers it.
+    /// The part of a step by which any other execution lowers the percentile, in the same units.
     pub lower: u32,
-    /// So many executions are compared with the slowest before.
+    /// The number of first executions that are compared with the slowest before them.
     pub early: u64,
 }
 
 impl Moves {
-    /// How many bits of the parts of a step are behind the point.
+    /// The number of binary digits of the parts of a step.
     pub const BITS: u32 = 24;
 
-    /// Those of a percentile, in hundredths of a percent.
+    /// Returns the steps of a percentile in hundredths of a percent.
     #[must_use]
     pub const fn of(percentile: u64) -> Moves {
         let percentile = if percentile < 10_000 {
@@ -62,20 +65,20 @@ impl Moves {
 }
 
 impl Tail {
-    /// Where the number of executions lies, in bytes.
+    /// The offset of the number of executions in bytes.
     pub const SEEN: usize = core::mem::offset_of!(Self, seen);
-    /// Where the level of the percentile lies.
+    /// The offset of the percentile's level in bytes.
     pub const CUT: usize = core::mem::offset_of!(Self, cut);
-    /// Where the mean of the levels lies.
+    /// The offset of the mean of the levels in bytes.
     pub const MEAN: usize = core::mem::offset_of!(Self, mean);
-    /// Where their mean deviation lies.
+    /// The offset of the levels' mean deviation in bytes.
     pub const DEVIATION: usize = core::mem::offset_of!(Self, deviation);
-    /// The mean and the deviation move by a part of 2 to the power of so many bits: that many executions they look back.
+    /// The number of executions, as a power of two, over which the mean and the deviation look back.
     pub const MEMORY_BITS: u32 = 6;
-    /// From so many executions on, which are before this one.
+    /// The number of executions before the current one from which on hooks can do the arithmetic.
     pub const SETTLED: u64 = (1 << Self::MEMORY_BITS) - 1;
 
-    /// Whether an execution of this duration is slower than the percentile of those before; then it is one of them.
+    /// Takes in an execution. Returns true if its duration is slower than the percentile of those before.
     ///
     /// `percentile` is in hundredths of a percent. The first execution counts as slow: it is the slowest so far.
     pub fn observe(&mut self, duration: u64, percentile: u64) -> bool {

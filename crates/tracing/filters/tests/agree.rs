@@ -5,8 +5,9 @@ mod model;
 
 use calls::{Call, Step, assemble, walk};
 use dioptra_filters::{
-    Compiler, Effects, Event, Function, Gate, Lane, MatchStyle, Plan, PlanOptions, RuleOption,
-    Rules, Sampler, Scope, Show, SiteNeed, Store, Switch, Tail, ThreadState, Verdict,
+    Compiler, Effects, Event, ExitVerdict, FunctionDescription, Gate, Lane, MatchStyle, Plan,
+    PlanOptions, RuleOption, Rules, Sampler, Scope, Show, SiteNeed, Store, Tail, ThreadState,
+    TraceSwitch,
 };
 use model::{Asked, Sample, Spec};
 use proptest::prelude::*;
@@ -170,15 +171,15 @@ fn rules(asked: &Asked) -> Rules {
     rules
 }
 
-fn plan(asked: &Asked) -> Vec<u64> {
+fn plan(asked: &Asked) -> Plan {
     let mut compiler = Compiler::new(rules(asked), PlanOptions::default()).unwrap();
     for function in 0..FUNCTIONS {
         let name = name(function);
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name: &name,
             module: "prog",
             size: asked.sizes.get(&name).copied(),
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
     compiler.plan()
@@ -197,36 +198,35 @@ enum Open {
         start: u64,
         at_least: u64,
     },
-    Muted(Gate),
     Evaluated {
         at: usize,
         id: u32,
-        entry: dioptra_filters::Entry,
+        entry: dioptra_filters::EntryAnswer,
     },
 }
 
-/// As a tracer does it: each site does the least it must, entries are written at once and taken back.
+/// A tracer's use of the plan: each site does its least duty, entries are written at once and taken back.
 struct Sites<'a> {
-    plan: Plan<'a>,
+    plan: &'a Plan,
     state: ThreadState,
     samplers: Vec<Sampler>,
     tails: Vec<Tail>,
     open: Vec<Open>,
-    /// With whether it still stands.
+    /// The events, each with whether it still stands.
     log: Vec<(Event<u32>, bool)>,
-    switch: Switch,
+    switch: TraceSwitch,
     evaluated: usize,
 }
 
 impl<'a> Sites<'a> {
-    fn new(plan: Plan<'a>) -> Self {
+    fn new(plan: &'a Plan) -> Self {
         Self {
-            state: ThreadState::new(&plan, 1),
+            state: ThreadState::new(plan, 1),
             samplers: vec![Sampler::default(); plan.sampler_count()],
             tails: vec![Tail::default(); plan.tail_count()],
             open: Vec::new(),
             log: Vec::new(),
-            switch: Switch::default(),
+            switch: TraceSwitch::default(),
             evaluated: 0,
             plan,
         }
@@ -235,7 +235,7 @@ impl<'a> Sites<'a> {
     fn enter(&mut self, id: u32, time: u64) {
         let action = self.plan.action_of(id);
         let need = self.plan.site_need(action);
-        let off = if self.switch == Switch::On {
+        let off = if self.switch == TraceSwitch::On {
             Gate::OPEN
         } else {
             Gate::OFF
@@ -263,16 +263,15 @@ impl<'a> Sites<'a> {
                     self.samplers[slot as usize].left -= 1;
                     Open::Passed
                 }
-                SiteNeed::Mute { .. } => Open::Muted(self.state.mute()),
-                SiteNeed::Count { .. } | SiteNeed::Evaluate { .. } => {
-                    self.evaluated += 1;
+                SiteNeed::Mute { .. } | SiteNeed::Count { .. } | SiteNeed::Evaluate { .. } => {
+                    self.evaluated += usize::from(!matches!(need, SiteNeed::Mute { .. }));
                     let mut store = Store {
                         samplers: &mut self.samplers,
                         tails: &mut self.tails,
                     };
                     let entry =
                         self.state
-                            .enter(&self.plan, &mut store, action, self.switch, || time);
+                            .enter(self.plan, &mut store, action, self.switch, || time);
                     self.switch = self.switch.after(entry.effects);
                     if !matches!(entry.show, Show::Hidden | Show::Held(Scope::Below)) {
                         self.write_entry(id, time);
@@ -287,7 +286,6 @@ impl<'a> Sites<'a> {
     fn exit(&mut self, time: u64) {
         match self.open.pop().expect("an open call") {
             Open::Passed => {}
-            Open::Muted(before) => self.state.unmute(before),
             Open::Recorded { id, start } => self.write_exit(id, start, time),
             Open::Timed {
                 at,
@@ -308,23 +306,23 @@ impl<'a> Sites<'a> {
                 };
                 let exit = self
                     .state
-                    .exit(&self.plan, &mut store, &entry.frame, || time);
+                    .exit(self.plan, &mut store, &entry.frame, || time);
                 let below = entry.show == Show::Held(Scope::Below);
                 match exit.verdict {
-                    Verdict::Hidden => {}
-                    Verdict::KeepForDescendants if self.is_last(at) => self.log.truncate(at),
-                    Verdict::Keep | Verdict::KeepForDescendants if below => {}
-                    Verdict::Keep | Verdict::KeepForDescendants => {
+                    ExitVerdict::Hidden => {}
+                    ExitVerdict::KeepForDescendants if self.is_last(at) => self.log.truncate(at),
+                    ExitVerdict::Keep | ExitVerdict::KeepForDescendants if below => {}
+                    ExitVerdict::Keep | ExitVerdict::KeepForDescendants => {
                         self.write_exit(id, entry.time, time);
                     }
-                    Verdict::Discard(Scope::Call) => self.log[at].1 = false,
-                    Verdict::Discard(_) => self.log.truncate(at),
+                    ExitVerdict::Discard(Scope::Call) => self.log[at].1 = false,
+                    ExitVerdict::Discard(_) => self.log.truncate(at),
                 }
             }
         }
     }
 
-    /// Whether nothing that stands was written after the entry.
+    /// Returns true if no standing event was written after the entry.
     fn is_last(&self, at: usize) -> bool {
         self.log[at + 1..].iter().all(|(_, stands)| !stands)
     }
@@ -373,11 +371,10 @@ impl<'a> Sites<'a> {
 
 fn check(asked: &Asked, calls: &[Call]) -> Result<(), TestCaseError> {
     let names: Vec<String> = (0..FUNCTIONS).map(name).collect();
-    let words = plan(asked);
-    let plan = Plan::from_words(&words).expect("a plan");
+    let plan = plan(asked);
     let expected = model::filter(asked, calls);
 
-    let left = calls::filter(calls, &names, &words);
+    let left = calls::filter(calls, &names, &plan);
     prop_assert_eq!(&left.calls, &expected.calls);
     prop_assert_eq!(&left.weights, &expected.weights);
     let sampled: Vec<(u64, u64)> = asked
@@ -388,7 +385,7 @@ fn check(asked: &Asked, calls: &[Call]) -> Result<(), TestCaseError> {
         .collect();
     prop_assert_eq!(&left.counted, &sampled);
 
-    let mut sites = Sites::new(plan);
+    let mut sites = Sites::new(&plan);
     walk(calls, &names, &mut |step| match step {
         Step::Enter(id, time) => sites.enter(id, time),
         Step::Exit(_, time) => sites.exit(time),
@@ -421,8 +418,7 @@ proptest! {
     #[test]
     fn open_calls_are_judged_by_their_time_so_far(asked in asked(), calls in trees(), cut in 0..60_usize) {
         let names: Vec<String> = (0..FUNCTIONS).map(name).collect();
-        let words = plan(&asked);
-        let plan = Plan::from_words(&words).expect("a plan");
+        let plan = plan(&asked);
         let mut steps = Vec::new();
         walk(&calls, &names, &mut |step| steps.push(step));
         steps.truncate(cut);
@@ -431,7 +427,7 @@ proptest! {
         });
         let run = |exits: bool| {
             let mut lane = Lane::new(&plan, 1);
-            let mut switch = Switch::default();
+            let mut switch = TraceSwitch::default();
             let mut told = Vec::new();
             let tell = &mut |event: Event<u32>| told.push(event);
             for step in &steps {
@@ -459,15 +455,14 @@ proptest! {
     }
 }
 
-/// What the cheap sites are for: they are chosen where they are enough.
+/// The cheap duties are chosen where they are enough.
 #[test]
 fn sites_do_no_more_than_they_must() {
     let skips = |bits: &[Gate]| bits.iter().fold(Gate::OPEN, |all, bit| all | *bit);
     let need = |options: &str, function: &str| {
         let names: Vec<String> = ["f", "tiny", "other"].map(str::to_owned).into();
         let compiler = calls::compile(calls::rules(options), &names, PlanOptions::default());
-        let words = compiler.plan();
-        let plan = Plan::from_words(&words).expect("a plan");
+        let plan = compiler.plan();
         let id = names
             .iter()
             .position(|name| name == function)

@@ -1,8 +1,8 @@
 //! Evaluation allocates nothing, whatever the rules are.
 
 use dioptra_filters::{
-    Compiler, Function, MatchStyle, Plan, PlanOptions, RuleOption, Rules, Sampler, Store, Switch,
-    Tail, ThreadState,
+    Compiler, FunctionDescription, MatchStyle, PlanOptions, RuleOption, Rules, Sampler, Store,
+    Tail, ThreadState, TraceSwitch,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -52,14 +52,13 @@ fn entering_and_leaving_calls_allocates_nothing() {
     let mut compiler = Compiler::new(rules, PlanOptions::default()).expect("a compiler");
     for id in 0..12 {
         let name = format!("f{id}");
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name: &name,
             size: Some(10 * id),
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).expect("a plan");
+    let plan = compiler.plan();
     let mut samplers = vec![Sampler::default(); plan.sampler_count()];
     let mut tails = vec![Tail::default(); plan.tail_count()];
     let mut state = ThreadState::new(&plan, 1);
@@ -80,17 +79,17 @@ fn entering_and_leaving_calls_allocates_nothing() {
         let id = (random >> 33) as u32 % 12;
         if stack.len() < 60 && random >> 62 != 0 {
             let action = plan.action_of(id);
-            let entry = state.enter(&plan, &mut store, action, Switch::On, || time);
+            let entry = state.enter(&plan, &mut store, action, TraceSwitch::On, || time);
             stack.push(entry.frame);
         } else {
             while stack.len() > id as usize {
                 let frame = stack.pop().expect("a frame");
                 let exit = state.exit(&plan, &mut store, &frame, || time);
                 verdicts[match exit.verdict {
-                    dioptra_filters::Verdict::Hidden => 0,
-                    dioptra_filters::Verdict::Keep => 1,
-                    dioptra_filters::Verdict::KeepForDescendants => 2,
-                    dioptra_filters::Verdict::Discard(_) => 3,
+                    dioptra_filters::ExitVerdict::Hidden => 0,
+                    dioptra_filters::ExitVerdict::Keep => 1,
+                    dioptra_filters::ExitVerdict::KeepForDescendants => 2,
+                    dioptra_filters::ExitVerdict::Discard(_) => 3,
                 }] += 1;
             }
         }

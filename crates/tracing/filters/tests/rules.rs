@@ -1,11 +1,11 @@
-//! Texts of options: what they mean, what is wrong with them, and what matches nothing.
+//! Texts of options: their meaning, their errors, and warnings about rules that match nothing.
 
 mod calls;
 
 use calls::{left, option};
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind, MatchStyle, Plan, PlanOptions, RuleOption,
-    Rules, SampleKind, SiteNeed, Warning,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
+    RuleOption, Rules, SampleKind, SiteNeed, Warning,
 };
 
 /// The message of a refused text.
@@ -128,22 +128,21 @@ fn exclamation_marks_and_actions_are_other_spellings() {
     }
 }
 
-fn function<'a>(name: &'a str, module: &'a str) -> Function<'a> {
-    Function {
+fn function<'a>(name: &'a str, module: &'a str) -> FunctionDescription<'a> {
+    FunctionDescription {
         name,
         module,
-        ..Function::default()
+        ..FunctionDescription::default()
     }
 }
 
-/// What sites of functions need under a single filter: whether it names them.
-fn is_filtered(style: MatchStyle, text: &str, function: &Function<'_>) -> bool {
+/// Returns true if a single filter names the function, by the duty of its site.
+fn is_filtered(style: MatchStyle, text: &str, function: &FunctionDescription<'_>) -> bool {
     let mut rules = Rules::new(style);
     rules.add(RuleOption::Notrace, text).unwrap();
     let mut compiler = Compiler::new(rules, PlanOptions::default()).unwrap();
     let action = compiler.add(function);
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).unwrap();
+    let plan = compiler.plan();
     assert_eq!(plan.action_of(0), action);
     matches!(plan.site_need(action), SiteNeed::Mute { .. })
 }
@@ -151,12 +150,12 @@ fn is_filtered(style: MatchStyle, text: &str, function: &Function<'_>) -> bool {
 #[test]
 fn modules_and_kinds_of_functions() {
     let libc = function("malloc", "/usr/lib/libc.so.6");
-    let call = Function {
-        kind: FunctionKind::LibraryCall,
+    let call = FunctionDescription {
+        kind: FunctionOrigin::LibraryCall,
         ..function("malloc", "/bin/prog")
     };
-    let kernel = Function {
-        kind: FunctionKind::Kernel,
+    let kernel = FunctionDescription {
+        kind: FunctionOrigin::Kernel,
         ..function("malloc", "[kernel.kallsyms]")
     };
     for (text, expected) in [
@@ -322,8 +321,7 @@ fn durations_are_in_units_of_the_clock_and_rounded_up() {
     let mut compiler = Compiler::new(rules, options).unwrap();
     let action = compiler.add(&function("a", "prog"));
     compiler.add(&function("b", "prog"));
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).unwrap();
+    let plan = compiler.plan();
     assert!(matches!(
         plan.site_need(plan.action_of(1)),
         SiteNeed::Timed { at_least: 650, .. }
@@ -347,9 +345,8 @@ fn a_plan_grows_with_the_modules() {
     for name in ["f3", "g"] {
         compiler.add(&function(name, "lib.so"));
     }
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).unwrap();
-    let before = Plan::from_words(&early).unwrap();
+    let plan = compiler.plan();
+    let before = early;
     for (function, action) in (0..).zip(&first) {
         assert_eq!(
             (plan.action_of(function), before.action_of(function)),
@@ -370,8 +367,7 @@ fn colours_and_backtraces_are_for_readers() {
         .unwrap();
     let mut compiler = Compiler::new(rules, PlanOptions::default()).unwrap();
     let action = compiler.add(&function("a", "prog"));
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).unwrap();
+    let plan = compiler.plan();
     assert_eq!(
         plan.color(action)
             .map(|color| dioptra_filters::COLORS[color]),

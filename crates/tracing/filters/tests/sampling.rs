@@ -144,7 +144,7 @@ fn executions_are_counted_while_tracing_is_on() {
         left(&format!("{switched} -T a@sample=2"), calls),
         "on 1 a(2)"
     );
-    // One that began while tracing was off is not sampled: what is switched on within it is shown.
+    // An execution that began while tracing was off is not sampled: calls that are switched on within it are shown.
     assert_eq!(
         left(
             "-T off@trace_off -F on@trace_on -F off -F a@sample=2",
@@ -152,7 +152,7 @@ fn executions_are_counted_while_tracing_is_on() {
         ),
         "on(b) a(c)"
     );
-    // Its own trace_on would show it, so it counts.
+    // The trigger's own trace_on would show the call, so it counts.
     assert_eq!(
         left(
             "-T off@trace_off -T a@trace_on,sample=2",
@@ -207,7 +207,7 @@ fn a_percentile_keeps_the_slow_with_their_subtrees() {
         left("-T a@sample=p99", calls),
         "main(a(b) c c a(d) e a(f(g)))"
     );
-    // What is dropped takes the callers with it that were waiting for it.
+    // A dropped call takes the callers with it that were waiting for it.
     assert_eq!(
         left(
             "-C c -F main -F a@sample=p99",

@@ -94,7 +94,7 @@ fn tracing_is_switched_by_calls() {
             "main(a(c(d)) e)",
         ),
         ("-T b@finish -T c@trace_on", "main(a b(c) c)", "main(a)"),
-        // Nothing happens in what a filter hides or does not let in.
+        // Triggers do nothing in calls that a filter hides or does not let in.
         ("-N a -T b@trace_off", "main(a(b) c)", "main(c)"),
         ("-F main -T b@trace_off", "b main(c)", "main(c)"),
         // Depth, size and `hide` do not keep a trigger from firing.

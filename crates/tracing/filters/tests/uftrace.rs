@@ -1,11 +1,13 @@
 //! The same recording, filtered by uftrace and by this crate.
 //!
-//! Only what both mean alike: see the crate's documentation for what uftrace does otherwise.
+//! Only rules that both understand alike: the crate's documentation lists the differences.
 
 mod calls;
 
 use calls::{Call, Step, assemble, text, walk};
-use dioptra_filters::{Compiler, Event, Function, Lane, Plan, PlanOptions, Rules, Switch};
+use dioptra_filters::{
+    Compiler, Event, FunctionDescription, Lane, PlanOptions, Rules, TraceSwitch,
+};
 use dioptra_testprograms::{Language, Program, need_tool, or_skip, skip};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -118,7 +120,7 @@ fn filters_leave_the_calls_that_uftrace_leaves() {
     assert!(compared >= 50);
 }
 
-/// All that uftrace recorded, as a tree.
+/// Returns all calls that uftrace recorded, as a tree.
 fn recorded_calls(data: &Path) -> Vec<Call> {
     let output = Command::new("uftrace")
         .args(["dump", "--no-pager", "-d"])
@@ -172,17 +174,16 @@ fn filtered(options: &str, recorded: &[Call]) -> Vec<Call> {
     };
     let mut compiler = Compiler::new(rules, replay).expect("rules");
     for name in &names {
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name,
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).expect("a plan");
+    let plan = compiler.plan();
     let mut lane = Lane::new(&plan, 0);
     let mut told: Vec<Event<u32>> = Vec::new();
     let tell = &mut |event| told.push(event);
-    let mut switch = Switch::On;
+    let mut switch = TraceSwitch::On;
     walk(recorded, &names, &mut |step| match step {
         Step::Enter(id, time) => {
             switch = switch.after(lane.enter(&plan, plan.action_of(id), switch, id, time, tell));
@@ -192,7 +193,7 @@ fn filtered(options: &str, recorded: &[Call]) -> Vec<Call> {
     assemble(&told, &names)
 }
 
-/// What uftrace shows, in the notation of trees.
+/// Returns the calls that uftrace shows, in the notation of trees.
 fn replayed(data: &Path, options: &str) -> String {
     let output = Command::new("uftrace")
         .args(["replay", "--no-pager", "-f", "none", "-d"])

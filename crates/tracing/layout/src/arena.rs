@@ -1,42 +1,50 @@
-//! The memory that traced processes share with their recorder: a header, the states of chunks, and the chunks.
+//! The arena: memory that traced processes share with their recorder.
 //!
-//! It is one memfd that the recorder creates and all traced processes map (forked children inherit it), so that a
-//! process needs no descriptor while it runs and nothing is lost when it is killed.
+//! The arena is one memfd. The recorder creates it and every traced process maps it; forked children inherit the
+//! mapping. So a process needs no descriptor while it runs, and nothing is lost when it is killed.
 //!
-//! A chunk is [`FREE`] (and zero), then [`BUSY`] while one thread fills it, then [`FULL`] until the recorder has written
-//! it, zeroed it and made it free again. Threads take the free chunk with the lowest number, so that the same memory is
-//! used again and again. The recorder takes busy chunks from threads that are gone.
+//! ```text
+//! 0              STATES_OFFSET        execs_offset        chunks_offset             counters_offset
+//! | Arena, 4096 B | u32 × chunk_count  | queue of notices  | chunk_size × chunk_count | counters, if any |
+//!     header        states of chunks     crate::execs        crate::chunk               crate::sampling
+//! ```
 //!
-//! The file is sparse: [`Arena::budget`] bounds how many chunks may wait for the recorder, so memory is at most
-//! `(budget + threads) * chunk_size`, and a little.
+//! A chunk is [`FREE`] and all zero, then [`BUSY`] while one thread fills it, then [`FULL`] until the recorder has
+//! written it to the trace. The recorder zeroes the chunk before it makes it free again. Threads take the free chunk
+//! with the lowest number, so that the same memory is used again and again. The recorder takes busy chunks from
+//! threads that are gone.
+//!
+//! The file is sparse. [`Arena::budget`] bounds how many chunks may wait for the recorder, so the memory in use is at
+//! most about `(budget + threads) * chunk_size`.
 
 use crate::execs;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The first word of an arena.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"DioArena");
-/// Where the chunks' states begin.
+/// The offset of the chunks' states in bytes.
 pub const STATES_OFFSET: usize = 4096;
 
-/// The largest pages that kernels for the processor have: what is given back to the kernel begins and ends with one.
+/// The size in bytes of the largest pages that kernels for this processor have. Memory that is given back to the
+/// kernel begins and ends at a multiple of it.
 pub const LARGEST_PAGE: usize = if cfg!(target_arch = "aarch64") {
     0x1_0000
 } else {
     4096
 };
-/// The most chunks an arena has.
+/// The largest number of chunks in an arena.
 pub const MAX_CHUNKS: usize = 1 << 14;
 
-/// A chunk's state: nobody's, and zero.
+/// A chunk's state: no thread owns the chunk, and all of its bytes are zero.
 pub const FREE: u32 = 0;
 /// A chunk's state: a thread fills it.
 pub const BUSY: u32 = 1;
-/// A chunk's state: closed, for the recorder.
+/// A chunk's state: the chunk is closed and waits for the recorder.
 pub const FULL: u32 = 2;
 
-/// [`Arena::on_full`]: a thread waits until the recorder has made room.
+/// [`Arena::on_full`]: a thread waits until the recorder has freed a chunk.
 pub const BLOCK: u32 = 0;
-/// [`Arena::on_full`]: a thread goes on, and its records are counted but lost.
+/// [`Arena::on_full`]: a thread goes on; the records that it would have written are lost and counted.
 pub const DROP: u32 = 1;
 
 /// [`Arena::clock`]: the time stamp counter.
@@ -44,32 +52,33 @@ pub const TSC: u32 = 0;
 /// [`Arena::clock`]: `CLOCK_MONOTONIC`, in nanoseconds.
 pub const MONOTONIC: u32 = 1;
 
-/// The number of processes to which something has happened, and the first of them.
+/// A counter of processes to which something has happened. It remembers the first of them.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Processes {
-    /// The number of times that it happened.
+    /// The number of times that the event happened.
     pub count: AtomicU32,
-    /// The process to which it happened first.
+    /// The process to which the event happened first.
     pub first: AtomicU32,
 }
 
 impl Processes {
-    /// Counts that it happens to a process.
+    /// Counts the event for a process.
     pub fn happens(&self, pid: u32) {
         if self.count.fetch_add(1, Ordering::Relaxed) == 0 {
             self.first.store(pid, Ordering::Relaxed);
         }
     }
 
-    /// Returns the process to which it happened first, and to how many others it happened; `None` if to none.
+    /// Returns the process to which the event happened first and the number of other times; `None` if it never
+    /// happened.
     pub fn get(&self) -> Option<(u32, u32)> {
         let others = self.count.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.first.load(Ordering::Relaxed), others))
     }
 }
 
-/// The header.
+/// The header of the shared memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Arena {
@@ -77,78 +86,83 @@ pub struct Arena {
     pub magic: u64,
     /// [`crate::VERSION`].
     pub version: u32,
-    /// Bytes in a chunk, a multiple of the page size.
+    /// The size of a chunk in bytes, a multiple of the page size.
     pub chunk_size: u32,
-    /// How many chunks there are, at most [`MAX_CHUNKS`].
+    /// The number of chunks, at most [`MAX_CHUNKS`].
     pub chunk_count: u32,
-    /// How many chunks may be full at a time.
+    /// The largest number of chunks that may be full at a time.
     pub budget: u32,
-    /// What a thread does when too many are full: [`BLOCK`] or [`DROP`].
+    /// The behaviour of a thread when too many chunks are full: [`BLOCK`] or [`DROP`].
     pub on_full: u32,
-    /// How many bits of the clock's readings records leave out.
+    /// The number of low bits of the clock's readings that records leave out.
     pub shift: u32,
-    /// What records' times are read from: [`TSC`], or [`MONOTONIC`], which hooks leave to the slow path.
+    /// The clock of records' times: [`TSC`], or [`MONOTONIC`], which hooks leave to the slow path.
     pub clock: u32,
-    /// A thread's [`BLOCK_HIDDEN`](crate::message::thread::BLOCK_HIDDEN) at its start: 0, or
+    /// The initial [`BLOCK_HIDDEN`](crate::message::thread::BLOCK_HIDDEN) of a thread: 0, or
     /// [`OUTSIDE`](crate::message::thread::OUTSIDE).
     pub hidden: u64,
-    /// How many recorded calls may be around each other; 0: any number.
+    /// The largest nesting depth of recorded calls; 0 for no limit.
     pub levels: u32,
-    /// Not 0: there are calls that hide what they call.
+    /// Not 0 if the rules have calls that hide the calls below them.
     pub mutes: u32,
-    /// Timed calls that took less, in shifted ticks, are taken back by hooks that are not generated; 0: none.
+    /// The minimum duration of timed calls in shifted ticks; 0 for none. Hooks that are not generated take the
+    /// records of shorter calls back.
     pub at_least: AtomicU64,
-    /// The recorder, which a waiting thread checks to be alive.
+    /// The recorder's process id. A waiting thread checks that the process is alive.
     pub recorder: u32,
-    /// Not 0: record no more.
+    /// Not 0 if nothing is recorded any more.
     pub stop: AtomicU32,
     /// The number of the next stream, from 1.
     pub next_stream: AtomicU32,
-    /// How many chunks are full.
+    /// The number of full chunks.
     pub full: AtomicU32,
-    /// Goes up with each chunk that becomes full; the recorder waits on it (futex).
+    /// A counter that grows with each chunk that becomes full. The recorder waits on it (futex).
     pub filled: AtomicU32,
-    /// Goes up with each chunk that becomes free; threads wait on it (futex).
+    /// A counter that grows with each chunk that becomes free. Threads wait on it (futex).
     pub freed: AtomicU32,
-    /// How many threads wait for a free chunk.
+    /// The number of threads that wait for a free chunk.
     pub waiting: AtomicU32,
     /// The number of times that a thread waited for a free chunk.
     pub waits: AtomicU64,
-    /// The time in ticks for which threads waited for free chunks, together.
+    /// The total time in ticks for which threads waited for free chunks.
     pub waited: AtomicU64,
-    /// Records that were lost. Chunks tell where; of those that were lost at the end of a stream only this does.
+    /// The number of lost records. Chunk headers say where records are missing; records lost at the end of a stream
+    /// are counted only here.
     pub lost: AtomicU64,
-    /// Calls in signal handlers that interrupted a hook. Both this and the next number only ever grow: the difference
-    /// of one number that is counted up and down would pass below 0 where tasks share their thread-local memory.
+    /// The number of calls in signal handlers that interrupted a hook. This number and the next only ever grow. A
+    /// single number that is counted up and down would pass below 0 where tasks share their thread-local memory.
     pub handler_calls: AtomicU64,
-    /// The calls among these that were recorded, or that a filter leaves out.
+    /// The number of those calls that were recorded or that a filter leaves out.
     pub handler_calls_done: AtomicU64,
-    /// Calls that were not recorded since the thread's shadow stack was full or could not be had.
+    /// The number of calls that were not recorded because the thread's shadow stack was full or could not be
+    /// allocated.
     pub missed_no_memory: AtomicU64,
-    /// Not 0: [counters of sampled functions](crate::sampling) follow the chunks.
+    /// Not 0 if [counters of sampled functions](crate::sampling) follow the chunks.
     pub has_counters: u32,
-    /// Not 0: executions that were judged not to be shown are recorded all the same, and marked.
+    /// Not 0 if executions that the percentile rejected stay in the records, marked as discarded.
     pub marks: u32,
-    /// Chooses the random executions of sampled functions.
+    /// The seed of the random choices of sampled functions.
     pub seed: u64,
-    /// Threads that have counted sampled calls where nobody reads it, for want of an area.
+    /// The number of threads whose sampled calls are counted nowhere because no area was free.
     pub uncounted_threads: AtomicU32,
     /// The number of [notices](crate::execs) of executed programs that were given.
     pub executed: AtomicU64,
     /// The number of notices that could not be given because the queue was full.
     pub executed_unseen: AtomicU64,
-    /// Executions that were judged not to be shown, and are recorded all the same: they could not be taken back.
+    /// The number of executions that the percentile rejected and that are recorded all the same, because their
+    /// records could not be taken back.
     pub marked: AtomicU64,
     /// The number of times that a process that had loaded or unloaded modules gave up waiting for the recorder's
     /// answer.
     pub unanswered: AtomicU32,
-    /// Processes that record nothing any more since they have forbidden themselves system calls.
+    /// Processes that record nothing any more since they have forbidden themselves system calls (seccomp).
     pub confined: Processes,
-    /// Processes that have forbidden themselves system calls with which they would tell of modules that they load.
+    /// Processes that have forbidden themselves the system calls with which they would report modules that they load.
     pub alone: Processes,
     /// Processes with a thread that records nothing any more since another task shares its thread-local memory.
     pub sharing: Processes,
-    /// Processes that record nothing any more since a handler that had interrupted a hook exchanged call stacks.
+    /// Processes that record nothing any more since a signal handler that had interrupted a hook exchanged call
+    /// stacks.
     pub preempted: Processes,
 }
 
@@ -158,18 +172,18 @@ impl Arena {
         (STATES_OFFSET + chunk_count * 4).next_multiple_of(4096)
     }
 
-    /// Where the chunks begin.
+    /// Returns the offset of the first chunk in bytes.
     pub const fn chunks_offset(chunk_count: usize) -> usize {
         (Self::execs_offset(chunk_count) + execs::SIZE).next_multiple_of(4096)
     }
 
-    /// The size of the whole arena in bytes, without counters: they lie behind it.
+    /// Returns the size of the arena in bytes without the counters, which follow it.
     pub const fn size(chunk_size: usize, chunk_count: usize) -> usize {
         let size = Self::chunks_offset(chunk_count) + chunk_size * chunk_count;
         size.next_multiple_of(LARGEST_PAGE)
     }
 
-    /// Where the counters of sampled functions begin, if there are any.
+    /// Returns the offset of the counters of sampled functions in bytes, if the arena has any.
     pub fn counters_offset(&self) -> Option<usize> {
         let size = Self::size(self.chunk_size as usize, self.chunk_count as usize);
         (self.has_counters != 0).then_some(size)
@@ -177,13 +191,13 @@ impl Arena {
 
     /// Returns the number of calls in signal handlers that interrupted a hook and were not recorded.
     pub fn missed_in_handlers(&self) -> u64 {
-        // In this order: a call that is counted as done was counted before.
+        // In this order, because a call is counted before it is counted as done.
         let done = self.handler_calls_done.load(Ordering::Acquire);
         let calls = self.handler_calls.load(Ordering::Acquire);
         calls.saturating_sub(done)
     }
 
-    /// Whether the sizes make sense and fit `bytes` of memory.
+    /// Returns true if the sizes are within their limits and fit `bytes` of memory.
     pub fn is_valid(&self, bytes: usize) -> bool {
         let (size, count) = (self.chunk_size as usize, self.chunk_count as usize);
         self.magic == MAGIC
@@ -202,7 +216,7 @@ impl Arena {
         }
     }
 
-    /// Takes the first free chunk, unless too many are full.
+    /// Takes the first free chunk. Returns `None` if too many chunks are full.
     pub fn take(&self, states: &[AtomicU32]) -> Option<usize> {
         if self.full.load(Ordering::Relaxed) >= self.budget {
             return None;
@@ -210,7 +224,7 @@ impl Arena {
         Self::take_any(states)
     }
 
-    /// Takes the first free chunk, however many are full.
+    /// Takes the first free chunk, however many chunks are full.
     pub fn take_any(states: &[AtomicU32]) -> Option<usize> {
         states.iter().position(|state| {
             state.load(Ordering::Relaxed) == FREE
@@ -220,15 +234,15 @@ impl Arena {
         })
     }
 
-    /// Hands a chunk to the recorder, who then has to be woken (futex on [`Arena::filled`]).
+    /// Hands a chunk to the recorder. The caller then wakes the recorder (futex on [`Arena::filled`]).
     pub fn hand_over(&self, state: &AtomicU32) {
         self.full.fetch_add(1, Ordering::Relaxed);
         state.store(FULL, Ordering::Release);
         self.filled.fetch_add(1, Ordering::Release);
     }
 
-    /// Makes a zeroed chunk free; `was_full` if it was handed over. Waiting threads then have to be woken (futex on
-    /// [`Arena::freed`]) if [`Arena::waiting`] is not 0.
+    /// Makes a zeroed chunk free; `was_full` is true if the chunk had been handed over. The caller then wakes waiting
+    /// threads (futex on [`Arena::freed`]) if [`Arena::waiting`] is not 0.
     pub fn free(&self, state: &AtomicU32, was_full: bool) {
         state.store(FREE, Ordering::Release);
         if was_full {

@@ -1,11 +1,16 @@
 //! Chunks: pieces of a stream that can be decoded by themselves.
 //!
-//! A chunk is a header of 64 bytes, the ids of calls that were open when it began (u32 each, the outermost first), zeroes
-//! up to a multiple of 8 bytes, records, and zeroes up to a multiple of 8 bytes. Of very deep stacks only the innermost
-//! [`MAX_OPEN`] calls are listed; [`ChunkHeader::depth`] counts them all.
+//! ```text
+//! 0        HEADER_SIZE                       records_offset(open)
+//! | header | u32 × open: ids of open calls, 0… | records           | 0… |
+//!   64 B     outermost first, padded to 8 B      crate::record       padded to 8 B
+//! ```
 //!
-//! What a header says of open calls is true, whatever a reader has counted: where a signal handler has left the tracer's
-//! own code by a jump, one call's entry or exit may be missing in the chunk before.
+//! The listed calls are those that were open when the chunk began. A deep stack lists only its innermost [`MAX_OPEN`]
+//! calls; [`ChunkHeader::depth`] counts them all.
+//!
+//! A reader that has counted something else believes the header: where a signal handler has left the tracer's own
+//! code by a jump, the entry or exit of one call may be missing in the chunk before.
 
 use crate::VERSION;
 
@@ -13,63 +18,66 @@ use crate::VERSION;
 pub const MAGIC: u32 = u32::from_le_bytes(*b"DTch");
 /// The size of a header in bytes.
 pub const HEADER_SIZE: usize = 64;
-/// The most open calls that a chunk lists.
+/// The largest number of open calls that a chunk lists.
 pub const MAX_OPEN: usize = 1024;
-/// Chunks larger than this are refused.
+/// The largest size in bytes of a chunk; larger ones are refused.
 pub const MAX_CHUNK: usize = 1 << 24;
 
-/// What a chunk's first 64 bytes say. In memory as in files, little endian.
+/// The first 64 bytes of a chunk, the same in memory and in files: little endian.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// [`MAGIC`]. Written last when a chunk is begun.
+    /// [`MAGIC`]. A thread that begins a chunk writes it last.
     pub magic: u32,
-    /// Bytes from this header to the next, a multiple of 8. 0 in shared memory while the chunk is being filled.
+    /// The number of bytes from this header to the next, a multiple of 8. 0 in shared memory while the chunk is being
+    /// filled.
     pub size: u32,
-    /// The stream that it belongs to.
+    /// The number of the chunk's stream.
     pub stream: u32,
-    /// Its number in the stream, from 0.
+    /// The number of the chunk in its stream, from 0.
     pub sequence: u32,
-    /// The process, as it is called in the recorder's pid namespace where that is known.
+    /// The process id, in the recorder's pid namespace where that is known.
     pub pid: u32,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
     /// The tick from which the first record's delta counts.
     pub base: u64,
-    /// The number of records of this stream that are missing between the chunk before and this one; `u32::MAX`: or more.
+    /// The number of records of this stream that are missing before this chunk; `u32::MAX` stands for that many or
+    /// more.
     pub lost: u32,
-    /// The time in ticks, up to `base`, for which the thread waited for this chunk since memory was full; `u32::MAX`: or
-    /// longer.
+    /// The time in ticks for which the thread waited for this chunk because memory was full. The wait ended at
+    /// `base`. `u32::MAX` stands for that long or longer.
     pub waited: u32,
-    /// How many calls were open.
+    /// The number of calls that were open at the chunk's beginning.
     pub depth: u32,
-    /// How many of them are listed behind the header: the innermost.
+    /// The number of open calls that are listed behind the header, the innermost ones.
     pub open: u32,
-    /// For the first chunk of a forked child: the stream that it continues, of which it inherits open calls. Else 0.
+    /// The stream that this one continues and whose open calls it inherits, in the first chunk of a forked child;
+    /// else 0.
     pub parent: u32,
     /// [`VERSION`].
     pub version: u16,
-    /// How many bits of the clock's readings are cut off.
+    /// The number of low bits of the clock's readings that are cut off.
     pub shift: u8,
     /// Always 0.
     pub reserved: u8,
-    /// The tick of the last record; 0 if the chunk was not closed (its thread or process was killed).
+    /// The tick of the last record; 0 if the chunk was not closed because its thread or process was killed.
     pub last: u64,
 }
 
 const _: () = assert!(size_of::<ChunkHeader>() == HEADER_SIZE);
 
-/// Why bytes are no chunk.
+/// The reason why bytes are no chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChunkError {
-    /// Fewer bytes than the chunk has.
+    /// There are fewer bytes than the header says.
     CutOff,
-    /// The first bytes are no chunk's.
+    /// The bytes do not begin with [`MAGIC`].
     Magic,
-    /// Of another version.
+    /// The chunk is of another version.
     Version(u16),
-    /// Sizes that contradict each other.
+    /// The sizes contradict each other or exceed their limits.
     Size,
 }
 
@@ -88,18 +96,18 @@ impl core::fmt::Display for ChunkError {
 
 impl core::error::Error for ChunkError {}
 
-/// A chunk in bytes.
+/// A parsed chunk, borrowed from bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Chunk<'a> {
-    /// Its header.
+    /// The chunk's header.
     pub header: ChunkHeader,
     open: &'a [u8],
-    /// Its records, with the zeroes behind them; for a [`Decoder`](crate::Decoder).
+    /// The chunk's records and the zeroes behind them, for a [`Decoder`](crate::Decoder).
     pub records: &'a [u8],
 }
 
 impl<'a> Chunk<'a> {
-    /// The chunk with which `bytes` begins; [`ChunkHeader::size`] says where the next one does.
+    /// Parses the chunk with which `bytes` begins. The next chunk begins [`ChunkHeader::size`] bytes later.
     ///
     /// # Errors
     /// [`ChunkError`]
@@ -111,7 +119,7 @@ impl<'a> Chunk<'a> {
         Self::parse_cut_off(bytes)
     }
 
-    /// What is there of a chunk that is cut off behind its listed calls: its recorder was killed while it wrote.
+    /// Parses a chunk whose records are cut off because the recorder was killed while it wrote.
     ///
     /// # Errors
     /// [`ChunkError`]
@@ -127,7 +135,7 @@ impl<'a> Chunk<'a> {
         })
     }
 
-    /// The function ids of the innermost calls that were open at the start, the outermost first.
+    /// Returns the function ids of the innermost calls that were open at the start, the outermost first.
     pub fn open(
         &self,
     ) -> impl DoubleEndedIterator<Item = u32> + ExactSizeIterator + Clone + use<'a> {
@@ -137,13 +145,13 @@ impl<'a> Chunk<'a> {
     }
 }
 
-/// Where the records of a chunk with that many listed calls begin.
+/// Returns the offset of the records in a chunk that lists `open` calls.
 pub const fn records_offset(open: usize) -> usize {
     HEADER_SIZE + (open * 4).next_multiple_of(8)
 }
 
 impl ChunkHeader {
-    /// The header with which `bytes` begins, checked: sizes fit each other, and are not large.
+    /// Parses the header with which `bytes` begins, and checks that its sizes fit each other and their limits.
     ///
     /// # Errors
     /// [`ChunkError`]
@@ -194,7 +202,7 @@ impl ChunkHeader {
         Ok(header)
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn to_bytes(&self) -> [u8; HEADER_SIZE] {
         let mut bytes = [0; HEADER_SIZE];
         let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -249,8 +257,7 @@ mod tests {
         let header = header();
         let mut bytes = Vec::from(header.to_bytes());
         assert_eq!(ChunkHeader::from_bytes(&bytes), Ok(header));
-        // In memory it looks the same.
-        // SAFETY: the struct has 64 bytes without padding.
+        // The struct in memory has the same bytes. SAFETY: the struct has 64 bytes without padding.
         let memory: [u8; 64] = unsafe { core::mem::transmute(header) };
         assert_eq!(memory, header.to_bytes());
         for id in [1_u32, 2, 3, 0] {

@@ -1,21 +1,21 @@
 //! Names of the files of a trace, and the table of functions.
 
-/// What was traced.
+/// The file with the facts about the recording.
 pub const INFO: &str = "info.json";
-/// What happened beside the calls.
+/// The file with the events beside the calls.
 pub const JOURNAL: &str = "journal.jsonl";
-/// The table of functions.
+/// The file with the table of functions.
 pub const FUNCTIONS: &str = "functions";
-/// Names of library calls.
+/// The file with the names of library calls.
 pub const NAMES: &str = "names";
-/// The calls.
+/// The file with the calls.
 pub const RECORDS: &str = "records";
-/// When threads left their CPUs and got others.
+/// The file with the threads' context switches.
 pub const SWITCHES: &str = "switches";
 /// The default name of the directory.
 pub const DEFAULT: &str = "dioptra.trace";
 
-/// What an id stands for.
+/// The kind of thing that a function id stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FunctionKind {
@@ -29,31 +29,32 @@ pub enum FunctionKind {
     /// Code that belongs to no module: `place` is its absolute address, `module` the number of the process in the
     /// journal.
     Address = 3,
-    /// No function: what the kernel did with the thread. Never in files; readers add such entries behind the table's, to
-    /// show events as calls. `place` is an [`EventPlace`].
+    /// Something that the kernel did with the thread. Files never contain it: readers add such entries behind the
+    /// table's to show events as calls. `place` is an [`EventPlace`].
     Event = 4,
 }
 
-/// Which event an entry of the kind [`FunctionKind::Event`] stands for.
+/// The event that an entry of the kind [`FunctionKind::Event`] stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EventPlace {
-    /// The thread had no CPU, since it waited.
+    /// The thread had no CPU because it waited.
     Schedule = 0,
     /// The thread had no CPU, though it could have gone on.
     SchedulePreempted = 1,
-    /// The thread had no CPU, since it waited until the recorder had written what filled the tracer's memory.
+    /// The thread had no CPU because it waited until the recorder had written the records that filled the tracer's
+    /// memory.
     ScheduleTracer = 2,
     /// The thread was made.
     TaskNew = 3,
     /// The thread ended.
     TaskExit = 4,
-    /// The thread got a name. There is an entry for each name, whose number is the entry's `size`.
+    /// The thread got a name. Each name has an entry of its own; `size` is the name's number.
     TaskName = 5,
 }
 
 impl EventPlace {
-    /// The name, as uftrace's users know it.
+    /// Returns the event's name, as uftrace's users know it.
     pub fn name(self) -> &'static str {
         match self {
             EventPlace::Schedule => "linux:schedule",
@@ -74,18 +75,18 @@ pub const FUNCTION_ENTRY_SIZE: usize = 24;
 pub struct FunctionEntry {
     /// The module's number in the journal.
     pub module: u32,
-    /// What it is.
+    /// The kind of the entry.
     pub kind: FunctionKind,
-    /// How its calls are found: a [`Method`](crate::message::Method).
+    /// The [`Method`](crate::message::Method) by which calls of the function are found.
     pub method: u8,
-    /// See [`FunctionKind`].
+    /// The position of the function, of its name, or the event; see [`FunctionKind`].
     pub place: u64,
-    /// See [`FunctionKind`].
+    /// The size in bytes of the function or its name, or a name's number; see [`FunctionKind`].
     pub size: u32,
 }
 
 impl FunctionEntry {
-    /// Of the id 0.
+    /// The entry of id 0.
     pub const NONE: FunctionEntry = FunctionEntry {
         module: 0,
         kind: FunctionKind::None,
@@ -94,7 +95,7 @@ impl FunctionEntry {
         size: 0,
     };
 
-    /// Of an event.
+    /// Returns the entry of an event.
     pub const fn event(event: EventPlace) -> FunctionEntry {
         FunctionEntry {
             kind: FunctionKind::Event,
@@ -103,7 +104,7 @@ impl FunctionEntry {
         }
     }
 
-    /// The event that it stands for; none if it is of another kind.
+    /// Returns the event of an entry of the kind [`FunctionKind::Event`]; `None` for other kinds.
     pub fn as_event(&self) -> Option<EventPlace> {
         match (self.kind, self.place) {
             (FunctionKind::Event, 0) => Some(EventPlace::Schedule),
@@ -116,7 +117,7 @@ impl FunctionEntry {
         }
     }
 
-    /// The entry's bytes.
+    /// Returns the entry's bytes.
     pub fn to_bytes(&self) -> [u8; FUNCTION_ENTRY_SIZE] {
         let mut bytes = [0; FUNCTION_ENTRY_SIZE];
         bytes[..4].copy_from_slice(&self.module.to_le_bytes());
@@ -127,7 +128,7 @@ impl FunctionEntry {
         bytes
     }
 
-    /// The entry in these bytes; an unknown kind is [`FunctionKind::None`].
+    /// Returns the entry in these bytes. An unknown kind becomes [`FunctionKind::None`].
     pub fn from_bytes(bytes: &[u8; FUNCTION_ENTRY_SIZE]) -> FunctionEntry {
         let u32_at = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])

@@ -1,33 +1,33 @@
-//! Notices that traced processes give of programs that they execute: a queue in the arena.
+//! The queue of executed programs: notices in the arena that traced processes give when they call `execve`.
 //!
-//! A program that is executed connects to the recorder by itself, if the runtime is loaded into it. Where the runtime
-//! is not loaded (into a static program, or one for another C library), only the process that executes the program can
-//! tell. That process may be the child of a `vfork`, which shares its parent's memory and may change nothing there: it
-//! writes to the arena only, without a lock.
+//! A program connects to the recorder by itself if the runtime is loaded into it. The runtime is not loaded into
+//! static programs and programs for another C library; only the process that executes such a program can report it.
+//! The executing process may be the child of a `vfork`, which shares its parent's memory and must not change it. So
+//! it writes to the arena only, without a lock.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// The most notices that wait for the recorder.
+/// The number of places in the queue.
 pub const NOTICES: usize = 64;
-/// The most bytes of a path that are told.
+/// The largest number of bytes of a path that a notice holds.
 pub const MAX_PATH: usize = 992;
 
 /// The process is about to execute the program.
 pub const EXECUTES: u32 = 1;
-/// The process has not executed it: the last notice of the same process is void.
+/// The execution has failed: the process's last notice is void.
 pub const FAILED: u32 = 2;
 
 /// A place in the queue.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Notice {
-    /// Twice the number of the lap in which it is free, plus 1 if it is full.
+    /// Twice the number of the lap in which the place is free, plus 1 if the place is full.
     pub turn: AtomicU64,
-    /// `CLOCK_MONOTONIC` in nanoseconds.
+    /// The time, `CLOCK_MONOTONIC` in nanoseconds.
     pub time: AtomicU64,
     /// The process in the lower 32 bits, [`EXECUTES`] or [`FAILED`] in the upper ones.
     pub what: AtomicU64,
-    /// The number of bytes of the path that follow.
+    /// The number of bytes in `path`.
     pub length: AtomicU64,
     /// The program's path.
     pub path: [u8; MAX_PATH],
@@ -38,8 +38,8 @@ const _: () = assert!(size_of::<Notice>() == 1024);
 /// The size of the queue in bytes.
 pub const SIZE: usize = NOTICES * size_of::<Notice>();
 
-/// Takes the next place of the queue, in which notices are counted by `head`. Returns the number of the place, and the
-/// turn at which it is full; `None` if the recorder is too far behind.
+/// Takes the next place of the queue; `head` counts all notices. Returns the number of the place and the turn that
+/// marks it as full, or `None` if the recorder is too far behind.
 pub fn take(head: &AtomicU64, notices: &[Notice]) -> Option<(usize, u64)> {
     let mut next = head.load(Ordering::Relaxed);
     loop {
@@ -60,7 +60,7 @@ pub fn take(head: &AtomicU64, notices: &[Notice]) -> Option<(usize, u64)> {
     }
 }
 
-/// Returns notice number `tail`, for the recorder; `None` if its place is not full.
+/// Returns notice number `tail` to the recorder; `None` if its place is not full.
 pub fn next(tail: u64, notices: &[Notice]) -> Option<&Notice> {
     let notice = notices.get((tail % NOTICES as u64) as usize)?;
     let full = tail / NOTICES as u64 * 2 + 1;

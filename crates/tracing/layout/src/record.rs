@@ -1,7 +1,12 @@
-//! Records: what a thread writes when it enters or leaves a function.
+//! Records: the words that a thread writes when it enters or leaves a function.
 //!
-//! A sequence of 16-bit words, little endian. The first word of a record says what it is, and how many ticks have passed
-//! since the record before (since the chunk's base for the first):
+//! A stream of records is a sequence of 16-bit words, little endian. The first word of a record says what the record
+//! is and how many ticks have passed since the record before (for the first record: since the chunk's base):
+//!
+//! ```text
+//! entry, 4 bytes                        exit, 2 bytes           escape, 4 + 2n bytes
+//! | delta:15 | 0 | function id:16 |     | delta:15 | 1 |        | 0xfffe:16 | kind:8 | n:8 | n words |
+//! ```
 //!
 //! | first word | bytes | meaning |
 //! |---|---|---|
@@ -11,7 +16,7 @@
 //! | 0xffff | | never written |
 //! | 0, and no non-zero word behind it | | the end: nothing was written here |
 //!
-//! Escapes, all of which a reader can step over without knowing them:
+//! A reader can step over every escape without knowing its kind:
 //!
 //! | kind | words | meaning |
 //! |---|---|---|
@@ -20,11 +25,11 @@
 //! | 3 unwound | 4 | u16 delta, u16 [cause](UnwindCause), u32 n: the n innermost calls ended without returning |
 //! | 4 lost | 4 | u64 n: n records of this thread are missing here |
 //! | 5 arguments | n | reserved: values of the entry or exit before |
-//! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0). Numbers are unique in a process: another thread may go on with a stack. First in each chunk that begins on another stack than 0; the calls that it lists are that stack's |
-//! | 7 discarded | 0 | the call that returns with the next record is not to be shown, nor what it called: it was judged at its end |
+//! | 6 stack | 3 | u16 delta, u32 n: the thread goes on, on call stack n (coroutines; a stream begins on stack 0). Numbers are unique in a process: another thread may go on with a stack. First in each chunk that begins on another stack than 0; the calls that the chunk lists are that stack's |
+//! | 7 discarded | 0 | the call that returns with the next record was judged at its end: neither the call nor the calls below it are shown |
 //!
-//! A delta is never added twice: the clock after a record is that of the record before plus delta, ticks are truncated
-//! readings of the clock, so errors do not add up.
+//! Errors do not add up: ticks are truncated readings of the clock, and the clock after a record is the clock after
+//! the record before plus the delta.
 
 mod decoder;
 mod encoder;
@@ -38,7 +43,7 @@ pub use encoder::Encoder;
 pub const MAX_DELTA: u64 = 0x7ffe;
 /// The first word of an escape.
 pub const ESCAPE: u16 = 0xfffe;
-/// The most bytes that one call of an [`Encoder`]'s methods writes, a time escape in front included.
+/// The largest number of bytes that one call of an [`Encoder`]'s methods writes, a time escape in front included.
 pub const MAX_RECORD: usize = 12 + 16;
 
 const TIME: u8 = 1;
@@ -48,20 +53,20 @@ const LOST: u8 = 4;
 const STACK: u8 = 6;
 const DISCARDED: u8 = 7;
 
-/// The two words with which a time escape begins, as the number that they are in memory.
+/// The first two words of a time escape, as one number in memory.
 pub const TIME_ESCAPE: u32 = ESCAPE as u32 | (TIME as u32 | 4 << 8) << 16;
-/// The two words with which an entry with a large id begins, as the number that they are in memory.
+/// The first two words of an entry with a large id, as one number in memory.
 pub const ENTRY_ESCAPE: u32 = ESCAPE as u32 | (ENTRY as u32 | 3 << 8) << 16;
-/// The two words before the end of a call that is not to be shown, as the number that they are in memory.
+/// The two words in front of the exit of a call that is not shown, as one number in memory.
 pub const DISCARDED_ESCAPE: u32 = ESCAPE as u32 | (DISCARDED as u32) << 16;
 
-/// Why calls ended without returning.
+/// The reason why calls ended without returning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum UnwindCause {
-    /// The stack was cut: `longjmp`, or anything else that moves the stack pointer up past open calls.
+    /// The stack was cut: by `longjmp`, or by anything else that moves the stack pointer up past open calls.
     Jump = 1,
-    /// An exception or a panic went through them, or the thread was cancelled or left by `pthread_exit`.
+    /// An exception or a panic passed through the calls, or the thread was cancelled or left by `pthread_exit`.
     Exception = 2,
     /// The thread ended.
     ThreadEnd = 3,
@@ -85,47 +90,47 @@ impl UnwindCause {
 pub enum Record<'a> {
     /// A function is entered.
     Entry {
-        /// When.
+        /// The tick.
         time: u64,
-        /// Which; an index into the table of functions.
+        /// The function's id, an index into the table of functions.
         function: u32,
     },
     /// The innermost open call returns.
     Exit {
-        /// When.
+        /// The tick.
         time: u64,
     },
     /// The innermost calls end without returning.
     Unwound {
-        /// When that was noticed (for a jump: at the next entry or exit).
+        /// The tick at which the runtime noticed it (for a jump: at the next entry or exit).
         time: u64,
-        /// Why.
+        /// The cause.
         cause: UnwindCause,
-        /// How many.
+        /// The number of calls.
         calls: u32,
     },
     /// Records are missing here.
     Lost {
-        /// How many.
+        /// The number of missing records.
         records: u64,
     },
     /// The thread goes on with another call stack.
     Stack {
-        /// When.
+        /// The tick.
         time: u64,
-        /// Which; 0 is the one with which the stream began.
+        /// The number of the call stack; 0 is the stack on which the stream began.
         stack: u32,
     },
-    /// The innermost open call returns, and is not to be shown, nor what it called: it was judged at its end.
+    /// The innermost open call returns. It was judged at its end: neither the call nor the calls below it are shown.
     Discarded {
-        /// When.
+        /// The tick.
         time: u64,
     },
     /// An escape that this version does not know.
     Other {
-        /// Its kind.
+        /// The escape's kind.
         kind: u8,
-        /// Its words, as bytes.
+        /// The escape's words as bytes.
         payload: &'a [u8],
     },
 }

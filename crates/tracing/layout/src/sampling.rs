@@ -1,140 +1,151 @@
-//! Counters of sampled functions: what probe sites count, and the recorder reads.
+//! Counters of sampled functions: probe sites count, the recorder reads.
 //!
-//! A sampled function has a *slot*, the same in all processes. Behind its chunks an [arena](crate::arena) has the states of
-//! *areas*, a table of [`Choice`]s, by slot, which the recorder writes, and the areas. A thread that calls a sampled function takes an area and
-//! counts in it; what it counted is there whatever becomes of the thread. A forked child takes another one.
+//! A sampled function has a *slot*, the same in all processes. An [arena](crate::arena) with counters has them behind
+//! its chunks. The recorder writes the table; each thread that calls a sampled function takes an *area* and counts in
+//! it. The counts are there whatever becomes of the thread. A forked child takes another area.
 //!
-//! An area is an [`AreaHeader`], a word of 8 bytes for each slot (executions still to be skipped, or when the next one is
-//! due), and 64 bytes for each slot: the sampler of `dioptra-filters`, of which that word is a part. Then a word of 8 bytes
-//! for each slot: bytes of records that chosen executions of `sample=auto` have taken, about.
+//! ```text
+//! 0               CHOICES                     FIRST_AREA
+//! | u32 × AREAS   | SampledSlot × SLOTS       | area | area | …   (AREAS of them)
+//!   areas' states   choice of each slot
 //!
-//! Which executions of a thread are open is of no interest to others, and of none to a forked child, which may be about to say
-//! so in a hook that its handler has interrupted: it lies in the thread's memory in front of the page with its cursor. Next to
-//! that page are 64 bytes for each function that is judged (`sample=pNN`), by its number among these: [`Judged`]. In front of
-//! them a word of 4 bytes for each slot: how many chosen executions of a filter are open.
+//! An area, AREA_SIZE bytes:
+//! 0               WORDS                       SAMPLERS            COSTS
+//! | AreaHeader    | u64 × SLOTS               | 64 B × SLOTS      | u64 × SLOTS
+//!                   executions still to be      samplers of         bytes of records of chosen executions
+//!                   skipped, or time of the     dioptra-filters     of sample=auto, about
+//!                   next one
+//! ```
+//!
+//! The word of a slot belongs to its sampler.
+//!
+//! Two more tables lie in the thread's own memory, in front of the page with its [cursor](crate::message::thread):
+//! the numbers of open chosen executions of filters, by slot, and [`Judged`] for each function with `sample=pNN`, by
+//! its number among these. Nobody else is interested in a thread's open executions. A forked child isn't either: it
+//! may be about to write them, in a hook that its handler has interrupted.
 
 use crate::arena::LARGEST_PAGE;
 use crate::message::thread::CURSOR_NEXT;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The most sampled functions; others are recorded in full, and sampled by readers.
+/// The largest number of sampled functions. Further ones are recorded in full and sampled by readers.
 pub const SLOTS: usize = 1 << 15;
-/// The most threads that have areas at a time; what others count is not known.
+/// The largest number of threads that have areas at a time. The counts of further threads are not known.
 pub const AREAS: usize = 512;
-/// Where the slots' words begin.
+/// The offset of the slots' words in an area, in bytes.
 pub const WORDS: usize = 64;
-/// Where the slots' samplers begin.
+/// The offset of the slots' samplers in an area, in bytes.
 pub const SAMPLERS: usize = WORDS + SLOTS * 8;
-/// The size of a sampler.
+/// The size of a sampler in bytes.
 pub const SAMPLER_SIZE: usize = 64;
-/// Where the slots' costs begin.
+/// The offset of the slots' costs in an area, in bytes.
 pub const COSTS: usize = SAMPLERS + SLOTS * SAMPLER_SIZE;
-/// The most functions that are judged; others are recorded in full, and judged by readers.
+/// The largest number of functions that are judged. Further ones are recorded in full and judged by readers.
 pub const TAILS: usize = 1 << 12;
-/// The size of a [`Judged`].
+/// The size of a [`Judged`] in bytes.
 pub const JUDGED_SIZE: usize = 64;
-/// The size of an area.
+/// The size of an area in bytes.
 pub const AREA_SIZE: usize = (COSTS + SLOTS * 8).next_multiple_of(LARGEST_PAGE);
-/// Where the table of choices begins, behind the areas' states, words of 4 bytes.
+/// The offset of the table of choices in bytes. It follows the areas' states, words of 4 bytes.
 pub const CHOICES: usize = (AREAS * 4).next_multiple_of(4096);
-/// Where the first area begins.
+/// The offset of the first area in bytes.
 pub const FIRST_AREA: usize =
-    (CHOICES + SLOTS * size_of::<Choice>()).next_multiple_of(LARGEST_PAGE);
-/// What an arena with counters has behind its chunks.
+    (CHOICES + SLOTS * size_of::<SampledSlot>()).next_multiple_of(LARGEST_PAGE);
+/// The size in bytes of the counters behind an arena's chunks.
 pub const SIZE: usize = FIRST_AREA + AREAS * AREA_SIZE;
 
-/// An area's state: nobody's, and zero.
+/// An area's state: no thread owns the area, and all of its bytes are zero.
 pub const FREE: u32 = 0;
 /// An area's state: a thread counts in it.
 pub const BUSY: u32 = 1;
-/// An area's state: its thread has ended; for the recorder.
+/// An area's state: its thread has ended, and the recorder may read and free the area.
 pub const ENDED: u32 = 2;
 
-/// How executions of a slot's function are chosen.
+/// The way in which executions of a slot's function are chosen.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Choice {
-    /// A `SampleKind` of `dioptra-filters`; 0: the slot is not used.
+pub struct SampledSlot {
+    /// A `SampleKind` of `dioptra-filters`; 0 if the slot is not used.
     pub kind: AtomicU64,
-    /// Its parameter, times in unshifted ticks of the clock; for a percentile hundredths of a percent, and from bit 32 on
-    /// the function's number among those that are judged.
+    /// The parameter of the kind. Times are in unshifted ticks of the clock. For a percentile: hundredths of a
+    /// percent, and from bit 32 on the function's number among those that are judged.
     pub parameter: AtomicU64,
 }
 
-/// How many words the percentile of `dioptra-filters` takes.
+/// The number of 8-byte words of the running percentile of `dioptra-filters`.
 pub const TAIL_WORDS: usize = 4;
 
-/// A function that is judged, in a thread. All zero is its beginning.
+/// The state of a judged function in one thread. All zero is its beginning.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Judged {
-    /// Its running percentile, of `dioptra-filters`.
+    /// The running percentile, a `Tail` of `dioptra-filters`.
     pub tail: [u64; TAIL_WORDS],
     /// The tick at which the open execution began; 0 if none is open.
     pub start: u64,
-    /// Where its records begin in the thread's chunk; 0 if they can't be taken back.
+    /// The address of the execution's records in the thread's chunk; 0 if they can't be taken back.
     pub place: u64,
     /// The tick of the record before.
     pub before: u64,
-    /// Where its return address lies; the lower half.
+    /// The lower half of the stack slot, the address of the execution's return address.
     pub stack: u32,
-    /// Not 0: an execution is open.
+    /// Not 0 if an execution is open.
     pub open: u32,
 }
 
 impl Judged {
-    /// Where [`Judged::start`] lies, in bytes.
+    /// The offset of [`Judged::start`] in bytes.
     pub const START: usize = core::mem::offset_of!(Self, start);
-    /// Where [`Judged::place`] lies.
+    /// The offset of [`Judged::place`] in bytes.
     pub const PLACE: usize = core::mem::offset_of!(Self, place);
-    /// Where [`Judged::before`] lies.
+    /// The offset of [`Judged::before`] in bytes.
     pub const BEFORE: usize = core::mem::offset_of!(Self, before);
-    /// Where [`Judged::stack`] lies.
+    /// The offset of [`Judged::stack`] in bytes.
     pub const STACK: usize = core::mem::offset_of!(Self, stack);
-    /// Where [`Judged::open`] lies.
+    /// The offset of [`Judged::open`] in bytes.
     pub const OPEN: usize = core::mem::offset_of!(Self, open);
 }
 
-/// With which an area begins.
+/// The beginning of an area.
 #[repr(C)]
 #[derive(Debug)]
 pub struct AreaHeader {
-    /// The stream that counts.
+    /// The stream whose calls are counted.
     pub stream: AtomicU32,
-    /// Its process.
+    /// The process id of the stream.
     pub pid: AtomicU32,
-    /// Its thread.
+    /// The thread id of the stream.
     pub tid: AtomicU32,
     /// The slot plus one to which records are charged just now, or 0.
     pub charged: AtomicU32,
-    /// How many bytes of records there were when it was chosen.
+    /// The number of bytes of records when the charged execution was chosen.
     pub written: AtomicU64,
 }
 
-/// Where a slot's word lies in an area.
+/// Returns the offset of a slot's word in an area.
 pub const fn word(slot: u32) -> usize {
     WORDS + slot as usize * 8
 }
 
-/// Where a slot's sampler lies in an area.
+/// Returns the offset of a slot's sampler in an area.
 pub const fn sampler(slot: u32) -> usize {
     SAMPLERS + slot as usize * SAMPLER_SIZE
 }
 
-/// From a thread's record to what it knows of a function that is judged, by its number.
+/// Returns the offset from a thread's record to the [`Judged`] with this number.
 pub const fn judged(number: u32) -> i64 {
     CURSOR_NEXT - ((TAILS - number as usize) * JUDGED_SIZE) as i64
 }
 
-/// From a thread's record to its number of open chosen executions of a filter, by the slot.
+/// Returns the offset from a thread's record to a slot's number of open chosen executions of a filter.
 pub const fn open(slot: u32) -> i64 {
     judged(0) - ((SLOTS - slot as usize) * 4) as i64
 }
 
-/// How much of a thread's memory lies in front of the page with its cursor.
+/// The size in bytes of a thread's memory in front of the page with its cursor.
 pub const FRONT: usize = TAILS * JUDGED_SIZE + SLOTS * 4;
 
-/// Where a slot's cost lies in an area.
+/// Returns the offset of a slot's cost in an area.
 pub const fn cost(slot: u32) -> usize {
     COSTS + slot as usize * 8
 }

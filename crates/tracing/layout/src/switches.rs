@@ -1,30 +1,36 @@
 //! Context switches of the traced threads: the file `switches`.
 //!
-//! The file is a row of blocks, each with switches of one thread: a [header](BlockHeader) and [switches](Switch), all
-//! little endian. Blocks of one thread are in the order of time. A block that is cut off is the file's end.
+//! ```text
+//! | header, 16 B | switch, 16 B | … (count) | header | switch | …
+//!   magic, count, pid, tid     time u64, CPU u32, kind u8, 0 0 0
+//! ```
+//!
+//! The file is a row of blocks, each with switches of one thread: a [header](BlockHeader) and its
+//! [switches](ContextSwitch), all little endian. Blocks of one thread are in the order of time. A block that is cut
+//! off is the file's end.
 
-/// How a block begins.
+/// The first four bytes of a block.
 pub const BLOCK_MAGIC: u32 = u32::from_le_bytes(*b"dsch");
 /// The size of a block's header in bytes.
 pub const BLOCK_HEADER_SIZE: usize = 16;
 /// The size of a switch in bytes.
 pub const SWITCH_SIZE: usize = 16;
-/// How many switches a block has at most.
+/// The largest number of switches in a block.
 pub const MAX_SWITCHES: usize = 1 << 16;
 
-/// What a block begins with.
+/// The header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// How many switches follow.
+    /// The number of switches that follow.
     pub count: u32,
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
 }
 
 impl BlockHeader {
-    /// The header's bytes: [`BLOCK_MAGIC`], count, pid, tid.
+    /// Returns the header's bytes: [`BLOCK_MAGIC`], count, pid, tid.
     pub fn to_bytes(&self) -> [u8; BLOCK_HEADER_SIZE] {
         let mut bytes = [0; BLOCK_HEADER_SIZE];
         let words = [BLOCK_MAGIC, self.count, self.pid, self.tid];
@@ -34,7 +40,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// The header with which `bytes` begins; none if that is none.
+    /// Returns the header with which `bytes` begins; `None` if the bytes are no header.
     pub fn from_bytes(bytes: &[u8]) -> Option<BlockHeader> {
         let bytes: &[u8; BLOCK_HEADER_SIZE] = bytes.first_chunk()?;
         let word = |at: usize| {
@@ -48,37 +54,37 @@ impl BlockHeader {
         (word(0) == BLOCK_MAGIC && header.count as usize <= MAX_SWITCHES).then_some(header)
     }
 
-    /// The size of the whole block in bytes.
+    /// Returns the size of the whole block in bytes.
     pub fn block_size(&self) -> usize {
         BLOCK_HEADER_SIZE + self.count as usize * SWITCH_SIZE
     }
 }
 
-/// What a switch does with the thread.
+/// The change that a context switch makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SwitchKind {
-    /// It leaves the CPU, since it waits for something.
+    /// The thread leaves the CPU because it waits for something.
     Wait = 1,
-    /// It leaves the CPU though it could go on.
+    /// The thread leaves the CPU though it could go on.
     Preempted = 2,
-    /// It gets a CPU.
+    /// The thread gets a CPU.
     In = 3,
 }
 
-/// A thread leaves a CPU, or gets one.
+/// A context switch: a thread leaves a CPU or gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextSwitch {
-    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    /// The time, `CLOCK_MONOTONIC` in nanoseconds.
     pub time: u64,
-    /// Which CPU.
+    /// The number of the CPU.
     pub cpu: u32,
-    /// What happens.
+    /// The change.
     pub kind: SwitchKind,
 }
 
 impl ContextSwitch {
-    /// Its bytes: time (8), CPU (4), kind (1), three zeroes.
+    /// Returns the switch's bytes: time (8), CPU (4), kind (1), three zeroes.
     pub fn to_bytes(&self) -> [u8; SWITCH_SIZE] {
         let mut bytes = [0; SWITCH_SIZE];
         bytes[..8].copy_from_slice(&self.time.to_le_bytes());
@@ -87,7 +93,7 @@ impl ContextSwitch {
         bytes
     }
 
-    /// The switch in these bytes; none if its kind is not known.
+    /// Returns the switch in these bytes; `None` if its kind is not known.
     pub fn from_bytes(bytes: &[u8; SWITCH_SIZE]) -> Option<ContextSwitch> {
         let [t0, t1, t2, t3, t4, t5, t6, t7, c0, c1, c2, c3, kind, ..] = *bytes;
         Some(ContextSwitch {

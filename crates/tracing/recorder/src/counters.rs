@@ -6,7 +6,7 @@ use super::prepare::{Passing, SampledFunction};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling};
 use dioptra_tracedata::{FunctionCounts, JournalEntry};
 use dioptra_tracelayout::sampling::{
-    AREA_SIZE, AREAS, AreaHeader, BUSY, CHOICES, Choice, ENDED, FIRST_AREA, FREE, SLOTS, cost,
+    AREA_SIZE, AREAS, AreaHeader, BUSY, CHOICES, ENDED, FIRST_AREA, FREE, SLOTS, SampledSlot, cost,
     sampler, word,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -230,12 +230,12 @@ fn header<'a>(area: *mut u8) -> &'a AreaHeader {
     unsafe { &*area.cast() }
 }
 
-fn choice(arena: &ArenaMemory, slot: u32) -> Option<&Choice> {
+fn choice(arena: &ArenaMemory, slot: u32) -> Option<&SampledSlot> {
     let start = arena.counters()?;
     // SAFETY: the table begins there; it is atomics.
     (slot as usize)
         .lt(&SLOTS)
-        .then(|| unsafe { &*start.add(CHOICES).cast::<Choice>().add(slot as usize) })
+        .then(|| unsafe { &*start.add(CHOICES).cast::<SampledSlot>().add(slot as usize) })
 }
 
 /// What was counted. Of a thread that runs it may be a few off.

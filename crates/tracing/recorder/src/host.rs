@@ -2,7 +2,7 @@
 
 use super::clock::first_processor;
 use super::shared::cpus;
-use dioptra_tracedata::{Host, Usage};
+use dioptra_tracedata::{Host, ResourceUsage};
 use std::fs;
 
 /// This machine, now.
@@ -56,14 +56,14 @@ fn count(list: &str) -> u32 {
 }
 
 /// What the kernel says of an ended command and the children that it waited for.
-pub fn usage(usage: &libc::rusage) -> Usage {
+pub fn usage(usage: &libc::rusage) -> ResourceUsage {
     let microseconds = |time: libc::timeval| {
         let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
         let rest = u64::try_from(time.tv_usec).unwrap_or(0);
         seconds.saturating_mul(1_000_000).saturating_add(rest)
     };
     let count = |value: libc::c_long| u64::try_from(value).unwrap_or(0);
-    Usage {
+    ResourceUsage {
         user: microseconds(usage.ru_utime),
         system: microseconds(usage.ru_stime),
         voluntary_switches: count(usage.ru_nvcsw),

@@ -75,7 +75,8 @@ use collect::{Collector, Ring, process_exists};
 use dioptra_processes::command::{CommandError, CommandStatus, HeldCommand};
 use dioptra_processes::signals::Signals;
 use dioptra_tracedata::{
-    Clock, ClockPair, Ending, Info, JournalEntry, PendingRules, WriteError, Writer,
+    ClockInfo, ClockPair, JournalEntry, PendingRules, RecordingEnd, TraceInfo, TraceWriteError,
+    TraceWriter,
 };
 use dioptra_tracelayout::arena::{Arena, BLOCK, DROP, Processes};
 use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
@@ -183,7 +184,7 @@ pub struct TraceOutcome {
     /// How the command ended; `None` if it went on when the recording was ended.
     pub status: Option<CommandStatus>,
     /// What `info.json` says about the end.
-    pub ending: Ending,
+    pub ending: RecordingEnd,
     /// How many process images were traced.
     pub processes: u64,
     /// What the user should know: sentences.
@@ -201,7 +202,7 @@ pub enum TraceError {
     Command(#[from] CommandError),
     /// The trace could not be written.
     #[error(transparent)]
-    Write(#[from] WriteError),
+    Write(#[from] TraceWriteError),
     /// This machine is not supported.
     #[error(
         "tracing functions is not supported on this processor or C library; it needs Linux with glibc on x86-64 or 64-bit Arm"
@@ -323,7 +324,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
     let mut command =
         HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
     // This comes after the other steps that may fail, and is undone unless the command starts.
-    let mut writer = Writer::create_tentative(&spec.folder, &info)?;
+    let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
     writer.journal(&JournalEntry::Clock(start))?;
     let shared = Arc::new(Shared {
         arena,
@@ -423,7 +424,7 @@ pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
             "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
         ));
     }
-    let ending = Ending {
+    let ending = RecordingEnd {
         clock: clock.pair(),
         status: status.map(|status| i32::from(status.exit_code())),
         signal: match status {
@@ -599,8 +600,8 @@ fn keep(shared: &Shared) {
     }
 }
 
-fn describe(spec: &TraceSpec, clock: TraceClock, start: ClockPair) -> Info {
-    Info {
+fn describe(spec: &TraceSpec, clock: TraceClock, start: ClockPair) -> TraceInfo {
+    TraceInfo {
         schema: 1,
         layout: dioptra_tracelayout::VERSION,
         recorder: format!("dioptra {}", env!("CARGO_PKG_VERSION")),
@@ -617,7 +618,7 @@ fn describe(spec: &TraceSpec, clock: TraceClock, start: ClockPair) -> Info {
         started_realtime: SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .map_or(0, |since| since.as_nanos() as u64),
-        clock: Clock {
+        clock: ClockInfo {
             source: clock.name().to_owned(),
             shift: clock.shift() as u8,
             start,

@@ -6,7 +6,7 @@
 use super::maps::{MappedModule, Maps};
 use super::plan::ModulePlan;
 use super::prepare::Prepared;
-use dioptra_tracelayout::message::{FunctionId, Patch};
+use dioptra_tracelayout::message::{InstrumentedFunction, Patch};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Traced {
     /// The patches that were written.
     pub patches: Vec<Patch>,
     /// The functions that the runtime has learned.
-    pub functions: Vec<FunctionId>,
+    pub functions: Vec<InstrumentedFunction>,
 }
 
 impl Traced {
@@ -84,7 +84,7 @@ impl LoadedModules {
 
     /// Notes that only these modules are there any more, and returns where the others began, and the functions that the runtime
     /// has to forget.
-    pub fn keep(&mut self, present: &HashSet<Planned>) -> (Vec<u64>, Vec<FunctionId>) {
+    pub fn keep(&mut self, present: &HashSet<Planned>) -> (Vec<u64>, Vec<InstrumentedFunction>) {
         let (mut gone, mut forgotten) = (Vec::new(), Vec::new());
         for (module, traced) in self
             .present
@@ -94,7 +94,8 @@ impl LoadedModules {
             let Some(traced) = traced else {
                 continue;
             };
-            let none = |function: &FunctionId| FunctionId { id: 0, ..*function };
+            let none =
+                |function: &InstrumentedFunction| InstrumentedFunction { id: 0, ..*function };
             forgotten.extend(traced.functions.iter().map(none));
             if traced.pool.is_some() {
                 self.unloaded.push(traced);

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::stopping::{CannotStop, StoppedThreads, has_others};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use dioptra_tracelayout::message::{
-    Applied, Hello, Next, PATCH_SIZE, Patch, Reason, Step, StepKind,
+    Applied, Hello, PATCH_SIZE, Patch, Reason, SetupStep, StepKind, StepRequest,
 };
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -36,7 +36,7 @@ pub fn patch(
     patches: &[Patch],
     module: &MappedModule,
     shared: &Shared,
-) -> io::Result<Next> {
+) -> io::Result<StepRequest> {
     let is_new = hello.reason == Reason::Modules as u32;
     if is_new || !has_others(pid, hello.tid) {
         return write(stream, patches);
@@ -81,7 +81,7 @@ fn patch_stopped(
     stream: &UnixStream,
     (pid, spared): (u32, u32),
     patches: &[Patch],
-) -> Result<(io::Result<Next>, usize), CannotStop> {
+) -> Result<(io::Result<StepRequest>, usize), CannotStop> {
     let mut stopped = StoppedThreads::stop(pid, spared)?;
     let ranges: Vec<Range<u64>> = patches
         .iter()
@@ -113,15 +113,15 @@ fn written_at_once(pid: u32, patches: &[Patch], module: &MappedModule) -> Vec<Pa
 }
 
 /// Lets the process write patches.
-fn write(stream: &UnixStream, patches: &[Patch]) -> io::Result<Next> {
+fn write(stream: &UnixStream, patches: &[Patch]) -> io::Result<StepRequest> {
     if patches.is_empty() {
-        return Ok(Next {
+        return Ok(StepRequest {
             applied: Applied::Done as u32,
             error: 0,
         });
     }
     let list = memory_file(bytes_of_slice(patches))?;
-    let step = Step {
+    let step = SetupStep {
         kind: StepKind::Module as u32,
         patches: patches.len() as u32,
         pool_address: 0,

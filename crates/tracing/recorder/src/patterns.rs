@@ -5,8 +5,8 @@
 
 use super::select::ModuleIdentity;
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind, MatchStyle, Plan, PlanOptions, RuleOption,
-    Rules, SiteNeed, SyntaxError, Warning,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
+    RuleOption, Rules, SiteNeed, SyntaxError, Warning,
 };
 use thiserror::Error;
 
@@ -174,16 +174,13 @@ impl PatchMatcher {
     /// What the patterns say of each of the functions.
     pub fn answer<'a>(
         &mut self,
-        functions: impl IntoIterator<Item = Function<'a>>,
+        functions: impl IntoIterator<Item = FunctionDescription<'a>>,
     ) -> Vec<Patching> {
         let actions: Vec<u32> = functions
             .into_iter()
             .map(|function| self.compiler.add(&function))
             .collect();
-        let words = self.compiler.plan();
-        let Ok(plan) = Plan::from_words(&words) else {
-            return vec![Patching::Unnamed; actions.len()];
-        };
+        let plan = self.compiler.plan();
         actions
             .into_iter()
             .map(|action| match plan.site_need(action) {
@@ -343,11 +340,11 @@ impl Unpatched {
         let questions = functions
             .iter()
             .zip(&paths)
-            .map(|(function, path)| Function {
+            .map(|(function, path)| FunctionDescription {
                 name: &function.name,
                 linkage: function.linkage.as_deref(),
                 module: path,
-                kind: FunctionKind::Code,
+                kind: FunctionOrigin::Code,
                 size: None,
                 source: None,
                 is_chosen: false,

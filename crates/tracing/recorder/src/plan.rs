@@ -9,7 +9,7 @@ use super::observed::HookWork;
 use super::prepare::Prepared;
 use super::select::SiteVariant;
 use super::wanted::{Body, Wanted, Work};
-use dioptra_tracelayout::message::{FunctionId, PATCH_SIZE, Patch, RuntimeAddresses};
+use dioptra_tracelayout::message::{InstrumentedFunction, PATCH_SIZE, Patch, RuntimeAddresses};
 use thiserror::Error;
 
 /// A module of a process, made traceable.
@@ -24,7 +24,7 @@ pub struct ModulePlan {
     /// What is to be written, by address.
     pub patches: Vec<Patch>,
     /// Functions that call the runtime themselves.
-    pub functions: Vec<FunctionId>,
+    pub functions: Vec<InstrumentedFunction>,
     /// The pool, if the process has loaded it for the module before.
     pub loaded: Option<LoadedPool>,
 }
@@ -106,7 +106,7 @@ pub fn plan(
                     SiteVariant::Mute => HookKind::Mute,
                     SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
                 };
-                functions.push(FunctionId {
+                functions.push(InstrumentedFunction {
                     address: candidate.start.wrapping_add(bias),
                     id: *id,
                     kind: kind.bits(options) as u32,

@@ -14,7 +14,9 @@ use super::written::{self, is_relocated};
 use dioptra_filters::Sampling;
 use dioptra_processes::procfs;
 use dioptra_symbols::demangle;
-use dioptra_tracedata::{JournalEntry, Module, Refusal, WriteError, Writer};
+use dioptra_tracedata::{
+    JournalEntry, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
+};
 use dioptra_tracelayout::message::Method;
 use dioptra_tracelayout::{FunctionEntry, FunctionKind};
 use object::read::elf::ElfFile64;
@@ -155,8 +157,8 @@ impl Planner {
         pid: u32,
         module: &MappedModule,
         is_program: bool,
-        writer: &mut Writer,
-    ) -> Result<Option<Arc<Prepared>>, WriteError> {
+        writer: &mut TraceWriter,
+    ) -> Result<Option<Arc<Prepared>>, TraceWriteError> {
         let Some((readable, metadata)) = open(pid, module) else {
             return Ok(None);
         };
@@ -187,8 +189,8 @@ impl Planner {
         readable: PathBuf,
         file: &File,
         is_program: bool,
-        writer: &mut Writer,
-    ) -> Result<Option<Prepared>, WriteError> {
+        writer: &mut TraceWriter,
+    ) -> Result<Option<Prepared>, TraceWriteError> {
         let nothing = Prepared {
             number: None,
             code: ModuleCode::default(),
@@ -362,7 +364,7 @@ impl Planner {
             known.extend(place.name.map(|name| (name, (*variant, id))));
         }
         writer.functions(&entries)?;
-        writer.journal(&JournalEntry::Module(Module {
+        writer.journal(&JournalEntry::Module(TracedModule {
             module: number,
             path: module.path.to_string_lossy().into_owned(),
             build_id: identity
@@ -392,8 +394,8 @@ impl Planner {
 fn entry(
     place: &FunctionPlace<'_>,
     module: u32,
-    writer: &mut Writer,
-) -> Result<FunctionEntry, WriteError> {
+    writer: &mut TraceWriter,
+) -> Result<FunctionEntry, TraceWriteError> {
     let (kind, at, size) = match place.name {
         Some(name) => (
             FunctionKind::LibraryCall,
@@ -433,15 +435,17 @@ fn through_registers(module: &MappedModule, names: &[String]) -> Option<String> 
     ))
 }
 
-fn refusals(code: &ModuleCode) -> Vec<Refusal> {
+fn refusals(code: &ModuleCode) -> Vec<RefusedFunctions> {
     const EXAMPLES: usize = 10;
-    let mut all: BTreeMap<&str, Refusal> = BTreeMap::new();
+    let mut all: BTreeMap<&str, RefusedFunctions> = BTreeMap::new();
     for (start, refused) in &code.refused {
-        let refusal = all.entry(refused.reason()).or_insert_with(|| Refusal {
-            reason: refused.reason().to_owned(),
-            count: 0,
-            examples: Vec::new(),
-        });
+        let refusal = all
+            .entry(refused.reason())
+            .or_insert_with(|| RefusedFunctions {
+                reason: refused.reason().to_owned(),
+                count: 0,
+                examples: Vec::new(),
+            });
         refusal.count += 1;
         if refusal.examples.len() < EXAMPLES {
             refusal.examples.extend(code.file_offset(*start));

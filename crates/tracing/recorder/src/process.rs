@@ -11,8 +11,8 @@ use super::prepare::{Prepared, SampledFunction};
 use super::select::Gating;
 use super::shared::{Shared, State, monotonic};
 use dioptra_processes::procfs;
-use dioptra_tracedata::{ClockPair, JournalEntry, Mapping, ProcessCause, SampledFunctions};
-use dioptra_tracelayout::message::{FunctionId, Hello, Reason, RuntimeAddresses};
+use dioptra_tracedata::{ClockPair, JournalEntry, ModuleMapping, ProcessCause, SampledFunctions};
+use dioptra_tracelayout::message::{Hello, InstrumentedFunction, Reason, RuntimeAddresses};
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
@@ -122,7 +122,7 @@ fn begin(state: &mut State, pid: u32, time: u64, program: &Path, shared: &Shared
 #[derive(Default)]
 pub struct Plans {
     /// Functions of modules that were unloaded, with ids of 0: the runtime has to forget them first.
-    pub forgotten: Vec<FunctionId>,
+    pub forgotten: Vec<InstrumentedFunction>,
     /// The modules that were not there before.
     pub modules: Vec<PlannedModule>,
 }
@@ -191,7 +191,7 @@ pub fn plans(pid: u32, hello: &Hello, shared: &Shared) -> io::Result<Plans> {
         }
         for area in &module.areas {
             if area.protection & libc::PROT_EXEC as u8 != 0 {
-                state.journal(&JournalEntry::Mapping(Mapping {
+                state.journal(&JournalEntry::Mapping(ModuleMapping {
                     time,
                     pid,
                     module: prepared.as_ref().and_then(|prepared| prepared.number),

@@ -3,7 +3,7 @@
 use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
 use super::select::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
 use dioptra_filters::{
-    CompileError, Compiler, Function, FunctionKind, Gate, MatchStyle, Plan, PlanOptions,
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, Gate, MatchStyle, PlanOptions,
     RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
 };
 use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
@@ -92,8 +92,7 @@ fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
     }
     let by_place = rules.beyond_places().is_none();
     // What an ordinary call would have to ask for tells what there is.
-    let words = compiler.plan();
-    let skip = Plan::from_words(&words).map_or(Gate::OPEN, |plan| plan.site_need(0).skip());
+    let skip = compiler.plan().site_need(0).skip();
     Gating {
         opt_in: skip.meets(Gate::OUTSIDE),
         mutes: skip.meets(Gate::MUTED),
@@ -257,24 +256,26 @@ impl Selector for RuleSelector {
             .collect();
         let path = module.path.to_string_lossy();
         let questions = || {
-            named.iter().zip(functions).map(|(named, place)| Function {
-                name: &named.full,
-                linkage: named.linkage.as_deref(),
-                module: &path,
-                kind: match place.method {
-                    method if method.finds_library_calls() => FunctionKind::LibraryCall,
-                    _ => FunctionKind::Code,
-                },
-                size: named.size,
-                source: named.source.as_deref(),
-                is_chosen: false,
-            })
+            named
+                .iter()
+                .zip(functions)
+                .map(|(named, place)| FunctionDescription {
+                    name: &named.full,
+                    linkage: named.linkage.as_deref(),
+                    module: &path,
+                    kind: match place.method {
+                        method if method.finds_library_calls() => FunctionOrigin::LibraryCall,
+                        _ => FunctionOrigin::Code,
+                    },
+                    size: named.size,
+                    source: named.source.as_deref(),
+                    is_chosen: false,
+                })
         };
         let samples = self.gating.samples;
         let patching = self.matcher.answer(questions());
         let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
-        let words = self.compiler.plan();
-        let plan = Plan::from_words(&words);
+        let plan = self.compiler.plan();
         let mut exceeds_slots = false;
         let mut judges_alone = false;
         let variants = patching
@@ -282,9 +283,6 @@ impl Selector for RuleSelector {
             .zip(functions)
             .zip(&actions)
             .map(|((patching, place), action)| {
-                let Ok(plan) = &plan else {
-                    return SiteVariant::Record;
-                };
                 if *patching == Patching::Unwanted {
                     return SiteVariant::Skip;
                 }

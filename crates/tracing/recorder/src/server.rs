@@ -8,7 +8,7 @@ use super::shared::{Shared, monotonic};
 use super::wire::{bytes_of_slice, memory_file, receive, send};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
-    Applied, FunctionId, Hello, Next, Reason, Step, StepKind, Welcome,
+    Applied, Hello, InstrumentedFunction, Reason, SetupStep, StepKind, StepRequest, Welcome,
 };
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -161,7 +161,7 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
         return Ok(());
     }
     // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
-    let _: Next = receive(stream)?;
+    let _: StepRequest = receive(stream)?;
     let plans = process::plans(pid, hello, shared)?;
     let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
     let result = carry_out_all(stream, pid, hello, plans, shared);
@@ -172,7 +172,7 @@ fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) 
         loaded.retract(&keys);
     }
     result?;
-    let done = Step {
+    let done = SetupStep {
         kind: StepKind::Done as u32,
         patches: 0,
         pool_address: 0,
@@ -216,7 +216,7 @@ fn carry_out(
         }
         // The pool first, by itself: loading it takes locks that other threads may hold, who can't be stopped before.
         let pool = memory_file(&planned.plan.pool)?;
-        let step = Step {
+        let step = SetupStep {
             kind: StepKind::Module as u32,
             patches: 0,
             pool_address: planned.plan.pool_address,
@@ -224,7 +224,7 @@ fn carry_out(
         };
         let descriptor = pool.as_raw_fd();
         send(stream, &step, &[descriptor, descriptor])?;
-        let mut next: Next = receive(stream)?;
+        let mut next: StepRequest = receive(stream)?;
         if next.applied == Applied::Misplaced as u32
             && attempt < TRIES
             && let Some(again) = planned.again(pid, hello, shared)?
@@ -256,9 +256,9 @@ fn carry_out(
 }
 
 /// Lets the process learn functions.
-fn learn(stream: &UnixStream, functions: &[FunctionId]) -> io::Result<Next> {
+fn learn(stream: &UnixStream, functions: &[InstrumentedFunction]) -> io::Result<StepRequest> {
     let list = memory_file(bytes_of_slice(functions))?;
-    let step = Step {
+    let step = SetupStep {
         kind: StepKind::Functions as u32,
         patches: functions.len() as u32,
         pool_address: 0,
@@ -270,7 +270,7 @@ fn learn(stream: &UnixStream, functions: &[FunctionId]) -> io::Result<Next> {
 }
 
 /// Returns whether a step went well, and says so if not.
-fn applied(next: &Next, pid: u32, path: &Path, shared: &Shared) -> bool {
+fn applied(next: &StepRequest, pid: u32, path: &Path, shared: &Shared) -> bool {
     if next.applied == Applied::Done as u32 {
         return true;
     }

@@ -6,7 +6,7 @@ use super::execs::Execs;
 use super::loaded::LoadedModules;
 use super::memory::ArenaMemory;
 use super::prepare::Planner;
-use dioptra_tracedata::{ClockPair, JournalEntry, WriteError, Writer};
+use dioptra_tracedata::{ClockPair, JournalEntry, TraceWriteError, TraceWriter};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ pub struct Shared {
 #[derive(Debug)]
 pub struct State {
     /// The trace.
-    pub writer: Writer,
+    pub writer: TraceWriter,
     /// Modules.
     pub planner: Planner,
     /// Processes that have connected.
@@ -51,13 +51,13 @@ pub struct State {
     /// How many have connected at all.
     pub connected: u64,
     /// The first thing that went wrong.
-    pub failure: Option<WriteError>,
+    pub failure: Option<TraceWriteError>,
     told: HashSet<String>,
 }
 
 impl State {
     /// Of a recording that begins.
-    pub fn new(writer: Writer, planner: Planner) -> State {
+    pub fn new(writer: TraceWriter, planner: Planner) -> State {
         State {
             writer,
             planner,

@@ -4,7 +4,7 @@ use super::arch::Prologue;
 use super::hooks::{HookKind, HookOptions};
 use dioptra_filters::Sampling;
 use dioptra_tracelayout::message::thread::kind;
-use dioptra_tracelayout::message::{Observed, told};
+use dioptra_tracelayout::message::{Observed, notified};
 
 /// What a probe site's thunk goes on with.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ impl Work {
             Work::Tell(id, kind) => {
                 let bits = kind.bits(options);
                 let bit = |asked, bit| if bits & asked != 0 { bit } else { 0 };
-                let flags = bit(kind::GATED, told::GATED) | bit(kind::FILTER, told::FILTER);
-                (id <= told::ID).then_some(told::MARK | flags | id)
+                let flags = bit(kind::GATED, notified::GATED) | bit(kind::FILTER, notified::FILTER);
+                (id <= notified::ID).then_some(notified::MARK | flags | id)
             }
             _ => None,
         }

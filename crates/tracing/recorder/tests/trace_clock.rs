@@ -4,7 +4,7 @@
 
 mod traces;
 
-use dioptra_calls::{Step, Walk};
+use dioptra_calls::{StreamWalk, WalkStep};
 use dioptra_testprograms::{Language, or_skip};
 use dioptra_trace_recorder::TraceClock;
 use dioptra_tracedata::Trace;
@@ -40,10 +40,14 @@ fn deviations(
     assert_eq!(trace.info().clock.source, clock.name());
     let mut functions: HashMap<u32, Vec<(u64, u64)>> = HashMap::new();
     let mut entered = Vec::new();
-    for step in trace.streams().iter().flat_map(|s| Walk::new(&trace, s)) {
+    for step in trace
+        .streams()
+        .iter()
+        .flat_map(|s| StreamWalk::new(&trace, s))
+    {
         match step {
-            Step::Enter { time, .. } => entered.push(time),
-            Step::Leave { time, call, .. } => {
+            WalkStep::Enter { time, .. } => entered.push(time),
+            WalkStep::Leave { time, call, .. } => {
                 let calls = functions.entry(call.function).or_default();
                 calls.push((entered.pop().unwrap(), time));
             }

@@ -6,8 +6,8 @@
 mod traces;
 
 use dioptra_filters::{
-    Compiler, Event as Shown, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules,
-    Switch,
+    Compiler, Event as Shown, FunctionDescription, Lane, MatchStyle, PlanOptions, RuleOption,
+    Rules, TraceSwitch,
 };
 use dioptra_testprograms::{Language, Program, or_skip};
 use dioptra_trace_recorder::Everything;
@@ -80,16 +80,15 @@ fn replayed<'n>(
     }
     let mut compiler = Compiler::new(rules, PlanOptions::default()).unwrap();
     for name in names {
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name,
             is_chosen: chosen.contains(*name),
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).unwrap();
+    let plan = compiler.plan();
     let mut lane = Lane::new(&plan, 0);
-    let mut switch = Switch::On;
+    let mut switch = TraceSwitch::On;
     let mut shown = Vec::new();
     let mut tell = |event| match event {
         Shown::Enter { call, depth, .. } => shown.push((true, call, depth)),

@@ -1,7 +1,7 @@
-//! Taking chunks, closing them, and writing records from Rust.
+//! The thread's chunk: taking, closing and writing records from Rust.
 
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Cursor, Entry, Record};
+use crate::shadow::{self, ChunkCursor, ShadowEntry, ThreadRecord};
 use crate::sys;
 use crate::{arch, confined, interrupted, judged, parked, switch};
 use core::ptr;
@@ -11,12 +11,12 @@ use dioptra_tracelayout::chunk::{self, ChunkHeader, MAX_OPEN};
 use dioptra_tracelayout::message::thread::{ENTRY_CHOSEN, ENTRY_POSITION, MARGIN};
 use dioptra_tracelayout::{Encoder, VERSION};
 
-/// How long a thread waits for a chunk before it looks whether the recorder lives.
+/// The time in milliseconds for which a thread waits for a chunk before it looks whether the recorder is alive.
 const PATIENCE_MS: u64 = 100;
-/// After how many lost records threads that do not wait look.
+/// The number of lost records after which threads that do not wait look whether the recorder is alive.
 const LOOK_EVERY: u64 = 4096;
 
-/// The clock of the records, shifted.
+/// Returns the time of the records' clock, shifted.
 #[inline]
 pub fn now(arena: &MappedArena) -> u64 {
     match Stamps::of(arena) {
@@ -25,14 +25,14 @@ pub fn now(arena: &MappedArena) -> u64 {
     }
 }
 
-/// The clock from which the times of records are read, where that takes a few instructions.
+/// The clock of records' times, where a reading takes a few instructions.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamps {
     shift: u32,
 }
 
 impl Stamps {
-    /// Returns the clock of a recording; `None` if the kernel has to be asked for the time.
+    /// Returns the clock of a recording; `None` if only the kernel knows the time.
     #[inline(always)]
     pub fn of(arena: &MappedArena) -> Option<Stamps> {
         let header = arena.header();
@@ -40,29 +40,29 @@ impl Stamps {
         (header.clock != MONOTONIC).then_some(Stamps { shift })
     }
 
-    /// Returns the time, as [`now`] tells it.
+    /// Returns the same time as [`now`].
     #[inline(always)]
     pub fn now(self) -> u64 {
         arch::clock() >> self.shift
     }
 }
 
-/// A thread's cursor and record, while signals can't interrupt or hooks bypass.
+/// A thread's cursor and record, while no signal can interrupt and no hook can write.
 #[derive(Debug)]
-pub struct Writer {
-    record: *mut Record,
-    cursor: *mut Cursor,
+pub struct RecordWriter {
+    record: *mut ThreadRecord,
+    cursor: *mut ChunkCursor,
     arena: MappedArena,
 }
 
-impl Writer {
-    /// Of a thread's record, once what handlers did in an interrupted hook is written.
+impl RecordWriter {
+    /// Returns the writer of a thread's record, after the records of handlers in an interrupted hook are written.
     ///
     /// # Safety
-    /// It is the calling thread's and no dummy, and hooks are kept away (busy).
-    pub unsafe fn new(record: *mut Record, arena: MappedArena) -> Writer {
+    /// The record is the calling thread's and no dummy, and hooks are kept away (busy).
+    pub unsafe fn new(record: *mut ThreadRecord, arena: MappedArena) -> RecordWriter {
         // SAFETY: the caller's promise.
-        let mut writer = unsafe { Writer::behind(record, arena) };
+        let mut writer = unsafe { RecordWriter::behind(record, arena) };
         if writer.record().interrupted.is_waiting() {
             interrupted::copy(&mut writer);
         } else if writer.cursor().end == 0 {
@@ -71,34 +71,34 @@ impl Writer {
         writer
     }
 
-    /// The same, while such records still wait.
+    /// Returns the writer of a thread's record while the records of handlers still wait.
     ///
     /// # Safety
-    /// As above.
-    pub unsafe fn behind(record: *mut Record, arena: MappedArena) -> Writer {
+    /// The record is the calling thread's and no dummy, and hooks are kept away (busy).
+    pub unsafe fn behind(record: *mut ThreadRecord, arena: MappedArena) -> RecordWriter {
         // SAFETY: no dummy is mapped with its cursor in front.
         let cursor = unsafe { shadow::cursor(record) };
-        Writer {
+        RecordWriter {
             record,
             cursor,
             arena,
         }
     }
 
-    /// The cursor.
-    pub fn cursor(&mut self) -> &mut Cursor {
+    /// Returns the cursor.
+    pub fn cursor(&mut self) -> &mut ChunkCursor {
         // SAFETY: `new`'s promise: the thread's own, and nobody else's now.
         unsafe { &mut *self.cursor }
     }
 
-    /// The record.
-    pub fn record(&mut self) -> &mut Record {
-        // SAFETY: as above.
+    /// Returns the record.
+    pub fn record(&mut self) -> &mut ThreadRecord {
+        // SAFETY: the promise of `new`.
         unsafe { &mut *self.record }
     }
 
-    /// The open calls, the outermost first.
-    pub fn entries(&mut self) -> &mut [Entry] {
+    /// Returns the entries of the shadow stack, the outermost first.
+    pub fn entries(&mut self) -> &mut [ShadowEntry] {
         let (bottom, top) = (self.record().floor, self.record().top);
         // SAFETY: the entries behind the bottom up to the top are initialised; both are in one mapping.
         unsafe {
@@ -108,7 +108,7 @@ impl Writer {
     }
 
     /// Calls `visit` with the calls whose beginning is recorded and whose end is not, the innermost first.
-    pub fn each_open(&mut self, mut visit: impl FnMut(&mut Entry)) {
+    pub fn each_open(&mut self, mut visit: impl FnMut(&mut ShadowEntry)) {
         let record = self.record();
         // SAFETY: this thread's record.
         unsafe {
@@ -121,8 +121,8 @@ impl Writer {
         }
     }
 
-    /// Writes records with `write`, taking a new chunk if there is no room. If there is no chunk to be had the records,
-    /// `records` of them, are lost and counted, and false is returned.
+    /// Writes records with `write`, and takes a new chunk if there is no room. If there is no chunk, the `records`
+    /// records are lost and counted; then returns false.
     pub fn write(
         &mut self,
         records: u64,
@@ -138,7 +138,7 @@ impl Writer {
             return true;
         }
         self.cursor().lost += records;
-        // The next chunk tells how many are missing before it; there may be none.
+        // The next chunk states the number of records missing before it; but there may be no next chunk.
         self.arena
             .header()
             .lost
@@ -146,12 +146,12 @@ impl Writer {
         false
     }
 
-    /// The arena.
+    /// Returns the arena.
     pub fn arena(&self) -> MappedArena {
         self.arena
     }
 
-    /// The chunk's memory, of which so many bytes are used. There is one.
+    /// Returns the address of the chunk and the number of its bytes in use. The thread has a chunk.
     pub fn chunk(&mut self) -> (*mut u8, usize) {
         let cursor = self.cursor();
         let (next, index) = (cursor.next, cursor.chunk.saturating_sub(1));
@@ -167,7 +167,7 @@ impl Writer {
         }
     }
 
-    /// Where the last record of the chunk may begin; 0: there is none.
+    /// Returns the last address at which a record of the chunk may begin; 0 if there is no chunk.
     fn end(&mut self) -> u64 {
         let Some(index) = self.cursor().chunk.checked_sub(1) else {
             return 0;
@@ -176,27 +176,27 @@ impl Writer {
         (self.arena.chunk(index as usize).addr() + size - MARGIN) as u64
     }
 
-    /// How many bytes the chunk has left.
+    /// Returns the number of bytes that the chunk has left.
     pub fn room(&mut self) -> usize {
         self.end().saturating_sub(self.cursor().next) as usize
     }
 
-    /// How many of the entries are not those of handlers that have interrupted a hook.
+    /// Returns the number of entries that are not those of handlers that have interrupted a hook.
     pub fn outside(&mut self) -> usize {
         let bottom = self.record().floor;
         self.record().interrupted.outside(bottom)
     }
 
-    /// Whether there is a chunk with room left for a hook's record.
+    /// Returns true if there is a chunk with room for a hook's record.
     pub fn has_room(&mut self) -> bool {
         if self.record().interrupted.is_active() {
-            // Else where.
+            // The records go to the handlers' buffer.
             return true;
         }
         self.room() > 0
     }
 
-    /// How many bytes of records the stream has, about: chunks that were left early count as full.
+    /// Returns the approximate number of bytes of the stream's records. Chunks that were left early count as full.
     pub fn written(&mut self) -> u64 {
         let size = u64::from(self.arena.header().chunk_size);
         let chunks = u64::from(self.record().sequence) * size;
@@ -207,9 +207,9 @@ impl Writer {
         }
     }
 
-    /// Takes back all records from `place` in the chunk on; `time` is the tick of the one before.
+    /// Takes back all records from the address `place` on; `time` is the tick of the record before.
     ///
-    /// What is not written is zero, at any moment: without its first word a record is not there.
+    /// Unwritten bytes are zero at any moment: a record without its first word does not exist.
     pub fn take_back(&mut self, place: u64, time: u64) {
         let cursor = self.cursor();
         let length = cursor.next.saturating_sub(place) as usize;
@@ -248,7 +248,7 @@ impl Writer {
         done
     }
 
-    /// Closes the chunk, if there is one, and takes another; false if there is none.
+    /// Closes the chunk, if there is one, and takes another. Returns false if there is none.
     pub fn next_chunk(&mut self) -> bool {
         self.close();
         match take(&self.arena) {
@@ -260,8 +260,8 @@ impl Writer {
         }
     }
 
-    /// If records were lost since the last chunk: takes one, for which there is always memory, so that it says so. There will
-    /// perhaps be no later one.
+    /// Takes a chunk that states the number of lost records, if records were lost since the last chunk. There is
+    /// always memory for it, and there may be no later chunk.
     pub fn tell_lost(&mut self) {
         if self.cursor().lost == 0 || stopped() {
             return;
@@ -272,13 +272,13 @@ impl Writer {
         }
     }
 
-    /// Begins with a chunk, for which the thread has waited so many ticks.
+    /// Begins a chunk, for which the thread has waited `waited` ticks.
     fn begin(&mut self, index: usize, waited: u64) {
         let size = self.arena.header().chunk_size as usize;
         let memory = self.arena.chunk(index);
         let time = now(&self.arena);
         let shift = self.arena.header().shift as u8;
-        // What is in chunks that were closed can't be taken back, and the same place may come again.
+        // Records in closed chunks can't be taken back, and the same address may come again.
         judged::keep_open(self);
         let mut depth = 0;
         self.each_open(|entry| {
@@ -336,8 +336,8 @@ impl Writer {
         cursor.alive = 1;
         self.reopen();
         let stack = self.record().stack;
-        // Where stacks are exchanged, a chunk on the first one says so as well: else a switch that happens to be its first
-        // record would be taken for it.
+        // Where stacks are exchanged, a chunk on the first stack says so as well. Otherwise a switch that happens to
+        // be the chunk's first record would be taken for the chunk's own stack.
         if stack != 0 || switch::is_used() {
             self.encode(&mut |to: &mut Encoder<'_>| to.stack(time, stack));
         }
@@ -347,7 +347,7 @@ impl Writer {
     pub fn close(&mut self) {
         let arena = self.arena;
         if self.record().interrupted.is_active() {
-            // The interrupted hook will go on writing.
+            // The interrupted hook will go on writing to the chunk.
             return;
         }
         let cursor = self.cursor();
@@ -373,7 +373,7 @@ impl Writer {
     }
 }
 
-/// Returns a free chunk, and the ticks for which it was waited for; waits for one if that is wanted.
+/// Returns a free chunk and the ticks for which the thread waited for it. Waits only if the recording wants that.
 fn take(arena: &MappedArena) -> Option<(usize, u64)> {
     let header = arena.header();
     let mut start = None;
@@ -407,13 +407,13 @@ fn take(arena: &MappedArena) -> Option<(usize, u64)> {
         sys::futex_wait(&header.freed, freed, PATIENCE_MS);
         header.waiting.fetch_sub(1, Ordering::Relaxed);
         if !sys::process_exists(header.recorder) {
-            // Nobody will ever make room, here or in any other process.
+            // Nobody will ever make room, in this process or in any other.
             header.stop.store(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Whether nothing is to be recorded any more.
+/// Returns true if nothing is recorded any more.
 pub fn stopped() -> bool {
     confined::is_quiet()
         || session::arena().is_none_or(|arena| arena.header().stop.load(Ordering::Relaxed) != 0)

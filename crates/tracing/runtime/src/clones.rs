@@ -5,19 +5,25 @@
 
 use crate::confined;
 use crate::session::MappedArena;
-use crate::shadow::{self, Block};
+use crate::shadow::{self, ThreadBlock};
 use crate::sys;
 use dioptra_tracelayout::message::Observed;
 
-/// Whether the flags of a `clone` make a task that runs beside its creator with the same thread-local memory.
+/// Returns true if a `clone` with these flags makes a task that runs beside its creator with the same thread-local
+/// memory.
 fn shares_block(flags: u64) -> bool {
     let is_set = |flag: i32| flags & flag as u64 != 0;
-    // The creator of a `vfork` waits.
+    // The creator of a `vfork` waits for the child, so the two do not run at once.
     is_set(libc::CLONE_VM) && !is_set(libc::CLONE_SETTLS) && !is_set(libc::CLONE_VFORK)
 }
 
-/// Looks at a call of a function that may make a task, before the function does its work.
-pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, arguments: [u64; 4]) {
+/// Examines a call of a function that may make a task, before the function does its work.
+pub fn observe(
+    block: &mut ThreadBlock,
+    arena: MappedArena,
+    function: Observed,
+    arguments: [u64; 4],
+) {
     let flags = match function {
         // `clone(function, stack, flags, …)`.
         Observed::Clone => arguments[2],
@@ -29,10 +35,10 @@ pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, argume
     }
     arena.header().sharing.happens(sys::pid());
     if block.busy == 0 {
-        // For good: the runtime does not learn when the other task ends.
+        // For good, because the runtime does not learn when the other task ends.
         block.busy = shadow::OWN_WORK;
     } else {
-        // A handler has interrupted a hook, which will say that it is done.
+        // A handler has interrupted a hook. That hook will reset `busy` when it has finished.
         confined::be_quiet(block, arena);
     }
 }

@@ -1,15 +1,16 @@
-//! Programs that forbid themselves system calls (seccomp): a hook that makes one would end the program.
+//! Programs that forbid themselves system calls (seccomp). A hook that made a forbidden one would end the program.
 //!
-//! Before the program installs a filter, the runtime executes it, as the kernel would, for the system calls that hooks
-//! make. If the filter forbids one, the process becomes *quiet*: nothing of it is recorded any more, and hooks make no
-//! system call. If the filter only forbids system calls by which the process talks to its recorder, later modules are
-//! not traced.
-//! A program that begins under a filter that its starter has installed is not traced at all, unless the filter was seen and
-//! found to allow everything.
+//! Before the program installs a filter, the runtime executes the filter, as the kernel would, for the system calls
+//! that hooks make. If the filter forbids one, the process becomes *quiet*: nothing is recorded any more, and hooks
+//! make no system call. If the filter only forbids system calls by which the process talks to its recorder, later
+//! modules are not traced.
+//!
+//! A program that begins under a filter of its starter is not traced at all, unless the filter was seen and found to
+//! allow everything.
 
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::session::MappedArena;
-use crate::shadow::{self, Block};
+use crate::shadow::{self, ThreadBlock};
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use dioptra_tracelayout::message::Observed;
@@ -17,13 +18,13 @@ use dioptra_tracelayout::message::Observed;
 /// Not 0 if this process is quiet. [`crate::arch`]'s routines read this, too.
 pub static QUIET: AtomicU32 = AtomicU32::new(0);
 
-/// Whether this process may not call its recorder any more.
+/// True if this process may not connect to its recorder any more.
 static ALONE: AtomicBool = AtomicBool::new(false);
 
 /// The number of filters under which this process runs. All of them are known to allow the runtime's system calls.
 static FILTERS: AtomicU32 = AtomicU32::new(0);
 
-/// The most instructions of a filter.
+/// The largest number of instructions of a filter.
 const MOST_INSTRUCTIONS: u32 = 4096;
 
 /// The architecture (`AUDIT_ARCH_…`) that the kernel passes to filters.
@@ -70,13 +71,13 @@ const CONNECTING: [i64; 9] = [
     libc::SYS_tgkill,
 ];
 
-/// Whether this process is quiet: it records nothing, and the runtime makes no system call.
+/// Returns true if this process is quiet: it records nothing, and the runtime makes no system call.
 #[inline]
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed) != 0
 }
 
-/// Whether this process can't call its recorder any more.
+/// Returns true if this process can't connect to its recorder any more.
 pub fn is_alone() -> bool {
     is_quiet() || ALONE.load(Ordering::Relaxed)
 }
@@ -86,14 +87,14 @@ pub fn known_filters() -> u32 {
     FILTERS.load(Ordering::Relaxed)
 }
 
-/// Whether this process, which begins, runs under more filters than the `known` number. Those may forbid anything.
+/// Returns true if this process, which begins, runs under more filters than `known`. The others may forbid anything.
 pub fn begins_confined(known: u32) -> bool {
     FILTERS.store(known, Ordering::Relaxed);
     let (filters, is_strict) = own_filters();
     is_strict || filters > known
 }
 
-/// Returns the number of filters of this process, and whether it is in the strict mode. Reads a file, as the dynamic
+/// Returns the number of this process's filters, and true if it is in the strict mode. Reads a file, as the dynamic
 /// linker has just done.
 fn own_filters() -> (u32, bool) {
     let mut text = [0_u8; 4096];
@@ -119,7 +120,7 @@ fn own_filters() -> (u32, bool) {
 /// The restriction that a call of `prctl` or `syscall` installs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Installed {
-    /// Nothing but reading, writing and ending is allowed.
+    /// Only reading, writing and ending are allowed.
     Strict,
     /// The filter that is described at an address.
     Filter(u64),
@@ -149,8 +150,13 @@ fn installed(function: Observed, arguments: [u64; 4]) -> Option<Installed> {
     }
 }
 
-/// Looks at a call of a function that may install a filter, before the function does its work.
-pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, arguments: [u64; 4]) {
+/// Examines a call of a function that may install a filter, before the function does its work.
+pub fn observe(
+    block: &mut ThreadBlock,
+    arena: MappedArena,
+    function: Observed,
+    arguments: [u64; 4],
+) {
     let Some(installed) = installed(function, arguments) else {
         return;
     };
@@ -179,12 +185,12 @@ pub fn observe(block: &mut Block, arena: MappedArena, function: Observed, argume
 }
 
 /// Ends the recording of this process. The chunks that other threads have begun stay as they are.
-pub fn be_quiet(block: &mut Block, arena: MappedArena) {
+pub fn be_quiet(block: &mut ThreadBlock, arena: MappedArena) {
     let _signals = sys::BlockedSignals::new();
     if !shadow::is_dummy(block.record) && block.busy == 0 {
         block.busy = shadow::OWN_WORK;
         // SAFETY: this thread's record; busy keeps hooks away.
-        unsafe { Writer::new(block.record, arena).close() };
+        unsafe { RecordWriter::new(block.record, arena).close() };
         block.busy = 0;
     }
     QUIET.store(1, Ordering::SeqCst);
@@ -192,9 +198,8 @@ pub fn be_quiet(block: &mut Block, arena: MappedArena) {
     sys::wait_for_others();
 }
 
-/// Whether the filter described at an address (`sock_fprog`) allows [`RECORDING`], and whether it allows
-/// [`CONNECTING`]; `None` if it
-/// can't be read.
+/// Returns whether the filter described at an address (`sock_fprog`) allows [`RECORDING`] and whether it allows
+/// [`CONNECTING`]; `None` if the filter can't be read.
 fn allowed(description: u64) -> Option<[bool; 2]> {
     let pid = sys::pid();
     let mut words = [0; 2];
@@ -217,7 +222,7 @@ fn allowed(description: u64) -> Option<[bool; 2]> {
     Some([all(&RECORDING), all(&CONNECTING)])
 }
 
-/// Whether a filter is known to allow a system call, whatever its arguments are.
+/// Returns true if a filter is known to allow a system call, whatever its arguments are.
 fn is_allowed(number: i64, fetch: impl Fn(u32) -> Option<u64>) -> bool {
     let result = execute([number as u32, ARCHITECTURE], fetch);
     result.is_some_and(|result| matches!(result & ACTION, ALLOW | LOG))
@@ -249,7 +254,7 @@ fn execute(data: [u32; 2], fetch: impl Fn(u32) -> Option<u64>) -> Option<u32> {
                     0x20 if class == 0 && k < SIZE && k.is_multiple_of(4) => match k {
                         0 => data[0],
                         4 => data[1],
-                        // The instruction's address, and arguments: none is known.
+                        // The instruction's address, and the arguments, which are not known.
                         _ => return None,
                     },
                     _ => return None,

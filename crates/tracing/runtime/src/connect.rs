@@ -1,4 +1,4 @@
-//! Talks to the recorder, and does what it says.
+//! The conversation with the recorder, and the steps that it asks for.
 
 use crate::arch;
 use crate::cyg;
@@ -16,20 +16,20 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::{mem, ptr, slice};
 use dioptra_tracelayout::VERSION;
 use dioptra_tracelayout::message::{
-    Applied, FunctionId, Hello, Next, PRESENCE_SIZE, Patch, Reason, RuntimeAddresses, Step,
-    StepKind, Welcome,
+    Applied, Hello, InstrumentedFunction, PRESENCE_SIZE, Patch, Reason, RuntimeAddresses,
+    SetupStep, StepKind, StepRequest, Welcome,
 };
 
-/// Why a process is not traced.
+/// The reason why a process is not traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The recorder can't be reached, or broke off.
+    /// The recorder can't be reached, or broke the conversation off.
     Recorder(Errno),
-    /// The recorder does not want it.
+    /// The recorder refuses the process.
     Refused,
     /// The arena can't be mapped.
     Arena,
-    /// Something that the processor lacks.
+    /// The processor lacks this feature.
     Processor(&'static str),
 }
 
@@ -39,7 +39,8 @@ impl From<Errno> for Failure {
     }
 }
 
-/// Whether the recorder's socket, whose name ends with the number of its network namespace, is in another one than we.
+/// Returns true if the recorder's socket is in another network namespace than this process. The socket's name ends
+/// with the number of its namespace.
 pub fn is_elsewhere(name: &[u8]) -> bool {
     let digits = name.rsplit(|byte| *byte == b'-').next();
     let recorders = digits.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u64>().ok());
@@ -47,7 +48,7 @@ pub fn is_elsewhere(name: &[u8]) -> bool {
     matches!((recorders, ours), (Some(recorders), Some(ours)) if recorders != 0 && recorders != ours)
 }
 
-/// Connects to the recorder at the abstract address `name`, and does what it says.
+/// Connects to the recorder at the abstract address `name` and carries out its steps.
 ///
 /// # Errors
 /// [`Failure`]
@@ -111,13 +112,13 @@ fn talk(name: &[u8], reason: Reason, signals: &sys::BlockedSignals) -> Result<()
             return Err(Failure::Arena);
         }
     }
-    let mut next = Next {
+    let mut next = StepRequest {
         applied: Applied::Nothing as u32,
         error: 0,
     };
     loop {
         socket.send(&next)?;
-        let (step, descriptors) = socket.receive::<Step>()?;
+        let (step, descriptors) = socket.receive::<SetupStep>()?;
         if step.kind == StepKind::Done as u32 {
             return Ok(());
         }
@@ -127,17 +128,17 @@ fn talk(name: &[u8], reason: Reason, signals: &sys::BlockedSignals) -> Result<()
                 close(descriptor);
             }
         }
-        next = Next {
+        next = StepRequest {
             applied: applied as u32,
             error: error as u32,
         };
     }
 }
 
-fn learn(step: &Step, functions: i32) -> (Applied, i32) {
-    let size = step.patches as usize * mem::size_of::<FunctionId>();
+fn learn(step: &SetupStep, functions: i32) -> (Applied, i32) {
+    let size = step.patches as usize * mem::size_of::<InstrumentedFunction>();
     match sys::map_file(functions, size, false) {
-        // SAFETY: the recorder has written that many; the bytes are integers.
+        // SAFETY: the recorder has written that many; any bytes are valid integers.
         Ok(list) => unsafe {
             let learned = cyg::learn(slice::from_raw_parts(list.cast(), step.patches as usize));
             sys::unmap(list, size);
@@ -150,22 +151,22 @@ fn learn(step: &Step, functions: i32) -> (Applied, i32) {
     }
 }
 
-/// How many pools were loaded.
+/// The number of pools that were loaded.
 static POOLS: AtomicU32 = AtomicU32::new(0);
 
-/// Room for a pool's path.
+/// The size of the buffer for a pool's path in bytes.
 const PATH_SIZE: usize = 80;
 
-/// A path of a descriptor: a new one each time, since the dynamic linker knows modules by the paths they were loaded
-/// with. The bits of `number` are written with what means nothing in a path.
+/// Writes a path of a descriptor, a new one each time, because the dynamic linker recognises modules by the paths
+/// they were loaded with. The bits of `number` are written as parts that mean nothing in a path.
 ///
-/// It names this process: a debugger opens it too while the pool is loaded, and in its own process the descriptor is
-/// something else, perhaps a pipe that it would read from forever.
+/// The path names this process. A debugger opens the path too while the pool is loaded, and in the debugger's own
+/// process the descriptor is something else, perhaps a pipe that it would read from forever.
 fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
-    // The last byte stays 0. What does not fit is left out, and then the path leads nowhere.
+    // The last byte stays 0. A longer path is cut off, and then leads nowhere.
     let mut rest = path.iter_mut().take(PATH_SIZE - 1);
     let mut put = |word: &[u8]| {
-        // In this order nothing of the rest is passed over when the word ends.
+        // In this order `zip` takes no byte of the rest when the word ends.
         for (from, to) in word.iter().zip(rest.by_ref()) {
             *to = *from;
         }
@@ -180,7 +181,7 @@ fn pool_path(path: &mut [u8; PATH_SIZE], number: u32, descriptor: i32) {
     put(sys::decimal(&mut digits, descriptor.unsigned_abs()));
 }
 
-fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
+fn apply(step: &SetupStep, [pool, patches]: [i32; 2]) -> (Applied, i32) {
     if step.kind == StepKind::Functions as u32 {
         return learn(step, patches);
     }
@@ -205,7 +206,7 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
         Ok(list) => list,
         Err(errno) => return (Applied::NoPatch, errno.0),
     };
-    // SAFETY: the recorder has written that many; the bytes are integers.
+    // SAFETY: the recorder has written that many; any bytes are valid integers.
     let result = unsafe {
         let result = patch(slice::from_raw_parts(
             list.cast::<Patch>(),
@@ -220,8 +221,8 @@ fn apply(step: &Step, [pool, patches]: [i32; 2]) -> (Applied, i32) {
     }
 }
 
-/// Writes the patches, which are sorted: pages are made writable for as many of them as lie together. They stay executable:
-/// threads run other functions there.
+/// Writes the patches, which are sorted. Pages are made writable for all patches that lie together. The pages stay
+/// executable, because threads run other functions there.
 ///
 /// # Safety
 /// The patches are right, and no other thread executes the code that they replace, unless a patch is one instruction
@@ -270,10 +271,10 @@ unsafe fn patch(mut patches: &[Patch]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Writes bytes: at once, if they lie within 8 aligned bytes.
+/// Writes bytes, in one store if they lie within 8 aligned bytes.
 ///
 /// # Safety
-/// The bytes may be written there, and nobody else writes there.
+/// The bytes may be written there, and no other thread writes there.
 unsafe fn write(address: u64, bytes: &[u8]) {
     let within = (address % 8) as usize;
     let first = ptr::with_exposed_provenance_mut::<u8>(address as usize);

@@ -1,17 +1,18 @@
-//! Hooks for programs compiled with `-finstrument-functions`: their functions say themselves when they begin and end.
+//! Hooks for programs compiled with `-finstrument-functions`, whose functions report their own beginnings and ends.
 //!
-//! Return addresses stay where they are. The calls are on the shadow stack all the same, so that what is left by a jump is
-//! noticed, and other traced calls nest right. Functions that the compiler has inlined call hooks, too: several calls may
-//! share a frame.
+//! Return addresses stay where they are. The calls are on the shadow stack all the same, so that the runtime notices
+//! calls that a jump leaves, and other traced calls nest right. Functions that the compiler has inlined call hooks,
+//! too: several calls may share a frame.
 //!
-//! Functions that an exception leaves do not say so (those of clang; gcc's do), and what comes next is perhaps deeper on the
-//! stack than they were. What is kept of each call is where its return address lies, what it is, and where its hook was
-//! called: a call is over when something else lies there, or when another one has its place. (Not seen at once: what follows is a
-//! function with a frame larger than what is searched.)
+//! Functions that an exception leaves do not report their ends if clang has compiled them (gcc's do), and the next
+//! call may lie deeper on the stack than they did. So an entry keeps the slot of the call's return address, the
+//! function, and the address from which its hook was called. A call is over when its slot holds something else, or
+//! when another call has the slot. One case is noticed late: the next call is of a function with a frame larger than
+//! the searched part of the stack.
 //!
-//! What is hidden, counted and taken back is what generated hooks hide, count and take back. Calls that are left out are not
-//! on the shadow stack, unless they share a frame with one that is: functions say when they end, and it must be clear which
-//! one does. The innermost call there hides what it calls, if anything is hidden.
+//! These hooks hide, count and take back the same calls as generated hooks. Calls that are left out are not on the
+//! shadow stack, unless they share a frame with a recorded one: functions report their ends, and it must be clear
+//! which one does. In that case the innermost call of the frame hides the calls below it, if anything is hidden.
 
 mod call;
 mod plain;
@@ -19,38 +20,38 @@ mod table;
 
 use crate::arch;
 use crate::chunks::{now, stopped};
-use crate::interrupted::{self, Other};
-use crate::sampling::{self, Counted};
+use crate::interrupted::{self, BusyHook};
+use crate::sampling::{self, CountChoice};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Entry, Gate, OWN_WORK};
+use crate::shadow::{self, OWN_WORK, ShadowEntry, StackGate, ThreadBlock};
 use crate::slow::{begin_work, change_gate, drop_entries};
 use crate::{confined, judged, parked, socket, sys, thread};
-use call::Call;
+use call::HookCall;
 use core::sync::atomic::{Ordering, compiler_fence};
 use core::{ptr, slice};
-use dioptra_tracelayout::message::FunctionId;
+use dioptra_tracelayout::message::InstrumentedFunction;
 use dioptra_tracelayout::message::thread::{
     ENTRY_CHOSEN, ENTRY_JUDGED, ENTRY_MUTE, ENTRY_NO_RETURN, ENTRY_POSITION, ENTRY_SAVED,
     ENTRY_SILENT, ENTRY_UNWOUND, NO_SLOT, OUTSIDE, kind, operand,
 };
 use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE, UnwindCause};
 pub use table::learn;
-use table::{Place, find_place};
+use table::{TableCell, find_place};
 
-/// What becomes of a call.
+/// The treatment of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    /// It is recorded, and what it does to what it calls is this: bits of [`kind`].
+enum CallTreatment {
+    /// The call is recorded. The bits of [`kind`] say how it affects the calls below it.
     Recorded(u64),
-    /// Neither it nor what it calls is recorded.
+    /// Neither the call nor the calls below it are recorded.
     Muted,
-    /// It is not recorded.
+    /// The call is not recorded.
     Hidden,
 }
 
-/// Below which place calls of a kind are hidden; 0: nothing hides them.
+/// Returns the address below which calls of a kind are hidden; 0 if nothing hides them.
 #[inline]
-fn hidden_below(gate: &Gate, kind: u64) -> u64 {
+fn hidden_below(gate: &StackGate, kind: u64) -> u64 {
     match kind & (kind::MUTE | kind::FILTER) {
         _ if kind & kind::GATED == 0 => 0,
         0 => gate.hidden,
@@ -58,12 +59,12 @@ fn hidden_below(gate: &Gate, kind: u64) -> u64 {
     }
 }
 
-/// The flags of a call's entry.
+/// Returns the flags of a call's entry.
 #[inline]
-fn flags(fate: Fate, slot: u32) -> u32 {
-    let Fate::Recorded(kind) = fate else {
+fn flags(fate: CallTreatment, slot: u32) -> u32 {
+    let CallTreatment::Recorded(kind) = fate else {
         return match fate {
-            Fate::Muted => ENTRY_MUTE | ENTRY_SAVED,
+            CallTreatment::Muted => ENTRY_MUTE | ENTRY_SAVED,
             _ => ENTRY_SILENT,
         };
     };
@@ -80,17 +81,17 @@ fn flags(fate: Fate, slot: u32) -> u32 {
     flags
 }
 
-/// What a call does to what it calls.
+/// Changes the gate for the calls below a call.
 #[inline]
-fn change(gate: &mut Gate, fate: Fate, call: &Call, arena: &MappedArena) {
+fn change(gate: &mut StackGate, fate: CallTreatment, call: &HookCall, arena: &MappedArena) {
     let header = arena.header();
     let hides_all = match fate {
-        Fate::Recorded(kind) if kind & (kind::FILTER | kind::LEVELS) != 0 => {
+        CallTreatment::Recorded(kind) if kind & (kind::FILTER | kind::LEVELS) != 0 => {
             change_gate(gate, kind, call.slot, header.levels);
-            // Filters let in, whatever the level.
+            // A filter lets calls in at any level.
             gate.hidden == call.slot && header.hidden == 0 && header.mutes == 0
         }
-        Fate::Muted => {
+        CallTreatment::Muted => {
             change_gate(gate, kind::MUTE, call.slot, 0);
             true
         }
@@ -102,22 +103,22 @@ fn change(gate: &mut Gate, fate: Fate, call: &Call, arena: &MappedArena) {
     }
 }
 
-/// Whether a hook's call is known at once to be hidden with what it calls. The function that hides it has perhaps moved its
-/// stack pointer: its own hooks must not be taken for others'.
+/// Returns true if a hook's call is known at once to be hidden together with the calls below it. The function that
+/// hides it may have moved its stack pointer: its own hooks must not be taken for other functions'.
 #[inline]
-fn is_quiet(block: &Block, stack: u64) -> bool {
-    // SAFETY: the record of this thread, which has such a call on its shadow stack.
-    stack < block.gate.quiet && unsafe { Call::is_below(&*(*block.record).top, stack) }
+fn is_quiet(block: &ThreadBlock, stack: u64) -> bool {
+    // SAFETY: the record of this thread, whose shadow stack has such a call.
+    stack < block.gate.quiet && unsafe { HookCall::is_below(&*(*block.record).top, stack) }
 }
 
-/// A function begins. `stack` is the hook's slot, `site` where it returns to.
+/// Handles the beginning of a function. `stack` is the hook's slot, `site` the address to which the hook returns.
 pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
     if is_quiet(block, stack) {
         return;
     }
-    // Functions that are not known were loaded later, or are not wanted.
+    // Unknown functions were loaded later, or their calls are not recorded.
     let Some(place) = find_place(function) else {
         return;
     };
@@ -129,18 +130,18 @@ pub extern "C" fn enter(function: u64, caller: u64, stack: u64, site: u64) {
 }
 
 #[inline(never)]
-fn begin_plain(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
+fn begin_plain(block: &mut ThreadBlock, place: &TableCell, caller: u64, stack: u64, site: u64) {
     if !plain::begin(block, place, caller, stack, site) {
         begin(block, place, caller, stack, site);
     }
 }
 
 #[inline(never)]
-fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
+fn begin(block: &mut ThreadBlock, place: &TableCell, caller: u64, stack: u64, site: u64) {
     let Some(known) = place.load() else {
         return;
     };
-    let call = Call::new(known.address, caller, stack, site, 0);
+    let call = HookCall::new(known.address, caller, stack, site, 0);
     if block.busy != 0 {
         enter_meanwhile(block, &known, &call);
         return;
@@ -148,15 +149,15 @@ fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) {
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
     if !enter_fast(block, &known, &call) {
-        enter_slow(block, &known, &call, Other::None);
+        enter_slow(block, &known, &call, BusyHook::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
 }
 
-/// Another hook is at work, or was left.
+/// Handles a beginning while another hook is at work, or after another hook was left.
 #[cold]
-fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
+fn enter_meanwhile(block: &mut ThreadBlock, function: &InstrumentedFunction, call: &HookCall) {
     if confined::is_quiet() {
         return;
     }
@@ -168,8 +169,8 @@ fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
-    if interrupted::other(block, call.stack) == Other::Left {
-        enter_slow(block, function, call, Other::Left);
+    if interrupted::other(block, call.stack) == BusyHook::Left {
+        enter_slow(block, function, call, BusyHook::Left);
         block.busy = 0;
         return;
     }
@@ -184,18 +185,18 @@ fn enter_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
             return;
         }
         let before = (*record).interrupted.kept();
-        enter_slow(block, function, call, Other::Interrupted);
+        enter_slow(block, function, call, BusyHook::Interrupted);
         if (*record).interrupted.kept() == before {
-            // It is hidden.
+            // The call is hidden.
             header.handler_calls_done.fetch_add(1, Ordering::Relaxed);
         }
         interrupted::end_if_done(&mut *record);
     }
 }
 
-/// Does all that can be done without keeping signals away; false if that is not all, and nothing has been done.
+/// Handles a beginning without blocking signals. Returns false, having done nothing, if more must be done.
 #[inline]
-fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
+fn enter_fast(block: &mut ThreadBlock, function: &InstrumentedFunction, call: &HookCall) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
@@ -206,7 +207,7 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        // Without an entry around it this one is the bottom, of which nothing is asked.
+        // Without an entry around it, `top` is the floor, whose outer entry is not examined.
         let outer = top.wrapping_sub(1);
         let outer = if (*top).slot == NO_SLOT {
             NO_SLOT
@@ -218,18 +219,18 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         }
         let has_room = (*cursor).next < (*cursor).end;
         let fate = match kind {
-            // The innermost call hides what it calls.
-            _ if below != 0 => Fate::Hidden,
-            _ if kind & kind::MUTE != 0 => Fate::Muted,
+            // The innermost call hides the calls below it.
+            _ if below != 0 => CallTreatment::Hidden,
+            _ if kind & kind::MUTE != 0 => CallTreatment::Muted,
             _ if kind & kind::JUDGED != 0 => return false,
             _ if kind & kind::COUNTED != 0 => match count(block, function, &arena, has_room) {
                 Some(fate) => fate,
                 None => return false,
             },
-            _ => Fate::Recorded(kind),
+            _ => CallTreatment::Recorded(kind),
         };
-        let is_recorded = matches!(fate, Fate::Recorded(_));
-        if fate == Fate::Hidden && (*top).slot != call.slot {
+        let is_recorded = matches!(fate, CallTreatment::Recorded(_));
+        if fate == CallTreatment::Hidden && (*top).slot != call.slot {
             return true;
         }
         if is_recorded && !has_room {
@@ -243,14 +244,14 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         entry.write(call.entry(function.id, flags(fate, function.slot), block.gate.saved()));
         (*record).top = entry;
         change(&mut block.gate, fate, call, &arena);
-        let Fate::Recorded(kind) = fate else {
+        let CallTreatment::Recorded(kind) = fate else {
             return true;
         };
         if kind & kind::CHOSEN != 0 {
             sampling::begin(&mut *record, function.slot);
         }
         let delta = begin_record(cursor, time);
-        // Read again: a handler may have forked, and this be the child.
+        // Read again: a handler may have forked, and this may be the child.
         let next = (&raw const (*cursor).next).read_volatile();
         let to = ptr::with_exposed_provenance_mut::<u8>(next as usize);
         if function.id <= 0xffff {
@@ -261,7 +262,7 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
                 (*entry).flags |= ((next + 4) as u32) << 8;
             }
         } else {
-            // Not worth the trouble: it is never taken back.
+            // Not worth the trouble for large ids: the call is never taken back.
             to.add(4).cast::<u16>().write_unaligned(delta);
             to.add(6).cast::<u32>().write_unaligned(function.id);
             compiler_fence(Ordering::SeqCst);
@@ -272,13 +273,13 @@ fn enter_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
     true
 }
 
-/// The time of a record that follows: how far it is from that of the last one. A record of its own says so if that is far.
+/// Returns the delta of the record that follows, and writes a time escape first if the delta is too large.
 ///
 /// # Safety
 /// The cursor is this thread's, and has room.
 #[inline]
-unsafe fn begin_record(cursor: *mut shadow::Cursor, time: u64) -> u16 {
-    // SAFETY: the caller's promise; behind the place where hooks stop there is a margin.
+unsafe fn begin_record(cursor: *mut shadow::ChunkCursor, time: u64) -> u16 {
+    // SAFETY: the caller's promise; behind the address at which hooks stop there is a margin.
     unsafe {
         let delta = time.wrapping_sub((*cursor).time);
         (*cursor).time = time;
@@ -295,17 +296,17 @@ unsafe fn begin_record(cursor: *mut shadow::Cursor, time: u64) -> u16 {
     0
 }
 
-/// Counts a call, unless the runtime has to look closer.
+/// Counts a call. Returns `None` if the slow path must count it.
 ///
 /// # Safety
 /// The block is this thread's.
 #[inline]
 unsafe fn count(
-    block: &Block,
-    function: &FunctionId,
+    block: &ThreadBlock,
+    function: &InstrumentedFunction,
     arena: &MappedArena,
     has_room: bool,
-) -> Option<Fate> {
+) -> Option<CallTreatment> {
     let is_tree = u64::from(function.kind) & kind::FILTER != 0;
     let counted = {
         // SAFETY: the caller's promise.
@@ -314,20 +315,25 @@ unsafe fn count(
     Some(fate_of(counted, function))
 }
 
-/// What becomes of a call that was counted.
+/// Returns the treatment of a call that was counted.
 #[inline]
-fn fate_of(counted: Counted, function: &FunctionId) -> Fate {
+fn fate_of(counted: CountChoice, function: &InstrumentedFunction) -> CallTreatment {
     let kind = u64::from(function.kind) & !kind::COUNTED;
     match (counted, kind & kind::FILTER != 0) {
-        (Counted::Chosen, true) => Fate::Recorded(kind | kind::CHOSEN),
-        (Counted::Chosen, false) => Fate::Recorded(kind),
-        (Counted::Skipped, true) => Fate::Muted,
-        (Counted::Skipped, false) => Fate::Hidden,
+        (CountChoice::Chosen, true) => CallTreatment::Recorded(kind | kind::CHOSEN),
+        (CountChoice::Chosen, false) => CallTreatment::Recorded(kind),
+        (CountChoice::Skipped, true) => CallTreatment::Muted,
+        (CountChoice::Skipped, false) => CallTreatment::Hidden,
     }
 }
 
 #[cold]
-fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other) {
+fn enter_slow(
+    block: &mut ThreadBlock,
+    function: &InstrumentedFunction,
+    call: &HookCall,
+    other: BusyHook,
+) {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
         return;
     };
@@ -353,7 +359,7 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
     let own = writer.record();
     // SAFETY: this thread's record.
     let is_full = own.top >= own.limit && unsafe { !parked::make_room(own) };
-    let shares = around.is_some_and(|entry: Entry| entry.slot == call.slot);
+    let shares = around.is_some_and(|entry: ShadowEntry| entry.slot == call.slot);
     if is_full {
         if !is_hidden {
             arena
@@ -365,31 +371,31 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
     }
     let mut judged = None;
     let fate = if is_hidden {
-        Fate::Hidden
+        CallTreatment::Hidden
     } else if kind & kind::MUTE != 0 {
-        Fate::Muted
+        CallTreatment::Muted
     } else if kind & kind::COUNTED != 0 {
         let is_tree = kind & kind::FILTER != 0;
         let counted = sampling::count(&mut writer, &arena, function.slot, is_tree);
         fate_of(counted, function)
     } else if kind & kind::JUDGED != 0 {
         judged = judged::place(&mut writer, &arena, function.slot);
-        // What is within an execution belongs to it.
+        // Calls within a judged execution belong to it.
         let within = if judged.is_none() { kind::JUDGED } else { 0 };
-        Fate::Recorded(kind & !within)
+        CallTreatment::Recorded(kind & !within)
     } else {
-        Fate::Recorded(kind)
+        CallTreatment::Recorded(kind)
     };
-    if fate == Fate::Hidden && !shares {
+    if fate == CallTreatment::Hidden && !shares {
         return;
     }
     let entry = call.entry(function.id, flags(fate, function.slot), block.gate.saved());
     change(&mut block.gate, fate, call, &arena);
-    if let Fate::Recorded(kind) = fate {
+    if let CallTreatment::Recorded(kind) = fate {
         if kind & kind::CHOSEN != 0 {
             sampling::begin(writer.record(), function.slot);
         }
-        // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
+        // A chunk's header lists the calls that were open before, so the chunk is taken before the call is pushed.
         if !writer.has_room() {
             writer.next_chunk();
         }
@@ -407,13 +413,13 @@ fn enter_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Othe
         record.top = record.top.add(1);
         record.top.write(entry);
         if entry.flags & (ENTRY_CHOSEN | ENTRY_MUTE | ENTRY_SILENT) == 0 {
-            // It was written elsewhere, perhaps: it is not taken back.
+            // The record may have been written elsewhere, so it is not taken back.
             (*record.top).flags |= ENTRY_POSITION;
         }
     }
 }
 
-/// A function ends. `frame` is the frame pointer, if it has one.
+/// Handles the end of a function. `frame` is the frame pointer, if the function has one.
 pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64, frame: u64) {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
@@ -433,70 +439,77 @@ pub extern "C" fn exit(function: u64, caller: u64, stack: u64, site: u64, frame:
 }
 
 #[inline(never)]
-fn end_plain(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64, frame: u64) {
+fn end_plain(
+    block: &mut ThreadBlock,
+    place: &TableCell,
+    caller: u64,
+    stack: u64,
+    site: u64,
+    frame: u64,
+) {
     if !plain::end(block, place, caller, stack, site) {
         end(block, place, caller, stack, site, frame);
     }
 }
 
 #[inline(never)]
-fn end(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64, frame: u64) {
+fn end(block: &mut ThreadBlock, place: &TableCell, caller: u64, stack: u64, site: u64, frame: u64) {
     let Some(known) = place.load() else {
         return;
     };
     if shadow::is_dummy(block.record) {
         return;
     }
-    let call = Call::new(known.address, caller, stack, site, frame);
+    let call = HookCall::new(known.address, caller, stack, site, frame);
     if block.busy != 0 {
         exit_meanwhile(block, &known, &call);
         return;
     }
     block.busy = stack;
     compiler_fence(Ordering::SeqCst);
-    // When nothing is recorded any more it does not matter which calls are open: nothing returns through their entries.
+    // When nothing is recorded any more, the open calls do not matter: nothing returns through their entries.
     if !exit_fast(block, &known, &call) && !stopped() {
-        exit_slow(block, &known, &call, Other::None);
+        exit_slow(block, &known, &call, BusyHook::None);
     }
     compiler_fence(Ordering::SeqCst);
     block.busy = 0;
 }
 
-/// Another hook is at work, or was left.
+/// Handles an end while another hook is at work, or after another hook was left.
 #[cold]
-fn exit_meanwhile(block: &mut Block, function: &FunctionId, call: &Call) {
+fn exit_meanwhile(block: &mut ThreadBlock, function: &InstrumentedFunction, call: &HookCall) {
     if confined::is_quiet() {
-        // A hook that was interrupted on another stack has to find everything as it was.
+        // A hook that was interrupted on another stack must find everything as it was.
         return;
     }
     let _signals = sys::BlockedSignals::new();
     if block.busy == OWN_WORK {
         return;
     }
-    if interrupted::other(block, call.stack) == Other::Left {
-        exit_slow(block, function, call, Other::Left);
+    if interrupted::other(block, call.stack) == BusyHook::Left {
+        exit_slow(block, function, call, BusyHook::Left);
         block.busy = 0;
         return;
     }
     let record = block.record;
     // SAFETY: this thread's record, while signals are blocked; no reference to it lives on.
     unsafe {
-        // Else its beginning was not recorded.
+        // Otherwise the call's beginning was not recorded.
         if (*record).interrupted.is_active() {
-            exit_slow(block, function, call, Other::Interrupted);
+            exit_slow(block, function, call, BusyHook::Interrupted);
             interrupted::end_if_done(&mut *record);
         }
     }
 }
 
-/// Whether calls of a function may have been left out: not each one that ends is on the shadow stack.
+/// Returns true if calls of a function may have been left out, so that a call that ends may have no entry.
 #[inline]
-fn leaves_out(function: &FunctionId) -> bool {
+fn leaves_out(function: &InstrumentedFunction) -> bool {
     u64::from(function.kind) & (kind::GATED | kind::COUNTED) != 0
 }
 
 #[inline]
-fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
+fn exit_fast(block: &mut ThreadBlock, function: &InstrumentedFunction, call: &HookCall) -> bool {
     let Some(arena) = session::arena() else {
         return true;
     };
@@ -505,11 +518,11 @@ fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
         let record = block.record;
         let cursor = shadow::cursor(record);
         let top = (*record).top;
-        // Not a copy: it was written a moment ago, in other pieces.
+        // Not a copy: the entry was written a moment ago in other pieces, and a wide load would wait for them.
         let entry = &*top;
         let is_same = entry.function == operand(function.id) && entry.flags & ENTRY_NO_RETURN != 0;
         if !is_same || entry.slot != call.slot {
-            // Nothing further down is open: it was left out.
+            // No call further down is open: this one was left out.
             let may_be = is_same && (call.is_of(entry) || call.may_be_of(entry));
             return leaves_out(function) && entry.slot > call.slot && !may_be;
         }
@@ -535,7 +548,7 @@ fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
             return true;
         }
         if u64::from(function.kind) & kind::TIMED != 0 {
-            // Is the entry the last record?
+            // Tests whether the entry's record is the last one.
             let next = (&raw const (*cursor).next).read_volatile();
             let at_least = arena.header().at_least.load(Ordering::Relaxed);
             let is_last = (entry.flags ^ (next as u32) << 8) & ENTRY_POSITION == 0;
@@ -558,7 +571,12 @@ fn exit_fast(block: &mut Block, function: &FunctionId, call: &Call) -> bool {
 }
 
 #[cold]
-fn exit_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other) {
+fn exit_slow(
+    block: &mut ThreadBlock,
+    function: &InstrumentedFunction,
+    call: &HookCall,
+    other: BusyHook,
+) {
     let Some(arena) = session::arena() else {
         return;
     };
@@ -570,15 +588,17 @@ fn exit_slow(block: &mut Block, function: &FunctionId, call: &Call, other: Other
     let mut writer = unsafe { begin_work(block, record, arena, call.stack, other) };
     let outside = writer.outside();
     let entries = writer.entries();
-    // What was entered before tracing began, or bypassed, is not there.
-    let is_it = |entry: &Entry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == function.id;
-    let is_here = |entry: &Entry| is_it(entry) && call.is_of(entry);
-    let may_be = |entry: &Entry| is_it(entry) && (!leaves_out(function) || call.may_be_of(entry));
+    // Calls that began before tracing, or that bypassed the hook, have no entry.
+    let is_it =
+        |entry: &ShadowEntry| entry.flags & ENTRY_NO_RETURN != 0 && entry.id() == function.id;
+    let is_here = |entry: &ShadowEntry| is_it(entry) && call.is_of(entry);
+    let may_be =
+        |entry: &ShadowEntry| is_it(entry) && (!leaves_out(function) || call.may_be_of(entry));
     let at = entries.iter().rposition(is_here);
     let at = at.or_else(|| entries.iter().rposition(may_be));
     let Some(at) = at.filter(|at| *at >= outside) else {
         if leaves_out(function) {
-            // What it has called has ended with it.
+            // The calls below it have ended with it.
             let cut = sys::Cut::at(call.slot);
             let within = entries.get(outside..).unwrap_or_default().iter().rev();
             let within = within.take_while(|entry| cut.leaves(entry.slot)).count();

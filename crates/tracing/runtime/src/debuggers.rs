@@ -1,5 +1,5 @@
-//! Tells debuggers of pools, by the interface that is meant for code made at run time (gdb's manual, "JIT Interface"): they
-//! have no file, and a debugger reads their unwind tables from memory.
+//! Registration of pools with debuggers, by the interface for code made at run time (gdb's manual, "JIT Interface").
+//! Pools have no file, so debuggers read their unwind tables from memory.
 
 use crate::shadow::PAGE;
 use crate::sys;
@@ -15,7 +15,7 @@ struct CodeEntry {
     size: u64,
 }
 
-/// What debuggers read.
+/// The structure that debuggers read.
 #[repr(C)]
 struct Descriptor {
     version: u32,
@@ -28,13 +28,14 @@ struct Descriptor {
 const REGISTER: u32 = 1;
 
 #[repr(transparent)]
-struct Shared<T>(UnsafeCell<T>);
+struct DebuggerCell<T>(UnsafeCell<T>);
 
-// SAFETY: written while the runtime works for the dynamic linker, one thread at a time; read by debuggers, who stop it.
-unsafe impl<T> Sync for Shared<T> {}
+// SAFETY: written while the runtime works for the dynamic linker, by one thread at a time; read by debuggers, which
+// stop the process.
+unsafe impl<T> Sync for DebuggerCell<T> {}
 
 #[cfg_attr(feature = "preload", unsafe(export_name = "__jit_debug_descriptor"))]
-static DESCRIPTOR: Shared<Descriptor> = Shared(UnsafeCell::new(Descriptor {
+static DESCRIPTOR: DebuggerCell<Descriptor> = DebuggerCell(UnsafeCell::new(Descriptor {
     version: 1,
     action: 0,
     relevant: ptr::null_mut(),
@@ -47,7 +48,7 @@ struct Spare {
     left: usize,
 }
 
-static SPARE: Shared<Spare> = Shared(UnsafeCell::new(Spare {
+static SPARE: DebuggerCell<Spare> = DebuggerCell(UnsafeCell::new(Spare {
     next: ptr::null_mut(),
     left: 0,
 }));
@@ -77,7 +78,7 @@ extern "C" fn changed() {
     unsafe { core::arch::asm!("", options(nostack, nomem, preserves_flags)) };
 }
 
-/// Tells of a pool at `address`. Without memory debuggers do not see through it.
+/// Registers the pool at `address`. Without memory for the entry, debuggers can't unwind through the pool.
 pub fn tell(address: u64, size: u64) {
     let descriptor = DESCRIPTOR.0.get();
     // SAFETY: the list is changed by one thread at a time; entries are never unmapped.

@@ -1,4 +1,4 @@
-//! What takes the place of the C library's `execve`: an executed program is traced, too, whatever its environment.
+//! The replacement of the C library's `execve`: an executed program is traced, too, whatever its environment.
 
 use crate::{confined, linker, loadable, session, sys};
 use core::ffi::{CStr, c_char, c_int};
@@ -7,20 +7,21 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use dioptra_tracelayout::execs::{self, EXECUTES, FAILED};
 use dioptra_tracelayout::message::{ASAN_LAST, FILTERS, RUNTIME, SOCKET};
 
-/// The environment of the process, as it was when the runtime was loaded, is where these point into.
+/// The texts of the two variables in the environment that the process had when the runtime was loaded.
 static SOCKET_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 static RUNTIME_TEXT: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable of AddressSanitizer's options, one of which lets other libraries be loaded before its own.
+/// The environment variable of AddressSanitizer's options, one of which lets other libraries be loaded before its
+/// own.
 const ASAN: &str = "ASAN_OPTIONS";
 const ASAN_OPTION: &[u8] = ASAN_LAST.as_bytes();
 
-/// Looks for a variable in an environment; the whole `NAME=VALUE`.
+/// Finds a variable in an environment and returns the whole `NAME=VALUE`.
 ///
 /// # Safety
-/// A null-terminated array of C strings.
+/// `environment` is a null-terminated array of C strings.
 pub unsafe fn find(mut environment: *const *const c_char, name: &str) -> Option<&'static CStr> {
     // SAFETY: the caller's promise; strings of the environment are not freed here.
     unsafe {
@@ -35,20 +36,20 @@ pub unsafe fn find(mut environment: *const *const c_char, name: &str) -> Option<
     None
 }
 
-/// The value, if a `NAME=VALUE` has that name.
+/// Returns the value of a `NAME=VALUE` with this name.
 pub fn value<'a>(text: &'a CStr, name: &str) -> Option<&'a [u8]> {
     text.to_bytes()
         .strip_prefix(name.as_bytes())?
         .strip_prefix(b"=")
 }
 
-/// Keeps what executed programs are to find in their environment.
+/// Remembers the texts for the environments of executed programs.
 pub fn remember(socket: &'static CStr, runtime: &'static CStr) {
     SOCKET_TEXT.store(socket.as_ptr().cast_mut(), Ordering::Relaxed);
     RUNTIME_TEXT.store(runtime.as_ptr().cast_mut(), Ordering::Relaxed);
 }
 
-/// Tells the recorder that modules were loaded or unloaded, and does what it says.
+/// Reports to the recorder that modules were loaded or unloaded, and carries out its steps.
 pub fn reconnect() {
     let socket = SOCKET_TEXT.load(Ordering::Relaxed);
     if socket.is_null() || confined::is_alone() {
@@ -57,23 +58,23 @@ pub fn reconnect() {
     // SAFETY: a string that was remembered.
     let text = unsafe { CStr::from_ptr(socket) };
     if let Some(name) = value(text, SOCKET) {
-        // A recorder that is gone has set `stop`, or will be missed when the next chunk is full.
+        // A recorder that is gone has set `stop`, or is found missing when the next chunk is full.
         let _ = crate::connect::connect(name, linker::reason());
     }
 }
 
-/// Executes a program, with our variables in its environment.
+/// Executes a program with the runtime's variables in its environment.
 ///
-/// It may be called in the child of a `vfork`, which shares its parent's memory: no state is changed.
+/// The function changes no state, because the child of a `vfork`, which shares its parent's memory, may call it.
 ///
 /// # Safety
-/// That of `execve`.
+/// `execve`'s.
 pub unsafe extern "C" fn execve(
     path: *const c_char,
     arguments: *const *const c_char,
     environment: *const *const c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise; memory that was mapped here is given back if nothing was executed.
+    // SAFETY: the caller's promise; memory that was mapped here is unmapped if nothing was executed.
     unsafe {
         tell_if_hidden(path);
         let is_told = tell(path);
@@ -96,8 +97,8 @@ pub unsafe extern "C" fn execve(
     -1
 }
 
-/// Tells the recorder that a program is executed, if there is such a file: `execvp` tries many. Returns whether it did
-/// so.
+/// Reports to the recorder that a program is about to be executed, if there is such a file: `execvp` tries many.
+/// Returns true if it did so.
 ///
 /// # Safety
 /// `execve`'s.
@@ -121,13 +122,13 @@ unsafe fn tell(path: *const c_char) -> bool {
                 rest.copy_from_slice(path);
                 used + path.len()
             }
-            // Too long: the recorder knows the process only.
+            // The path is too long: the recorder learns only the process.
             None => 0,
         }
     })
 }
 
-/// Puts a notice into the recorder's queue, if it has room; `write` says how long the path is.
+/// Puts a notice into the recorder's queue, if that has room; `write` writes the path and returns its length.
 fn notice(kind: u32, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
     let Some(arena) = session::arena() else {
         return false;
@@ -141,7 +142,7 @@ fn notice(kind: u32, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         return false;
     };
     let path = notice.path.as_ptr().cast_mut();
-    // SAFETY: shared memory that may be written to; the place was taken, and is nobody else's until it is full.
+    // SAFETY: shared memory that may be written to. The place was taken, and no one else uses it until it is full.
     let length = write(unsafe { core::slice::from_raw_parts_mut(path, execs::MAX_PATH) });
     notice.time.store(sys::monotonic(), Ordering::Relaxed);
     let what = u64::from(sys::pid()) | u64::from(kind) << 32;
@@ -151,10 +152,11 @@ fn notice(kind: u32, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
     true
 }
 
-/// Says that a program will not be traced because our file can't be seen from where it runs, after a `chroot`.
+/// Warns that a program will not be traced because the runtime's file can't be seen from where the program runs,
+/// after a `chroot`.
 ///
 /// # Safety
-/// That of `execve`.
+/// `execve`'s.
 unsafe fn tell_if_hidden(path: *const c_char) {
     let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
     if runtime.is_null() || !sys::is_there(path) {
@@ -176,8 +178,8 @@ unsafe fn tell_if_hidden(path: *const c_char) {
     }
 }
 
-/// An environment with our variables, and the size of its memory; the same one and 0 if nothing is to be changed or
-/// there is no memory.
+/// Returns an environment with the runtime's variables, and the size of its memory in bytes. Returns the same
+/// environment and 0 if nothing must be changed or there is no memory.
 unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char, usize) {
     let socket = SOCKET_TEXT.load(Ordering::Relaxed);
     let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
@@ -231,7 +233,7 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
         }
         put(socket);
         put(runtime);
-        // The memory is zero: each text is followed by its end.
+        // The memory is zero, so that each text is followed by its end.
         let write = |text: *mut u8, parts: [&[u8]; 5]| {
             let mut at = 0;
             for part in parts {
@@ -267,14 +269,14 @@ unsafe fn with_ours(environment: *const *const c_char) -> (*const *const c_char,
     }
 }
 
-/// Returns the words of a list as `LD_PRELOAD` has it.
+/// Returns the words of a list in the form of `LD_PRELOAD`.
 fn words(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     let words = list.split(|&byte| byte == b':' || byte == b' ');
     words.filter(|word| !word.is_empty())
 }
 
-/// Returns an environment in which the runtime is not preloaded, as [`with_ours`] makes one. The other variables stay:
-/// they do no harm.
+/// Returns an environment in which the runtime is not preloaded, in the form of [`with_ours`]. The runtime's other
+/// variables stay, since they do no harm.
 unsafe fn without_ours(environment: *const *const c_char) -> (*const *const c_char, usize) {
     let runtime = RUNTIME_TEXT.load(Ordering::Relaxed);
     if runtime.is_null() {

@@ -1,8 +1,8 @@
-//! A stand-in for the unwinder's `_Unwind_GetCFA`, for personality routines that find their frames by addresses instead
-//! of tables, such as LuaJIT's.
+//! A stand-in for the unwinder's `_Unwind_GetCFA`, for personality routines that find their frames by addresses
+//! instead of tables, such as LuaJIT's.
 //!
-//! A thunk's frame and its caller's begin at the same place, but unwinders tell frames apart by where they begin. So a
-//! thunk's table states an address that is higher by one, and [`frame_address`] takes the one away again.
+//! A thunk's frame and its caller's begin at the same address, but unwinders distinguish frames by their beginnings.
+//! So a thunk's table states an address that is higher by one, and [`frame_address`] subtracts the one again.
 
 use crate::libc_calls;
 use core::sync::atomic::{AtomicUsize, Ordering};

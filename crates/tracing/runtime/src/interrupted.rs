@@ -1,21 +1,21 @@
-//! Handlers of signals that interrupt a hook.
+//! Signal handlers that interrupt a hook.
 //!
-//! A hook that is interrupted has perhaps written half a record, or half an entry of the shadow stack, and goes on when the
-//! handler returns. Calls of the handler must not touch either: their records go to a buffer of their own, and their
-//! entries lie above the one that the hook may be about to write. As long as that is so all hooks leave their work to the
-//! slow path ([`Block::busy`] is not 0, and the chunk seems to be full); the first one that runs once the interrupted hook
-//! is done copies the records into the chunk: right behind what was interrupted.
+//! An interrupted hook may have written half a record, or half an entry of the shadow stack, and goes on when the
+//! handler returns. The handler's calls must touch neither. So their records go to a buffer of their own, and their
+//! entries lie above the entry that the hook may be about to write. Meanwhile all hooks leave their work to the slow
+//! path: [`ThreadBlock::busy`] is not 0, and the chunk seems to be full. The first hook that runs once the interrupted hook
+//! has finished copies the records into the chunk, right behind the interrupted ones.
 //!
-//! In a child that a handler forks, the interrupted hook's chunk is its parent's: it goes on writing where nobody reads, and
-//! the child's first chunk waits beside it.
+//! In a child that a handler forks, the interrupted hook's chunk is its parent's. The hook goes on writing to memory
+//! that nobody reads, and the child's first chunk waits beside it.
 //!
-//! A handler that does not return but jumps leaves the hook as it is. What was recorded of it is compared with the shadow
-//! stack, and completed.
+//! A handler that does not return but jumps leaves the hook as it is. The records of that hook are compared with the
+//! shadow stack, and completed.
 
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::judged;
 use crate::parked;
-use crate::shadow::{self, Block, Cursor, Entry, Record};
+use crate::shadow::{self, ChunkCursor, ShadowEntry, ThreadBlock, ThreadRecord};
 use crate::sys;
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -26,28 +26,29 @@ use dioptra_tracelayout::message::thread::{ENTRY_NO_RETURN, ENTRY_UNWOUND};
 use dioptra_tracelayout::record::{MAX_RECORD, Record as Recorded};
 use dioptra_tracelayout::{Decoder, Encoder};
 
-/// How many bytes of records are kept for later. Fits any chunk.
+/// The size in bytes of the buffer for records of handlers. Any chunk has room for as many.
 const SIZE: usize = 2048;
 
-/// What a thread keeps while a hook is interrupted, and until its handlers' calls are in the chunk.
+/// The state of a thread while a hook is interrupted, and until its handlers' calls are in the chunk.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Interrupted {
-    /// The innermost entry when the hook was interrupted; null: no handler has called anything in one.
-    top: *mut Entry,
-    /// What was behind it, which the hook may have begun to write.
-    behind: Entry,
-    /// Records.
+    /// The innermost entry when the hook was interrupted; null if no handler has called anything in an interrupted
+    /// hook.
+    top: *mut ShadowEntry,
+    /// The former content of the entry above it, which the hook may have begun to write.
+    behind: ShadowEntry,
+    /// The buffer of records.
     buffer: *mut u8,
     used: usize,
-    /// The tick of the last one.
+    /// The tick of the last record in the buffer.
     time: u64,
-    /// In a forked child, until the hook that was interrupted there is done: where records go in the chunk then (0: there is
-    /// no chunk), and the tick of the last one.
+    /// In a forked child, until the hook that was interrupted there has finished: the address at which records then
+    /// go into the chunk (0: there is no chunk), and the tick of the last record.
     beside: Option<(u64, u64)>,
 }
 
-/// Where a hook writes in a forked child: two records, at most.
+/// Memory into which a hook writes in a forked child: two records, at most.
 struct Nowhere(UnsafeCell<[u64; 8]>);
 
 // SAFETY: nobody reads it.
@@ -56,77 +57,79 @@ unsafe impl Sync for Nowhere {}
 static NOWHERE: Nowhere = Nowhere(UnsafeCell::new([0; 8]));
 
 impl Interrupted {
-    /// Nothing is interrupted.
+    /// The state of a thread whose hooks are not interrupted.
     pub const NOT: Interrupted = Interrupted {
         top: ptr::null_mut(),
-        behind: Entry::BOTTOM,
+        behind: ShadowEntry::BOTTOM,
         buffer: ptr::null_mut(),
         used: 0,
         time: 0,
         beside: None,
     };
 
-    /// Whether a handler's calls are on the shadow stack whose hooks interrupt another.
+    /// Returns true if the shadow stack holds calls of a handler that interrupted a hook.
     pub fn is_active(&self) -> bool {
         !self.top.is_null()
     }
 
-    /// Whether records wait for the chunk.
+    /// Returns true if records wait for the chunk.
     pub fn is_waiting(&self) -> bool {
         (self.used > 0 || self.beside.is_some()) && !self.is_active()
     }
 
-    /// How many bytes of records wait.
+    /// Returns the number of bytes of records that wait.
     pub fn kept(&self) -> usize {
         self.used
     }
 
-    /// How many entries there were when the hook was interrupted, and the one that it may be about to write; 0 if none is.
-    pub fn outside(&self, bottom: *const Entry) -> usize {
+    /// Returns the number of entries that there were when the hook was interrupted, with the one that it may be about
+    /// to write; 0 if no hook is interrupted.
+    pub fn outside(&self, bottom: *const ShadowEntry) -> usize {
         match self.is_active() {
-            true => (self.top.addr() - bottom.addr()) / size_of::<Entry>() + 1,
+            true => (self.top.addr() - bottom.addr()) / size_of::<ShadowEntry>() + 1,
             false => 0,
         }
     }
 
-    /// A forked child: the records are its parent's.
+    /// Drops the records in a forked child: they are its parent's.
     pub fn forget(&mut self) {
         self.used = 0;
         self.time = 0;
         self.beside = None;
     }
 
-    /// A thread begins to use it.
+    /// Resets the state for a thread that begins to use it.
     pub fn clear(&mut self) {
         self.top = ptr::null_mut();
         self.forget();
     }
 }
 
-/// What a hook finds out about one that is at work according to the block.
+/// The condition of the hook that the block names as being at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Other {
-    /// There is none.
+pub enum BusyHook {
+    /// No hook is at work.
     None,
-    /// It was interrupted, and goes on later.
+    /// The hook was interrupted and goes on later.
     Interrupted,
-    /// It was left with a jump.
+    /// The hook was left with a jump.
     Left,
 }
 
-/// What has become of the hook that the block names, for one at `place` on the stack.
-pub fn other(block: &Block, place: u64) -> Other {
+/// Returns the condition of the hook that the block names, for a hook whose stack pointer is `place`.
+pub fn other(block: &ThreadBlock, place: u64) -> BusyHook {
     if block.busy == 0 {
-        Other::None
+        BusyHook::None
     } else if block.busy != shadow::OWN_WORK && sys::Cut::at(place).leaves(block.busy) {
-        Other::Left
+        BusyHook::Left
     } else {
-        Other::Interrupted
+        BusyHook::Interrupted
     }
 }
 
-/// A handler in an interrupted hook calls something: makes room on the shadow stack, and for records. Whether that worked.
-pub fn begin(block: &Block, record: &mut Record) -> bool {
+/// Makes room on the shadow stack and for records when a handler in an interrupted hook calls something. Returns
+/// false if there is none.
+pub fn begin(block: &ThreadBlock, record: &mut ThreadRecord) -> bool {
     let top = match record.interrupted.is_active() {
         true => record.interrupted.top,
         false => record.top,
@@ -139,7 +142,7 @@ pub fn begin(block: &Block, record: &mut Record) -> bool {
     }
     // SAFETY: both are in the shadow stack, whose entries reach to the limit.
     let open = unsafe { record.top.offset_from(top) }.unsigned_abs();
-    // Each open call's end has to be recorded, too.
+    // The end of each open call must be recorded, too.
     let has_room = record.interrupted.used + (open + 2) * MAX_RECORD <= SIZE
         && record.top.wrapping_add(2) < record.limit;
     if !has_room || record.interrupted.is_active() {
@@ -150,13 +153,14 @@ pub fn begin(block: &Block, record: &mut Record) -> bool {
         let behind = top.add(1);
         record.interrupted.behind = behind.read();
         record.interrupted.top = top;
-        // No call, for nobody: neither left by calls further down nor found by unwinders.
-        behind.write(Entry {
+        // An entry that is no call and belongs to nobody: calls further down do not leave it, and unwinders do not
+        // find it.
+        behind.write(ShadowEntry {
             slot: block.busy,
             flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
             function: 0,
             spare: 0,
-            // The hook's frame pointer perhaps leads here already.
+            // The hook's frame pointer may lead here already.
             ..record.interrupted.behind
         });
         record.top = behind;
@@ -166,7 +170,7 @@ pub fn begin(block: &Block, record: &mut Record) -> bool {
 }
 
 /// Gives the shadow stack back to the interrupted hook, if the handler's calls have all ended.
-pub fn end_if_done(record: &mut Record) {
+pub fn end_if_done(record: &mut ThreadRecord) {
     let next = record.interrupted.top.wrapping_add(1);
     // SAFETY: this thread's record.
     if record.interrupted.is_active() && unsafe { parked::innermost(record) } <= next {
@@ -174,9 +178,9 @@ pub fn end_if_done(record: &mut Record) {
     }
 }
 
-fn end(record: &mut Record) {
+fn end(record: &mut ThreadRecord) {
     let top = record.interrupted.top;
-    // SAFETY: what `begin` has taken from there; this thread's record.
+    // SAFETY: the entry that `begin` has replaced; this thread's record.
     unsafe {
         parked::hold(record, top.add(1));
         top.add(1).write(record.interrupted.behind);
@@ -185,16 +189,16 @@ fn end(record: &mut Record) {
     record.interrupted.top = ptr::null_mut();
 }
 
-/// What a hook writes that has found a chunk is for nobody, and the next one finds that there is none.
-pub fn write_nowhere(cursor: &mut Cursor) {
-    // In the middle: what is taken back lies before.
+/// Lets a hook that has found a chunk write to memory that nobody reads, and the next hook find no chunk.
+pub fn write_nowhere(cursor: &mut ChunkCursor) {
+    // In the middle, because records that are taken back lie before.
     cursor.next = NOWHERE.0.get().addr() as u64 + 16;
     cursor.end = 0;
 }
 
-/// A handler has forked that has interrupted a hook, and this is the child. Its first chunk begins here if handlers' calls are
-/// open: their ends will be kept.
-pub fn go_on_in_child(writer: &mut Writer) {
+/// Goes on in the child of a handler that has interrupted a hook and forked. The child's first chunk begins here if
+/// handlers' calls are open, so that their ends are kept.
+pub fn go_on_in_child(writer: &mut RecordWriter) {
     let mut beside = None;
     if writer.record().interrupted.is_active() {
         writer.next_chunk();
@@ -207,7 +211,7 @@ pub fn go_on_in_child(writer: &mut Writer) {
 
 /// Keeps records for later.
 pub fn keep(
-    record: &mut Record,
+    record: &mut ThreadRecord,
     write: &mut impl FnMut(&mut Encoder<'_>) -> Option<()>,
 ) -> Option<()> {
     let kept = &mut record.interrupted;
@@ -219,8 +223,8 @@ pub fn keep(
     done
 }
 
-/// Copies what was kept into the chunk. The interrupted hook is done.
-pub fn copy(writer: &mut Writer) {
+/// Copies the kept records into the chunk. The interrupted hook has finished.
+pub fn copy(writer: &mut RecordWriter) {
     let kept = &mut writer.record().interrupted;
     let used = core::mem::take(&mut kept.used);
     kept.time = 0;
@@ -229,20 +233,20 @@ pub fn copy(writer: &mut Writer) {
         let cursor = writer.cursor();
         (cursor.next, cursor.time) = (next, time);
         if next == 0 {
-            // The next chunk says which calls are open. These stay counted as missed.
+            // The next chunk lists the open calls. The kept calls stay counted as missed.
             return;
         }
     }
     writer.reopen();
     // SAFETY: as above; the buffer is no chunk.
     let bytes = unsafe { slice::from_raw_parts(writer.record().interrupted.buffer, used) };
-    // All in one chunk: its header would list calls that only these records know.
+    // All records go into one chunk: the header of another one would list calls that only these records know.
     if writer.room() < used + 2 * MAX_RECORD && !writer.next_chunk() {
         return;
     }
     let mut entries = 0;
     for record in Decoder::new(bytes, 0).map_while(Result::ok) {
-        // What was interrupted may have read the clock later.
+        // The interrupted hook may have read the clock later.
         let last = writer.cursor().time;
         match record {
             Recorded::Entry { time, function } => {
@@ -268,15 +272,16 @@ pub fn copy(writer: &mut Writer) {
     }
 }
 
-/// The hook that the block names was left with a jump: what it was about to do is done, and handlers' calls follow.
+/// Ends the hook that the block names, which was left with a jump: completes the records that it was about to write,
+/// and adds those of handlers' calls.
 ///
 /// # Safety
 /// The record is this thread's and no dummy.
-pub unsafe fn leave(block: &mut Block, writer: &mut Writer) {
+pub unsafe fn leave(block: &mut ThreadBlock, writer: &mut RecordWriter) {
     block.busy = 0;
     if writer.record().interrupted.is_active() {
         let record = writer.record();
-        // Of the handler's calls none goes on.
+        // None of the handler's calls goes on.
         let top = record.interrupted.top;
         // SAFETY: both are in the shadow stack.
         let above = unsafe { record.top.offset_from(top.add(1)) }.unsigned_abs();
@@ -298,10 +303,10 @@ pub unsafe fn leave(block: &mut Block, writer: &mut Writer) {
     }
 }
 
-/// Makes the records those of the shadow stack: a hook that was left may have done one thing and not the other.
-fn complete(writer: &mut Writer) {
+/// Makes the records agree with the shadow stack: a hook that was left may have changed one and not the other.
+fn complete(writer: &mut RecordWriter) {
     let (memory, used) = writer.chunk();
-    // SAFETY: this thread's chunk, which has a header and so many bytes in use; a record that was begun behind them is
+    // SAFETY: this thread's chunk, which has a header and `used` bytes in use; a record that was begun behind them is
     // shorter than the chunk's margin.
     let (header, bytes) = unsafe {
         let behind = memory.add(used);
@@ -329,13 +334,12 @@ fn complete(writer: &mut Writer) {
     let cursor = writer.cursor();
     cursor.time = time;
     cursor.next -= missing as u64;
-    // Records that were being taken back.
-    // SAFETY: the chunk's last bytes in use; what is behind them is zero.
+    // The hook was taking records back. SAFETY: the chunk's last bytes in use; the bytes behind them are zero.
     unsafe { memory.add(used - missing).write_bytes(0, missing) };
     judged::keep_open(writer);
     let entries = writer.entries();
     let open = entries.iter().filter(|entry| entry.is_open());
-    let innermost = open.clone().next_back().map(Entry::id);
+    let innermost = open.clone().next_back().map(ShadowEntry::id);
     let difference = open.count() as i64 - depth;
     let now = crate::chunks::now(&writer.arena());
     match (is_known, difference, innermost) {
@@ -346,7 +350,7 @@ fn complete(writer: &mut Writer) {
         (true, -1, _) => {
             writer.write(1, |to| to.exit(now));
         }
-        // A chunk that begins says which calls are open.
+        // The header of a new chunk lists the open calls.
         _ => {
             writer.next_chunk();
         }
@@ -359,7 +363,7 @@ mod tests {
     use crate::chunks::now;
     use crate::testing::{Thread, call};
 
-    /// Where the hook that is interrupted has its stack.
+    /// The stack pointer of the interrupted hook.
     const HOOK: u64 = 0x10_0000;
 
     /// Returns a thread with an open call, in whose hook a handler begins to call, and the number of entries below that
@@ -402,17 +406,17 @@ mod tests {
     fn a_hook_is_interrupted_or_was_left() {
         let thread = Thread::new();
         let at = |busy, place| {
-            let block = Block {
+            let block = ThreadBlock {
                 busy,
                 record: thread.record,
                 gate: thread.block.gate,
             };
             other(&block, place)
         };
-        assert_eq!(at(0, HOOK), Other::None);
-        assert_eq!(at(HOOK, HOOK - 64), Other::Interrupted);
-        assert_eq!(at(HOOK, HOOK + 64), Other::Left);
-        assert_eq!(at(shadow::OWN_WORK, HOOK + 64), Other::Interrupted);
+        assert_eq!(at(0, HOOK), BusyHook::None);
+        assert_eq!(at(HOOK, HOOK - 64), BusyHook::Interrupted);
+        assert_eq!(at(HOOK, HOOK + 64), BusyHook::Left);
+        assert_eq!(at(shadow::OWN_WORK, HOOK + 64), BusyHook::Interrupted);
     }
 
     #[test]
@@ -427,7 +431,7 @@ mod tests {
         assert!(thread.record().interrupted.is_active());
         leave_one(&mut thread);
         assert!(thread.record().interrupted.is_waiting());
-        // SAFETY: behind the innermost entry is where the hook writes.
+        // SAFETY: the hook writes behind the innermost entry.
         let now_behind = unsafe { thread.record().top.add(1).read() };
         assert_eq!((now_behind.id(), now_behind.slot), (9, HOOK));
         assert_eq!(thread.writer_behind().entries().len(), below + 1);
@@ -481,7 +485,7 @@ mod tests {
         // SAFETY: as above.
         unsafe { leave(thread.block, &mut thread.writer_behind()) };
         assert_eq!(thread.log(), ["+1", "+2", "-"]);
-        // It was done.
+        // The hook had finished.
         thread.block.busy = HOOK;
         // SAFETY: as above.
         unsafe { leave(thread.block, &mut thread.writer_behind()) };
@@ -519,7 +523,7 @@ mod tests {
         let before = thread.log();
         thread.record().interrupted.forget();
         go_on_in_child(&mut thread.writer_behind());
-        // The interrupted hook writes where nobody reads.
+        // The interrupted hook writes to memory that nobody reads.
         let (next, end) = (
             thread.writer_behind().cursor().next,
             thread.writer_behind().cursor().end,

@@ -1,11 +1,12 @@
-//! Executions that are judged at their ends (`sample=pNN`): the records of those that were not slow are taken back, with all
-//! that they called, as long as they are in the thread's chunk. Others are marked for readers.
+//! Executions that are judged at their ends (`sample=pNN`). The records of an execution that was not slow are taken
+//! back together with the records of the calls below it, as long as they are in the thread's chunk. Otherwise the
+//! execution is marked for readers.
 
-use crate::chunks::{Writer, now};
+use crate::chunks::{RecordWriter, now};
 use crate::parked;
 use crate::sampling;
 use crate::session::MappedArena;
-use crate::shadow::{self, Entry, Record};
+use crate::shadow::{self, ShadowEntry, ThreadRecord};
 use crate::slow::record_unwound;
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -16,68 +17,79 @@ use dioptra_tracelayout::sampling::{Judged, TAIL_WORDS, TAILS};
 
 const _: () = assert!(size_of::<Tail>() == TAIL_WORDS * 8);
 
-/// How many bytes a record that tells of an end takes at most.
+/// The largest number of bytes of a record of an end.
 const END: usize = 24;
 
-/// Where a thread keeps what it knows of a function's executions.
+/// The counters of a judged function in a thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct JudgedCounters {
     state: *mut Judged,
     sampler: *mut Sampler,
     percentile: u64,
 }
 
-/// What becomes of an execution.
+/// The outcome of a judged execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// It is shown.
+enum JudgedOutcome {
+    /// The execution is shown.
     Kept,
-    /// Its records are gone.
+    /// The execution's records are gone.
     TakenBack,
-    /// It is recorded, and must be marked.
+    /// The execution's records stay and must be marked.
     Discarded,
 }
 
-/// And the percentile.
-fn state(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
+/// Returns the state of a judged function and its percentile.
+fn state(writer: &mut RecordWriter, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
     state_at(writer.record(), arena, slot)
 }
 
 /// Does the work of [`state`] for a record.
-fn state_at(record: *mut Record, arena: &MappedArena, slot: u32) -> Option<(*mut Judged, u64)> {
+fn state_at(
+    record: *mut ThreadRecord,
+    arena: &MappedArena,
+    slot: u32,
+) -> Option<(*mut Judged, u64)> {
     let sampling = sampling::choice(arena, slot).filter(|s| s.kind == SampleKind::Tail)?;
     let is_known = (sampling.tail as usize) < TAILS;
     is_known.then(|| (shadow::judged(record, sampling.tail), sampling.parameter))
 }
 
-fn find(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+fn find(writer: &mut RecordWriter, arena: &MappedArena, slot: u32) -> Option<JudgedCounters> {
     let (state, percentile) = state(writer, arena, slot)?;
     let area = sampling::area(writer, arena)?;
-    Some(Place {
+    Some(JudgedCounters {
         state,
         sampler: sampling::sampler(area, slot),
         percentile,
     })
 }
 
-/// A call of a function that is judged begins; `None` if it belongs to the execution around it.
-pub fn place(writer: &mut Writer, arena: &MappedArena, slot: u32) -> Option<Place> {
+/// Returns the counters of a judged function for a call that begins; `None` if the call belongs to the execution
+/// around it.
+pub fn place(writer: &mut RecordWriter, arena: &MappedArena, slot: u32) -> Option<JudgedCounters> {
     let place = find(writer, arena, slot)?;
     // SAFETY: this thread's memory and area; hooks are kept away.
     let state = unsafe { &*place.state };
     (state.open == 0).then_some(place)
 }
 
-/// In a forked child: what its parent has begun is open here, too.
-pub fn stays_open(writer: &mut Writer, arena: &MappedArena, entry: &Entry) {
+/// Marks an execution that a forked child's parent has begun as open in the child, too.
+pub fn stays_open(writer: &mut RecordWriter, arena: &MappedArena, entry: &ShadowEntry) {
     if let Some((state, _)) = state(writer, arena, entry.flags >> 8) {
         // SAFETY: as above.
         unsafe { ((*state).open, (*state).stack) = (1, entry.slot as u32) };
     }
 }
 
-/// Records that it begins; `stack` is where its return address lies.
-pub fn begin(writer: &mut Writer, place: Place, stack: u64, time: u64, function: u32) {
+/// Records that an execution begins; `stack` is the address of its return address.
+pub fn begin(
+    writer: &mut RecordWriter,
+    place: JudgedCounters,
+    stack: u64,
+    time: u64,
+    function: u32,
+) {
     let elsewhere = writer.record().interrupted.is_active();
     let sequence = writer.record().sequence;
     let (next, before) = (writer.cursor().next, writer.cursor().time);
@@ -92,8 +104,8 @@ pub fn begin(writer: &mut Writer, place: Place, stack: u64, time: u64, function:
     state.open = 1;
 }
 
-/// A call returns; false if it is none that is judged, and its end is still to be recorded.
-pub fn end(writer: &mut Writer, arena: &MappedArena, entry: &Entry) -> bool {
+/// Records that a call returns. Returns false if the call is not judged, so that its end must still be recorded.
+pub fn end(writer: &mut RecordWriter, arena: &MappedArena, entry: &ShadowEntry) -> bool {
     if entry.flags & ENTRY_JUDGED == 0 || !entry.is_open() {
         return false;
     }
@@ -102,27 +114,27 @@ pub fn end(writer: &mut Writer, arena: &MappedArena, entry: &Entry) -> bool {
     }
     let time = now(arena);
     match judge(writer, arena, entry, time) {
-        Verdict::TakenBack => {}
-        Verdict::Kept => {
+        JudgedOutcome::TakenBack => {}
+        JudgedOutcome::Kept => {
             writer.write(1, |to| to.exit(time));
         }
-        Verdict::Discarded => {
+        JudgedOutcome::Discarded => {
             writer.write(1, |to| to.discarded(time));
         }
     }
     true
 }
 
-/// Calls end without returning, of which so many are judged. Returns how many of them, the outermost ones, it is still to be
-/// recorded of.
+/// Records that calls end without returning, `judged` of which are judged. Returns the number of outermost calls
+/// whose ends must still be recorded.
 pub fn leave(
-    writer: &mut Writer,
+    writer: &mut RecordWriter,
     arena: &MappedArena,
     left: Range<usize>,
     judged: usize,
     (time, cause): (u64, UnwindCause),
 ) -> usize {
-    // A chunk's header lists what is open, which the records before must not contradict.
+    // A chunk's header lists the open calls, and the records before must not contradict it.
     if !writer.record().interrupted.is_active() && writer.room() < (2 * judged + 1) * END {
         writer.next_chunk();
     }
@@ -139,10 +151,10 @@ pub fn leave(
             continue;
         }
         match judge(writer, arena, &entry, time) {
-            Verdict::Kept => open += 1,
-            // What it called has gone with it.
-            Verdict::TakenBack => open = 0,
-            Verdict::Discarded => {
+            JudgedOutcome::Kept => open += 1,
+            // The records of the calls below are gone with those of the execution.
+            JudgedOutcome::TakenBack => open = 0,
+            JudgedOutcome::Discarded => {
                 record_unwound(writer, open, time, cause);
                 open = 0;
                 writer.write(1, |to| to.discarded(time));
@@ -152,10 +164,11 @@ pub fn leave(
     open
 }
 
-/// What is open can't be taken back any more: its records are in another chunk, or others' follow.
-pub fn keep_open(writer: &mut Writer) {
+/// Gives up the possibility to take back the open executions: their records are in another chunk, or another stack's
+/// records follow.
+pub fn keep_open(writer: &mut RecordWriter) {
     let arena = writer.arena();
-    let record: *mut Record = writer.record();
+    let record: *mut ThreadRecord = writer.record();
     // SAFETY: this thread's record, and its memory for what is judged.
     unsafe {
         parked::each_unparked(record, |entry| {
@@ -169,43 +182,48 @@ pub fn keep_open(writer: &mut Writer) {
     }
 }
 
-fn judge(writer: &mut Writer, arena: &MappedArena, entry: &Entry, time: u64) -> Verdict {
+fn judge(
+    writer: &mut RecordWriter,
+    arena: &MappedArena,
+    entry: &ShadowEntry,
+    time: u64,
+) -> JudgedOutcome {
     let Some(place) = find(writer, arena, entry.flags >> 8) else {
-        return Verdict::Kept;
+        return JudgedOutcome::Kept;
     };
     // SAFETY: as above.
     let (state, sampler) = unsafe { (&mut *place.state, &mut *place.sampler) };
-    // A forked child's parent has begun it, or another thread that had this stack.
+    // A forked child's parent has begun the execution, or another thread that had this stack.
     if state.stack != entry.slot as u32 {
-        return Verdict::Kept;
+        return JudgedOutcome::Kept;
     }
     state.open = 0;
     if state.start == 0 {
-        return Verdict::Kept;
+        return JudgedOutcome::Kept;
     }
     let is_active = writer.record().interrupted.is_active();
     let last = if is_active { 0 } else { writer.cursor().time };
     let duration = time.max(last).saturating_sub(state.start);
     state.start = 0;
     let tail: *mut Tail = (&raw mut state.tail).cast();
-    // SAFETY: words of which any are a percentile.
+    // SAFETY: words that are a percentile whatever their values.
     let slow = unsafe { (*tail).observe(duration, place.percentile) };
     sampler.judged(slow);
     if slow {
-        return Verdict::Kept;
+        return JudgedOutcome::Kept;
     }
     let has_it =
         state.place != 0 && writer.cursor().chunk != 0 && state.place <= writer.cursor().next;
     let header = arena.header();
     if header.marks != 0 {
-        return Verdict::Discarded;
+        return JudgedOutcome::Discarded;
     }
     if !has_it || is_active {
         header.marked.fetch_add(1, Ordering::Relaxed);
-        return Verdict::Discarded;
+        return JudgedOutcome::Discarded;
     }
     writer.take_back(state.place, state.before);
-    Verdict::TakenBack
+    JudgedOutcome::TakenBack
 }
 
 #[cfg(test)]
@@ -214,11 +232,12 @@ mod tests {
     use crate::testing::{Thread, call};
     use dioptra_tracelayout::message::thread::ENTRY_CHOSEN;
 
-    /// Where the judged function's return address lies.
+    /// The address of the judged function's return address.
     const STACK: u64 = 0x20_0000;
     const SECOND: u64 = 1_000_000_000;
 
-    /// Returns a thread in which the slowest 10 % of the calls with a slot are shown. Each test has a slot of its own.
+    /// Returns a thread in which the slowest 10 % of the calls with a slot are shown. Each test has a slot of its
+    /// own.
     fn judging(slot: u32) -> Thread {
         let thread = Thread::new();
         let choice = &thread.arena.choices()[slot as usize];
@@ -230,14 +249,14 @@ mod tests {
         thread
     }
 
-    fn entry(slot: u32) -> Entry {
-        Entry {
+    fn entry(slot: u32) -> ShadowEntry {
+        ShadowEntry {
             flags: ENTRY_CHOSEN | ENTRY_JUDGED | slot << 8,
             ..call(7, STACK)
         }
     }
 
-    /// Begins an execution that will have taken so long if it ends at once.
+    /// Begins an execution that will have taken `duration` ticks if it ends at once.
     fn enter(thread: &mut Thread, slot: u32, duration: u64) {
         let mut writer = thread.writer();
         if !writer.has_room() {
@@ -252,7 +271,7 @@ mod tests {
         thread.push(entry(slot));
     }
 
-    /// Records that the call calls another function, and ends it.
+    /// Records that the call calls another function, and ends the call.
     fn leave_now(thread: &mut Thread, slot: u32) {
         let arena = thread.arena;
         let mut writer = thread.writer();
@@ -268,7 +287,7 @@ mod tests {
     fn quick_executions_are_taken_back() {
         let slot = 1;
         let mut thread = judging(slot);
-        // Nothing is known of the first one.
+        // Nothing is known before the first execution.
         enter(&mut thread, slot, SECOND);
         leave_now(&mut thread, slot);
         assert_eq!(thread.log(), SHOWN);
@@ -292,7 +311,7 @@ mod tests {
         enter(&mut thread, slot, SECOND);
         leave_now(&mut thread, slot);
         enter(&mut thread, slot, 0);
-        // Its beginning is in a chunk that the recorder has.
+        // The execution's beginning is in a chunk that the recorder has.
         assert!(thread.writer().next_chunk());
         leave_now(&mut thread, slot);
         assert_eq!(thread.log(), ["+8", "-", "x"]);
@@ -317,7 +336,7 @@ mod tests {
         leave_now(&mut thread, slot);
         enter(&mut thread, slot, 0);
         // A call of the same function that this thread has not begun.
-        let others = Entry {
+        let others = ShadowEntry {
             slot: STACK + 4096,
             ..entry(slot)
         };

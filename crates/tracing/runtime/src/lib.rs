@@ -1,22 +1,28 @@
 //! The shared object that is preloaded into a traced program.
 //!
-//! When it is loaded it connects to its recorder ([`connect`]), maps the arena in which records go, and does what the
-//! recorder says: load a pool of thunks for a module, write patches. It makes no plan of its own and knows nothing of
-//! ELF files, symbols and disassembly.
+//! When it is loaded, it connects to its recorder ([`connect`]), maps the arena that receives the records, and
+//! carries out the recorder's steps: load a pool of thunks for a module, write patches. It makes no plan of its own
+//! and knows nothing of ELF files, symbols and disassembly.
 //!
-//! A call of a traced function then runs through a thunk of the pool and two hooks, whose code the recorder has generated
-//! (`dioptra_trace_recorder`): they write records, and keep the return address on a *shadow stack*. What they can't do
-//! by themselves comes here ([`slow`]): a thread's first call, a full chunk, a forked child, stacks that were cut by
-//! `longjmp` or exceptions or exchanged by coroutines.
+//! ```text
+//! probe site ─▶ thunk in a pool ─▶ hook of the entry ─▶ body of the function ─▶ hook of the exit ─▶ caller
+//!                                  record, push entry                           record, pop entry
+//!                                         └──── slow::enter                            └──── slow::exit
+//! ```
 //!
-//! Calls of sampled functions are counted by generated code, in memory that the recorder reads ([`sampling`]); only the
-//! first one of a thread, and the ends of gaps that are drawn at random, come here.
+//! The recorder has generated the code of the hooks. They write records, and keep the return address on a *shadow
+//! stack*. Calls that they can't handle come here ([`slow`]): a thread's first call, a full chunk, a forked child,
+//! stacks that were cut by `longjmp` or exceptions or exchanged by coroutines.
 //!
-//! Everything here may run inside any function of the program, `malloc` and signal handlers included: no allocation, no
-//! locks, no panics, no thread-local variables but its own, and of the C library only what is named in [`libc_calls`].
+//! Generated code counts calls of sampled functions in memory that the recorder reads ([`sampling`]). Only a thread's
+//! first such call, and the ends of gaps that are drawn at random, come here.
 //!
-//! It is built as a shared object by the build script of `dioptra-trace-recorder`, with the feature `preload`; without that it
-//! is an ordinary crate that is only checked.
+//! Everything here may run inside any function of the program, `malloc` and signal handlers included. So the crate
+//! has no allocation, no locks, no panics, no thread-local variables but its own, and calls only those functions of
+//! the C library that [`libc_calls`] names.
+//!
+//! The build script of `dioptra-trace-recorder` builds the shared object with the feature `preload`. Without that the
+//! crate is an ordinary one that is only checked.
 
 #![no_std]
 #![cfg(all(

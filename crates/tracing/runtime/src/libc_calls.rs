@@ -1,23 +1,24 @@
-//! What is called of the C library.
+//! All calls of the C library.
 
 use crate::session;
-use crate::shadow::Record;
+use crate::shadow::ThreadRecord;
 use crate::sys::Errno;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Lets [`crate::thread::ending`] be called when this thread ends.
-pub fn watch_end(record: *mut Record) {
+/// Makes the C library call [`crate::thread::ending`] when this thread ends.
+pub fn watch_end(record: *mut ThreadRecord) {
     if let Some(key) = session::key() {
-        // SAFETY: the key exists. The first 32 keys take no memory; of a later one the first use in a thread allocates.
+        // SAFETY: the key exists. The first 32 keys take no memory; the first use of a later one in a thread
+        // allocates.
         unsafe { libc::pthread_setspecific(key, record.cast()) };
     }
 }
 
 /// Asks for the size of pages.
 pub fn ask_page_size() {
-    // SAFETY: reads what the kernel has handed over to the program.
+    // SAFETY: reads a value that the kernel has passed to the program.
     let size = unsafe { libc::getauxval(libc::AT_PAGESZ) };
     crate::sys::set_page_size(size as usize);
 }
@@ -31,16 +32,16 @@ pub fn create_key() {
     }
 }
 
-/// Lets [`crate::thread::in_child`] be called in forked children, where the C library offers that (glibc).
+/// Makes the C library call [`crate::thread::in_child`] in forked children, if it offers that (glibc).
 pub fn watch_forks() {
     type Handler = Option<extern "C" fn()>;
-    type Register =
+    type RegisterAtfork =
         unsafe extern "C" fn(Handler, Handler, Handler, *mut core::ffi::c_void) -> core::ffi::c_int;
     let address = crate::arch::register_atfork();
     if address != 0 {
         // SAFETY: glibc's function has this type; the handler is never unloaded.
         unsafe {
-            let register: Register =
+            let register: RegisterAtfork =
                 core::mem::transmute(ptr::with_exposed_provenance::<()>(address as usize));
             register(None, None, Some(crate::thread::in_child), ptr::null_mut());
         }
@@ -57,7 +58,7 @@ struct LinkMap {
 /// glibc's `dlmopen`; 0 before it is known.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the C library is glibc, the only one that the runtime knows. Called before all else here.
+/// Returns true if the C library is glibc, the only one that the runtime supports. Called before all else here.
 pub fn is_glibc() -> bool {
     // SAFETY: strings with an end.
     let (version, open) = unsafe {
@@ -79,12 +80,13 @@ pub fn environment() -> *const *const core::ffi::c_char {
     unsafe { environ }
 }
 
-/// Calls `dlmopen` for the program's own modules. Not linked with: other C libraries do not have it.
+/// Calls `dlmopen` for the program's own modules. The runtime is not linked with that function, since other C
+/// libraries do not have it.
 ///
 /// # Safety
 /// `dlopen`'s.
 unsafe fn open_module(path: &CStr, flags: core::ffi::c_int) -> *mut core::ffi::c_void {
-    type Open = unsafe extern "C" fn(
+    type DlmopenFunction = unsafe extern "C" fn(
         libc::Lmid_t,
         *const core::ffi::c_char,
         core::ffi::c_int,
@@ -95,17 +97,17 @@ unsafe fn open_module(path: &CStr, flags: core::ffi::c_int) -> *mut core::ffi::c
     }
     // SAFETY: glibc's function has this type; the rest is the caller's promise.
     unsafe {
-        let open: Open = core::mem::transmute(ptr::with_exposed_provenance::<()>(open));
+        let open: DlmopenFunction = core::mem::transmute(ptr::with_exposed_provenance::<()>(open));
         open(libc::LM_ID_BASE, path.as_ptr(), flags)
     }
 }
 
-/// Loads a pool and returns whether that worked.
+/// Loads a pool. Returns false if that failed.
 pub fn load(path: &CStr) -> bool {
-    // Not `dlopen`: sanitizers put their own in its place, and MemorySanitizer's reads what `l_addr` leads to, which is 0 for
-    // a pool.
-    // SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's description. Its name is
-    // changed: debuggers would open the path, which in their processes is something else, a pipe perhaps.
+    // Not `dlopen`: sanitizers put their own in its place, and MemorySanitizer's reads the memory at `l_addr`, which
+    // is 0 for a pool. SAFETY: a pool has no initialisers; the path outlives the call. A handle is the module's
+    // description. Its name is changed, because debuggers would open the path, which in their processes is something
+    // else, a pipe perhaps.
     unsafe {
         let handle = open_module(path, libc::RTLD_NOW | libc::RTLD_LOCAL);
         if handle.is_null() {
@@ -116,15 +118,16 @@ pub fn load(path: &CStr) -> bool {
     true
 }
 
-/// Returns the address of a function of the unwinder that has the same name as one of ours; 0 if no unwinder is loaded.
+/// Returns the address of a function of the unwinder that has the same name as one of the runtime's; 0 if no unwinder
+/// is loaded.
 pub fn next_symbol(name: &CStr) -> usize {
-    // SAFETY: strings with an end; nothing is loaded that is not already.
+    // SAFETY: strings with an end; nothing is loaded that is not loaded already.
     unsafe {
         let next = libc::dlsym(libc::RTLD_NEXT, name.as_ptr());
         if !next.is_null() {
             return next.expose_provenance();
         }
-        // Loaded with a plugin, whose libraries others do not see.
+        // The unwinder may have been loaded with a plugin, whose libraries other modules do not see.
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
         let unwinder = open_module(c"libgcc_s.so.1", flags);
         if unwinder.is_null() {
@@ -134,7 +137,7 @@ pub fn next_symbol(name: &CStr) -> usize {
     }
 }
 
-/// Returns the first address of the module that an address is in, and the first one behind it.
+/// Returns the first address of the module that contains an address, and the first address behind it.
 pub fn module_of(address: usize) -> Option<(usize, usize)> {
     // SAFETY: zero is a valid value; the dynamic linker fills it if it knows the address. A module's first page holds its
     // headers, and stays.
@@ -160,8 +163,8 @@ pub fn module_of(address: usize) -> Option<(usize, usize)> {
 /// `recvmsg`'s (`EAGAIN` if there is nothing yet), or `EPIPE` at the end.
 pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Result<usize, Errno> {
     #[repr(C, align(8))]
-    struct Control([u8; 64]);
-    let mut control = Control([0; 64]);
+    struct ControlBuffer([u8; 64]);
+    let mut control = ControlBuffer([0; 64]);
     let mut part = libc::iovec {
         iov_base: buffer.as_mut_ptr().cast(),
         iov_len: buffer.len(),
@@ -173,7 +176,7 @@ pub fn receive(socket: i32, buffer: &mut [u8], descriptors: &mut [i32; 2]) -> Re
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = 64;
     *descriptors = [-1; 2];
-    // SAFETY: all buffers outlive the call and have the sizes that are said.
+    // SAFETY: all buffers outlive the call and have the stated sizes.
     let got = unsafe {
         crate::arch::syscall(
             libc::SYS_recvmsg,

@@ -1,8 +1,8 @@
-//! Whether the runtime can be loaded into a program that is about to be executed.
+//! The test whether the runtime can be loaded into a program that is about to be executed.
 //!
-//! The dynamic linker of a 32-bit program complains on the program's standard error about an object of 64 bits, and musl's may
-//! refuse to start a program with an object made for glibc. Such programs are executed without us. The dynamic linkers of all
-//! other programs load the runtime or ignore it in silence.
+//! The dynamic linker of a 32-bit program complains on the program's standard error about an object of 64 bits, and
+//! musl's may refuse to start a program with an object made for glibc. Such programs are executed without the
+//! runtime. The dynamic linkers of all other programs load the runtime or ignore it in silence.
 
 use crate::arch::syscall;
 use core::ffi::c_char;
@@ -12,21 +12,21 @@ use core::ffi::c_char;
 const START: usize = 1024;
 /// The number of bytes of an interpreter's name that are read.
 const NAME: usize = 64;
-/// The most interpreters of interpreters that are looked at.
+/// The largest number of interpreters of interpreters that are looked at.
 const MOST: u32 = 4;
 
 const PT_INTERP: u32 = 3;
 const CLASS_64: u8 = 2;
 
 /// A file that is open.
-struct File(usize);
+struct OpenFile(usize);
 
-impl File {
+impl OpenFile {
     /// Opens a file for reading.
     ///
     /// # Safety
     /// The path is a string, or unmapped.
-    unsafe fn open(path: *const c_char) -> Option<File> {
+    unsafe fn open(path: *const c_char) -> Option<OpenFile> {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
         let at = libc::AT_FDCWD as isize as usize;
         // SAFETY: the kernel checks the address.
@@ -36,7 +36,7 @@ impl File {
                 [at, path.expose_provenance(), flags, 0, 0, 0],
             )
         };
-        usize::try_from(file).ok().map(File)
+        usize::try_from(file).ok().map(OpenFile)
     }
 
     /// Reads at an offset, and returns the bytes that are there.
@@ -55,14 +55,15 @@ impl File {
     }
 }
 
-impl Drop for File {
+impl Drop for OpenFile {
     fn drop(&mut self) {
-        // SAFETY: a descriptor of ours.
+        // SAFETY: the file's own descriptor.
         unsafe { syscall(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// Whether the runtime may be preloaded into a program. A file that can't be read counts as an ordinary program.
+/// Returns true if the runtime may be preloaded into a program. A file that can't be read counts as an ordinary
+/// program.
 ///
 /// This function may be called in the child of a `vfork`, which shares its parent's memory, so it changes no state.
 ///
@@ -73,7 +74,7 @@ pub unsafe fn is_loadable(path: *const c_char) -> bool {
     let mut path = path;
     for _ in 0..MOST {
         // SAFETY: the caller's promise; the interpreter's name ends with a zero byte.
-        let Some(file) = (unsafe { File::open(path) }) else {
+        let Some(file) = (unsafe { OpenFile::open(path) }) else {
             return true;
         };
         let mut bytes = [0; START];
@@ -105,7 +106,7 @@ pub unsafe fn is_loadable(path: *const c_char) -> bool {
     true
 }
 
-/// Whether a program that begins so has 64 bits and a dynamic linker that is not musl's, or none.
+/// Returns true if a program with this beginning has 64 bits and a dynamic linker that is not musl's, or none.
 fn is_for_us(start: &[u8], mut is_musl: impl FnMut(u64, u64) -> bool) -> bool {
     if !start.starts_with(b"\x7fELF") {
         return true;

@@ -1,25 +1,25 @@
 //! Functions of the C library that exchange stacks or cut them.
 
 use crate::arch::{self, ObserveFrame};
-use crate::chunks::Writer;
-use crate::interrupted::{self, Other};
-use crate::shadow::{self, Block, Entry};
+use crate::chunks::RecordWriter;
+use crate::interrupted::{self, BusyHook};
+use crate::shadow::{self, ShadowEntry, ThreadBlock};
 use crate::slow::{begin_work, drop_told};
 use crate::switch::{self, Entering, Leaving};
 use crate::{clones, confined, exec, linker, parked, session, sys, tell, thread};
 use core::ptr;
 use core::sync::atomic::Ordering;
-use dioptra_tracelayout::message::{Observed, told};
+use dioptra_tracelayout::message::{Observed, notified};
 use dioptra_tracelayout::record::UnwindCause;
 
-/// An observed function has been called, and will do its work when this returns.
+/// Handles the call of an observed function, which does its work when this function has returned.
 pub extern "C" fn observe(frame: &mut ObserveFrame) {
     let Some(arena) = session::arena() else {
         return;
     };
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
-    if frame.function & u64::from(told::MARK) != 0 {
+    if frame.function & u64::from(notified::MARK) != 0 {
         tell::tell(block, arena, frame);
         return;
     }
@@ -47,7 +47,8 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
         if frame.function == Observed::ModulesChange as u64 {
             linker::miss();
         } else if exchanges && !confined::is_quiet() {
-            // A handler that has interrupted a hook exchanges stacks: other hooks will run before that one goes on.
+            // A handler that has interrupted a hook exchanges stacks: other hooks will run before the interrupted one
+            // goes on.
             arena.header().preempted.happens(sys::pid());
             confined::be_quiet(block, arena);
         }
@@ -58,7 +59,7 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     }
     let sets = frame.function == Observed::SetContext as u64;
     if sets && arch::is_within_swap(frame.return_address) {
-        // That was told of already.
+        // The exchange was seen already.
         return;
     }
     if frame.function == Observed::ModulesChange as u64 {
@@ -78,7 +79,7 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
     };
     block.busy = slot;
     if let Some(record) = thread::record(block, arena) {
-        // SAFETY: the function's own argument; what is not a context crashes there as well as here.
+        // SAFETY: the function's own argument. If it is no context, the program's own function crashes as well.
         let entering = unsafe {
             let key = arch::resumed_with(context);
             let stack = own_stack(context, key);
@@ -89,14 +90,15 @@ pub extern "C" fn observe(frame: &mut ObserveFrame) {
             }
         };
         // SAFETY: this thread's record; busy keeps hooks away.
-        let mut writer = unsafe { Writer::new(record, arena) };
+        let mut writer = unsafe { RecordWriter::new(record, arena) };
         switch::switch(&mut writer, leaving, entering);
     }
     block.busy = 0;
 }
 
-/// The stack is cut at `target`. What can't be seen so (a jump to another stack) is noticed later, when calls do not fit.
-fn jump(block: &mut Block, arena: session::MappedArena, target: u64) {
+/// Leaves the calls below `target`, at which a jump cuts the stack. A jump to another stack is noticed later, when
+/// calls do not fit.
+fn jump(block: &mut ThreadBlock, arena: session::MappedArena, target: u64) {
     let other = interrupted::other(block, target);
     if !shadow::is_dummy(block.record)
         && let Some(record) = thread::record(block, arena)
@@ -110,7 +112,7 @@ fn jump(block: &mut Block, arena: session::MappedArena, target: u64) {
             let outside = (*record).floor.add(outside);
             let mut left = 0;
             parked::each_unparked(record, |entry| {
-                let entry: *mut Entry = entry;
+                let entry: *mut ShadowEntry = entry;
                 let is_left = entry > outside && cut.leaves((*entry).slot);
                 if is_left {
                     left = (*record).top.offset_from(entry).unsigned_abs() + 1;
@@ -121,7 +123,7 @@ fn jump(block: &mut Block, arena: session::MappedArena, target: u64) {
         }
         interrupted::end_if_done(writer.record());
     }
-    if other != Other::Interrupted {
+    if other != BusyHook::Interrupted {
         block.busy = 0;
     }
 }
@@ -130,10 +132,11 @@ fn arena_stopped(arena: &session::MappedArena) -> bool {
     arena.header().stop.load(Ordering::Relaxed) != 0
 }
 
-/// Returns the first address of the stack that a context was made for (`makecontext`), if the stack pointer is in it.
+/// Returns the first address of the stack for which a context was made (`makecontext`), if the stack pointer lies in
+/// it.
 ///
 /// # Safety
-/// It is a context.
+/// `context` is the address of a context.
 unsafe fn own_stack(context: u64, target: u64) -> Option<u64> {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.

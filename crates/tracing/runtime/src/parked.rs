@@ -1,31 +1,31 @@
 //! Calls that were left and may still return.
 //!
-//! Where a program exchanges stacks by itself (fibers of its own assembler code, copied stacks, jumps between stacks),
-//! nobody tells the runtime. It notices that a stack does not fit the shadow stack any more, and records the calls in question
-//! as left. But the program may come back to them, and only their entries hold the return addresses. So their entries
-//! stay where they
-//! they are, *parked*, below a *barrier* above which the thread goes on:
+//! A program may exchange stacks by itself: fibers of its own assembler code, copied stacks, jumps between stacks.
+//! The runtime notices such an exchange only because the stack does not fit the shadow stack any more. It then
+//! records the calls in question as left. But the program may come back to them, and only their entries hold the
+//! return addresses. So their entries stay where they are, *parked*, below a *barrier* above which the thread goes
+//! on:
 //!
 //! ```text
 //! floor | open | open | parked | hole | parked | barrier | open     <- top
-//!                  ^------------------------------ spare
+//!                  ^-------------------------------'  spare word: the next entry that is not parked
 //! ```
 //!
-//! [`find`] finds the call that returns by its frame pointer, which leads to the call's entry. The entry becomes a
-//! *hole*. Holes right below the innermost barrier are given up at once. The others are given up when the thread goes
-//! on in another segment ([`renew_if_wasteful`]): open calls are copied there (*aliases*), and parked entries stay
-//! behind.
+//! [`find`] finds the call that returns by its frame pointer, which leads to the call's entry. The entry then becomes
+//! a *hole*. Holes right below the innermost barrier are given up at once. Other holes are given up when the thread
+//! goes on in another segment ([`renew_if_wasteful`]): open calls are copied there (*aliases*), and parked entries
+//! stay behind.
 //!
-//! A program may also leave calls for good without telling anybody (exceptions of languages of its own). Their entries look
-//! like those of calls that may return. The sweep ([`renew`]) tells them apart: the place of a call's return address on
-//! the stack holds something else by then, or the return address of a later call. Stacks that were copied away look the
-//! same. So such entries are given up only beyond a number, and never in a process in which one of them has returned
-//! after all.
+//! A program may also leave calls for good without the runtime's knowledge (exceptions of languages of its own).
+//! Their entries look like those of calls that may return. The sweep ([`renew`]) separates the two: when a call is
+//! gone, its slot on the stack holds something else, or the return address of a later call. Stacks that were copied
+//! away look the same. So such entries are given up only beyond a number, and never in a process in which one of them
+//! has returned after all.
 
 mod renew;
 
-use crate::segments::{self, Segment, State, claim};
-use crate::shadow::{Caller, Entry, Record};
+use crate::segments::{self, SegmentState, StackSegment, claim};
+use crate::shadow::{Caller, ShadowEntry, ThreadRecord};
 use core::ptr;
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::message::thread::{
@@ -36,45 +36,45 @@ pub use renew::{can_look, is_dead, make_room, renew_if_wasteful};
 
 /// The flags of a parked entry.
 const PARKED: u32 = ENTRY_UNWOUND | ENTRY_SILENT;
-/// The flags by which a parked entry is told from others: it has exactly [`PARKED`] of these.
+/// The flags that distinguish parked entries from others: a parked entry has exactly [`PARKED`] of these.
 const KINDS: u32 = PARKED | ENTRY_NO_RETURN;
-/// A flag of a parked entry: a jump that the runtime was told of has left it.
+/// A flag of a parked entry: a jump that the runtime saw has left the call.
 const JUMPED: u32 = 1 << 8;
-/// A flag of a parked entry: its place on the stack holds something else.
+/// A flag of a parked entry: its slot on the stack holds something else.
 const GONE: u32 = 1 << 9;
-/// A flag of a parked entry: the call is open, and its alias, to which the spare word leads, stands for it.
+/// A flag of a parked entry: the call is open, and an alias stands for it. The spare word is the alias's address.
 const ALIASED: u32 = 1 << 10;
 
-/// The place at which [`find`] finds the call that returns.
+/// The outcome of a search for the call that returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundCall {
     /// The entry is open on this thread's shadow stack.
-    Open(*mut Entry),
-    /// The entry is open in a suspended segment, with which this thread has to go on first.
-    Suspended(*mut Segment, *mut Entry),
-    /// The call's end has been recorded before; this is its caller.
+    Open(*mut ShadowEntry),
+    /// The entry is open in a suspended segment, with which this thread must go on first.
+    Suspended(*mut StackSegment, *mut ShadowEntry),
+    /// The call's end has been recorded before. This is the caller to which it returns.
     Left(Caller),
 }
 
-fn is_barrier(entry: &Entry) -> bool {
+fn is_barrier(entry: &ShadowEntry) -> bool {
     entry.slot == BARRIER_SLOT
 }
 
-fn is_hole(entry: &Entry) -> bool {
+fn is_hole(entry: &ShadowEntry) -> bool {
     entry.slot == 0
 }
 
-fn is_parked(entry: &Entry) -> bool {
+fn is_parked(entry: &ShadowEntry) -> bool {
     entry.flags & KINDS == PARKED && !is_hole(entry) && !is_barrier(entry)
 }
 
-/// Whether a walk over open calls passes an entry over: it is parked, a hole, or a barrier.
-pub fn is_passed_over(entry: &Entry) -> bool {
+/// Returns true if a walk over open calls skips an entry: it is parked, a hole, or a barrier.
+pub fn is_passed_over(entry: &ShadowEntry) -> bool {
     is_parked(entry) || is_hole(entry) || is_barrier(entry)
 }
 
 /// Makes an entry a hole. Its spare word keeps the slot, for [`remnant`].
-fn empty(entry: &mut Entry) {
+fn empty(entry: &mut ShadowEntry) {
     if !is_hole(entry) {
         entry.spare = entry.slot;
     }
@@ -82,30 +82,30 @@ fn empty(entry: &mut Entry) {
     entry.flags = ENTRY_UNWOUND | ENTRY_NO_RETURN;
 }
 
-fn barrier(outer: *mut Entry) -> Entry {
-    Entry {
+fn barrier(outer: *mut ShadowEntry) -> ShadowEntry {
+    ShadowEntry {
         slot: BARRIER_SLOT,
         flags: ENTRY_UNWOUND | ENTRY_NO_RETURN | ENTRY_SILENT,
         spare: outer.expose_provenance() as u64,
-        ..Entry::BOTTOM
+        ..ShadowEntry::BOTTOM
     }
 }
 
-/// Returns the next outer entry of an entry. Skips a barrier and the entries for which that stands.
+/// Returns the next outer entry of an entry. Skips a barrier and the parked entries below it.
 ///
 /// # Safety
 /// The entry is one of a shadow stack, above the floor.
-unsafe fn outer(entry: *mut Entry) -> *mut Entry {
+unsafe fn outer(entry: *mut ShadowEntry) -> *mut ShadowEntry {
     let below = entry.wrapping_sub(1);
     // SAFETY: the caller's promise: at least the floor is below.
     unsafe { unless_barrier(below) }
 }
 
-/// Returns the entry itself, or the entry to which it leads if it is a barrier.
+/// Returns the entry itself, or the entry to which a barrier leads.
 ///
 /// # Safety
 /// The entry is one of a shadow stack, or the floor.
-unsafe fn unless_barrier(entry: *mut Entry) -> *mut Entry {
+unsafe fn unless_barrier(entry: *mut ShadowEntry) -> *mut ShadowEntry {
     // SAFETY: the caller's promise.
     let entry_now = unsafe { &*entry };
     match is_barrier(entry_now) {
@@ -118,7 +118,7 @@ unsafe fn unless_barrier(entry: *mut Entry) -> *mut Entry {
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
-pub unsafe fn innermost(record: *const Record) -> *mut Entry {
+pub unsafe fn innermost(record: *const ThreadRecord) -> *mut ShadowEntry {
     // SAFETY: the caller's promise.
     unsafe { unless_barrier((*record).top) }
 }
@@ -128,7 +128,10 @@ pub unsafe fn innermost(record: *const Record) -> *mut Entry {
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
-pub unsafe fn each_unparked(record: *const Record, mut visit: impl FnMut(&mut Entry) -> bool) {
+pub unsafe fn each_unparked(
+    record: *const ThreadRecord,
+    mut visit: impl FnMut(&mut ShadowEntry) -> bool,
+) {
     // SAFETY: the caller's promise.
     unsafe {
         let mut entry = innermost(record);
@@ -141,21 +144,21 @@ pub unsafe fn each_unparked(record: *const Record, mut visit: impl FnMut(&mut En
     }
 }
 
-/// Whether an entry is between a record's floor and its top.
+/// Returns true if an entry lies between a record's floor and its top.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
-unsafe fn is_within(record: *const Record, entry: *const Entry) -> bool {
+unsafe fn is_within(record: *const ThreadRecord, entry: *const ShadowEntry) -> bool {
     // SAFETY: the caller's promise.
     unsafe { entry > (*record).floor.cast_const() && entry <= (*record).top.cast_const() }
 }
 
-/// Returns the parked entry for which `alias` stands; `None` if it is no alias.
+/// Returns the parked entry for which `alias` stands; `None` if the entry is no alias.
 ///
 /// # Safety
 /// `alias` is an entry of a shadow stack.
-unsafe fn original(alias: *mut Entry) -> Option<*mut Entry> {
-    // SAFETY: the caller's promise; what is found is an entry, too.
+unsafe fn original(alias: *mut ShadowEntry) -> Option<*mut ShadowEntry> {
+    // SAFETY: the caller's promise; the original is an entry, too.
     unsafe {
         if (*alias).flags & ENTRY_NO_RETURN != 0 {
             return None;
@@ -168,11 +171,12 @@ unsafe fn original(alias: *mut Entry) -> Option<*mut Entry> {
     }
 }
 
-/// Returns the caller of an open call. May be asked once: if the entry is an alias, its original becomes a hole.
+/// Returns the caller of an open call. It may be called once for a call: if the entry is an alias, its original
+/// becomes a hole.
 ///
 /// # Safety
 /// The entry is an open one of this thread's shadow stack.
-pub unsafe fn caller(entry: *mut Entry) -> Caller {
+pub unsafe fn caller(entry: *mut ShadowEntry) -> Caller {
     // SAFETY: the caller's promise.
     unsafe {
         match original(entry) {
@@ -188,11 +192,11 @@ pub unsafe fn caller(entry: *mut Entry) -> Caller {
     }
 }
 
-/// Parks an entry, or makes it a hole if its call can't return. Returns whether it has to stay where it is.
+/// Parks an entry, or makes it a hole if its call can't return. Returns true if the entry must stay where it is.
 ///
 /// # Safety
 /// The entry is one of this thread's shadow stack, or of a thread that does not exist in this process.
-unsafe fn park(entry: *mut Entry, told: bool) -> bool {
+unsafe fn park(entry: *mut ShadowEntry, told: bool) -> bool {
     let jumped = if told { JUMPED } else { 0 };
     // SAFETY: the caller's promise.
     unsafe {
@@ -203,7 +207,8 @@ unsafe fn park(entry: *mut Entry, told: bool) -> bool {
             return true;
         }
         let original = original(entry);
-        // An exception's frames are gone for good; functions that say themselves when they end return without us.
+        // The frames of an exception are gone for good. Functions that report their own end return without the
+        // runtime.
         let is_dead = (*entry).flags & (ENTRY_UNWOUND | ENTRY_NO_RETURN) != 0;
         if let Some(original) = original {
             match is_dead {
@@ -220,11 +225,12 @@ unsafe fn park(entry: *mut Entry, told: bool) -> bool {
     }
 }
 
-/// Leaves the calls of the entries from `from` up to the top. `told`: a jump that the runtime knows of leaves them.
+/// Leaves the calls of the entries from `from` up to the top. `told` is true if a jump that the runtime saw leaves
+/// them.
 ///
 /// # Safety
 /// The record is this thread's, or of a thread that does not exist in this process; the entry is above its floor.
-pub unsafe fn leave(record: *mut Record, from: *mut Entry, told: bool) {
+pub unsafe fn leave(record: *mut ThreadRecord, from: *mut ShadowEntry, told: bool) {
     // SAFETY: the caller's promise.
     unsafe {
         if !(*record).interrupted.is_active() {
@@ -233,7 +239,7 @@ pub unsafe fn leave(record: *mut Record, from: *mut Entry, told: bool) {
         let mut stays = false;
         let mut entry = innermost(record);
         if entry != (*record).top && (*record).top >= from {
-            // A new barrier takes the place of this one, so that barriers need no more room than one entry.
+            // A new barrier replaces this one, so that barriers need no more room than one entry.
             (*record).top = (*record).top.sub(1);
             stays = true;
         }
@@ -259,7 +265,7 @@ pub unsafe fn leave(record: *mut Record, from: *mut Entry, told: bool) {
 ///
 /// # Safety
 /// The record is this thread's, and the entry is on its shadow stack.
-pub unsafe fn remove(record: *mut Record, entry: *mut Entry) {
+pub unsafe fn remove(record: *mut ThreadRecord, entry: *mut ShadowEntry) {
     // SAFETY: the caller's promise.
     unsafe {
         if entry == (*record).top {
@@ -278,7 +284,7 @@ pub unsafe fn remove(record: *mut Record, entry: *mut Entry) {
 ///
 /// # Safety
 /// The record is this thread's, or of a thread that does not exist in this process.
-unsafe fn trim(record: *mut Record) {
+unsafe fn trim(record: *mut ThreadRecord) {
     // SAFETY: the caller's promise.
     unsafe {
         while is_barrier(&*(*record).top) {
@@ -297,13 +303,12 @@ unsafe fn trim(record: *mut Record) {
     }
 }
 
-/// Keeps hooks from overwriting entries that signal handlers have parked above `next`, the entry that the hook that
-/// they interrupted is about to write. Returns whether there are such entries. If so, the top is the innermost entry
-/// now.
+/// Keeps hooks from overwriting entries that signal handlers have parked above `next`, the entry that the interrupted
+/// hook is about to write. Returns true if there are such entries; then the top is the innermost of them.
 ///
 /// # Safety
 /// The record is this thread's; `next` is the entry that the hook is about to write.
-pub unsafe fn hold(record: *mut Record, next: *mut Entry) -> bool {
+pub unsafe fn hold(record: *mut ThreadRecord, next: *mut ShadowEntry) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let top = (*record).top;
@@ -317,11 +322,11 @@ pub unsafe fn hold(record: *mut Record, next: *mut Entry) -> bool {
     }
 }
 
-/// Goes on above the held entries, once the interrupted hook has done its work.
+/// Goes on above the held entries once the interrupted hook has finished.
 ///
 /// # Safety
 /// The record is this thread's, and no hook is interrupted.
-pub unsafe fn reopen(record: *mut Record) {
+pub unsafe fn reopen(record: *mut ThreadRecord) {
     // SAFETY: the caller's promise.
     unsafe {
         let held = (*record).held;
@@ -345,19 +350,18 @@ pub unsafe fn reopen(record: *mut Record) {
 }
 
 /// Finds the call that returns. `token` is the address to which its frame pointer leads, on processors where that is
-/// its entry; `frame` is the frame
-/// pointer otherwise.
+/// the call's entry; `frame` is the frame pointer otherwise.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
 pub unsafe fn find(
-    record: *mut Record,
+    record: *mut ThreadRecord,
     token: Option<u64>,
     frame: u64,
     slot: u64,
-) -> Option<Found> {
+) -> Option<FoundCall> {
     let named = token.and_then(segments::find);
-    // SAFETY: the caller's promise; what is found is an entry.
+    // SAFETY: the caller's promise; the search finds only entries.
     unsafe {
         if let Some((segment, entry)) = named
             && (*entry).slot == slot
@@ -365,9 +369,9 @@ pub unsafe fn find(
         {
             return Some(found);
         }
-        // The frame pointer has changed, or leads to no entry. Looks first at calls whose callers had the same frame
-        // pointer.
-        let is_it = |entry: &Entry, of_frame: bool| {
+        // The frame pointer has changed, or leads to no entry. The search looks first at calls whose callers had the
+        // same frame pointer.
+        let is_it = |entry: &ShadowEntry, of_frame: bool| {
             entry.slot == slot
                 && entry.flags & ENTRY_NO_RETURN == 0
                 && (entry.frame == frame || !of_frame)
@@ -398,34 +402,38 @@ pub unsafe fn find(
     }
 }
 
-/// Notes in a hole, which was an entry with `slot` until it was claimed, what [`remnant`] needs.
-fn empty_claimed(entry: &mut Entry, slot: u64) {
+/// Stores in a hole, which was an entry with `slot` until it was claimed, the word that [`remnant`] needs.
+fn empty_claimed(entry: &mut ShadowEntry, slot: u64) {
     entry.spare = slot;
     entry.flags = ENTRY_UNWOUND | ENTRY_NO_RETURN;
 }
 
-/// Returns the caller of a call that has returned before, as long as nothing has taken the place of its entry: a program that
-/// resumes a copied stack more than once returns from its calls as often.
+/// Returns the caller of a call that has returned before, as long as no other call has taken its entry. A program
+/// that resumes a copied stack more than once returns from its calls as often.
 ///
 /// # Safety
 /// `entry` is an entry of a segment.
-unsafe fn remnant(entry: *mut Entry, slot: u64) -> Option<Found> {
+unsafe fn remnant(entry: *mut ShadowEntry, slot: u64) -> Option<FoundCall> {
     // SAFETY: the caller's promise.
     let now = unsafe { *entry };
     let is_it = now.slot == slot || is_hole(&now) && now.spare == slot;
-    is_it.then_some(Found::Left(now.caller()))
+    is_it.then_some(FoundCall::Left(now.caller()))
 }
 
 /// Returns the innermost entry of a segment for which `is_it` returns true.
 ///
 /// # Safety
 /// `segment` is a segment.
-unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Option<*mut Entry> {
-    // SAFETY: the caller's promise; entries up to the top are initialised. Another thread's may change meanwhile.
+unsafe fn each(
+    segment: *mut StackSegment,
+    is_it: impl Fn(*mut ShadowEntry) -> bool,
+) -> Option<*mut ShadowEntry> {
+    // SAFETY: the caller's promise; entries up to the top are initialised. Another thread may change its own
+    // meanwhile.
     unsafe {
         let mut entry = match (*segment).state() {
-            State::Free => return None,
-            State::Active => {
+            SegmentState::Free => return None,
+            SegmentState::Active => {
                 let owner = (*segment).owner.load(Ordering::Acquire);
                 let owner = owner.as_ref()?;
                 if owner.segment != segment {
@@ -433,7 +441,7 @@ unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Opt
                 }
                 owner.top.max(owner.held)
             }
-            State::Parked | State::Retired => (*segment).top,
+            SegmentState::Parked | SegmentState::Retired => (*segment).top,
         };
         while entry > segments::floor(segment) {
             if is_it(entry) {
@@ -445,27 +453,31 @@ unsafe fn each(segment: *mut Segment, is_it: impl Fn(*mut Entry) -> bool) -> Opt
     None
 }
 
-/// Finds the call that returns by its entry; `None` if the entry is not the call's any more.
+/// Finds the call that returns by its entry. Returns `None` if the entry is not the call's any more.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy; the entry is of the segment.
-unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) -> Option<Found> {
+unsafe fn look(
+    record: *mut ThreadRecord,
+    segment: *mut StackSegment,
+    entry: *mut ShadowEntry,
+) -> Option<FoundCall> {
     // SAFETY: the caller's promise.
     unsafe {
         let (slot, caller) = ((*entry).slot, (*entry).caller());
         if is_parked(&*entry) {
-            let alias: *mut Entry = match (*entry).flags & ALIASED {
+            let alias: *mut ShadowEntry = match (*entry).flags & ALIASED {
                 0 => ptr::null_mut(),
                 _ => ptr::with_exposed_provenance_mut((*entry).spare as usize),
             };
             if !alias.is_null() && is_within(record, alias) && (*alias).slot == slot {
-                return Some(Found::Open(alias));
+                return Some(FoundCall::Open(alias));
             }
             if !claim(entry, slot) {
                 return None;
             }
             returned((*entry).flags);
-            // Read again: its thread may have copied it meanwhile.
+            // Read again, because the entry's thread may have copied it meanwhile.
             if (*entry).flags & ALIASED != 0 {
                 let alias = ptr::with_exposed_provenance_mut((*entry).spare as usize);
                 claim(alias, slot);
@@ -474,32 +486,34 @@ unsafe fn look(record: *mut Record, segment: *mut Segment, entry: *mut Entry) ->
             if is_within(record, entry) {
                 trim(record);
             }
-            return Some(Found::Left(caller));
+            return Some(FoundCall::Left(caller));
         }
         if is_hole(&*entry) || is_barrier(&*entry) {
             return None;
         }
         if is_within(record, entry) {
-            return Some(Found::Open(entry));
+            return Some(FoundCall::Open(entry));
         }
         match (*segment).state() {
-            State::Parked if entry <= (*segment).top => Some(Found::Suspended(segment, entry)),
-            // Another thread has begun the call, and does not know yet that it has lost it.
-            State::Active => {
+            SegmentState::Parked if entry <= (*segment).top => {
+                Some(FoundCall::Suspended(segment, entry))
+            }
+            // Another thread has begun the call and does not know yet that it has lost it.
+            SegmentState::Active => {
                 let owner = (*segment).owner.load(Ordering::Acquire).as_ref()?;
                 let is_there = owner.segment == segment && entry <= owner.top;
-                (is_there && claim(entry, slot)).then_some(Found::Left(caller))
+                (is_there && claim(entry, slot)).then_some(FoundCall::Left(caller))
             }
             _ => None,
         }
     }
 }
 
-/// Takes a call's entry from wherever it is. Nothing else is changed: hooks may be at work there.
+/// Takes a call's entry out of whatever segment holds it. Changes nothing else, because hooks may be at work there.
 ///
 /// # Safety
 /// `entry` is an entry of a segment.
-pub unsafe fn snatch(entry: *mut Entry) -> Option<Caller> {
+pub unsafe fn snatch(entry: *mut ShadowEntry) -> Option<Caller> {
     // SAFETY: the caller's promise.
     unsafe {
         let slot = (*entry).slot;

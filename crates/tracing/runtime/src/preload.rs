@@ -1,4 +1,4 @@
-//! What makes this crate a shared object of its own.
+//! The parts that make this crate a shared object of its own.
 
 use crate::connect::{self, Failure};
 use crate::exec;
@@ -14,7 +14,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     sys::abort()
 }
 
-/// What unwinding would ask about frames of this crate; it never does, but tables of `core` name it.
+/// Stands for the personality routine that tables of `core` name. No frame of this crate is ever unwound.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}
 
@@ -76,7 +76,7 @@ extern "C" fn start() {
             Failure::Recorder(Errno(libc::ETIMEDOUT)) => {
                 "its recorder does not answer, perhaps since it is stopped"
             }
-            // Another program's recorder may be long gone: what it started goes on untraced.
+            // Another program's recorder may be long gone: a program that it started goes on untraced.
             Failure::Recorder(_) | Failure::Refused => return,
             Failure::Arena => "the memory for its records can't be mapped",
             Failure::Processor(what) => what,
@@ -85,10 +85,10 @@ extern "C" fn start() {
     }
 }
 
-/// Called by the start code of programs linked with `-pg`: the C library's would begin to profile them.
+/// Called by the start code of programs linked with `-pg`. The C library's function would begin to profile them.
 #[unsafe(no_mangle)]
 extern "C" fn __monstartup(_low: usize, _high: usize) {}
 
-/// Called at the end of programs linked with `-pg`: the C library's would write `gmon.out`.
+/// Called at the end of programs linked with `-pg`. The C library's function would write `gmon.out`.
 #[unsafe(no_mangle)]
 extern "C" fn _mcleanup() {}

@@ -1,28 +1,29 @@
-//! Counts calls of sampled functions where generated code does not: the first ones, and those at the ends of gaps.
+//! Counters of sampled functions where generated code does not count: the first calls, and those at the ends of gaps.
 
 use crate::arch;
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::judged;
 use crate::session::MappedArena;
-use crate::shadow::{self, Entry, Record};
+use crate::shadow::{self, ShadowEntry, ThreadRecord};
 use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use dioptra_filters::{Pace, SampleKind, Sampler, Sampling, thread_seed};
 use dioptra_tracelayout::arena::MONOTONIC;
-use dioptra_tracelayout::message::{FunctionId, thread as layout};
+use dioptra_tracelayout::message::{InstrumentedFunction, thread as layout};
 use dioptra_tracelayout::sampling::{self, AREA_SIZE, AREAS, AreaHeader, BUSY, ENDED, FREE, SLOTS};
 
-/// What becomes of a call.
+/// The choice for a counted call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// It is recorded.
+pub enum CountChoice {
+    /// The call is recorded.
     Chosen,
-    /// It is not; a filter's call is hidden with what it calls.
+    /// The call is not recorded. If it is a filter's, the calls below it are hidden, too.
     Skipped,
 }
 
-/// How calls of a slot's function are chosen; `None` if it is not known, and all are.
+/// Returns the way in which calls of a slot's function are chosen; `None` if it is not known, so that all calls are
+/// recorded.
 pub fn choice(arena: &MappedArena, slot: u32) -> Option<Sampling> {
     let choice = arena.choices().get(slot as usize)?;
     let kind = match choice.kind.load(Ordering::Relaxed) {
@@ -46,16 +47,16 @@ pub fn choice(arena: &MappedArena, slot: u32) -> Option<Sampling> {
     })
 }
 
-/// Counts a call; `tree`: of a filter.
-pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) -> Counted {
+/// Counts a call; `tree` is true for a filter's.
+pub fn count(writer: &mut RecordWriter, arena: &MappedArena, slot: u32, tree: bool) -> CountChoice {
     let stream = writer.record().stream;
     let (Some(sampling), Some(area)) = (choice(arena, slot), area(writer, arena)) else {
-        return Counted::Chosen;
+        return CountChoice::Chosen;
     };
-    // SAFETY: this thread's memory, which has all slots that there are choices for; busy keeps hooks away.
+    // SAFETY: this thread's memory, which has every slot for which there are choices; busy keeps hooks away.
     if tree && unsafe { *shadow::open(writer.record(), slot) } > 0 {
-        // It belongs to the execution around it.
-        return Counted::Chosen;
+        // The call belongs to the execution around it.
+        return CountChoice::Chosen;
     }
     // SAFETY: as above.
     let (word, sampler) = unsafe { (&mut *word(area, slot), &mut *sampler(area, slot)) };
@@ -69,7 +70,7 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
         *word = sampler.due();
         chosen
     } else {
-        // Below 0 it is if a handler has counted while a gap was ended.
+        // The word is below 0 if a handler has counted while a gap was ended.
         sampler.left = if word.cast_signed() < 0 { 0 } else { *word };
         if sampling.kind == SampleKind::Auto {
             sampler.pace_ahead(Pace(sampling.parameter));
@@ -82,25 +83,25 @@ pub fn count(writer: &mut Writer, arena: &MappedArena, slot: u32, tree: bool) ->
         charge(area, slot, writer.written());
     }
     if chosen {
-        Counted::Chosen
+        CountChoice::Chosen
     } else {
-        Counted::Skipped
+        CountChoice::Skipped
     }
 }
 
-/// Counts a call without keeping signals away, as generated code does: handlers may count meanwhile. `None` if that can't be
-/// done, and nothing has been: at the end of a gap that is to be drawn, and if there is no room for the record of a chosen call.
+/// Counts a call without blocking signals, as generated code does: handlers may count meanwhile. Returns `None`, and
+/// counts nothing, at the end of a gap that must be drawn, and if there is no room for the record of a chosen call.
 ///
 /// # Safety
 /// The record is this thread's, or the dummy.
 #[inline]
 pub unsafe fn count_fast(
-    record: *mut Record,
-    function: &FunctionId,
+    record: *mut ThreadRecord,
+    function: &InstrumentedFunction,
     arena: &MappedArena,
     tree: bool,
     has_room: bool,
-) -> Option<Counted> {
+) -> Option<CountChoice> {
     // SAFETY: the caller's promise; the area is this thread's, and there are words for all slots that functions have.
     unsafe {
         let area = (&raw const (*shadow::cursor(record)).area).read_volatile();
@@ -109,7 +110,7 @@ pub unsafe fn count_fast(
         }
         let slot = function.slot;
         if tree && *shadow::open(record, slot) > 0 {
-            return has_room.then_some(Counted::Chosen);
+            return has_room.then_some(CountChoice::Chosen);
         }
         let word = word(area, slot);
         let field = |at: usize| sampler(area, slot).cast::<u8>().add(at).cast::<u64>();
@@ -118,10 +119,10 @@ pub unsafe fn count_fast(
                 return None;
             }
             arch::add(field(Sampler::FINISHED), 1);
-            return Some(Counted::Skipped);
+            return Some(CountChoice::Skipped);
         }
         if arch::add(word, u64::MAX) != 0 {
-            return Some(Counted::Skipped);
+            return Some(CountChoice::Skipped);
         }
         let is_constant = function.sample == SampleKind::Every as u32;
         if !is_constant || !has_room || *field(Sampler::GAP) == 0 {
@@ -130,24 +131,24 @@ pub unsafe fn count_fast(
         }
         let choice = arena.choices().get(slot as usize);
         let gap = choice.map_or(1, |choice| choice.parameter.load(Ordering::Relaxed));
-        // Adding keeps what a handler has counted meanwhile.
+        // An addition keeps the counts of handlers that interrupt it.
         arch::add(word, gap);
         arch::add(field(Sampler::FINISHED), gap);
         arch::add(field(Sampler::SHOWN), 1);
     }
-    Some(Counted::Chosen)
+    Some(CountChoice::Chosen)
 }
 
-/// A hook of a forked child may be about to count: it must find an area.
-pub fn prepare(writer: &mut Writer, arena: &MappedArena) {
+/// Takes an area in a forked child, because a hook that goes on there may be about to count.
+pub fn prepare(writer: &mut RecordWriter, arena: &MappedArena) {
     if !arena.choices().is_empty() {
         area(writer, arena);
     }
 }
 
-/// A chosen execution of a filter begins.
+/// Counts the beginning of a chosen execution of a filter.
 #[inline]
-pub fn begin(record: &mut Record, slot: u32) {
+pub fn begin(record: &mut ThreadRecord, slot: u32) {
     if (slot as usize) < SLOTS {
         let open = shadow::open(record, slot);
         // SAFETY: this thread's memory.
@@ -155,12 +156,13 @@ pub fn begin(record: &mut Record, slot: u32) {
     }
 }
 
-/// Calls have ended, or are left. In a forked child those that its parent has begun are none that are open.
+/// Counts the ends of calls that have returned or were left. Executions that a forked child's parent has begun do not
+/// count as open.
 ///
 /// # Safety
 /// The record is this thread's and no dummy.
-pub unsafe fn leave(record: *mut Record, left: &[Entry]) {
-    let is_chosen = |entry: &&Entry| {
+pub unsafe fn leave(record: *mut ThreadRecord, left: &[ShadowEntry]) {
+    let is_chosen = |entry: &&ShadowEntry| {
         let kinds = layout::ENTRY_CHOSEN | layout::ENTRY_JUDGED | layout::ENTRY_UNWOUND;
         entry.flags & kinds == layout::ENTRY_CHOSEN
     };
@@ -174,7 +176,7 @@ pub unsafe fn leave(record: *mut Record, left: &[Entry]) {
     }
 }
 
-/// An execution was chosen whose cost matters: what was recorded since the last one is charged to that.
+/// Charges the records since the last chosen execution to that execution's slot, and begins to charge `slot`.
 fn charge(area: u64, slot: u32, written: u64) {
     let header = header(area);
     let last = header.charged.swap(slot + 1, Ordering::Relaxed);
@@ -186,17 +188,17 @@ fn charge(area: u64, slot: u32, written: u64) {
     }
 }
 
-/// Areas that are other processes', by their numbers: what is at their places here is private.
+/// The areas of other processes, by their numbers. The memory at their addresses is private in this process.
 static OTHERS: [AtomicU64; AREAS / 64] = [const { AtomicU64::new(0) }; AREAS / 64];
 
-/// The word and the bit of an area in it.
+/// Returns the word of an area and its bit in the word.
 fn bit(index: usize) -> Option<(&'static AtomicU64, u64)> {
     Some((OTHERS.get(index / 64)?, 1 << (index % 64)))
 }
 
-/// In a forked child: what its handler has interrupted is perhaps about to count where its parent does. From now on that is
-/// nobody's here, and says that the first gap is still to be drawn.
-pub fn leave_parents(record: &mut Record, arena: &MappedArena) {
+/// Leaves the parent's area in a forked child. A hook that the handler has interrupted may be about to count in it.
+/// From now on that memory is private to this process and says that the first gap must still be drawn.
+pub fn leave_parents(record: &mut ThreadRecord, arena: &MappedArena) {
     let area = core::mem::take(&mut record.area);
     let Some(index) = arena.area_index(area) else {
         return;
@@ -208,8 +210,8 @@ pub fn leave_parents(record: &mut Record, arena: &MappedArena) {
     }
 }
 
-/// The thread ends: the recorder reads what it has counted.
-pub fn end(writer: &mut Writer) {
+/// Ends the thread's area, so that the recorder reads the counts.
+pub fn end(writer: &mut RecordWriter) {
     let arena = writer.arena();
     let area = core::mem::take(&mut writer.cursor().area);
     writer.record().area = 0;
@@ -221,7 +223,7 @@ pub fn end(writer: &mut Writer) {
         state.store(ENDED, Ordering::Release);
         sys::futex_wake(&arena.header().filled);
     } else {
-        // SAFETY: mapped by `area`, and nobody's any more.
+        // SAFETY: mapped by `area`, and no thread uses it any more.
         unsafe { sys::unmap(ptr::with_exposed_provenance_mut(area as usize), AREA_SIZE) };
     }
 }
@@ -230,7 +232,7 @@ fn word(area: u64, slot: u32) -> *mut u64 {
     ptr::with_exposed_provenance_mut(area as usize + sampling::word(slot))
 }
 
-/// A slot's sampler.
+/// Returns a slot's sampler.
 pub fn sampler(area: u64, slot: u32) -> *mut Sampler {
     ptr::with_exposed_provenance_mut(area as usize + sampling::sampler(slot))
 }
@@ -244,8 +246,8 @@ fn header<'a>(area: u64) -> &'a AreaHeader {
     unsafe { &*ptr::with_exposed_provenance(area as usize) }
 }
 
-/// This thread's area, taken now if it has none.
-pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
+/// Returns this thread's area. A thread that has none takes one.
+pub fn area(writer: &mut RecordWriter, arena: &MappedArena) -> Option<u64> {
     if writer.cursor().area != 0 {
         return Some(writer.cursor().area);
     }
@@ -280,10 +282,11 @@ pub fn area(writer: &mut Writer, arena: &MappedArena) -> Option<u64> {
     header.tid.store(tid, Ordering::Relaxed);
     writer.cursor().area = area;
     writer.record().area = area;
-    // What a forked child's parent has begun is open here, too.
+    // Executions that a forked child's parent has begun are open here, too.
     for at in 0..writer.entries().len() {
         let entry = writer.entries().get(at).copied();
-        let is_it = |entry: &Entry| entry.flags & layout::ENTRY_JUDGED != 0 && entry.is_open();
+        let is_it =
+            |entry: &ShadowEntry| entry.flags & layout::ENTRY_JUDGED != 0 && entry.is_open();
         if let Some(entry) = entry.filter(is_it) {
             judged::stays_open(writer, arena, &entry);
         }

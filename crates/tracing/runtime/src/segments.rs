@@ -1,29 +1,30 @@
 //! The memory of shadow stacks: spans that are mapped once and never unmapped, cut into segments.
 //!
-//! A thread pushes entries into one segment at a time. While a traced function runs, its frame pointer leads to the call's
-//! entry (on processors where hooks do that), so an entry stays where it is until its call has returned: a segment whose calls may still return is left
-//! alone, and the thread goes on in another one. A segment whose calls have all returned is used again.
+//! A thread pushes entries into one segment at a time. While a traced function runs, its frame pointer leads to the
+//! call's entry (on processors where hooks set it so). So an entry stays where it is until its call has returned. A
+//! segment whose calls may still return is left alone, and the thread goes on in another one. A segment whose calls
+//! have all returned is used again.
 //!
 //! ```text
-//! span of a thread:   | what it knows of executions | cursor page | record | segment                          |
+//! span of a thread:   | open executions | cursor page | record | segment                                      |
 //! span of segments:   | span | segment | segment | segment | …                                               |
 //! segment:            | header | floor | entry | entry | … | room for two more                                 |
 //! ```
 //!
-//! Everything here is lock-free: a thread takes a segment by exchanging its state. So neither a forked child nor a
-//! thread that loses its CPU can leave anything behind that others wait for.
+//! All of this is lock-free: a thread takes a segment by exchanging its state. A lock is impossible: a forked child,
+//! or a thread that loses its CPU, would leave it held while others wait.
 
-use crate::shadow::{Entry, Gate, PAGE, Record};
+use crate::shadow::{PAGE, ShadowEntry, StackGate, ThreadRecord};
 use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use dioptra_tracelayout::message::thread::{ENTRY_SIZE, SPAN_END, SPAN_NEXT, SPAN_START};
 
-/// A part of memory that holds segments of one size.
+/// A stretch of memory that holds segments of one size.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Span {
-    next: *mut Span,
+pub struct SegmentSpan {
+    next: *mut SegmentSpan,
     /// The first segment's address.
     start: u64,
     /// The first address behind the last segment.
@@ -32,9 +33,9 @@ pub struct Span {
     stride: u64,
 }
 
-impl Span {
-    /// The span of no memory.
-    pub const NONE: Span = Span {
+impl SegmentSpan {
+    /// A span without memory.
+    pub const NONE: SegmentSpan = SegmentSpan {
         next: ptr::null_mut(),
         start: 0,
         end: 0,
@@ -45,98 +46,99 @@ impl Span {
 /// A part of a shadow stack: this header, the floor, and the entries.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Segment {
+pub struct StackSegment {
     state: AtomicU32,
     /// The number of entries that may be pushed above the floor; 0 before the segment is first used.
     capacity: u32,
-    /// The record of the thread that uses the segment, while that is active.
-    pub owner: AtomicPtr<Record>,
-    /// The innermost entry, unless the segment is active: then the record has it.
-    pub top: *mut Entry,
-    /// The stack pointer with which the call stack of a parked segment will be resumed; 0 if that is unknown.
+    /// The record of the thread that uses the segment while the segment is active.
+    pub owner: AtomicPtr<ThreadRecord>,
+    /// The innermost entry, unless the segment is active: then the thread's record has it.
+    pub top: *mut ShadowEntry,
+    /// The stack pointer with which the call stack of a parked segment will be resumed; 0 if unknown.
     pub key: u64,
-    /// Where the memory of the call stack begins, if the program has said so; else 0.
+    /// The address at which the memory of the call stack begins, if the program has said so; else 0.
     pub stack_start: u64,
-    /// The context in which the call stack of a parked segment is saved; 0 if there is none.
+    /// The address of the context in which the call stack of a parked segment is saved; 0 if there is none.
     pub context: u64,
     /// Whether another call stack has begun in the same memory while this one was suspended.
     pub is_shared: bool,
     /// The number of the call stack.
     pub stack: u32,
-    /// The gate of a parked segment.
-    pub gate: Gate,
+    /// The gate of the call stack, while the segment is parked.
+    pub gate: StackGate,
 }
 
-/// The states of a segment.
+/// The state of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum State {
+pub enum SegmentState {
     /// No thread uses the segment, and no call returns through its entries.
     Free = 0,
     /// A thread pushes its entries there.
     Active = 1,
-    /// The call stack whose entries it holds is suspended, and may be resumed.
+    /// The call stack whose entries the segment holds is suspended and may be resumed.
     Parked = 2,
-    /// The thread that used it has gone on in another segment; some of its calls may still return.
+    /// The thread that used the segment has gone on in another one; some calls of this segment may still return.
     Retired = 3,
 }
 
-/// The bits of a segment's state; those above count how often it was exchanged.
+/// The bits of a segment's state. The bits above count the exchanges.
 const STATE: u32 = 3;
-/// The distance from a segment's address to its floor, in bytes.
+/// The offset of a segment's floor in bytes.
 pub const HEADER: usize = 128;
 /// The number of entries behind the capacity: a barrier, and an entry that an interrupted hook is about to write.
 const SPARE: usize = 2;
-/// The capacity of segments of coroutines, and of those that take the place of a segment with little use.
+/// The capacity of segments of coroutines, and of segments that replace one with little use.
 pub const SMALL: usize = 4096;
-/// The most segments that a search for a used one looks at.
+/// The largest number of segments that a search for a used segment looks at.
 const SEARCHED: usize = 8;
-/// The most segments in a span.
+/// The largest number of segments in a span.
 const MOST: usize = 4096;
 
 const _: () = {
     use core::mem::offset_of;
-    assert!(size_of::<Segment>() <= HEADER);
-    assert!(size_of::<Span>() <= PAGE);
-    assert!(offset_of!(Span, next) as i64 == SPAN_NEXT);
-    assert!(offset_of!(Span, start) as i64 == SPAN_START);
-    assert!(offset_of!(Span, end) as i64 == SPAN_END);
+    assert!(size_of::<StackSegment>() <= HEADER);
+    assert!(size_of::<SegmentSpan>() <= PAGE);
+    assert!(offset_of!(SegmentSpan, next) as i64 == SPAN_NEXT);
+    assert!(offset_of!(SegmentSpan, start) as i64 == SPAN_START);
+    assert!(offset_of!(SegmentSpan, end) as i64 == SPAN_END);
 };
 
 /// The list of all spans. It only ever grows.
-pub static SPANS: AtomicPtr<Span> = AtomicPtr::new(ptr::null_mut());
+pub static SPANS: AtomicPtr<SegmentSpan> = AtomicPtr::new(ptr::null_mut());
 
-/// The number of spans of small segments: the next one is larger.
+/// The number of spans of small segments. Each new span is larger than the one before.
 static SMALL_SPANS: AtomicU32 = AtomicU32::new(0);
-/// Where the next search begins: it goes on where the last one ended.
+/// The number of the segment with which the next search begins: the one after the end of the last search.
 static CURSOR: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the size in bytes of a segment with room for so many entries.
+/// Returns the size in bytes of a segment with room for `capacity` entries.
 pub const fn size(capacity: usize) -> usize {
     HEADER + (1 + capacity + SPARE) * ENTRY_SIZE as usize
 }
 
-impl Segment {
+impl StackSegment {
     /// Returns the state.
-    pub fn state(&self) -> State {
-        State::of(self.state.load(Ordering::Acquire))
+    pub fn state(&self) -> SegmentState {
+        SegmentState::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Changes the state for all to see. It is the caller's segment.
-    pub fn set_state(&self, state: State) {
+    /// Changes the state for all threads to see. The segment is the caller's.
+    pub fn set_state(&self, state: SegmentState) {
         let word = self.state.load(Ordering::Relaxed);
         self.state
             .store(word & !STATE | state as u32, Ordering::Release);
     }
 
-    /// Changes the state if it is `from`, and returns whether it was.
-    pub fn exchange(&self, from: State, to: State) -> bool {
+    /// Changes the state from `from` to `to`. Returns false if the segment was in another state.
+    pub fn exchange(&self, from: SegmentState, to: SegmentState) -> bool {
         let word = self.state.load(Ordering::Relaxed);
-        State::of(word) == from && self.exchange_from(word, to)
+        SegmentState::of(word) == from && self.exchange_from(word, to)
     }
 
-    /// The same, if nobody has exchanged it since it had the word `from`: what was seen of it then is still so.
-    fn exchange_from(&self, from: u32, to: State) -> bool {
+    /// Changes the state if nobody has exchanged it since its word was `from`, so that the caller's view of the
+    /// segment still holds. Returns false otherwise.
+    fn exchange_from(&self, from: u32, to: SegmentState) -> bool {
         let next = (from & !STATE).wrapping_add(STATE + 1) | to as u32;
         self.state
             .compare_exchange(from, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -144,33 +146,33 @@ impl Segment {
     }
 }
 
-impl State {
-    fn of(word: u32) -> State {
+impl SegmentState {
+    fn of(word: u32) -> SegmentState {
         match word & STATE {
-            0 => State::Free,
-            1 => State::Active,
-            2 => State::Parked,
-            _ => State::Retired,
+            0 => SegmentState::Free,
+            1 => SegmentState::Active,
+            2 => SegmentState::Parked,
+            _ => SegmentState::Retired,
         }
     }
 }
 
 /// Returns the floor of a segment.
-pub fn floor(segment: *mut Segment) -> *mut Entry {
+pub fn floor(segment: *mut StackSegment) -> *mut ShadowEntry {
     segment.wrapping_byte_add(HEADER).cast()
 }
 
-/// Returns the place of the last entry that a segment's capacity permits.
+/// Returns the address of the last entry that a segment's capacity permits.
 ///
 /// # Safety
 /// `segment` is a segment.
-pub unsafe fn limit(segment: *mut Segment) -> *mut Entry {
+pub unsafe fn limit(segment: *mut StackSegment) -> *mut ShadowEntry {
     // SAFETY: the caller's promise; the capacity never changes.
     floor(segment).wrapping_add(unsafe { (*segment).capacity } as usize)
 }
 
-/// Returns the segment and the entry at an address; `None` if no entry can be there.
-pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
+/// Returns the segment and the entry at an address; `None` if no entry can lie there.
+pub fn find(address: u64) -> Option<(*mut StackSegment, *mut ShadowEntry)> {
     let mut span = SPANS.load(Ordering::Acquire);
     while !span.is_null() {
         // SAFETY: spans are never unmapped, and do not change once they are in the list.
@@ -179,7 +181,7 @@ pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
         if (start..end).contains(&address) {
             let number = (address - start).checked_div(stride)?;
             let segment = (start + number * stride) as usize;
-            let segment = ptr::with_exposed_provenance_mut::<Segment>(segment);
+            let segment = ptr::with_exposed_provenance_mut::<StackSegment>(segment);
             let distance = address.checked_sub(floor(segment).addr() as u64)?;
             let is_entry = distance > 0 && distance.is_multiple_of(ENTRY_SIZE as u64);
             let entry = ptr::with_exposed_provenance_mut(address as usize);
@@ -190,10 +192,13 @@ pub fn find(address: u64) -> Option<(*mut Segment, *mut Entry)> {
     None
 }
 
-/// Calls `look` with up to `most` segments until it returns true. Starts with the segment number `from`, and goes on
-/// with the first segment after the last one. Returns the number
-/// of the segment that follows.
-fn visit(from: usize, most: usize, mut look: impl FnMut(*mut Segment, usize) -> bool) -> usize {
+/// Calls `look` with up to `most` segments until it returns true. Starts with segment number `from` and goes on with
+/// the first segment after the last one. Returns the number of the segment that follows.
+fn visit(
+    from: usize,
+    most: usize,
+    mut look: impl FnMut(*mut StackSegment, usize) -> bool,
+) -> usize {
     let mut total = 0;
     spans(|span| {
         total += span.segments();
@@ -214,12 +219,12 @@ fn visit(from: usize, most: usize, mut look: impl FnMut(*mut Segment, usize) -> 
 }
 
 /// Calls `look` with every segment until it returns true.
-pub fn all(mut look: impl FnMut(*mut Segment) -> bool) {
+pub fn all(mut look: impl FnMut(*mut StackSegment) -> bool) {
     spans(|span| (0..span.segments()).any(|number| look(span.segment(number))));
 }
 
 /// Calls `look` with every span, the newest first, until it returns true.
-fn spans(mut look: impl FnMut(&Span) -> bool) {
+fn spans(mut look: impl FnMut(&SegmentSpan) -> bool) {
     let mut span = SPANS.load(Ordering::Acquire);
     while !span.is_null() {
         // SAFETY: spans are never unmapped, and do not change once they are in the list.
@@ -233,7 +238,7 @@ fn spans(mut look: impl FnMut(&Span) -> bool) {
 }
 
 /// Returns the segment with a number, and its capacity.
-fn at(number: u64) -> Option<(*mut Segment, usize)> {
+fn at(number: u64) -> Option<(*mut StackSegment, usize)> {
     let mut left = number;
     let mut found = None;
     spans(|span| {
@@ -248,7 +253,7 @@ fn at(number: u64) -> Option<(*mut Segment, usize)> {
     found
 }
 
-impl Span {
+impl SegmentSpan {
     /// Returns the number of segments in the span.
     fn segments(&self) -> u64 {
         (self.end - self.start)
@@ -256,8 +261,8 @@ impl Span {
             .unwrap_or(0)
     }
 
-    /// Returns the segment with a number below [`Span::segments`].
-    fn segment(&self, number: u64) -> *mut Segment {
+    /// Returns the segment with a number below [`SegmentSpan::segments`].
+    fn segment(&self, number: u64) -> *mut StackSegment {
         ptr::with_exposed_provenance_mut((self.start + number * self.stride) as usize)
     }
 
@@ -266,17 +271,17 @@ impl Span {
         (self.stride as usize).saturating_sub(HEADER) / ENTRY_SIZE as usize - 1 - SPARE
     }
 
-    /// Writes a span to `place`, and adds it to the list.
+    /// Writes a span to `place` and adds it to the list.
     ///
     /// # Safety
-    /// `place` is never unmapped, and nobody knows it yet. From `start` to `end` lies zeroed memory that is never
-    /// unmapped.
-    unsafe fn publish(place: *mut Span, start: u64, end: u64, stride: u64) {
+    /// The memory at `place` is never unmapped, and no other thread knows it yet. From `start` to `end` lies zeroed
+    /// memory that is never unmapped.
+    unsafe fn publish(place: *mut SegmentSpan, start: u64, end: u64, stride: u64) {
         let mut next = SPANS.load(Ordering::Relaxed);
         loop {
             // SAFETY: the caller's promise.
             unsafe {
-                place.write(Span {
+                place.write(SegmentSpan {
                     next,
                     start,
                     end,
@@ -291,12 +296,12 @@ impl Span {
     }
 }
 
-impl Segment {
+impl StackSegment {
     /// Makes the segment active and empty.
     ///
     /// # Safety
     /// The segment has room for `capacity` entries, and nobody else uses it.
-    unsafe fn begin(segment: *mut Segment, capacity: usize) {
+    unsafe fn begin(segment: *mut StackSegment, capacity: usize) {
         // SAFETY: the caller's promise.
         unsafe {
             (*segment).capacity = capacity as u32;
@@ -306,8 +311,8 @@ impl Segment {
             (*segment).context = 0;
             (*segment).is_shared = false;
             (*segment).stack = 0;
-            floor(segment).write(Entry::BOTTOM);
-            (*segment).set_state(State::Active);
+            floor(segment).write(ShadowEntry::BOTTOM);
+            (*segment).set_state(SegmentState::Active);
         }
     }
 }
@@ -315,37 +320,38 @@ impl Segment {
 /// Makes new, zeroed memory a thread's own segment.
 ///
 /// # Safety
-/// The memory has [`size`] bytes for the capacity and is never unmapped; so is the span's place, of which nobody knows yet.
-pub unsafe fn add(span: *mut Span, segment: *mut Segment, capacity: usize) {
+/// The memory has [`size`] bytes for the capacity and is never unmapped. So is the memory of `span`, which no other
+/// thread knows yet.
+pub unsafe fn add(span: *mut SegmentSpan, segment: *mut StackSegment, capacity: usize) {
     let start = segment.expose_provenance() as u64;
     let stride = size(capacity) as u64;
     // SAFETY: the caller's promise.
     unsafe {
-        Segment::begin(segment, capacity);
-        Span::publish(span, start, start + stride, stride);
+        StackSegment::begin(segment, capacity);
+        SegmentSpan::publish(span, start, start + stride, stride);
     }
 }
 
-/// Takes a segment with room for so many entries, and makes it active and empty. Looks at a few segments for one that
-/// is free, or that is parked or retired and for which `is_dead` returns true, and maps a new one if there is none.
-/// `None` if there is no memory.
+/// Takes a segment with room for `capacity` entries, and makes it active and empty. Looks at a few segments for one
+/// that is free, or that is parked or retired and for which `is_dead` returns true. Maps a new segment if there is
+/// none. Returns `None` if there is no memory.
 pub fn take(
     capacity: usize,
-    mut is_dead: impl FnMut(*mut Segment) -> bool,
-) -> Option<*mut Segment> {
+    mut is_dead: impl FnMut(*mut StackSegment) -> bool,
+) -> Option<*mut StackSegment> {
     let mut taken = None;
     let next = visit(CURSOR.load(Ordering::Relaxed), SEARCHED, |segment, room| {
         // SAFETY: segments stay mapped.
         let word = unsafe { (*segment).state.load(Ordering::Acquire) };
-        let is_unused = match State::of(word) {
-            State::Free => true,
-            State::Active => false,
-            State::Parked | State::Retired => is_dead(segment),
+        let is_unused = match SegmentState::of(word) {
+            SegmentState::Free => true,
+            SegmentState::Active => false,
+            SegmentState::Parked | SegmentState::Retired => is_dead(segment),
         };
         // SAFETY: as above.
         let is_taken = room >= capacity
             && is_unused
-            && unsafe { (*segment).exchange_from(word, State::Active) };
+            && unsafe { (*segment).exchange_from(word, SegmentState::Active) };
         if is_taken {
             taken = Some((segment, room));
         }
@@ -353,14 +359,14 @@ pub fn take(
     });
     CURSOR.store(next, Ordering::Relaxed);
     let (segment, room) = taken.or_else(|| create(capacity))?;
-    // SAFETY: ours since its state was exchanged.
-    unsafe { Segment::begin(segment, room) };
+    // SAFETY: the segment is this thread's since its state was exchanged.
+    unsafe { StackSegment::begin(segment, room) };
     Some(segment)
 }
 
 /// Maps a span, and returns its first segment and the capacity. The span's other segments are zeroed, and therefore
 /// free.
-fn create(capacity: usize) -> Option<(*mut Segment, usize)> {
+fn create(capacity: usize) -> Option<(*mut StackSegment, usize)> {
     let stride = size(capacity.max(SMALL)).next_multiple_of(PAGE);
     let wanted = if capacity <= SMALL {
         // Spans become larger, so that their list stays short.
@@ -376,23 +382,24 @@ fn create(capacity: usize) -> Option<(*mut Segment, usize)> {
     })?;
     let start = memory.wrapping_add(PAGE);
     let from = start.expose_provenance() as u64;
-    let segment: *mut Segment = start.cast();
-    // SAFETY: new memory of that size, of which nobody knows.
+    let segment: *mut StackSegment = start.cast();
+    // SAFETY: new memory of that size, which no other thread knows.
     unsafe {
-        (*segment).set_state(State::Active);
+        (*segment).set_state(SegmentState::Active);
         let end = from + (number * stride) as u64;
-        Span::publish(memory.cast(), from, end, stride as u64);
+        SegmentSpan::publish(memory.cast(), from, end, stride as u64);
     }
     let capacity = (stride - HEADER) / ENTRY_SIZE as usize - 1 - SPARE;
     Some((segment, capacity))
 }
 
-/// Takes the entry of a call that returns now, in any thread, and makes it a hole. Returns whether it was still there.
+/// Takes the entry of a call that returns now, in any thread, and makes it a hole. Returns false if the entry was not
+/// the call's any more.
 ///
 /// # Safety
 /// `entry` is an entry of a segment.
-pub unsafe fn claim(entry: *mut Entry, slot: u64) -> bool {
-    // SAFETY: the caller's promise: mapped, aligned; other threads use the word in this way, too.
+pub unsafe fn claim(entry: *mut ShadowEntry, slot: u64) -> bool {
+    // SAFETY: the caller's promise: mapped and aligned. Other threads use the word in this way, too.
     let word = unsafe { AtomicU64::from_ptr(&raw mut (*entry).slot) };
     slot != 0
         && word
@@ -404,13 +411,14 @@ pub unsafe fn claim(entry: *mut Entry, slot: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// Between the look at a segment and its exchange others may have used it: its calls are theirs.
+    /// Between the look at a segment and its exchange another thread may have used it. Its calls belong to that
+    /// thread.
     #[test]
     fn a_segment_that_was_used_meanwhile_is_not_taken() {
         let capacity = 2 * SMALL;
         let segment = take(capacity, |_| false).unwrap();
         // SAFETY: a segment, which is this test's.
-        unsafe { (*segment).set_state(State::Retired) };
+        unsafe { (*segment).set_state(SegmentState::Retired) };
         let mut looked = false;
         CURSOR.store(0, Ordering::Relaxed);
         let other = take(capacity, |found| {
@@ -418,8 +426,8 @@ mod tests {
                 looked = true;
                 // SAFETY: as above.
                 unsafe {
-                    assert!((*found).exchange(State::Retired, State::Active));
-                    (*found).set_state(State::Retired);
+                    assert!((*found).exchange(SegmentState::Retired, SegmentState::Active));
+                    (*found).set_state(SegmentState::Retired);
                 }
             }
             found == segment

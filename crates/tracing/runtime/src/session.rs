@@ -1,31 +1,31 @@
-//! What a process knows of its recording: the arena, and the key with which threads' ends are noticed.
+//! The process's recording: the arena, and the key with which threads' ends are noticed.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use dioptra_tracelayout::arena::{Arena, STATES_OFFSET};
 use dioptra_tracelayout::execs::{NOTICES, Notice};
-use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, Choice, FIRST_AREA, SLOTS};
+use dioptra_tracelayout::sampling::{AREA_SIZE, AREAS, CHOICES, FIRST_AREA, SLOTS, SampledSlot};
 
 /// The address of the arena; null before the process is connected.
 pub static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 static KEY: AtomicUsize = AtomicUsize::new(0);
 
-/// The arena, as it is mapped here.
+/// The arena at its address in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedArena {
     base: *mut u8,
 }
 
-/// The arena, once the process is connected.
+/// Returns the arena once the process is connected.
 pub fn arena() -> Option<MappedArena> {
     let base = ARENA.load(Ordering::Acquire);
     (!base.is_null()).then_some(MappedArena { base })
 }
 
-/// Makes memory of `size` bytes the arena, if it is one.
+/// Makes memory of `size` bytes the arena. Returns false if the memory is no arena.
 ///
 /// # Safety
-/// It is mapped, shared, and stays so.
+/// The memory is mapped and shared, and stays so.
 pub unsafe fn set_arena(base: *mut u8, size: usize) -> bool {
     // SAFETY: the mapping is at least a page; the header holds integers only.
     let valid = size >= STATES_OFFSET && unsafe { (*base.cast::<Arena>()).is_valid(size) };
@@ -36,13 +36,13 @@ pub unsafe fn set_arena(base: *mut u8, size: usize) -> bool {
 }
 
 impl MappedArena {
-    /// Its header.
+    /// Returns the arena's header.
     pub fn header(&self) -> &'static Arena {
         // SAFETY: checked when it was mapped, and never unmapped.
         unsafe { &*self.base.cast() }
     }
 
-    /// Its chunks' states.
+    /// Returns the states of the arena's chunks.
     pub fn states(&self) -> &'static [AtomicU32] {
         // SAFETY: as above; is_valid has checked that they fit.
         unsafe {
@@ -60,8 +60,8 @@ impl MappedArena {
         unsafe { core::slice::from_raw_parts(self.base.add(offset).cast(), NOTICES) }
     }
 
-    /// How calls of sampled functions are chosen, by slot.
-    pub fn choices(&self) -> &'static [Choice] {
+    /// Returns the ways in which calls of sampled functions are chosen, by slot.
+    pub fn choices(&self) -> &'static [SampledSlot] {
         match self.header().counters_offset() {
             // SAFETY: is_valid has checked that they fit; they are atomics.
             Some(offset) => unsafe {
@@ -71,7 +71,7 @@ impl MappedArena {
         }
     }
 
-    /// The states of areas of counters.
+    /// Returns the states of the areas of counters.
     pub fn area_states(&self) -> &'static [AtomicU32] {
         match self.header().counters_offset() {
             // SAFETY: as above.
@@ -82,21 +82,21 @@ impl MappedArena {
         }
     }
 
-    /// The address of an area of counters.
+    /// Returns the address of an area of counters.
     pub fn area(&self, index: usize) -> Option<u64> {
         let offset = self.header().counters_offset()? + FIRST_AREA + index * AREA_SIZE;
         let area = (index < AREAS).then(|| self.base.wrapping_add(offset))?;
         Some(area.expose_provenance() as u64)
     }
 
-    /// The number of an area at an address; none if it is not the arena's.
+    /// Returns the number of the area at an address; `None` if it is not the arena's.
     pub fn area_index(&self, area: u64) -> Option<usize> {
         let distance = area.checked_sub(self.area(0)?)?;
         let index = distance as usize / AREA_SIZE;
         (index < AREAS).then_some(index)
     }
 
-    /// The memory of a chunk.
+    /// Returns the address of a chunk.
     pub fn chunk(&self, index: usize) -> *mut u8 {
         let header = self.header();
         let count = header.chunk_count as usize;
@@ -107,7 +107,7 @@ impl MappedArena {
     }
 }
 
-/// The key of the threads' destructors, if there is one.
+/// Returns the key of the threads' destructors, if there is one.
 pub fn key() -> Option<libc::pthread_key_t> {
     KEY.load(Ordering::Relaxed)
         .checked_sub(1)

@@ -1,12 +1,20 @@
 //! A thread's memory: its cursor, its record and its shadow stack.
 //!
-//! One mapping for each thread: what it knows of open executions, a page with the cursor, both of which a forked
-//! child finds zeroed, then the record, then a segment for its shadow stack ([`crate::segments`]). Generated code reads and writes
-//! the fields whose offsets [`dioptra_tracelayout::message::thread`] names; unwinders find the entry of a thunk's frame by
-//! the frame pointer, or by a walk over the entries of all records.
+//! Each thread has one mapping. A forked child finds its first two parts zeroed.
+//!
+//! ```text
+//! | open executions | cursor, 1 page | record | segment: header, floor, entry, entry, … |
+//!   FRONT bytes                        TO_RECORD  RECORD_SIZE bytes further
+//! ```
+//!
+//! [`crate::segments`] describes the segment, which holds the shadow stack. An *entry* of the shadow stack stands for
+//! one open call; the *slot* of an entry is the address at which the call's return address lay on the stack.
+//!
+//! Generated code reads and writes the fields whose offsets [`dioptra_tracelayout::message::thread`] names. Unwinders
+//! find the entry of a thunk's frame by the frame pointer, or by a walk over the entries of all records.
 
 use crate::interrupted::Interrupted;
-use crate::segments::{Segment, Span};
+use crate::segments::{SegmentSpan, StackSegment};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
 use dioptra_tracelayout::arena::{Arena, LARGEST_PAGE};
 use dioptra_tracelayout::message::thread as layout;
@@ -15,52 +23,52 @@ use dioptra_tracelayout::sampling::{self, Judged};
 /// The size of the smallest pages that kernels have.
 pub const PAGE: usize = 4096;
 
-/// A thread's thread-local block.
+/// The thread-local block of a thread.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Block {
-    /// Its record; the dummy's before its first traced call.
-    pub record: *mut Record,
+pub struct ThreadBlock {
+    /// The thread's record; the dummy's before the thread's first traced call.
+    pub record: *mut ThreadRecord,
     /// The stack pointer of the hook that is at work, or 0.
     pub busy: u64,
-    /// What is hidden by its place.
-    pub gate: Gate,
+    /// The limits on the stack below which calls are hidden.
+    pub gate: StackGate,
 }
 
-/// Which calls are hidden by their place on the stack; see [`layout::kind`].
+/// The limits on the stack below which calls are hidden; see [`layout::kind`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gate {
-    /// Calls with a slot below are not recorded.
+pub struct StackGate {
+    /// Calls with a slot below this address are not recorded.
     pub hidden: u64,
-    /// Calls with a slot below are not even looked at.
+    /// Calls with a slot below this address pass without any work.
     pub muted: u64,
-    /// How many recorded calls are around.
+    /// The number of recorded calls around the current position.
     pub level: u64,
-    /// Where a hook that is not generated is called from below this place, nothing is recorded whatever is called, as long as
-    /// the innermost call has not ended; 0: that is not so.
+    /// Not 0: a hook that is not generated records nothing if it is called from below this address, whatever function
+    /// calls it, until the innermost call has ended.
     pub quiet: u64,
-    /// The address of that call's function.
+    /// The address of the function of that innermost call.
     pub quieter: u64,
 }
 
-impl Gate {
-    /// That of a stack without calls.
-    pub fn at_start(arena: &Arena) -> Gate {
-        Gate {
+impl StackGate {
+    /// Returns the gate of a call stack without calls.
+    pub fn at_start(arena: &Arena) -> StackGate {
+        StackGate {
             hidden: arena.hidden,
-            ..Gate::default()
+            ..StackGate::default()
         }
     }
 
-    /// As an entry keeps it. Calls that keep it are not muted.
+    /// Returns the gate in the form in which an entry keeps it. Calls that keep it are not muted.
     pub fn saved(&self) -> u64 {
         self.hidden | self.level << 48
     }
 
-    /// Goes back to what the outermost of these calls, which have ended, found.
+    /// Restores the gate that the outermost of `left`, calls that have ended, found at its beginning.
     #[inline]
-    pub fn leave(&mut self, left: &[Entry]) {
+    pub fn leave(&mut self, left: &[ShadowEntry]) {
         if left
             .iter()
             .any(|entry| entry.flags & layout::ENTRY_MUTE != 0)
@@ -79,108 +87,108 @@ impl Gate {
     }
 }
 
-/// [`Block::busy`] while the thread does the tracer's own work, which is not traced.
+/// The value of [`ThreadBlock::busy`] while the thread does the tracer's own work, which is not traced.
 pub const OWN_WORK: u64 = u64::MAX;
 
-/// Where a thread writes. All zero in a forked child.
+/// The position at which a thread writes its records. All zero in a forked child.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Cursor {
-    /// Where the next record goes.
+pub struct ChunkCursor {
+    /// The address at which the next record is written.
     pub next: u64,
-    /// Here the hooks stop: a little before the chunk's end.
+    /// The address at which hooks stop, a little before the chunk's end.
     pub end: u64,
     /// The tick of the last record.
     pub time: u64,
-    /// Not 0: this page belongs to the process that wrote it.
+    /// Not 0 if this page belongs to the process that wrote it.
     pub alive: u64,
-    /// The number of the chunk plus one; 0: none.
+    /// The number of the chunk plus one; 0 if there is no chunk.
     pub chunk: u64,
-    /// Records that could not be written since the last chunk.
+    /// The number of records that could not be written since the last chunk.
     pub lost: u64,
-    /// Where the thread counts calls of sampled functions, or 0.
+    /// The address of the area in which the thread counts calls of sampled functions, or 0.
     pub area: u64,
 }
 
-/// A thread, as the tracer knows it.
+/// The tracer's record of a thread.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Record {
+pub struct ThreadRecord {
     /// The shadow stack's innermost entry.
-    pub top: *mut Entry,
-    /// The last entry that another one may follow.
-    pub limit: *mut Entry,
+    pub top: *mut ShadowEntry,
+    /// The last entry above which another one may be pushed.
+    pub limit: *mut ShadowEntry,
     /// The next record of the list.
-    pub next: *mut Record,
+    pub next: *mut ThreadRecord,
     /// The shadow stack's floor: the entry below all others.
-    pub floor: *mut Entry,
-    /// Not 0: the thread has ended, and the record can be used again.
+    pub floor: *mut ShadowEntry,
+    /// Not 0 if the thread has ended, so that another thread can use the record.
     pub ended: u64,
-    /// Its stream.
+    /// The number of the thread's stream.
     pub stream: u32,
-    /// The number of its next chunk.
+    /// The number of the stream's next chunk.
     pub sequence: u32,
-    /// Its process.
+    /// The process id.
     pub pid: u32,
-    /// Its id.
+    /// The thread id.
     pub tid: u32,
-    /// The stream that it continues, until its first chunk has said so.
+    /// The stream that this one continues; 0 once the first chunk has said so.
     pub parent: u32,
-    /// How often the thread's destructors have been run.
+    /// The number of times that the thread's destructors have been run.
     pub destructors: u32,
-    /// The size of the mapping.
+    /// The size of the mapping in bytes.
     pub size: usize,
-    /// Which of the thread's call stacks it is on.
+    /// The number of the call stack that the thread is on.
     pub stack: u32,
-    /// [`Cursor::area`], also in a forked child: its parent's.
+    /// The thread's area, as in [`ChunkCursor::area`]. In a forked child it is still the parent's.
     pub area: u64,
-    /// Its block; null once it has ended. A thread that finds its own block's address here has the memory of one that ended
-    /// unnoticed.
-    pub block: AtomicPtr<Block>,
-    /// What handlers do that interrupt a hook.
+    /// The thread's block; null once the thread has ended. A thread that finds the address of its own block here has
+    /// the memory of a thread that ended unnoticed.
+    pub block: AtomicPtr<ThreadBlock>,
+    /// The state of signal handlers that interrupt a hook.
     pub interrupted: Interrupted,
-    /// The segment that the shadow stack is in.
-    pub segment: *mut Segment,
-    /// The last parked entry above an entry that an interrupted hook is about to write; null: there is none. Meanwhile the
-    /// limit keeps hooks from overwriting it.
-    pub held: *mut Entry,
+    /// The segment that holds the shadow stack.
+    pub segment: *mut StackSegment,
+    /// The last parked entry above an entry that an interrupted hook is about to write, or null. While there is one,
+    /// the limit keeps hooks from overwriting it.
+    pub held: *mut ShadowEntry,
     /// The number of entries from which on the thread examines whether another segment would hold fewer.
     pub renew_at: usize,
     /// The memory of the thread's own segment.
-    pub span: Span,
+    pub span: SegmentSpan,
 }
 
-/// What a call's end gives back to its caller.
+/// The registers that the end of a call gives back to its caller.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The frame pointer.
+    /// The caller's frame pointer.
     pub frame: u64,
-    /// Where the call returns to.
+    /// The address to which the call returns.
     pub return_address: u64,
 }
 
-/// An open call.
+/// An entry of a shadow stack: an open call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct ShadowEntry {
     /// The caller's frame pointer.
     pub frame: u64,
-    /// Where it returns to. Behind the former: the two are a frame record.
+    /// The return address. It follows the frame pointer, so that the two are a frame record.
     pub return_address: u64,
-    /// Where that lay on the stack.
+    /// The slot: the address at which the return address lay on the stack.
     pub slot: u64,
-    /// The function, as thunks have it ([`layout::function_id`]).
+    /// The function in the form of a thunk's operand ([`layout::function_id`]).
     pub function: u32,
-    /// Flags.
+    /// The flags, [`layout::ENTRY_TAIL`] and others.
     pub flags: u32,
-    /// With [`layout::ENTRY_SAVED`]: the gate before.
+    /// With [`layout::ENTRY_SAVED`]: the gate before the call.
     pub spare: u64,
 }
 
-impl Entry {
-    /// A floor.
-    pub const BOTTOM: Entry = Entry {
+impl ShadowEntry {
+    /// The floor of a shadow stack.
+    pub const BOTTOM: ShadowEntry = ShadowEntry {
         frame: 0,
         return_address: 0,
         slot: layout::NO_SLOT,
@@ -189,7 +197,7 @@ impl Entry {
         spare: 0,
     };
 
-    /// What its end gives back.
+    /// Returns the registers that the call's end gives back.
     pub fn caller(&self) -> Caller {
         Caller {
             frame: self.frame,
@@ -197,74 +205,77 @@ impl Entry {
         }
     }
 
-    /// Whether its beginning has been recorded, and its end has not.
+    /// Returns true if the call's beginning has been recorded and its end has not.
     pub fn is_open(&self) -> bool {
         let others = layout::ENTRY_UNWOUND | layout::ENTRY_MUTE | layout::ENTRY_SILENT;
         self.flags & others == 0
     }
 
-    /// The function's id.
+    /// Returns the function's id.
     pub fn id(&self) -> u32 {
         layout::function_id(self.function)
     }
 }
 
-/// How much of the mapping lies in front of the cursor: what is known of open executions.
+/// The size in bytes of the part of the mapping in front of the cursor, which describes open executions.
 pub const FRONT: usize = sampling::FRONT;
 
-/// From a thread's mapping to its record: forked children find the pages between them zeroed, with nothing else on them.
+/// The offset of the record in a thread's mapping. Forked children find the pages before it zeroed, so nothing else
+/// may lie on them.
 pub const TO_RECORD: usize = (FRONT + PAGE).next_multiple_of(LARGEST_PAGE);
 
-/// The number of bytes that a record takes.
+/// The size of a record in bytes, with padding.
 pub const RECORD_SIZE: usize = 320;
 
 const _: () = {
     use core::mem::offset_of;
     assert!(PAGE as i64 == -layout::CURSOR_NEXT);
-    assert!(offset_of!(Block, record) as i64 == layout::BLOCK_RECORD);
-    assert!(offset_of!(Block, busy) as i64 == layout::BLOCK_BUSY);
-    assert!(offset_of!(Block, gate.hidden) as i64 == layout::BLOCK_HIDDEN);
-    assert!(offset_of!(Block, gate.muted) as i64 == layout::BLOCK_MUTED);
-    assert!(offset_of!(Block, gate.level) as i64 == layout::BLOCK_LEVEL);
-    assert!(size_of::<Block>() <= 64);
-    assert!(offset_of!(Cursor, next) as i64 == layout::CURSOR_NEXT + PAGE as i64);
-    assert!(offset_of!(Cursor, end) as i64 == layout::CURSOR_END + PAGE as i64);
-    assert!(offset_of!(Cursor, time) as i64 == layout::CURSOR_TIME + PAGE as i64);
-    assert!(offset_of!(Cursor, area) as i64 == layout::CURSOR_AREA + PAGE as i64);
-    assert!(offset_of!(Record, top) as i64 == layout::RECORD_TOP);
-    assert!(offset_of!(Record, limit) as i64 == layout::RECORD_LIMIT);
-    assert!(offset_of!(Record, next) as i64 == layout::RECORD_NEXT);
-    assert!(offset_of!(Entry, frame) as i64 == layout::ENTRY_FRAME);
-    assert!(offset_of!(Entry, return_address) as i64 == layout::ENTRY_RETURN);
+    assert!(offset_of!(ThreadBlock, record) as i64 == layout::BLOCK_RECORD);
+    assert!(offset_of!(ThreadBlock, busy) as i64 == layout::BLOCK_BUSY);
+    assert!(offset_of!(ThreadBlock, gate.hidden) as i64 == layout::BLOCK_HIDDEN);
+    assert!(offset_of!(ThreadBlock, gate.muted) as i64 == layout::BLOCK_MUTED);
+    assert!(offset_of!(ThreadBlock, gate.level) as i64 == layout::BLOCK_LEVEL);
+    assert!(size_of::<ThreadBlock>() <= 64);
+    assert!(offset_of!(ChunkCursor, next) as i64 == layout::CURSOR_NEXT + PAGE as i64);
+    assert!(offset_of!(ChunkCursor, end) as i64 == layout::CURSOR_END + PAGE as i64);
+    assert!(offset_of!(ChunkCursor, time) as i64 == layout::CURSOR_TIME + PAGE as i64);
+    assert!(offset_of!(ChunkCursor, area) as i64 == layout::CURSOR_AREA + PAGE as i64);
+    assert!(offset_of!(ThreadRecord, top) as i64 == layout::RECORD_TOP);
+    assert!(offset_of!(ThreadRecord, limit) as i64 == layout::RECORD_LIMIT);
+    assert!(offset_of!(ThreadRecord, next) as i64 == layout::RECORD_NEXT);
+    assert!(offset_of!(ShadowEntry, frame) as i64 == layout::ENTRY_FRAME);
+    assert!(offset_of!(ShadowEntry, return_address) as i64 == layout::ENTRY_RETURN);
     assert!(layout::ENTRY_RETURN == layout::ENTRY_FRAME + 8);
-    assert!(offset_of!(Entry, slot) as i64 == layout::ENTRY_SLOT);
-    assert!(offset_of!(Entry, function) as i64 == layout::ENTRY_FUNCTION);
-    assert!(offset_of!(Entry, flags) as i64 == layout::ENTRY_FLAGS);
-    assert!(offset_of!(Entry, spare) as i64 == layout::ENTRY_SPARE);
-    assert!(size_of::<Entry>() as i64 == layout::ENTRY_SIZE);
-    assert!(offset_of!(Record, floor) as i64 == layout::RECORD_FLOOR);
+    assert!(offset_of!(ShadowEntry, slot) as i64 == layout::ENTRY_SLOT);
+    assert!(offset_of!(ShadowEntry, function) as i64 == layout::ENTRY_FUNCTION);
+    assert!(offset_of!(ShadowEntry, flags) as i64 == layout::ENTRY_FLAGS);
+    assert!(offset_of!(ShadowEntry, spare) as i64 == layout::ENTRY_SPARE);
+    assert!(size_of::<ShadowEntry>() as i64 == layout::ENTRY_SIZE);
+    assert!(offset_of!(ThreadRecord, floor) as i64 == layout::RECORD_FLOOR);
     assert!(
-        size_of::<Record>() <= RECORD_SIZE && RECORD_SIZE.is_multiple_of(align_of::<Segment>())
+        size_of::<ThreadRecord>() <= RECORD_SIZE
+            && RECORD_SIZE.is_multiple_of(align_of::<StackSegment>())
     );
     assert!(FRONT.is_multiple_of(PAGE));
 };
 
-/// What threads point to before their first traced call: a cursor without room, so that hooks give up.
+/// The record and cursor to which threads point before their first traced call. The cursor has no room, so that hooks
+/// give up.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Dummy {
-    cursor: Cursor,
-    fill: [u8; PAGE - size_of::<Cursor>()],
-    record: Record,
-    bottom: Entry,
+    cursor: ChunkCursor,
+    fill: [u8; PAGE - size_of::<ChunkCursor>()],
+    record: ThreadRecord,
+    bottom: ShadowEntry,
 }
 
-// SAFETY: nobody writes it, except that hooks read it.
+// SAFETY: nobody writes to the dummy; hooks only read it.
 unsafe impl Sync for Dummy {}
 
-/// The only one.
+/// The only [`Dummy`].
 pub static DUMMY: Dummy = Dummy {
-    cursor: Cursor {
+    cursor: ChunkCursor {
         next: 0,
         end: 0,
         time: 0,
@@ -273,8 +284,8 @@ pub static DUMMY: Dummy = Dummy {
         lost: 0,
         area: 0,
     },
-    fill: [0; PAGE - size_of::<Cursor>()],
-    record: Record {
+    fill: [0; PAGE - size_of::<ChunkCursor>()],
+    record: ThreadRecord {
         top: (&raw const DUMMY.bottom).cast_mut(),
         limit: (&raw const DUMMY.bottom).cast_mut(),
         next: core::ptr::null_mut(),
@@ -294,62 +305,64 @@ pub static DUMMY: Dummy = Dummy {
         segment: core::ptr::null_mut(),
         held: core::ptr::null_mut(),
         renew_at: 0,
-        span: Span::NONE,
+        span: SegmentSpan::NONE,
     },
-    bottom: Entry::BOTTOM,
+    bottom: ShadowEntry::BOTTOM,
 };
 
-/// Where the record is in the dummy.
+/// The offset of the record in the dummy.
 pub const DUMMY_RECORD_OFFSET: usize = core::mem::offset_of!(Dummy, record);
 
 const _: () = assert!(DUMMY_RECORD_OFFSET == PAGE);
 
-/// The list of all records. Only ever grows.
-pub static THREADS: AtomicPtr<Record> = AtomicPtr::new(core::ptr::null_mut());
+/// The list of all records. It only ever grows.
+pub static THREADS: AtomicPtr<ThreadRecord> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Whether a record is the dummy.
-pub fn is_dummy(record: *const Record) -> bool {
+/// Returns true if a record is the dummy's.
+pub fn is_dummy(record: *const ThreadRecord) -> bool {
     core::ptr::eq(record, &raw const DUMMY.record)
 }
 
-/// The cursor of a record.
+/// Returns the cursor of a record.
 ///
 /// # Safety
 /// The record is in its place, a page after its cursor.
-pub unsafe fn cursor(record: *mut Record) -> *mut Cursor {
+pub unsafe fn cursor(record: *mut ThreadRecord) -> *mut ChunkCursor {
     // SAFETY: the caller's promise.
     unsafe { record.byte_sub(PAGE).cast() }
 }
 
-/// [`Cursor::alive`] of any thread's record.
+/// Returns [`ChunkCursor::alive`] of any thread's record.
 ///
 /// # Safety
 /// The record is in its place, a page after its cursor.
-pub unsafe fn alive<'a>(record: *mut Record) -> &'a AtomicU64 {
+pub unsafe fn alive<'a>(record: *mut ThreadRecord) -> &'a AtomicU64 {
     // SAFETY: the caller's promise; records are never unmapped.
     unsafe { AtomicU64::from_ptr(&raw mut (*cursor(record)).alive) }
 }
 
-/// What a thread knows of a function that is judged, by its number, in front of its cursor; not the dummy.
-pub fn judged(record: *mut Record, number: u32) -> *mut Judged {
+/// Returns the state of a judged function by its number, which lies in front of the thread's cursor. `record` is not
+/// the dummy's.
+pub fn judged(record: *mut ThreadRecord, number: u32) -> *mut Judged {
     record
         .wrapping_byte_offset(sampling::judged(number) as isize)
         .cast()
 }
 
-/// How many chosen executions of a filter are open, by the slot, in front of that; not the dummy.
-pub fn open(record: *mut Record, slot: u32) -> *mut u32 {
+/// Returns the number of open chosen executions of a filter by its sampling slot, in front of the states of judged
+/// functions. `record` is not the dummy's.
+pub fn open(record: *mut ThreadRecord, slot: u32) -> *mut u32 {
     record
         .wrapping_byte_offset(sampling::open(slot) as isize)
         .cast()
 }
 
-/// Returns the place of a thread's own segment, behind its record.
-pub fn own_segment(record: *mut Record) -> *mut Segment {
+/// Returns the address of a thread's own segment, behind its record.
+pub fn own_segment(record: *mut ThreadRecord) -> *mut StackSegment {
     record.wrapping_byte_add(RECORD_SIZE).cast()
 }
 
-/// What threads point to before their first traced call, and after their end.
-pub fn dummy() -> *mut Record {
+/// Returns the record to which threads point before their first traced call and after their end.
+pub fn dummy() -> *mut ThreadRecord {
     (&raw const DUMMY.record).cast_mut()
 }

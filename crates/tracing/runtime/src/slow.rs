@@ -1,12 +1,12 @@
-//! What hooks do not do by themselves.
+//! The slow path: the part of a call's entry and exit that generated hooks leave to Rust.
 
 use crate::arch::{self, EnterFrame, ExitFrame};
-use crate::chunks::{Writer, now, stopped};
-use crate::interrupted::{self, Other};
-use crate::parked::{self, Found};
-use crate::sampling::{self, Counted};
+use crate::chunks::{RecordWriter, now, stopped};
+use crate::interrupted::{self, BusyHook};
+use crate::parked::{self, FoundCall};
+use crate::sampling::{self, CountChoice};
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, Caller, Entry, Gate, Record};
+use crate::shadow::{self, Caller, ShadowEntry, StackGate, ThreadBlock, ThreadRecord};
 use crate::{confined, judged, socket, switch, sys, thread};
 use core::ops::Range;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -14,8 +14,9 @@ use core::{ptr, slice};
 use dioptra_tracelayout::message::thread::{self as layout, kind};
 use dioptra_tracelayout::record::UnwindCause;
 
-/// Goes on for the hook of an entry: the frame pointer with which it returns if the call is on the shadow stack; 0, it runs as
-/// if there had been no hook, and the body's address is where the function id was.
+/// Goes on for the hook of an entry. Returns the frame pointer with which the function runs if the call is on the
+/// shadow stack. Returns 0 if the call goes on elsewhere: in the function's body, as if there had been no hook, or
+/// in another thunk. Then that address replaces the function id in `frame`.
 pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     // SAFETY: the block of this thread.
     let block = unsafe { &mut *arch::block() };
@@ -26,7 +27,7 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
     }
     let _signals = sys::BlockedSignals::new();
     let other = interrupted::other(block, slot);
-    let way = if other == Other::Interrupted {
+    let way = if other == BusyHook::Interrupted {
         enter_in_handler(block, frame, slot)
     } else {
         let way = enter_here(block, frame, slot, other);
@@ -34,41 +35,41 @@ pub extern "C" fn enter(frame: &mut EnterFrame) -> u64 {
         way
     };
     match way {
-        Way::On => {
-            // SAFETY: this thread's record: the call's entry is its innermost.
+        EntryPath::On => {
+            // SAFETY: this thread's record, whose innermost entry is the call's.
             let entry = unsafe { (*block.record).top };
             (entry.addr() as u64).wrapping_add_signed(layout::ENTRY_FRAME)
         }
-        Way::Body => bypass(frame),
-        Way::Thunk(distance) => {
+        EntryPath::Body => bypass(frame),
+        EntryPath::Thunk(distance) => {
             frame.function = frame.thunk.wrapping_add_signed(distance);
             0
         }
     }
 }
 
-/// A handler calls that has interrupted a hook.
-fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
+/// Handles a call of a signal handler that has interrupted a hook.
+fn enter_in_handler(block: &mut ThreadBlock, frame: &EnterFrame, slot: u64) -> EntryPath {
     let Some(arena) = session::arena().filter(|_| !stopped()) else {
-        return Way::Body;
+        return EntryPath::Body;
     };
     let header = arena.header();
     header.handler_calls.fetch_add(1, Ordering::Relaxed);
     let Some(record) = thread::record(block, arena) else {
-        return Way::Body;
+        return EntryPath::Body;
     };
     // SAFETY: this thread's record, while signals are blocked; no reference to it lives on.
     unsafe {
         if !interrupted::begin(block, &mut *record) {
-            return Way::Body;
+            return EntryPath::Body;
         }
         let before = (*record).interrupted.kept();
-        let way = enter_here(block, frame, slot, Other::Interrupted);
+        let way = enter_here(block, frame, slot, BusyHook::Interrupted);
         if (*record).interrupted.kept() == before {
-            // It is hidden.
+            // The call is hidden.
             header.handler_calls_done.fetch_add(1, Ordering::Relaxed);
         }
-        if way != Way::On {
+        if way != EntryPath::On {
             interrupted::end_if_done(&mut *record);
         }
         way
@@ -76,35 +77,40 @@ fn enter_in_handler(block: &mut Block, frame: &EnterFrame, slot: u64) -> Way {
 }
 
 fn bypass(frame: &mut EnterFrame) -> u64 {
-    // SAFETY: the hook has told where it returns to.
+    // SAFETY: the hook has passed the address to which it returns in the thunk.
     frame.function = unsafe { arch::body(frame.thunk) };
     0
 }
 
-/// Where a call goes on.
+/// The place at which a call goes on after its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// With what follows the hook: it is on the shadow stack.
+enum EntryPath {
+    /// The code that follows the hook: the call is on the shadow stack.
     On,
-    /// With the function, as if there had been no hook.
+    /// The function's body, as if there had been no hook.
     Body,
-    /// With another thunk: so far from where the hook returns to.
+    /// Another thunk, at this offset from the address to which the hook returns.
     Thunk(i64),
 }
 
-fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) -> Way {
+fn enter_here(
+    block: &mut ThreadBlock,
+    frame: &EnterFrame,
+    slot: u64,
+    other: BusyHook,
+) -> EntryPath {
     let Some(arena) = session::arena() else {
-        return Way::Body;
+        return EntryPath::Body;
     };
     if stopped() {
-        return Way::Body;
+        return EntryPath::Body;
     }
     let Some(record) = thread::record(block, arena) else {
         arena
             .header()
             .missed_no_memory
             .fetch_add(1, Ordering::Relaxed);
-        return Way::Body;
+        return EntryPath::Body;
     };
     // SAFETY: this thread's record; signals are blocked.
     let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
@@ -113,7 +119,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
     unsafe { parked::renew_if_wasteful(record) };
     let kind = hook_kind(frame);
     if is_hidden(&block.gate, kind, slot, tail) {
-        return Way::Body;
+        return EntryPath::Body;
     }
     let record = writer.record();
     // SAFETY: this thread's record.
@@ -122,15 +128,15 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
             .header()
             .missed_no_memory
             .fetch_add(1, Ordering::Relaxed);
-        return Way::Body;
+        return EntryPath::Body;
     }
     if kind & kind::COUNTED != 0 {
         let tree = kind & kind::FILTER != 0;
-        // The thunk's hook does the rest: it reads the clock last.
+        // The thunk's hook does the rest, because it reads the clock last.
         return match sampling::count(&mut writer, &arena, sampling_slot(frame), tree) {
-            Counted::Chosen => Way::Thunk(layout::COUNTED_TO_CHOSEN),
-            Counted::Skipped if tree => Way::Thunk(layout::COUNTED_TO_MUTED),
-            Counted::Skipped => Way::Body,
+            CountChoice::Chosen => EntryPath::Thunk(layout::COUNTED_TO_CHOSEN),
+            CountChoice::Skipped if tree => EntryPath::Thunk(layout::COUNTED_TO_MUTED),
+            CountChoice::Skipped => EntryPath::Body,
         };
     }
     let mut flags = flags(kind, arena.header().levels);
@@ -151,7 +157,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
         flags |= layout::ENTRY_TAIL;
     }
     let function = frame.function as u32;
-    let entry = Entry {
+    let entry = ShadowEntry {
         frame: frame.frame_pointer(),
         return_address: frame.return_address,
         slot,
@@ -162,7 +168,7 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
     let id = entry.id();
     change_gate(&mut block.gate, kind, slot, arena.header().levels);
     if kind & kind::MUTE == 0 {
-        // A chunk's header lists the calls that were open before: the chunk is taken before the call is pushed.
+        // A chunk's header lists the calls that were open before, so the chunk is taken before the call is pushed.
         if !writer.has_room() {
             writer.next_chunk();
         }
@@ -180,27 +186,27 @@ fn enter_here(block: &mut Block, frame: &EnterFrame, slot: u64, other: Other) ->
         record.top = record.top.add(1);
         record.top.write(entry);
     }
-    Way::On
+    EntryPath::On
 }
 
-/// What the hook does that gave up: the word in front of it, which the thunk has called.
+/// Returns the duties of the hook that gave up: the word in front of the hook, which the thunk has called.
 fn hook_kind(frame: &EnterFrame) -> u64 {
-    // SAFETY: the hook has told where it returns to, and the word is in front of it.
+    // SAFETY: the hook has passed the address to which it returns, and the word is in front of the hook.
     unsafe {
         let hook = arch::hook(frame.thunk);
         ptr::with_exposed_provenance::<u64>((hook - 8) as usize).read_unaligned()
     }
 }
 
-/// The number of the slot that a sampled function's calls are counted in: it follows the thunk.
+/// Returns the number of the slot in which a sampled function's calls are counted. It follows the thunk.
 fn sampling_slot(frame: &EnterFrame) -> u32 {
     let place = frame.thunk.wrapping_add_signed(layout::THUNK_SLOT);
-    // SAFETY: what follows the thunk of a hook that has said so.
+    // SAFETY: the number follows the thunk of every hook with such a duty.
     unsafe { ptr::with_exposed_provenance::<u32>(place as usize).read_unaligned() }
 }
 
-/// Whether a call at `slot` is hidden by its place.
-pub fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
+/// Returns true if a call at `slot` is hidden by its position on the stack.
+pub fn is_hidden(gate: &StackGate, kind: u64, slot: u64, tail: bool) -> bool {
     let below = match kind & (kind::MUTE | kind::FILTER) {
         0 => gate.hidden,
         _ => gate.muted,
@@ -208,14 +214,14 @@ pub fn is_hidden(gate: &Gate, kind: u64, slot: u64, tail: bool) -> bool {
     if kind & kind::GATED == 0 {
         return false;
     }
-    // What is entered by a tail call has its caller's slot. An alternate stack of handlers may lie above the stack of what
-    // hides them, if that is a coroutine's.
+    // A tail call has its caller's slot. An alternate stack of handlers may lie above the stack of the call that
+    // hides them, if that is a coroutine's stack.
     slot < below
         || tail && slot == below
         || below != 0 && slot > below && !sys::Cut::at(slot).leaves(below)
 }
 
-/// The flags of an entry made by a hook of this kind.
+/// Returns the flags of an entry made by a hook with these duties.
 pub fn flags(kind: u64, levels: u32) -> u32 {
     let mut flags = match kind & kind::CHOSEN {
         0 => layout::ENTRY_POSITION,
@@ -230,8 +236,8 @@ pub fn flags(kind: u64, levels: u32) -> u32 {
     flags
 }
 
-/// What a call at `slot` does to what it calls.
-pub fn change_gate(gate: &mut Gate, kind: u64, slot: u64, levels: u32) {
+/// Changes the gate for the calls below a call at `slot`.
+pub fn change_gate(gate: &mut StackGate, kind: u64, slot: u64, levels: u32) {
     if kind & kind::MUTE != 0 {
         gate.hidden = slot;
         gate.muted = slot;
@@ -249,27 +255,27 @@ pub fn change_gate(gate: &mut Gate, kind: u64, slot: u64, levels: u32) {
     }
 }
 
-/// Begins the work of a hook at `place`.
+/// Begins the work of a hook whose stack pointer is `place`.
 ///
 /// # Safety
 /// The record is this thread's and no dummy, and signals are blocked.
 pub unsafe fn begin_work(
-    block: &mut Block,
-    record: *mut Record,
+    block: &mut ThreadBlock,
+    record: *mut ThreadRecord,
     arena: MappedArena,
     place: u64,
-    other: Other,
-) -> Writer {
+    other: BusyHook,
+) -> RecordWriter {
     // SAFETY: the caller's promise.
     unsafe {
         match other {
-            Other::None => {
+            BusyHook::None => {
                 block.busy = place;
-                Writer::new(record, arena)
+                RecordWriter::new(record, arena)
             }
-            Other::Interrupted => Writer::behind(record, arena),
-            Other::Left => {
-                let mut writer = Writer::behind(record, arena);
+            BusyHook::Interrupted => RecordWriter::behind(record, arena),
+            BusyHook::Left => {
+                let mut writer = RecordWriter::behind(record, arena);
                 interrupted::leave(block, &mut writer);
                 block.busy = place;
                 writer
@@ -278,8 +284,9 @@ pub unsafe fn begin_work(
     }
 }
 
-/// Drops calls that can't be open any more if a call is entered at `slot`; whether it is a tail call.
-pub fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
+/// Leaves calls that can't be open any more if a call is entered at `slot`. Returns true if the entered call is a
+/// tail call.
+pub fn drop_stale(writer: &mut RecordWriter, slot: u64, return_address: u64) -> bool {
     let entries = writer.entries();
     let mut keep = entries.len();
     let mut tail = false;
@@ -302,24 +309,24 @@ pub fn drop_stale(writer: &mut Writer, slot: u64, return_address: u64) -> bool {
     tail
 }
 
-/// Leaves the innermost calls, which do not fit the stack any more, and says so. They may still return.
-pub fn drop_entries(writer: &mut Writer, count: usize, cause: UnwindCause) {
+/// Leaves the innermost calls, which do not fit the stack any more, and records it. They may still return.
+pub fn drop_entries(writer: &mut RecordWriter, count: usize, cause: UnwindCause) {
     drop_left(writer, count, cause, false);
 }
 
-/// Leaves the innermost calls, as the program has said.
-pub fn drop_told(writer: &mut Writer, count: usize, cause: UnwindCause) {
+/// Leaves the innermost calls because of a jump that the runtime saw.
+pub fn drop_told(writer: &mut RecordWriter, count: usize, cause: UnwindCause) {
     drop_left(writer, count, cause, true);
 }
 
-fn drop_left(writer: &mut Writer, count: usize, cause: UnwindCause, told: bool) {
+fn drop_left(writer: &mut RecordWriter, count: usize, cause: UnwindCause, told: bool) {
     let entries = writer.entries();
     let from = entries.len().saturating_sub(count);
     let Some(left) = entries.get_mut(from..).filter(|left| !left.is_empty()) else {
         return;
     };
-    let outermost: *mut Entry = left.as_mut_ptr();
-    let record: *mut Record = writer.record();
+    let outermost: *mut ShadowEntry = left.as_mut_ptr();
+    let record: *mut ThreadRecord = writer.record();
     // SAFETY: this thread's record and block, and its innermost entries.
     unsafe {
         let gate = &mut (*arch::block()).gate;
@@ -342,17 +349,17 @@ fn drop_left(writer: &mut Writer, count: usize, cause: UnwindCause, told: bool) 
     }
 }
 
-/// Says that these calls, the innermost ones that are open, have ended without returning. Those that are judged at their
-/// ends are.
-pub fn record_left(writer: &mut Writer, left: Range<usize>, cause: UnwindCause) {
+/// Records that the innermost open calls in the range `left` have ended without returning. Judges those that are
+/// judged at their ends.
+pub fn record_left(writer: &mut RecordWriter, left: Range<usize>, cause: UnwindCause) {
     let (mut open, mut judged) = (0, 0);
-    let record: *mut Record = writer.record();
+    let record: *mut ThreadRecord = writer.record();
     // SAFETY: this thread's record, and entries of its shadow stack.
     unsafe {
         let from = (*record).floor.add(left.start);
         let to = (*record).floor.add(left.end);
         parked::each_unparked(record, |entry| {
-            let place: *mut Entry = entry;
+            let place: *mut ShadowEntry = entry;
             if entry.is_open() && from < place && place <= to {
                 open += 1;
                 judged += usize::from(entry.flags & layout::ENTRY_JUDGED != 0);
@@ -373,16 +380,16 @@ pub fn record_left(writer: &mut Writer, left: Range<usize>, cause: UnwindCause) 
     record_unwound(writer, open, time, cause);
 }
 
-/// Says that the innermost open calls have ended without returning.
-pub fn record_unwound(writer: &mut Writer, open: usize, time: u64, cause: UnwindCause) {
+/// Records that the innermost open calls have ended without returning.
+pub fn record_unwound(writer: &mut RecordWriter, open: usize, time: u64, cause: UnwindCause) {
     if open > 0 {
         writer.write(1, |to| to.unwound(time, cause, open as u32));
     }
 }
 
-/// Whether an address is where a thunk's body returns to.
+/// Returns true if an address is the one to which a thunk's body returns.
 pub fn is_thunk(address: u64) -> bool {
-    // What lies on stacks may be any number.
+    // Words on stacks may be any number, so the kernel reads the memory.
     arch::is_thunk(|at| sys::peek(sys::pid(), address.wrapping_add(at)))
 }
 
@@ -393,9 +400,8 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     let slot = frame.slot();
     let _signals = sys::BlockedSignals::new();
     if confined::is_quiet() {
-        // Nothing is recorded any more, and a hook that was interrupted on another stack may go on later: it has to find
-        // everything as it was.
-        // SAFETY: this thread's record, or the dummy.
+        // Nothing is recorded any more. A hook that was interrupted on another stack may go on later, and must find
+        // everything as it was. SAFETY: this thread's record, or the dummy.
         let found =
             unsafe { parked::find(block.record, frame.token(), frame.frame_pointer(), slot) };
         match found.and_then(taken) {
@@ -406,7 +412,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     }
     let other = interrupted::other(block, slot);
     let found = exit_here(block, frame, other);
-    if other == Other::Interrupted {
+    if other == BusyHook::Interrupted {
         // SAFETY: this thread's record, while signals are blocked.
         interrupted::end_if_done(unsafe { &mut *block.record });
     } else {
@@ -418,7 +424,7 @@ pub extern "C" fn exit(frame: &mut ExitFrame) -> u32 {
     0
 }
 
-/// Ends the program: nothing tells where it would go on.
+/// Ends the program: its return address is not known, so it can't go on.
 fn lost() -> ! {
     sys::complain(&[
         "dioptra: a traced function returned whose return address is not known; the program can't go on\n",
@@ -427,15 +433,15 @@ fn lost() -> ! {
 }
 
 /// Goes back to the caller, if it is known.
-fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<()> {
+fn exit_here(block: &mut ThreadBlock, frame: &mut ExitFrame, other: BusyHook) -> Option<()> {
     let slot = frame.slot();
     let (token, frame_pointer) = (frame.token(), frame.frame_pointer());
     let record = session::arena()
         .filter(|_| !shadow::is_dummy(block.record))
         .and_then(|arena| Some((thread::record(block, arena)?, arena)));
     let Some((record, arena)) = record else {
-        // Another thread has begun the call: this one has not called anything yet.
-        // SAFETY: the record is the dummy.
+        // Another thread has begun the call. This thread has not called anything yet. SAFETY: the record is the
+        // dummy.
         let found = unsafe { parked::find(block.record, token, frame_pointer, slot)? };
         frame.give_back(taken(found)?);
         return Some(());
@@ -444,10 +450,10 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
     let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
     // SAFETY: as above.
     let entry = match unsafe { parked::find(record, token, frame_pointer, slot)? } {
-        Found::Open(entry) => entry,
-        Found::Suspended(segment, entry)
-            if other != Other::Interrupted
-                // SAFETY: a segment that was found.
+        FoundCall::Open(entry) => entry,
+        FoundCall::Suspended(segment, entry)
+            if other != BusyHook::Interrupted
+                // SAFETY: a segment that the search found.
                 && unsafe { switch::adopt(&mut writer, segment) } =>
         {
             entry
@@ -467,7 +473,7 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
     };
     block.gate.leave(&[now_open]);
     if !now_open.is_open() {
-        // Nothing was recorded, or the end was.
+        // The call was not recorded, or its end was recorded before.
     } else if stopped() {
         writer.close();
     } else if !judged::end(&mut writer, &arena, &now_open) {
@@ -480,7 +486,7 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
     // SAFETY: this thread's record, and its entry.
     unsafe {
         sampling::leave(writer.record(), &[now_open]);
-        // Before the entry is given up: debuggers find it there until then.
+        // Before the entry is given up: debuggers find the caller there until then.
         frame.give_back(parked::caller(entry));
         compiler_fence(Ordering::SeqCst);
         parked::remove(record, entry);
@@ -490,10 +496,10 @@ fn exit_here(block: &mut Block, frame: &mut ExitFrame, other: Other) -> Option<(
 }
 
 /// Returns the caller of a call whose end is not recorded here.
-fn taken(found: Found) -> Option<Caller> {
+fn taken(found: FoundCall) -> Option<Caller> {
     match found {
-        Found::Left(caller) => Some(caller),
-        // SAFETY: an entry that was found.
-        Found::Open(entry) | Found::Suspended(_, entry) => unsafe { parked::snatch(entry) },
+        FoundCall::Left(caller) => Some(caller),
+        // SAFETY: an entry that the search found.
+        FoundCall::Open(entry) | FoundCall::Suspended(_, entry) => unsafe { parked::snatch(entry) },
     }
 }

@@ -20,7 +20,7 @@ const PATIENCE: u64 = 300_000 * MILLISECOND;
 /// The time after which a connection is tried again when the recorder's queue was full, in nanoseconds.
 const QUEUE: u64 = 10 * MILLISECOND;
 
-/// Whether a thread waits for the recorder while its signals are delivered.
+/// True while a thread waits for the recorder with its signals delivered.
 static WAITS: AtomicBool = AtomicBool::new(false);
 /// The id of a recorder that did not answer because it was stopped; 0 if there is none.
 static GIVEN_UP: AtomicU32 = AtomicU32::new(0);
@@ -42,11 +42,11 @@ pub struct Socket<'a> {
     signals: &'a BlockedSignals,
     /// The id of the process that has connected: a handler may fork it.
     pid: u32,
-    /// The recorder's id; 0 if that is not known.
+    /// The recorder's id; 0 if unknown.
     recorder: u32,
     /// The time for which the connection has waited, in nanoseconds. The next two fields are points in this time.
     waited: u64,
-    /// The time at which the connection looks next at what the recorder does.
+    /// The time at which the connection next examines the recorder's state.
     look_at: u64,
     /// The time at which the recorder was last seen not to be stopped.
     stopped_since: u64,
@@ -60,7 +60,7 @@ impl Drop for Socket<'_> {
 
 /// Closes a descriptor.
 pub fn close(fd: i32) {
-    // SAFETY: a descriptor of ours.
+    // SAFETY: a descriptor of the runtime.
     unsafe { arch::syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
@@ -81,7 +81,7 @@ impl<'a> Socket<'a> {
     /// Connects to the abstract address `name`.
     ///
     /// # Errors
-    /// Those of the system calls; `ETIMEDOUT` if the recorder does not answer.
+    /// The errors of the system calls; `ETIMEDOUT` if the recorder does not answer.
     pub fn connect(name: &[u8], signals: &'a BlockedSignals) -> Result<Socket<'a>, Errno> {
         let recorder = session::arena().map_or(0, |arena| arena.header().recorder);
         if recorder != 0 && GIVEN_UP.load(Ordering::Relaxed) == recorder {
@@ -207,10 +207,10 @@ impl<'a> Socket<'a> {
         Ok((unsafe { message.assume_init() }, descriptors))
     }
 
-    /// Waits up to some nanoseconds until the socket is ready for the events, if there are any. The caller tries again
-    /// in any case.
+    /// Waits up to some nanoseconds until the socket is ready for the events, if there are any. The caller tries
+    /// again in any case.
     fn pause(&mut self, events: Option<i16>, nanoseconds: u64) -> Result<(), Errno> {
-        // A recorder that answers soon is waited for quietly: handlers' calls are recorded afterwards.
+        // While the recorder may still answer soon, signals stay blocked: handlers' calls are recorded afterwards.
         let delivers = self.waited >= SLICE;
         let mask = delivers.then(|| self.signals.before());
         let before = sys::monotonic();
@@ -218,7 +218,7 @@ impl<'a> Socket<'a> {
         sys::poll(events.map(|events| (self.fd, events)), nanoseconds, mask);
         WAITS.store(false, Ordering::Relaxed);
         if delivers && sys::pid() != self.pid {
-            // A handler has forked: the conversation is the parent's.
+            // A handler has forked: the conversation belongs to the parent.
             return Err(Errno(libc::ECHILD));
         }
         self.waited += sys::monotonic().wrapping_sub(before).min(SLICE);
@@ -239,7 +239,7 @@ impl<'a> Socket<'a> {
     }
 }
 
-/// Whether a process is stopped, by a signal or by a debugger; false if that can't be known.
+/// Returns true if a process is stopped, by a signal or by a debugger; false if that can't be known.
 fn is_stopped(pid: u32) -> bool {
     matches!(sys::state(pid), Some(b'T' | b't'))
 }

@@ -1,28 +1,29 @@
 //! Stacks that a program exchanges with `swapcontext` and `setcontext`: each has a segment of its own.
 //!
-//! The runtime sees calls of these functions, so it exchanges the shadow stack along with the call stack, and records
-//! that. It writes the address of a suspended stack's segment into the program's context: glibc's signal sets have 1024
-//! bits, of which the kernel knows 64, and nobody reads or writes the others. So no table has to be locked or searched.
+//! The runtime sees calls of these functions. So it exchanges the shadow stack along with the call stack, and records
+//! the exchange. It writes the address of a suspended stack's segment into the program's context: glibc's signal sets
+//! have 1024 bits, of which the kernel knows 64, and nobody reads or writes the others. So no table must be locked or
+//! searched.
 //!
-//! A thread may also come back to a suspended stack without a word, as when a coroutine's function returns to `uc_link`.
-//! That is noticed when a call of the stack returns ([`adopt`]).
+//! A thread may also come back to a suspended stack without the runtime's knowledge, as when a coroutine's function
+//! returns to `uc_link`. The runtime notices that when a call of the stack returns ([`adopt`]).
 //!
-//! Who makes a new stack where a suspended one has its memory has ended that, as a rule. But some programs let all coroutines run in
-//! the same memory, and copy their stacks away and back. The context tells: as long as it names the segment
-//! ([`is_named`]), the program may go on with it.
+//! A program that makes a new stack in the memory of a suspended one has ended that one, as a rule. But some programs
+//! let all coroutines run in the same memory, and copy their stacks away and back. The context decides: as long as it
+//! names the segment ([`is_named`]), the program may go on with the old stack.
 
 use crate::arch;
-use crate::chunks::{Writer, now};
+use crate::chunks::{RecordWriter, now};
 use crate::judged;
 use crate::parked;
-use crate::segments::{self, Segment, State};
+use crate::segments::{self, SegmentState, StackSegment};
 use crate::session;
-use crate::shadow::Gate;
+use crate::shadow::StackGate;
 use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-/// The words of a context's signal set that are ours: this number, then the segment's address.
+/// The first of the runtime's two words in a context's signal set; the second is the segment's address.
 const MARK: u64 = u64::from_le_bytes(*b"dioptra\x01");
 const MARK_AT: usize = 12;
 const SEGMENT_AT: usize = 13;
@@ -30,47 +31,47 @@ const SEGMENT_AT: usize = 13;
 /// The number of the next stack in this process.
 static NEXT_STACK: AtomicU32 = AtomicU32::new(1);
 
-/// The number of stacks whose last segment is remembered, by where their memory begins.
+/// The number of stacks whose last segment is remembered by the address at which their memory begins.
 const REMEMBERED: usize = 1 << 16;
 /// The last segment of each stack whose memory the program has named. A program that begins a new stack in the same
 /// memory has ended the old one. [`segments::take`] finds segments that were forgotten here.
-static LAST: [AtomicPtr<Segment>; REMEMBERED] =
+static LAST: [AtomicPtr<StackSegment>; REMEMBERED] =
     [const { AtomicPtr::new(ptr::null_mut()) }; REMEMBERED];
 
-/// Whether this process has exchanged stacks.
+/// Returns true if this process has exchanged stacks.
 pub fn is_used() -> bool {
     NEXT_STACK.load(Ordering::Relaxed) > 1
 }
 
-/// A stack that a thread leaves.
+/// A call stack that a thread leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaving {
-    /// The stack pointer with which it will be resumed.
+    /// The stack pointer with which the call stack will be resumed.
     pub key: u64,
-    /// The context (`ucontext_t`) in which it is saved.
+    /// The address of the context (`ucontext_t`) in which the call stack is saved.
     pub context: u64,
 }
 
-/// A stack that a thread goes on with.
+/// A call stack with which a thread goes on.
 #[derive(Clone, Copy, Debug)]
 pub struct Entering {
     /// The stack pointer.
     pub key: u64,
-    /// The context.
+    /// The address of the context.
     pub context: u64,
-    /// Where the stack's memory begins, if the context was made for a stack of its own.
+    /// The address at which the stack's memory begins, if the context was made for a stack of its own.
     pub stack: Option<u64>,
 }
 
-/// Exchanges the thread's stack: it leaves one, which is saved in a context unless `leaving` is `None`, and enters
-/// another.
-pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering) {
+/// Exchanges the thread's call stack. The thread leaves a stack, which is saved in a context unless `leaving` is
+/// `None`, and enters another.
+pub fn switch(writer: &mut RecordWriter, leaving: Option<Leaving>, entering: Entering) {
     let found = suspended(entering);
     // SAFETY: this thread's segment.
     let here = unsafe { (*writer.record().segment).stack_start };
     let is_here = leaving.is_none() && entering.stack == Some(here);
     if found.is_none() && (entering.stack.is_none() || is_here) {
-        // A jump within this stack, as by longjmp: what it leaves is noticed later.
+        // A jump within this stack, as by longjmp. The calls that it leaves are noticed later.
         return;
     }
     let (segment, is_new) = match found {
@@ -93,9 +94,9 @@ pub fn switch(writer: &mut Writer, leaving: Option<Leaving>, entering: Entering)
 ///
 /// # Safety
 /// `segment` is a segment.
-pub unsafe fn adopt(writer: &mut Writer, segment: *mut Segment) -> bool {
+pub unsafe fn adopt(writer: &mut RecordWriter, segment: *mut StackSegment) -> bool {
     // SAFETY: the caller's promise.
-    if unsafe { !(*segment).exchange(State::Parked, State::Active) } {
+    if unsafe { !(*segment).exchange(SegmentState::Parked, SegmentState::Active) } {
         return false;
     }
     leave(writer, None);
@@ -104,7 +105,7 @@ pub unsafe fn adopt(writer: &mut Writer, segment: *mut Segment) -> bool {
 }
 
 /// Takes the suspended segment that a context names.
-fn suspended(entering: Entering) -> Option<*mut Segment> {
+fn suspended(entering: Entering) -> Option<*mut StackSegment> {
     // SAFETY: a context: the program is about to use it.
     let words = unsafe { arch::signal_set(entering.context) };
     let [mark, address] = [MARK_AT, SEGMENT_AT].map(|at| words.get(at).copied().unwrap_or(0));
@@ -112,7 +113,7 @@ fn suspended(entering: Entering) -> Option<*mut Segment> {
         return None;
     }
     let floor = address.checked_add(segments::HEADER as u64)?;
-    // Whatever the word is, a segment is found only where there is one.
+    // Whatever the word is, `find` returns a segment only where there is one.
     let (segment, _) =
         segments::find(floor + dioptra_tracelayout::message::thread::ENTRY_SIZE as u64)?;
     if segment.addr() as u64 != address {
@@ -120,23 +121,25 @@ fn suspended(entering: Entering) -> Option<*mut Segment> {
     }
     // SAFETY: a segment; its key is written only while it is not parked.
     unsafe {
-        let is_it = (*segment).state() == State::Parked && (*segment).key == entering.key;
-        (is_it && (*segment).exchange(State::Parked, State::Active)).then_some(segment)
+        let is_it = (*segment).state() == SegmentState::Parked && (*segment).key == entering.key;
+        (is_it && (*segment).exchange(SegmentState::Parked, SegmentState::Active))
+            .then_some(segment)
     }
 }
 
-/// Where the last segment of a stack is remembered: stacks are as far apart as they are large.
-fn remembered(stack: u64) -> Option<&'static AtomicPtr<Segment>> {
+/// Returns the entry of the table for a stack. The hash fits stacks that are as far apart as they are large.
+fn remembered(stack: u64) -> Option<&'static AtomicPtr<StackSegment>> {
     let hash = (stack >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     LAST.get(hash as usize % REMEMBERED)
 }
 
-/// Whether the context in which a segment's stack was saved still says so. Then the program may go on with it.
+/// Returns true if the context in which a segment's stack was saved still names the segment. Then the program may go
+/// on with that stack.
 ///
 /// # Safety
-/// It is a segment.
-pub unsafe fn is_named(segment: *mut Segment) -> bool {
-    // SAFETY: the caller's promise. The context may be gone: it is looked at by the kernel.
+/// `segment` is a segment.
+pub unsafe fn is_named(segment: *mut StackSegment) -> bool {
+    // SAFETY: the caller's promise. The context may be gone, so the kernel reads it.
     unsafe {
         if (*segment).context == 0 {
             return false;
@@ -153,33 +156,33 @@ pub unsafe fn is_named(segment: *mut Segment) -> bool {
     }
 }
 
-/// Takes a segment for a stack in memory of its own; whether that is new.
-fn begin(entering: Entering) -> Option<(*mut Segment, bool)> {
+/// Takes a segment for a stack in memory of its own. Also returns true if the stack is new.
+fn begin(entering: Entering) -> Option<(*mut StackSegment, bool)> {
     let stack = entering.stack.unwrap_or(0);
     let last = remembered(stack)?;
     let before = last.load(Ordering::Acquire);
-    // SAFETY: segments stay mapped, and what is exchanged for this thread is nobody else's.
+    // SAFETY: segments stay mapped, and a segment that was exchanged for this thread is nobody else's.
     unsafe {
         if !before.is_null()
             && (*before).stack_start == stack
-            && (*before).exchange(State::Parked, State::Active)
+            && (*before).exchange(SegmentState::Parked, SegmentState::Active)
         {
             let key = (*before).key;
             if key != 0 && key == entering.key {
-                // The program goes on with it, and has written a whole signal set into its context.
+                // The program goes on with the stack, and has written a whole signal set into its context.
                 return Some((before, false));
             }
-            // Calls of another stack, to which the thread came back without a word, do not end with this one.
-            // A function that ended in a jump to `swapcontext` had its return address where the stack began.
+            // Calls of another stack, to which the thread came back unnoticed, do not end with this one. A function
+            // that ended in a jump to `swapcontext` had its return address where the stack began.
             let is_there = key == 0 || (stack..=entering.key.wrapping_add(8)).contains(&key);
             if is_there && ((*before).context == entering.context || !is_named(before)) {
-                // Its calls were on the memory that the new stack gets.
+                // The old stack's calls were in the memory that the new stack gets.
                 (*before).top = segments::floor(before);
                 (*before).is_shared = false;
                 return Some((before, true));
             }
             (*before).is_shared |= is_there;
-            (*before).set_state(State::Parked);
+            (*before).set_state(SegmentState::Parked);
         }
         let segment = segments::take(segments::SMALL, |segment| parked::is_dead(segment))?;
         (*segment).stack_start = stack;
@@ -189,7 +192,7 @@ fn begin(entering: Entering) -> Option<(*mut Segment, bool)> {
 }
 
 /// Suspends the stack that the thread is on.
-fn leave(writer: &mut Writer, leaving: Option<Leaving>) {
+fn leave(writer: &mut RecordWriter, leaving: Option<Leaving>) {
     judged::keep_open(writer);
     let record = writer.record();
     let segment = record.segment;
@@ -210,12 +213,12 @@ fn leave(writer: &mut Writer, leaving: Option<Leaving>) {
                 }
             }
         }
-        (*segment).set_state(State::Parked);
+        (*segment).set_state(SegmentState::Parked);
     }
 }
 
-/// Goes on with a segment that is active, and nobody else's.
-fn enter(writer: &mut Writer, segment: *mut Segment, is_new: bool) {
+/// Goes on with an active segment that is nobody else's.
+fn enter(writer: &mut RecordWriter, segment: *mut StackSegment, is_new: bool) {
     let arena = writer.arena();
     let record = writer.record();
     // SAFETY: the segment is this thread's from now on; the block is its own.
@@ -223,7 +226,7 @@ fn enter(writer: &mut Writer, segment: *mut Segment, is_new: bool) {
         let gate = &mut (*arch::block()).gate;
         if is_new {
             (*segment).stack = NEXT_STACK.fetch_add(1, Ordering::Relaxed);
-            *gate = Gate::at_start(arena.header());
+            *gate = StackGate::at_start(arena.header());
         } else {
             *gate = (*segment).gate;
         }

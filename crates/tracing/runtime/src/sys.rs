@@ -1,19 +1,19 @@
-//! The system calls that are needed, without `errno`.
+//! The system calls that the runtime makes, without `errno`.
 
 use crate::shadow::PAGE;
 use crate::{arch, confined};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// The size of pages; 0 before it is known.
+/// The size of pages in bytes; 0 before it is known.
 static PAGE_SIZE: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets the size of pages that the kernel has told the program.
+/// Sets the size of pages, which the kernel has passed to the program.
 pub fn set_page_size(size: usize) {
     PAGE_SIZE.store(size, Ordering::Relaxed);
 }
 
-/// The size of pages.
+/// Returns the size of pages in bytes.
 pub fn page_size() -> usize {
     PAGE_SIZE.load(Ordering::Relaxed).max(PAGE)
 }
@@ -38,7 +38,7 @@ fn check(result: isize) -> Result<usize, Errno> {
     usize::try_from(result).map_err(|_| Errno(i32::try_from(-result).unwrap_or(libc::EINVAL)))
 }
 
-/// Private memory of `size` bytes that reads as zero and is not charged before it is touched.
+/// Maps private memory of `size` bytes that reads as zero and is not charged before it is touched.
 ///
 /// # Errors
 /// `mmap`'s.
@@ -70,13 +70,13 @@ pub fn map_file(fd: i32, size: usize, write: bool) -> Result<*mut u8, Errno> {
     check(address).map(ptr::with_exposed_provenance_mut)
 }
 
-/// Puts private zeroes in the place of a mapping.
+/// Replaces a mapping by private zeroes.
 ///
 /// # Errors
 /// `mmap`'s.
 ///
 /// # Safety
-/// The pages are a mapping of ours, and nobody has references to what is there.
+/// The pages are a mapping of the runtime, and nobody has references to their content.
 pub unsafe fn make_private(pages: u64, size: usize) -> Result<(), Errno> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -86,25 +86,25 @@ pub unsafe fn make_private(pages: u64, size: usize) -> Result<(), Errno> {
     check(unsafe { syscall(libc::SYS_mmap, arguments) }).map(drop)
 }
 
-/// Gives memory back.
+/// Unmaps memory.
 ///
 /// # Safety
-/// It is a mapping of ours, and nothing refers to it.
+/// The memory is a mapping of the runtime, and nothing refers to it.
 pub unsafe fn unmap(address: *mut u8, size: usize) {
     // SAFETY: the caller's promise.
     unsafe { syscall(libc::SYS_munmap, [address.addr(), size, 0, 0, 0, 0]) };
 }
 
-/// Lets a forked child find pages zeroed.
+/// Makes forked children find pages zeroed. Returns false if the kernel can't.
 pub fn wipe_on_fork(pages: *mut u8, size: usize) -> bool {
-    // SAFETY: changes only what a child sees, of pages of ours.
+    // SAFETY: changes only a child's view of the runtime's own pages.
     unsafe { advise(pages.addr(), size, libc::MADV_WIPEONFORK) }
 }
 
-/// Zeroes memory; whole pages are given back.
+/// Zeroes memory. Whole pages are given back to the kernel.
 ///
 /// # Safety
-/// It is private memory of ours, and nothing refers to what is there.
+/// The memory is private and the runtime's, and nothing refers to its content.
 pub unsafe fn wipe(pages: *mut u8, size: usize) {
     let is_whole = (pages.addr() | size).is_multiple_of(page_size());
     // SAFETY: the caller's promise.
@@ -115,8 +115,10 @@ pub unsafe fn wipe(pages: *mut u8, size: usize) {
     }
 }
 
+/// Gives the kernel advice about pages. Returns false if the kernel refuses it.
+///
 /// # Safety
-/// That of the advice.
+/// The advice's.
 unsafe fn advise(pages: usize, size: usize, advice: i32) -> bool {
     // SAFETY: the caller's promise.
     unsafe { syscall(libc::SYS_madvise, [pages, size, advice as usize, 0, 0, 0]) == 0 }
@@ -125,7 +127,7 @@ unsafe fn advise(pages: usize, size: usize, advice: i32) -> bool {
 /// Changes the protection of pages.
 ///
 /// # Safety
-/// That the memory can be used as before is the caller's care.
+/// The caller makes sure that the memory can still be used as before.
 pub unsafe fn protect(start: usize, size: usize, protection: i32) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     check(unsafe {
@@ -149,21 +151,21 @@ pub fn tid() -> u32 {
     unsafe { check(syscall(libc::SYS_gettid, [0; 6])).unwrap_or(0) as u32 }
 }
 
-/// Whether a thread of this process exists.
+/// Returns true if a thread of this process exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 is none.
+    // SAFETY: signal 0 has no effect.
     unsafe { syscall(libc::SYS_tgkill, [pid as usize, tid as usize, 0, 0, 0, 0]) == 0 }
 }
 
-/// Whether a process exists.
+/// Returns true if a process exists.
 pub fn process_exists(pid: u32) -> bool {
-    // SAFETY: signal 0 is none.
+    // SAFETY: signal 0 has no effect.
     let killed = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
-    // The process may have ended, and nobody has asked how.
+    // The process may have ended without its parent having waited for it.
     killed != -(libc::ESRCH as isize) && !matches!(state(pid), Some(b'Z' | b'X'))
 }
 
-/// Returns the letter with which the kernel tells the state of a process, if that can be known.
+/// Returns the kernel's letter for the state of a process, if it can be known.
 pub fn state(pid: u32) -> Option<u8> {
     let mut path = [0_u8; 24];
     let mut digits = [0; 10];
@@ -183,7 +185,7 @@ pub fn state(pid: u32) -> Option<u8> {
     text.get(behind? + 2).copied()
 }
 
-/// Reads the beginning of a file, as far as there is room. Returns the number of bytes, 0 if it can't be read.
+/// Reads the beginning of a file, as far as there is room. Returns the number of bytes, 0 if the file can't be read.
 pub fn read_file(path: &core::ffi::CStr, text: &mut [u8]) -> usize {
     // SAFETY: both buffers outlive the calls, and the descriptor is ours.
     unsafe {
@@ -201,7 +203,7 @@ pub fn read_file(path: &core::ffi::CStr, text: &mut [u8]) -> usize {
     }
 }
 
-/// The number in decimal digits.
+/// Writes a number in decimal digits and returns them.
 pub fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
     let mut used = 0;
     // Ten digits are enough for all numbers of 32 bits.
@@ -217,7 +219,7 @@ pub fn decimal(digits: &mut [u8; 10], mut number: u32) -> &[u8] {
     digits.get(first..).unwrap_or_default()
 }
 
-/// The number of a file's inode.
+/// Returns the number of a file's inode.
 pub fn inode(path: &core::ffi::CStr) -> Option<u64> {
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
     let (path, place) = (
@@ -234,7 +236,7 @@ pub fn inode(path: &core::ffi::CStr) -> Option<u64> {
     }
 }
 
-/// Writes the path of the current folder to `place`, and returns how long it is; 0 if it can't be known.
+/// Writes the path of the current folder to `place` and returns its length in bytes; 0 if it can't be known.
 pub fn current_folder(place: &mut [u8]) -> usize {
     let buffer = place.as_mut_ptr().expose_provenance();
     // SAFETY: the kernel writes to the buffer only.
@@ -243,7 +245,7 @@ pub fn current_folder(place: &mut [u8]) -> usize {
     usize::try_from(size).unwrap_or(0).saturating_sub(1)
 }
 
-/// Whether a path leads to a file.
+/// Returns true if a path leads to a file.
 pub fn is_there(path: *const core::ffi::c_char) -> bool {
     // SAFETY: the kernel checks the address.
     unsafe {
@@ -261,7 +263,7 @@ pub fn is_there(path: *const core::ffi::c_char) -> bool {
     }
 }
 
-/// Waits until the word changes from `value`, somebody wakes us, or some milliseconds passed.
+/// Waits until the word changes from `value`, another thread wakes this one, or some milliseconds have passed.
 pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
     let timeout = [
         (milliseconds / 1000) as i64,
@@ -283,8 +285,8 @@ pub fn futex_wait(word: &AtomicU32, value: u32, milliseconds: u64) {
     };
 }
 
-/// Waits until a descriptor is ready for some events, if there is one; up to some nanoseconds, or until a signal arrives that
-/// is not in `mask`: meanwhile that is the thread's mask, if there is one.
+/// Waits until a descriptor is ready for some events, if there is one; at most for some nanoseconds, and until a
+/// signal arrives that is not in `mask`. If there is a mask, it is the thread's signal mask during the wait.
 pub fn poll(descriptor: Option<(i32, i16)>, nanoseconds: u64, mask: Option<u64>) {
     let (fd, events) = descriptor.unwrap_or((-1, 0));
     let mut polled = libc::pollfd {
@@ -308,9 +310,9 @@ pub fn poll(descriptor: Option<(i32, i16)>, nanoseconds: u64, mask: Option<u64>)
     unsafe { syscall(libc::SYS_ppoll, arguments) };
 }
 
-/// Wakes one who waits for a word.
+/// Wakes one waiter of a word.
 pub fn futex_wake(word: &AtomicU32) {
-    // SAFETY: the kernel only looks up who waits there.
+    // SAFETY: the kernel only looks up the waiters.
     unsafe {
         syscall(
             libc::SYS_futex,
@@ -319,7 +321,7 @@ pub fn futex_wake(word: &AtomicU32) {
     };
 }
 
-/// `CLOCK_MONOTONIC` in nanoseconds.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds.
 pub fn monotonic() -> u64 {
     let mut time = [0_u64; 2];
     // SAFETY: the two words outlive the call.
@@ -342,9 +344,9 @@ pub fn monotonic() -> u64 {
 /// The number of threads that have blocked signals for the runtime's work, in which they make system calls.
 static WORKING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits, while signals are blocked here, until no other thread does the runtime's work; not for long.
+/// Waits, while signals are blocked here, until no other thread does the runtime's work. The wait is bounded.
 pub fn wait_for_others() {
-    // Longer than one waits for a free chunk.
+    // Longer than a thread waits for a free chunk.
     const TRIES: u32 = 300;
     for _ in 0..TRIES {
         if WORKING.load(Ordering::SeqCst) <= 1 {
@@ -362,7 +364,7 @@ pub fn forget_others() {
     WORKING.store(1, Ordering::SeqCst);
 }
 
-/// Blocks all signals while it lives.
+/// A guard that blocks all signals while it lives.
 #[derive(Debug)]
 pub struct BlockedSignals {
     /// The signals that were blocked before; `None` if nothing was changed.
@@ -370,7 +372,7 @@ pub struct BlockedSignals {
 }
 
 impl BlockedSignals {
-    /// From now on.
+    /// Blocks all signals.
     pub fn new() -> BlockedSignals {
         WORKING.fetch_add(1, Ordering::SeqCst);
         if confined::is_quiet() {
@@ -422,18 +424,18 @@ fn set_mask(mask: &u64, before: &mut u64) {
     };
 }
 
-/// The word at an address that may not be mapped.
+/// Returns the word at an address that may not be mapped.
 pub fn peek(pid: u32, address: u64) -> Option<u64> {
     let mut word = [0];
     read_memory(pid, address, &mut word).first().copied()
 }
 
-/// The words from an address on, as far as they are mapped; less than a page of them.
+/// Returns the words from an address on, as far as they are mapped; less than a page of them.
 pub fn read_memory(pid: u32, address: u64, words: &mut [u64]) -> &[u64] {
     let size = size_of_val(words);
     let local = [words.as_mut_ptr().expose_provenance(), size];
     let address = address as usize;
-    // The kernel reads no range in part: what is on the first page is one of its own.
+    // The kernel reads no range in part, so the words on the first page are a range of their own.
     let first = size.min(PAGE - address % PAGE);
     let remote = [address, first, address + first, size - first];
     // SAFETY: the kernel checks the remote addresses, the local ones are the slice's.
@@ -454,7 +456,7 @@ pub fn read_memory(pid: u32, address: u64, words: &mut [u64]) -> &[u64] {
     words.get(..read).unwrap_or_default()
 }
 
-/// The alternate stack of this thread's signal handlers, as the kernel tells.
+/// Returns the alternate stack of this thread's signal handlers, as the kernel reports it.
 fn alternate_stack() -> Option<libc::stack_t> {
     // SAFETY: zero is a valid value; the kernel fills it.
     unsafe {
@@ -464,13 +466,13 @@ fn alternate_stack() -> Option<libc::stack_t> {
     }
 }
 
-/// Whether a signal handler runs on a stack of its own.
+/// Returns true if a signal handler runs on a stack of its own.
 pub fn on_alternate_stack() -> bool {
     alternate_stack().is_some_and(|stack| stack.ss_flags & libc::SS_ONSTACK != 0)
 }
 
-/// What tells whether a call is left when the stack is cut: an alternate stack of signal handlers may lie anywhere, and is
-/// always entered last.
+/// A cut of the stack, which decides whether calls are left. An alternate stack of signal handlers may lie anywhere,
+/// and is always entered last.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     target: u64,
@@ -478,7 +480,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The stack pointer is set to `target`.
+    /// Returns the cut that sets the stack pointer to `target`.
     pub fn at(target: u64) -> Cut {
         let stack = alternate_stack().filter(|stack| stack.ss_flags & libc::SS_DISABLE == 0);
         let alternate = stack.map_or((0, 0), |stack| {
@@ -488,7 +490,7 @@ impl Cut {
         Cut { target, alternate }
     }
 
-    /// Whether a place that was in use is left.
+    /// Returns true if the cut leaves a call with this slot.
     pub fn leaves(&self, slot: u64) -> bool {
         let is_alternate = |place: u64| self.alternate.0 <= place && place < self.alternate.1;
         match (is_alternate(slot), is_alternate(self.target)) {

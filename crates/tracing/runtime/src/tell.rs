@@ -1,20 +1,20 @@
-//! Calls of which only the beginning is seen: functions that return twice (`setjmp`, `vfork`, `getcontext`) or look at
-//! their return address (`dlsym`). They go on with the caller's own return address, so nothing tells when they end: they
-//! are recorded as calls that end at once, and are never on the shadow stack.
+//! Calls of which only the beginning is seen: functions that return twice (`setjmp`, `vfork`, `getcontext`) or look
+//! at their return address (`dlsym`). They go on with the caller's own return address, so no hook sees their end.
+//! They are recorded as calls that end at once, and are never on the shadow stack.
 
 use crate::arch::ObserveFrame;
 use crate::chunks::{now, stopped};
-use crate::interrupted::{self, Other};
+use crate::interrupted::{self, BusyHook};
 use crate::session::MappedArena;
-use crate::shadow::{self, Block};
+use crate::shadow::{self, ThreadBlock};
 use crate::slow::{begin_work, drop_stale, is_hidden};
 use crate::{confined, socket, sys, thread};
 use core::sync::atomic::Ordering;
+use dioptra_tracelayout::message::notified;
 use dioptra_tracelayout::message::thread::kind;
-use dioptra_tracelayout::message::told;
 
-/// Records the call that `frame` is about, unless its place hides it.
-pub fn tell(block: &mut Block, arena: MappedArena, frame: &ObserveFrame) {
+/// Records the call that `frame` is about, unless its position on the stack hides it.
+pub fn tell(block: &mut ThreadBlock, arena: MappedArena, frame: &ObserveFrame) {
     if stopped() || confined::is_quiet() {
         return;
     }
@@ -26,8 +26,8 @@ pub fn tell(block: &mut Block, arena: MappedArena, frame: &ObserveFrame) {
     let slot = frame.slot();
     let _signals = sys::BlockedSignals::new();
     let other = interrupted::other(block, slot);
-    if other == Other::Interrupted {
-        // A handler has interrupted a hook. The call is counted as one that is missing.
+    if other == BusyHook::Interrupted {
+        // A handler has interrupted a hook. The call is counted as missing.
         arena.header().handler_calls.fetch_add(1, Ordering::Relaxed);
         return;
     }
@@ -40,9 +40,9 @@ pub fn tell(block: &mut Block, arena: MappedArena, frame: &ObserveFrame) {
     let mut writer = unsafe { begin_work(block, record, arena, slot, other) };
     let tail = drop_stale(&mut writer, slot, frame.return_address);
     let bit = |bit, kind| if word & bit != 0 { kind } else { 0 };
-    let kind = bit(told::GATED, kind::GATED) | bit(told::FILTER, kind::FILTER);
+    let kind = bit(notified::GATED, kind::GATED) | bit(notified::FILTER, kind::FILTER);
     if !is_hidden(&block.gate, kind, slot, tail) {
-        let id = word & told::ID;
+        let id = word & notified::ID;
         let (start, end) = (now(&arena), now(&arena));
         // A chunk with room has it for both records.
         writer.write(2, |to| {

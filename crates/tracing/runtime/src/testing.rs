@@ -1,8 +1,9 @@
-//! A session for unit tests: an arena in the test's own memory. Each thread has a record there, as traced threads have.
+//! A session for unit tests: an arena in the test's own memory. Each thread has a record there, as traced threads
+//! have.
 
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::session::{self, MappedArena};
-use crate::shadow::{Block, Entry, Record};
+use crate::shadow::{ShadowEntry, ThreadBlock, ThreadRecord};
 use crate::{arch, sys, thread};
 use core::slice;
 use core::sync::atomic::AtomicU32;
@@ -41,8 +42,8 @@ fn arena() -> MappedArena {
     session::arena().unwrap()
 }
 
-/// Returns whether the test of this name has its process to itself. If it has not, the test has passed in a process of
-/// its own by the time of the return.
+/// Returns true if the test of this name has its process to itself. Otherwise the test has passed in a process of its
+/// own before this function returns.
 pub fn is_alone(name: &str) -> bool {
     const ALONE: &str = "DIOPTRA_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -63,8 +64,8 @@ pub fn is_alone(name: &str) -> bool {
 
 /// A traced thread: the one that the test runs in.
 pub struct Thread {
-    pub block: &'static mut Block,
-    pub record: *mut Record,
+    pub block: &'static mut ThreadBlock,
+    pub record: *mut ThreadRecord,
     pub arena: MappedArena,
 }
 
@@ -83,25 +84,25 @@ impl Thread {
     }
 
     /// Returns a writer, once the calls of handlers are written.
-    pub fn writer(&self) -> Writer {
+    pub fn writer(&self) -> RecordWriter {
         // SAFETY: this thread's record; tests have no hooks.
-        unsafe { Writer::new(self.record, self.arena) }
+        unsafe { RecordWriter::new(self.record, self.arena) }
     }
 
     /// Returns a writer, while the calls of handlers wait.
-    pub fn writer_behind(&self) -> Writer {
+    pub fn writer_behind(&self) -> RecordWriter {
         // SAFETY: as above.
-        unsafe { Writer::behind(self.record, self.arena) }
+        unsafe { RecordWriter::behind(self.record, self.arena) }
     }
 
     /// Returns the thread's record.
-    pub fn record(&mut self) -> &mut Record {
+    pub fn record(&mut self) -> &mut ThreadRecord {
         // SAFETY: as above.
         unsafe { &mut *self.record }
     }
 
     /// Opens a call without recording it.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: ShadowEntry) {
         let record = self.record();
         // SAFETY: tests open few calls.
         unsafe {
@@ -140,9 +141,8 @@ impl Thread {
         records
     }
 
-    /// Returns the records without times: `+1` for an entry of function 1, `-` for an exit, `^2` for two calls that are
-    /// left, `x` for one
-    /// that is not shown.
+    /// Returns the records without times: `+1` for an entry of function 1, `-` for an exit, `^2` for two calls that
+    /// are left, `x` for one that is not shown.
     pub fn log(&self) -> Vec<std::string::String> {
         let word = |record: &Recorded<'_>| match record {
             Recorded::Entry { function, .. } => std::format!("+{function}"),
@@ -165,12 +165,12 @@ fn time(record: &Recorded<'_>) -> Option<u64> {
     }
 }
 
-/// Returns an open call of a function at a place on the stack.
-pub fn call(function: u32, slot: u64) -> Entry {
-    Entry {
+/// Returns an open call of a function with a slot on the stack.
+pub fn call(function: u32, slot: u64) -> ShadowEntry {
+    ShadowEntry {
         slot,
         return_address: 1,
         function: operand(function),
-        ..Entry::BOTTOM
+        ..ShadowEntry::BOTTOM
     }
 }

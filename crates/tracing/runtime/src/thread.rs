@@ -1,22 +1,27 @@
 //! The beginning and the end of a thread, and of a forked child.
 
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::segments;
 use crate::session::{self, MappedArena};
-use crate::shadow::{self, Block, FRONT, Gate, PAGE, RECORD_SIZE, Record, THREADS, TO_RECORD};
+use crate::shadow::{
+    self, FRONT, PAGE, RECORD_SIZE, StackGate, THREADS, TO_RECORD, ThreadBlock, ThreadRecord,
+};
 use crate::slow::record_left;
 use crate::{arch, confined, interrupted, libc_calls, parked, sampling, sys};
 
 use core::sync::atomic::Ordering;
 use dioptra_tracelayout::record::UnwindCause;
 
-/// How many open calls a shadow stack holds, as far as memory can be had: no 8 MiB stack has as many.
+/// The numbers of open calls that a shadow stack may hold: the first for which there is memory. No 8 MiB stack has as
+/// many calls as the largest.
 const DEPTHS: [usize; 3] = [1 << 20, 1 << 15, 1 << 10];
-/// How often the C library runs destructors of a thread's values, at most (`PTHREAD_DESTRUCTOR_ITERATIONS`).
+/// The largest number of times that the C library runs the destructors of a thread's values
+/// (`PTHREAD_DESTRUCTOR_ITERATIONS`).
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
-/// This thread's record, made now if this is its first traced call. `None` if there is no memory for it.
-pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
+/// Returns this thread's record, which is made now if this is the thread's first traced call. Returns `None` if there
+/// is no memory for it.
+pub fn record(block: &mut ThreadBlock, arena: MappedArena) -> Option<*mut ThreadRecord> {
     if !shadow::is_dummy(block.record) {
         // SAFETY: no dummy, so mapped with a cursor in front.
         let alive = unsafe { (*shadow::cursor(block.record)).alive != 0 };
@@ -29,7 +34,7 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         Some(record) => {
             if !arena.choices().is_empty() {
                 let judged = record.cast::<u8>().wrapping_sub(PAGE + FRONT);
-                // SAFETY: in front of the cursor; of a thread that has ended.
+                // SAFETY: the memory lies in front of the cursor and was used by a thread that has ended.
                 unsafe { sys::wipe(judged, FRONT) };
             }
             record
@@ -55,19 +60,21 @@ pub fn record(block: &mut Block, arena: MappedArena) -> Option<*mut Record> {
         cursor.alive = 1;
     }
     block.record = record;
-    block.gate = Gate::at_start(arena.header());
+    block.gate = StackGate::at_start(arena.header());
     libc_calls::watch_end(record);
     Some(record)
 }
 
-/// A record whose thread has ended: it has said so, or its block is this thread's now (it has called `SYS_exit`).
+/// Takes a record whose thread has ended: it has said so, or its block is this thread's now because it called
+/// `SYS_exit`.
 ///
-/// Those of a parent's threads are [`forked`]'s. What is made meanwhile lies before them in the list, so that unwinders find
-/// it first.
-fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
+/// Records of a parent's threads are left to [`forked`]. A record that is made meanwhile lies before them in the
+/// list, so that unwinders find it first.
+fn reuse(block: *mut ThreadBlock, arena: MappedArena) -> Option<*mut ThreadRecord> {
     let mut record = THREADS.load(Ordering::Acquire);
     while !record.is_null() {
-        // SAFETY: records are never unmapped. `ended` is the owner's until it is not 0, then who exchanges it for 0.
+        // SAFETY: records are never unmapped. `ended` is the owner's until it is not 0, then it belongs to the thread
+        // that exchanges it for 0.
         unsafe {
             if shadow::alive(record).load(Ordering::Acquire) == 0 {
                 record = (*record).next;
@@ -75,7 +82,7 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
             }
             if core::ptr::eq((*record).block.load(Ordering::Relaxed), block) {
                 (*record).interrupted.clear();
-                let mut writer = Writer::behind(record, arena);
+                let mut writer = RecordWriter::behind(record, arena);
                 sampling::end(&mut writer);
                 writer.close();
                 return Some(record);
@@ -94,18 +101,18 @@ fn reuse(block: *mut Block, arena: MappedArena) -> Option<*mut Record> {
     None
 }
 
-fn create() -> Option<*mut Record> {
+fn create() -> Option<*mut ThreadRecord> {
     let (memory, size, depth) = DEPTHS.iter().find_map(|&depth| {
         let size = TO_RECORD + RECORD_SIZE + segments::size(depth);
         Some((sys::map_private(size).ok()?, size, depth))
     })?;
     // A child of a kernel older than 4.14 would go on in its parent's chunk.
     if !sys::wipe_on_fork(memory, TO_RECORD) {
-        // SAFETY: nobody knows of it yet.
+        // SAFETY: no other thread knows of the memory yet.
         unsafe { sys::unmap(memory, size) };
         return None;
     }
-    let record = memory.wrapping_add(TO_RECORD).cast::<Record>();
+    let record = memory.wrapping_add(TO_RECORD).cast::<ThreadRecord>();
     let segment = shadow::own_segment(record);
     // SAFETY: new memory, large enough for the record and its segment.
     unsafe {
@@ -116,7 +123,7 @@ fn create() -> Option<*mut Record> {
         (*record).top = segments::floor(segment);
         (*record).limit = segments::limit(segment);
         (*record).size = size;
-        // Before anybody takes it for a parent's thread's.
+        // Before another thread takes the record for a parent's thread's.
         (*shadow::cursor(record)).alive = 1;
         let mut head = THREADS.load(Ordering::Relaxed);
         loop {
@@ -131,8 +138,8 @@ fn create() -> Option<*mut Record> {
     Some(record)
 }
 
-/// In a child that the C library has forked: a handler perhaps returns into a hook whose cursor is wiped, and calls nothing
-/// before.
+/// Begins the records of a child that the C library has forked. A handler may return into a hook whose cursor is
+/// wiped, and call nothing before that.
 pub extern "C" fn in_child() {
     let Some(arena) = session::arena() else {
         return;
@@ -147,26 +154,26 @@ pub extern "C" fn in_child() {
     // SAFETY: this thread's record.
     sampling::leave_parents(unsafe { &mut *block.record }, &arena);
     if matches!(block.busy, 0 | shadow::OWN_WORK) {
-        // Hooks of exits begin before they say so.
-        // SAFETY: this thread's record.
+        // Hooks of exits begin before they set `busy`. SAFETY: this thread's record.
         interrupted::write_nowhere(unsafe { &mut *shadow::cursor(block.record) });
     } else {
         record(block, arena);
     }
 }
 
-/// Begins a stream of the thread of a forked child that has forked. Its open calls stay open.
+/// Begins a stream of the thread that has forked, in the child. Its open calls stay open.
 ///
-/// The child may have other threads by now, whose records are not touched: only those that came from the parent are wiped.
-fn forked(block: &Block, arena: MappedArena) {
+/// The child may have other threads by now, whose records are not touched: only records that came from the parent are
+/// wiped.
+fn forked(block: &ThreadBlock, arena: MappedArena) {
     let record = block.record;
-    // SAFETY: the record is this thread's; of the other wiped ones the threads do not exist here.
+    // SAFETY: the record is this thread's; the threads of the other wiped records do not exist here.
     unsafe {
         let mut other = THREADS.load(Ordering::Acquire);
         while !other.is_null() {
             let alive = shadow::alive(other);
             if other != record && alive.load(Ordering::Acquire) == 0 {
-                // A call stack that it was on may be the next that this thread goes on with.
+                // This thread may go on next with a call stack that the other thread was on.
                 (*other).interrupted.clear();
                 leave_all(other);
                 (*other)
@@ -185,20 +192,21 @@ fn forked(block: &Block, arena: MappedArena) {
         (*record).interrupted.forget();
         (*shadow::cursor(record)).alive = 1;
         if !matches!(block.busy, 0 | shadow::OWN_WORK) {
-            let mut writer = Writer::behind(record, arena);
+            let mut writer = RecordWriter::behind(record, arena);
             sampling::prepare(&mut writer, &arena);
             interrupted::go_on_in_child(&mut writer);
         }
     }
 }
 
-/// Called when the thread's values are destroyed: again and again, and then closes its stream.
+/// Handles the destruction of the thread's values. The C library calls it again and again; the last call closes the
+/// thread's stream.
 pub extern "C" fn ending(record: *mut libc::c_void) {
     if confined::is_quiet() {
-        // Calls that are open return through the record, and nobody will use it again.
+        // Open calls return through the record, and no other thread will use it.
         return;
     }
-    let record: *mut Record = record.cast();
+    let record: *mut ThreadRecord = record.cast();
     let Some(arena) = session::arena() else {
         return;
     };
@@ -218,15 +226,16 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
         let busy = block.busy;
         if !matches!(busy, 0 | shadow::OWN_WORK) {
             // A handler has ended the thread.
-            let mut writer = Writer::behind(record, arena);
+            let mut writer = RecordWriter::behind(record, arena);
             interrupted::leave(block, &mut writer);
         }
         block.busy = 1;
         end(record, arena);
-        // Calls that are still open (of the C library, if that is traced) will return through us, perhaps in other threads.
+        // Calls that are still open (of the C library, if that is traced) will return through their entries, perhaps
+        // in other threads.
         leave_all(record);
         block.record = shadow::dummy();
-        block.gate = Gate::default();
+        block.gate = StackGate::default();
         (*record)
             .block
             .store(core::ptr::null_mut(), Ordering::Relaxed);
@@ -240,7 +249,7 @@ pub extern "C" fn ending(record: *mut libc::c_void) {
 ///
 /// # Safety
 /// The record is this thread's and hooks are kept away, or that of a thread that does not exist in this process.
-unsafe fn leave_all(record: *mut Record) {
+unsafe fn leave_all(record: *mut ThreadRecord) {
     // SAFETY: the caller's promise.
     unsafe {
         parked::reopen(record);
@@ -250,11 +259,13 @@ unsafe fn leave_all(record: *mut Record) {
     }
 }
 
+/// Closes the stream of a thread.
+///
 /// # Safety
 /// The record is this thread's, and hooks are kept away.
-unsafe fn end(record: *mut Record, arena: MappedArena) {
+unsafe fn end(record: *mut ThreadRecord, arena: MappedArena) {
     // SAFETY: the caller's promise.
-    let mut writer = unsafe { Writer::new(record, arena) };
+    let mut writer = unsafe { RecordWriter::new(record, arena) };
     let has_records = writer.cursor().chunk != 0 || writer.cursor().lost != 0;
     if has_records {
         let count = writer.entries().len();
@@ -268,7 +279,7 @@ unsafe fn end(record: *mut Record, arena: MappedArena) {
     writer.close();
 }
 
-/// Called when the process ends, by the thread that ends it: nothing tells that this one ends.
+/// Closes the stream of the thread that ends the process, because no destructor runs for it.
 pub extern "C" fn process_ending() {
     let Some(arena) = session::arena() else {
         return;
@@ -282,8 +293,8 @@ pub extern "C" fn process_ending() {
     if lost > 0 && block.busy == 0 {
         let _signals = sys::BlockedSignals::new();
         block.busy = shadow::OWN_WORK;
-        // SAFETY: no dummy has lost anything, and hooks are kept away. What is traced later goes on in the chunk.
-        unsafe { Writer::new(block.record, arena).tell_lost() };
+        // SAFETY: no dummy has lost anything, and hooks are kept away. Later calls go on in the chunk.
+        unsafe { RecordWriter::new(block.record, arena).tell_lost() };
         block.busy = 0;
     }
 }

@@ -1,21 +1,21 @@
-//! The personality routine of thunks' frames: exceptions go through, and their calls' ends are recorded.
+//! The personality routine of thunks' frames: exceptions pass, and the ends of their calls are recorded.
 
 use crate::arch;
-use crate::chunks::Writer;
+use crate::chunks::RecordWriter;
 use crate::interrupted;
-use crate::shadow::{self, Entry};
+use crate::shadow::{self, ShadowEntry};
 use crate::slow::record_left;
 use crate::sys;
 use crate::{sampling, session};
 use dioptra_tracelayout::message::thread::ENTRY_UNWOUND;
 use dioptra_tracelayout::record::UnwindCause;
 
-/// `_UA_CLEANUP_PHASE` of the unwinding ABI: frames are left now.
+/// `_UA_CLEANUP_PHASE` of the unwinding ABI: the unwinder leaves frames now.
 const CLEANUP: i32 = 2;
 /// `_URC_CONTINUE_UNWIND`.
 const CONTINUE: i32 = 8;
 
-/// Told by the unwinder that it passes a thunk's frame.
+/// Records the end of calls when the unwinder passes a thunk's frame.
 ///
 /// # Safety
 /// Called by the unwinder, with its context.
@@ -39,16 +39,16 @@ pub unsafe extern "C" fn personality(
         if shadow::is_dummy(block.record) || (*shadow::cursor(block.record)).alive == 0 {
             return CONTINUE;
         }
-        let mut writer = Writer::behind(block.record, arena);
+        let mut writer = RecordWriter::behind(block.record, arena);
         let entries = writer.entries();
-        // The frame's address, which no function of the unwinder's tells if it is linked statically: a number in the
-        // context that only thunks' frames have, one more than the stack pointer above the slot.
+        // The frame's address. If the unwinder is linked statically, no function of its tables returns it. It is a
+        // number in the context that only thunks' frames have, one more than the stack pointer above the slot.
         let context =
             core::slice::from_raw_parts(context.cast::<u64>().cast_const(), arch::UNWINDER_WORDS);
         let first = outermost_at(entries, context);
         let is_inside = writer.record().interrupted.is_active() && first >= writer.outside();
         if !matches!(block.busy, 0 | shadow::OWN_WORK) && !is_inside {
-            // It leaves a hook that a handler has interrupted.
+            // The exception leaves a hook that a handler has interrupted.
             interrupted::leave(block, &mut writer);
         }
         if writer.record().interrupted.is_waiting() {
@@ -58,8 +58,8 @@ pub unsafe extern "C" fn personality(
         block.busy = if busy == 0 { 1 } else { busy };
         let entries = writer.entries();
         let first = first.min(entries.len());
-        // All that is above in the list was called from here, wherever it lies: handlers have other stacks. What was left
-        // before needs no second look.
+        // All calls above this one in the list were made from here, wherever they lie: handlers have other stacks.
+        // Calls that were left before need no second look.
         let count = entries
             .iter()
             .skip(first)
@@ -78,9 +78,9 @@ pub unsafe extern "C" fn personality(
     CONTINUE
 }
 
-/// The outermost call that returns through the thunk whose frame an unwinder's context tells of; one behind the last, if
-/// there is none.
-fn outermost_at(entries: &[Entry], context: &[u64]) -> usize {
+/// Returns the index of the outermost call that returns through the thunk whose frame an unwinder's context
+/// describes; one behind the last, if there is none.
+fn outermost_at(entries: &[ShadowEntry], context: &[u64]) -> usize {
     // Slots go down, except where a handler has a stack of its own.
     let found = context.iter().filter_map(|word| {
         let slot = word.wrapping_sub(9);
@@ -96,11 +96,11 @@ fn outermost_at(entries: &[Entry], context: &[u64]) -> usize {
         .iter()
         .rposition(|entry| is_here(entry.slot))
         .or_else(|| {
-            let is_left = |entry: &Entry| entry.flags & ENTRY_UNWOUND != 0;
+            let is_left = |entry: &ShadowEntry| entry.flags & ENTRY_UNWOUND != 0;
             entries.iter().rposition(|entry| !is_left(entry))
         })
         .unwrap_or(entries.len());
-    // What ended in a jump to it has the same place.
+    // A function that ended in a jump to it has the same slot.
     let slot = entries.get(innermost).map_or(0, |entry| entry.slot);
     let same = entries[..innermost].iter().rev();
     innermost - same.take_while(|entry| entry.slot == slot).count()
@@ -110,10 +110,10 @@ fn outermost_at(entries: &[Entry], context: &[u64]) -> usize {
 mod tests {
     use super::*;
 
-    fn entries(slots: &[u64]) -> std::vec::Vec<Entry> {
-        let entry = |&slot: &u64| Entry {
+    fn entries(slots: &[u64]) -> std::vec::Vec<ShadowEntry> {
+        let entry = |&slot: &u64| ShadowEntry {
             slot,
-            ..Entry::BOTTOM
+            ..ShadowEntry::BOTTOM
         };
         slots.iter().map(entry).collect()
     }

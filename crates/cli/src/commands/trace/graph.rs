@@ -9,7 +9,7 @@ use super::fields;
 use super::render::{Output, Sources, Style, title};
 use super::report::open_calls;
 use super::selected::{Data, Naming, Selected, facts};
-use dioptra_calls::{CallTree, FunctionNames, View, call_tree};
+use dioptra_calls::{CallPathTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
 use dioptra_tracedata::Trace;
@@ -103,7 +103,7 @@ fn is_program(trace: &Trace, word: &str) -> bool {
 }
 
 /// What the reader of a call graph has to know.
-pub fn graph_facts(view: &View<'_>, names: &FunctionNames<'_>, tree: &CallTree) -> Facts {
+pub fn graph_facts(view: &View<'_>, names: &FunctionNames<'_>, tree: &CallPathTree) -> Facts {
     let mut facts = facts(view.trace(), names, &tree.losses);
     if tree.open > 0 {
         facts.add(
@@ -127,7 +127,7 @@ struct Graph<'n, 't> {
 
 impl Graph<'_, '_> {
     /// The tree below the root, under a line for the program if there is one.
-    fn draw(&mut self, tree: &CallTree, program: Option<&str>) -> io::Result<()> {
+    fn draw(&mut self, tree: &CallPathTree, program: Option<&str>) -> io::Result<()> {
         self.out.line("========== FUNCTION CALL GRAPH ==========");
         let heading = self.lines.heading();
         self.out.line(&heading);
@@ -205,7 +205,7 @@ impl Graph<'_, '_> {
     /// Who called the functions of this name, and what they called.
     fn around(
         &mut self,
-        tree: &CallTree,
+        tree: &CallPathTree,
         wanted: &str,
         names: &FunctionNames<'_>,
         facts: &mut Facts,

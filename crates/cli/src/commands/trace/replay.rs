@@ -7,7 +7,8 @@ use super::fields;
 use super::render::{Color, Labels, Output, Sources, Style, title};
 use super::selected::{Data, Naming, Selected, facts};
 use dioptra_calls::{
-    Ahead, Cpus, Ending, Frames, FunctionNames, Paths, Shown, View, ViewLosses, ahead,
+    Ahead, CallEnding, CallPaths, FunctionNames, OpenCalls, ShownStep, ThreadCpus, View,
+    ViewLosses, ahead,
 };
 use dioptra_tables::{Facts, Severity};
 use dioptra_tracelayout::EventPlace;
@@ -195,21 +196,21 @@ fn sampled_fact(view: &View<'_>, names: &FunctionNames<'_>, facts: &mut Facts) {
 /// What is kept of a thread.
 struct Thread<'v> {
     /// Open calls: function and whether its beginning was shown.
-    open: Frames<u32>,
+    open: OpenCalls<u32>,
     /// Calls that are open at the end, the innermost first, by call stack.
     remaining: Vec<Vec<u32>>,
     /// The time of its last line.
     last: Option<u64>,
     column: Option<usize>,
-    cpus: Cpus<'v>,
+    cpus: ThreadCpus<'v>,
     /// If a backtrace was asked for.
-    paths: Option<Paths<'v>>,
+    paths: Option<CallPaths<'v>>,
 }
 
 impl<'v> Thread<'v> {
     fn new(view: &'v View<'_>, place: usize) -> Thread<'v> {
         Thread {
-            open: Frames::default(),
+            open: OpenCalls::default(),
             remaining: Vec::new(),
             last: None,
             column: None,
@@ -275,7 +276,7 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
         }
     }
 
-    fn nested(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
+    fn nested(&mut self, merged: &mut Ahead<(usize, ShownStep)>) -> io::Result<()> {
         self.heading();
         while let Some((place, shown)) = merged.next() {
             if self.step(place, shown, || merged.peek()) {
@@ -291,13 +292,13 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
     pub fn step<'s>(
         &mut self,
         place: usize,
-        shown: Shown,
-        peek: impl FnOnce() -> Option<&'s (usize, Shown)>,
+        shown: ShownStep,
+        peek: impl FnOnce() -> Option<&'s (usize, ShownStep)>,
     ) -> bool {
         let range = self.view.range();
         let in_range = range.contains(shown.time());
         match shown {
-            Shown::Enter {
+            ShownStep::Enter {
                 time,
                 call,
                 backtrace,
@@ -313,12 +314,12 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
                 if self.merge
                     && let Some((
                         next,
-                        Shown::Leave {
+                        ShownStep::Leave {
                             time: end, ending, ..
                         },
                     )) = peek()
                     && *next == place
-                    && *ending != Ending::Open
+                    && *ending != CallEnding::Open
                     && range.contains(*end)
                 {
                     self.leaf(place, time, call, *end, *ending);
@@ -328,11 +329,11 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
                     self.threads[place].open.push(call.function);
                 }
             }
-            Shown::Leave {
+            ShownStep::Leave {
                 time, call, ending, ..
             } => {
                 self.threads[place].open.pop();
-                if ending == Ending::Open {
+                if ending == CallEnding::Open {
                     let remaining = &mut self.threads[place].remaining;
                     match remaining.last_mut() {
                         Some(stack) => stack.push(call.function),
@@ -342,12 +343,12 @@ impl<'v, 'n, 't> Replay<'v, 'n, 't> {
                     self.end(place, time, call, ending);
                 }
             }
-            Shown::Lost { time, records } => {
+            ShownStep::Lost { time, records } => {
                 if in_range {
                     self.lost(place, time, records);
                 }
             }
-            Shown::Switch { stack, .. } => {
+            ShownStep::Switch { stack, .. } => {
                 let thread = &mut self.threads[place];
                 thread.open.switch(stack);
                 if thread

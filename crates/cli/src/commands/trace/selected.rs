@@ -5,11 +5,13 @@ use super::rules::RuleTexts;
 use super::usage;
 use crate::output::say;
 use crate::symbol_sources::SymbolSources;
-use dioptra_calls::{Demangle, FunctionNames, Scheduling, Selection, TimeRange, View, ViewLosses};
+use dioptra_calls::{
+    Demangle, FunctionNames, Scheduling, TimeRange, View, ViewLosses, ViewSelection,
+};
 use dioptra_filters::{MatchStyle, parse_bool, parse_time};
 use dioptra_symbols::{SymbolOptions, Symbolizer};
 use dioptra_tables::{Facts, Severity};
-use dioptra_tracedata::{Ending, Trace};
+use dioptra_tracedata::{RecordingEnd, Trace};
 use dioptra_tracelayout::directory;
 use std::path::{Path, PathBuf};
 
@@ -179,7 +181,7 @@ impl Selected {
         };
         let view = View::new(
             names,
-            Selection {
+            ViewSelection {
                 rules,
                 with_sources: self.rules.have_locations(),
                 no_libcall: self.no_libcall,
@@ -345,7 +347,7 @@ pub fn facts(trace: &Trace, names: &FunctionNames<'_>, losses: &ViewLosses) -> F
 }
 
 /// Returns the sentence about threads that waited for the tracer, if any did.
-pub fn tracer_waits(ending: &Ending) -> Option<String> {
+pub fn tracer_waits(ending: &RecordingEnd) -> Option<String> {
     let memory = match ending.memory >> 20 {
         0 => "its memory".to_owned(),
         megabytes => format!("its {megabytes} MiB of memory"),

@@ -4,7 +4,7 @@ use super::selected::tracer_waits;
 use crate::commands::record::bytes;
 use crate::output::say;
 use anyhow::Context;
-use dioptra_calls::{Step, Walk};
+use dioptra_calls::{StreamWalk, WalkStep};
 use dioptra_trace_recorder::TraceOutcome;
 use dioptra_tracedata::Trace;
 use std::collections::BTreeMap;
@@ -133,8 +133,8 @@ fn count(trace: &Trace) -> (u64, usize) {
     let mut calls = 0;
     let mut called = vec![false; trace.function_count()];
     for stream in trace.streams() {
-        for step in Walk::new(trace, stream) {
-            if let Step::Enter { call, .. } = step {
+        for step in StreamWalk::new(trace, stream) {
+            if let WalkStep::Enter { call, .. } = step {
                 calls += 1;
                 if let Some(called) = called.get_mut(call.function as usize) {
                     *called = true;

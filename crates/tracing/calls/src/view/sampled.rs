@@ -1,41 +1,40 @@
-//! What a view knows of sampled functions.
+//! The sampled functions of a view.
 
 use super::View;
-use crate::choices::{Choices, Tally, Whole, has_counts, tallies};
-use crate::{Calls, RecordedSampling, workers};
+use crate::choices::{Choices, FunctionTotals, ThreadCounts, has_counts, tallies};
+use crate::{RecordedSampling, ShownCalls, workers};
 use dioptra_filters::{Plan, SampleKind};
 use dioptra_tracedata::Trace;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How executions of a function are chosen.
+/// The way in which executions of a function are chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ChoiceKind {
     pub kind: SampleKind,
-    /// They come and go alone: what they call is shown either way.
+    /// True if executions come and go alone: the calls below them are shown either way.
     pub alone: bool,
 }
 
-/// Executions and chosen ones of a function; see [`View::counted`].
-type Counted = BTreeMap<u32, (u64, u64)>;
+/// The executions and the chosen ones of each function; see [`View::counted`].
+type CountsByFunction = BTreeMap<u32, (u64, u64)>;
 
 impl<'t> View<'t> {
-    /// Finds which functions are sampled: by id, empty if there is none.
-    pub(super) fn find_sampled(&self) -> Vec<Option<Chosen>> {
-        let plans: Vec<Plan<'_>> = self.plans().collect();
-        let plans: Vec<_> = plans.iter().filter(|p| p.sampler_count() > 0).collect();
+    /// Finds the sampled functions, by id; empty if there is none.
+    pub(super) fn find_sampled(&self) -> Vec<Option<ChoiceKind>> {
+        let plans: Vec<&Plan> = self.plans().filter(|p| p.sampler_count() > 0).collect();
         if self.recorded.is_empty() && plans.is_empty() {
             return Vec::new();
         }
-        let by_rules = |plan: &&Plan<'_>, function| {
+        let by_rules = |plan: &Plan, function| {
             let action = plan.action_of(function);
-            Some(Chosen {
+            Some(ChoiceKind {
                 kind: plan.sampling(action)?.kind,
                 alone: plan.is_sampled_alone(action),
             })
         };
         let chosen = |function| {
-            let recorded = self.recorded.get(function).map(|recorded| Chosen {
+            let recorded = self.recorded.get(function).map(|recorded| ChoiceKind {
                 kind: recorded.kind,
                 alone: !recorded.tree,
             });
@@ -46,27 +45,28 @@ impl<'t> View<'t> {
             .collect()
     }
 
-    pub(crate) fn chosen(&self, function: u32) -> Option<Chosen> {
+    pub(crate) fn chosen(&self, function: u32) -> Option<ChoiceKind> {
         *self.sampled.get(function as usize)?
     }
 
-    /// How a function's executions are chosen, while they were recorded or by the rules; none if all are shown.
+    /// Returns the way in which a function's executions are chosen, at recording or by the rules; `None` if all are
+    /// shown.
     pub fn sampling(&self, function: u32) -> Option<SampleKind> {
         self.chosen(function).map(|chosen| chosen.kind)
     }
 
-    /// Whether any function is sampled, while it was recorded or by the rules.
+    /// Returns true if any function is sampled, at recording or by the rules.
     pub fn is_sampled(&self) -> bool {
         !self.sampled.is_empty()
     }
 
-    /// How a function was sampled while it was recorded; none if all of its calls were.
+    /// Returns the sampling of a function at recording; `None` if all of its calls were recorded.
     pub fn recorded_sampling(&self, function: u32) -> Option<&RecordedSampling> {
         self.recorded.get(function)
     }
 
-    /// What was counted while the trace was recorded, of the chosen threads. A thread of which nothing was recorded has no
-    /// id to choose it by.
+    /// Returns the counts of the recording, for the chosen threads. A thread without records has no id to choose it
+    /// by.
     fn counted_then(
         trace: &'t Trace,
         tids: &[u32],
@@ -83,10 +83,10 @@ impl<'t> View<'t> {
             .map(|(key, counts)| (*key, *counts))
     }
 
-    /// How often functions that were sampled while they were recorded were called in the chosen threads: by function,
-    /// the executions that would have been recorded otherwise, and those that were.
-    pub fn counted(&self) -> Counted {
-        let mut counted = Counted::new();
+    /// Returns the counts of functions that were sampled at recording, in the chosen threads: by function, the
+    /// executions that would have been recorded without sampling, and those that were recorded.
+    pub fn counted(&self) -> CountsByFunction {
+        let mut counted = CountsByFunction::new();
         for ((_, function), (seen, shown)) in Self::counted_then(self.trace, &self.tids) {
             let sum = counted.entry(function).or_default();
             *sum = (sum.0.saturating_add(seen), sum.1.saturating_add(shown));
@@ -94,23 +94,23 @@ impl<'t> View<'t> {
         counted
     }
 
-    /// The same of the functions that the rules sample, in the time up to the view's end.
-    pub fn counted_by_rules(&self) -> Counted {
+    /// Returns the counts of functions that the rules sample, in the time up to the view's end.
+    pub fn counted_by_rules(&self) -> CountsByFunction {
         let wholes = self.read_choices().iter().flat_map(Choices::functions);
         wholes
             .map(|(id, whole)| (id, (whole.seen.round() as u64, whole.chosen)))
             .collect()
     }
 
-    /// The choices of the recording.
+    /// Finds the choices of the recording.
     pub(super) fn find_recorded_choices(&self) -> Choices {
         let place = |number: u32| self.streams.iter().position(|s| s.stream == number);
         let counted = Self::counted_then(self.trace, &self.tids);
         let by_count =
             |function| matches!(self.recorded.get(function), Some(r) if r.kind != SampleKind::Tail);
-        let tallies: Vec<Tally> = counted
+        let tallies: Vec<ThreadCounts> = counted
             .filter(|((_, function), (seen, _))| *seen > 0 && by_count(*function))
-            .map(|((stream, function), (seen, shown))| Tally {
+            .map(|((stream, function), (seen, shown))| ThreadCounts {
                 place: place(stream),
                 function,
                 seen,
@@ -121,15 +121,17 @@ impl<'t> View<'t> {
         Choices::new(&tallies)
     }
 
-    /// The choices of one set of rules after the other, which a pass over all threads counts when they are first asked for.
+    /// Returns the choices of one set of rules after the other. The first call counts them in a pass over all
+    /// threads.
     pub(super) fn read_choices(&self) -> &[Choices] {
         self.choices.get_or_init(|| {
             let functions = self.trace.function_count() as u32;
-            if !self.plans().any(|plan| has_counts(&plan, functions)) {
+            if !self.plans().any(|plan| has_counts(plan, functions)) {
                 return Vec::new();
             }
-            let plans: Vec<Option<Plan<'_>>> = self.filterings.iter().map(|f| f.plan()).collect();
-            let count = |counted: &mut Vec<Vec<Tally>>, place: usize| {
+            let plans: Vec<Option<&Plan>> =
+                self.filterings.iter().map(|f| f.plan.as_ref()).collect();
+            let count = |counted: &mut Vec<Vec<ThreadCounts>>, place: usize| {
                 let mut calls = self.calls(place);
                 calls.each(|_| {});
                 for ((tally, plan), samplers) in
@@ -145,13 +147,13 @@ impl<'t> View<'t> {
                 }
             };
             let new = || vec![Vec::new(); plans.len()];
-            let mut tallies: Vec<Vec<Tally>> = new();
+            let mut tallies: Vec<Vec<ThreadCounts>> = new();
             for worker in workers::each(self.streams.len(), usize::MAX, new, count) {
                 for (all, counted) in tallies.iter_mut().zip(worker) {
                     all.extend(counted);
                 }
             }
-            // Sums of fractions must not depend on who was faster.
+            // Sums of fractions must not depend on the speed of the workers.
             for counted in &mut tallies {
                 counted.sort_by_key(|tally| (tally.place, tally.function));
             }
@@ -162,15 +164,15 @@ impl<'t> View<'t> {
         })
     }
 
-    /// What is known of all executions of a sampled function; none if they were not counted.
-    pub(crate) fn whole(&self, function: u32) -> Option<&Whole> {
+    /// Returns the sums over all executions of a sampled function; `None` if they were not counted.
+    pub(crate) fn whole(&self, function: u32) -> Option<&FunctionTotals> {
         let by_rules = self.read_choices().iter().rev();
         by_rules
             .chain([&self.recorded_choices])
             .find_map(|choices| choices.whole(function))
     }
 
-    /// Whether executions of a sampled function were counted in the stream at `place`.
+    /// Returns true if executions of a sampled function were counted in the stream with index `place`.
     pub(crate) fn is_counted(&self, place: usize, function: u32) -> bool {
         let choices = self.read_choices().iter().chain([&self.recorded_choices]);
         choices
@@ -178,9 +180,9 @@ impl<'t> View<'t> {
             .any(|choices| choices.weight(place, function).is_some())
     }
 
-    /// The shown calls of the stream at `place`, as [`View::calls`] gives them, with weights that scale them to all
-    /// executions that were counted: the calls of a sampled function add up to these.
-    pub fn scaled_calls(&self, place: usize) -> Calls<'_> {
+    /// Returns the shown calls of a stream, as [`View::calls`] does, with weights that scale them to all executions
+    /// that were counted: the calls of a sampled function add up to these.
+    pub fn scaled_calls(&self, place: usize) -> ShownCalls<'_> {
         let functions = self.trace.function_count() as u32;
         let choices = self.read_choices();
         self.calls_with(place, |number, plan| {

@@ -1,8 +1,8 @@
-//! Any bytes as the files of a trace. Whatever they say, what is shown of it is well nested and in order, and there is
-//! not more of it than the bytes can hold.
+//! Any bytes as the files of a trace. Whatever they are, the shown calls are well nested and in order, and there are
+//! not more of them than the bytes can hold.
 
 use dioptra_calls::{
-    Demangle, FunctionNames, Scheduling, Selection, Shown, View, call_tree, statistics,
+    Demangle, FunctionNames, Scheduling, ShownStep, View, ViewSelection, call_tree, statistics,
 };
 use dioptra_filters::{MatchStyle, RuleOption, Rules};
 use dioptra_symbols::SymbolOptions;
@@ -32,9 +32,9 @@ const RULES: [&[(RuleOption, &str)]; 6] = [
     ],
 ];
 
-/// The first byte chooses rules; two lengths of two bytes each say how much of the rest is the journal and the table of
-/// functions, what remains are the records. Each input is read alone, with context switches that are made from it, and with
-/// itself as the file of these.
+/// Reads an input. The first byte chooses rules. Two lengths of two bytes each are the sizes of the journal and of
+/// the table of functions, which follow; the rest are the records. Each input is read alone, with context switches
+/// that are made from it, and with itself as the file of these.
 pub fn exercise(bytes: &[u8]) {
     read(bytes, None);
     read(bytes, Some(&switches(bytes)));
@@ -87,7 +87,7 @@ fn read(bytes: &[u8], switches: Option<&[u8]>) {
     }
     let trace = Trace::open(folder.path()).expect("a trace");
     let names = FunctionNames::new(&trace, SymbolOptions::default(), Demangle::Simple);
-    let mut selection = Selection {
+    let mut selection = ViewSelection {
         rules: Rules::new(MatchStyle::Simple),
         no_libcall: rules & 0x40 != 0,
         off: rules & 0x80 != 0,
@@ -97,7 +97,7 @@ fn read(bytes: &[u8], switches: Option<&[u8]>) {
             everywhere: rules & 0x10 != 0,
             ..Scheduling::default()
         },
-        ..Selection::default()
+        ..ViewSelection::default()
     };
     for (option, text) in RULES[usize::from(rules & 0x3f) % RULES.len()] {
         selection.rules.add(*option, text).expect("a rule");
@@ -107,7 +107,7 @@ fn read(bytes: &[u8], switches: Option<&[u8]>) {
         .map(|place| check(&view, place))
         .sum::<usize>();
     for place in 0..view.streams().len() {
-        // Both ways through a stream give the same.
+        // Both paths through a stream give the same.
         let mut steps = view.calls(place);
         let mut quick = view.calls(place);
         quick.each(|shown| assert_eq!(Some(shown), steps.next()));
@@ -142,11 +142,12 @@ fn info() -> String {
     )
 }
 
-/// How much is shown of a stream. Calls are nested, each ends as what it began, and time does not go back.
+/// Returns the number of shown steps of a stream. Checks that calls are nested, that each ends as the call that
+/// began, and that time does not go back.
 fn check(view: &View<'_>, place: usize) -> usize {
     let mut stacks: BTreeMap<u32, Vec<(u32, bool)>> = BTreeMap::new();
     let (mut stack, mut last, mut count) = (0, 0, 0);
-    // Filters may keep back what happened on another stack: then only time is checked.
+    // Filters may keep back steps of another stack: then only time is checked.
     let mut single = true;
     for shown in view.calls(place) {
         count += 1;
@@ -156,11 +157,11 @@ fn check(view: &View<'_>, place: usize) -> usize {
         last = shown.time();
         let open = stacks.entry(stack).or_default();
         match shown {
-            Shown::Enter { call, .. } if single => {
+            ShownStep::Enter { call, .. } if single => {
                 assert_eq!(call.depth as usize, open.len(), "{shown:?}");
                 open.push((call.function, call.entered.is_some()));
             }
-            Shown::Leave {
+            ShownStep::Leave {
                 time, call, own, ..
             } if single => {
                 let begun = open.pop();
@@ -173,7 +174,7 @@ fn check(view: &View<'_>, place: usize) -> usize {
                 let duration = time - call.entered.unwrap_or(0);
                 assert!(own <= duration, "{shown:?}");
             }
-            Shown::Switch { stack: next, .. } => {
+            ShownStep::Switch { stack: next, .. } => {
                 stack = next;
                 single = false;
             }

@@ -2,11 +2,11 @@
 
 use dioptra_calls::{Demangle, FunctionNames};
 use dioptra_symbols::SymbolOptions;
-use dioptra_tracedata::{Clock, ClockPair, Info, JournalEntry, Trace, Writer};
+use dioptra_tracedata::{ClockInfo, ClockPair, JournalEntry, Trace, TraceInfo, TraceWriter};
 use dioptra_tracelayout::{ChunkHeader, Encoder, FunctionEntry, FunctionKind, VERSION, chunk};
 use std::path::Path;
 
-/// Something that a thread does at a time in nanoseconds.
+/// An act of a thread at a time in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     Enter(u64, u32),
@@ -15,14 +15,14 @@ pub enum Act {
     Stack(u64, u32),
 }
 
-/// Writes a trace of threads, each chunk with at most so many acts, and opens it.
+/// Writes a trace of threads, each chunk with at most `most` acts, and opens it.
 pub fn trace(folder: &Path, functions: u32, threads: &[Vec<Act>], most: usize) -> Trace {
     let pair = |time| ClockPair {
         ticks: time,
         monotonic: time,
     };
-    let info = Info::new(Clock::monotonic(0));
-    let mut writer = Writer::create(folder, &info).expect("a trace");
+    let info = TraceInfo::new(ClockInfo::monotonic(0));
+    let mut writer = TraceWriter::create(folder, &info).expect("a trace");
     writer
         .journal(&JournalEntry::Clock(pair(1 << 40)))
         .expect("a line");
@@ -61,7 +61,7 @@ pub fn trace(folder: &Path, functions: u32, threads: &[Vec<Act>], most: usize) -
             body.resize(listed + (part.len() + 1) * 28, 0);
             let mut encoder = Encoder::new(&mut body[listed..], 0, last);
             if stack != 0 {
-                // As tracers do: a chunk says where it begins.
+                // As tracers do: a chunk names the stack on which it begins.
                 encoder.stack(last, stack).expect("room");
             }
             for act in part {

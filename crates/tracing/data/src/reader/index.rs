@@ -1,7 +1,7 @@
-//! Where in the files what lies, and what they lack.
+//! The index of the files: positions of chunks, and missing parts.
 
 use super::{Stream, Trace};
-use crate::extents::Extents;
+use crate::extents::StreamExtents;
 use crate::mapped::Mapped;
 use crate::switches::SwitchIndex;
 use dioptra_tracelayout::chunk::{Chunk, ChunkError, HEADER_SIZE, MAGIC};
@@ -10,7 +10,7 @@ use dioptra_tracelayout::{ChunkHeader, FunctionEntry};
 use std::collections::BTreeMap;
 
 impl Trace {
-    /// Finds the chunks: one pass over their headers. Behind bytes that are no chunk the next one is looked for.
+    /// Finds the chunks in one pass over their headers. Behind bytes that are no chunk it searches for the next one.
     pub(super) fn index_chunks(&mut self, streams: &mut BTreeMap<u32, Stream>) {
         let Some(map) = self.records.take() else {
             return;
@@ -47,7 +47,7 @@ impl Trace {
         self.records = Some(map);
     }
 
-    /// Tells what files have less of than was written.
+    /// Reports files that have less than was written.
     pub(super) fn find_missing(&mut self) {
         let size = self.record_bytes();
         let written = self.info.ending.as_ref().map_or(0, |ending| ending.bytes);
@@ -63,14 +63,14 @@ impl Trace {
         }
     }
 
-    /// Returns the number of functions that modules have ids for.
+    /// Returns the number of function ids of all modules.
     fn named_functions(&self) -> u64 {
         let modules = self.modules.values();
         let ends = modules.map(|module| u64::from(module.first) + u64::from(module.count));
         ends.max().unwrap_or(0)
     }
 
-    /// Finds what happened to the threads beside their calls, and makes ids for what is shown of it.
+    /// Finds the events of threads beside their calls, and makes function ids for those that are shown.
     pub(super) fn index_events(&mut self, switches: Option<Mapped>) {
         let start = |stream: &Stream| {
             let offset = *stream.chunks.first()? as usize;
@@ -81,7 +81,7 @@ impl Trace {
         };
         let streams = self.streams.iter();
         let streams = streams.filter_map(|stream| Some((start(stream)?, stream)));
-        self.extents = Extents::new(streams);
+        self.extents = StreamExtents::new(streams);
         self.switches = SwitchIndex::new(switches, &mut self.damage);
         if self.switches.is_empty() && self.tasks.is_empty() {
             return;
@@ -155,7 +155,7 @@ impl Trace {
                 header.stream,
                 expected.wrapping_sub(1)
             );
-            // Numbers count on from here, so that one gap is told once.
+            // Numbers count on from here, so that one gap is reported once.
             let chunks = stream.chunks.len() as u32 - 1;
             stream.first_sequence = header.sequence.wrapping_sub(chunks);
             self.damaged(RECORDS, offset, what);
@@ -163,7 +163,7 @@ impl Trace {
     }
 }
 
-/// The chunk at the start of `bytes`; of one that is cut off, what is there of it.
+/// Parses the chunk at the start of `bytes`. A chunk that is cut off is parsed as far as it goes.
 pub(super) fn parse(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
     match Chunk::parse(bytes) {
         Err(ChunkError::CutOff) => Chunk::parse_cut_off(bytes),
@@ -171,7 +171,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Chunk<'_>, ChunkError> {
     }
 }
 
-/// How far away the next header is that makes sense.
+/// Returns the distance of the next header that makes sense.
 fn next_chunk(bytes: &[u8]) -> Option<usize> {
     (8..bytes.len().saturating_sub(HEADER_SIZE - 1))
         .step_by(8)

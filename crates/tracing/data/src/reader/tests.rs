@@ -1,15 +1,15 @@
 //! Traces whole, cut off, damaged and hostile.
 
 use super::*;
-use crate::Writer;
+use crate::TraceWriter;
 use crate::fixture::info;
 use dioptra_tracelayout::ChunkHeader;
 use dioptra_tracelayout::{Encoder, Record, chunk};
 use std::fs::OpenOptions;
 
-/// A trace of two streams of three chunks each, a call of function `stream` in each chunk.
+/// Writes a trace of two streams of three chunks each, with a call of function `stream` in each chunk.
 fn write(folder: &Path) {
-    let mut writer = Writer::create(folder, &info()).unwrap();
+    let mut writer = TraceWriter::create(folder, &info()).unwrap();
     let entry = |place| FunctionEntry {
         module: 1,
         kind: FunctionKind::LibraryCall,
@@ -102,7 +102,7 @@ fn what_is_cut_off_is_told_and_the_rest_read() {
     let files: Vec<&str> = trace.damage().iter().map(|damage| damage.file).collect();
     assert_eq!(files, [JOURNAL, FUNCTIONS, RECORDS]);
     assert_eq!(trace.function(2), FunctionEntry::NONE);
-    // The thread's line was cut off; its chunks are there, and of the last one the entry.
+    // The thread's line was cut off. Its chunks are there, and the entry of the last one.
     assert_eq!(trace.streams()[1].name, "");
     assert_eq!((records(&trace, 0), records(&trace, 1)), (6, 5));
 }
@@ -118,7 +118,7 @@ fn damaged_chunks_are_passed_over() {
     fs::write(&path, bytes).unwrap();
     let trace = Trace::open(&folder).unwrap();
     assert_eq!((records(&trace, 0), records(&trace, 1)), (4, 6));
-    let told: Vec<String> = trace.damage().iter().map(Damage::to_string).collect();
+    let told: Vec<String> = trace.damage().iter().map(TraceDamage::to_string).collect();
     assert_eq!(
         told,
         [
@@ -137,7 +137,7 @@ fn what_is_no_trace_is_refused_with_the_reason() {
     fs::write(parent.path().join("task.txt"), "").unwrap();
     let error = Trace::open(parent.path()).unwrap_err().to_string();
     assert!(error.contains("uftrace"), "{error}");
-    let newer = Info {
+    let newer = TraceInfo {
         layout: VERSION + 1,
         ..info()
     };

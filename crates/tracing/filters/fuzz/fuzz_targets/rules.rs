@@ -4,7 +4,7 @@
 #![no_main]
 
 use dioptra_filters::{
-    Compiler, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules, Switch,
+    Compiler, FunctionDescription, Lane, MatchStyle, PlanOptions, RuleOption, Rules, TraceSwitch,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -41,22 +41,21 @@ fuzz_target!(|text: &str| {
     };
     let names = ["main", "ns::a(int)", "operator+(V, V)", text];
     for name in names {
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name,
             linkage: Some("_Zmain"),
             module: "/lib/libc.so",
             size: Some(20),
             source: Some("src/a.c"),
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
     let _ = compiler.warnings(names);
-    let words = compiler.plan();
-    let plan = Plan::from_words(&words).expect("a plan of ours");
+    let plan = compiler.plan();
     let mut lane = Lane::new(&plan, 0);
     for time in 0..20 {
         let action = plan.action_of(time as u32 % 5);
-        lane.enter(&plan, action, Switch::On, (), time, &mut |_| {});
+        lane.enter(&plan, action, TraceSwitch::On, (), time, &mut |_| {});
         if time % 3 == 0 {
             lane.exit(&plan, time, &mut |_| {});
         }

@@ -1,45 +1,46 @@
-//! From rules and functions to a plan.
+//! The compiler: rules and functions in, a plan out.
 
 mod warning;
 
 pub use warning::Warning;
 
-use crate::plan::{
-    ANY_SIZE, Action, HEADER_WORDS, Header, NO_LIMIT, Plan, SampleKind, Sampling, TOLD, fact, flag,
-};
+use crate::plan::{ANY_SIZE, Action, NO_LIMIT, Plan, PlanHeader, fact, flag};
 use crate::random::Pace;
 use crate::rules::{
-    Changes, Mode, NameForms, Pattern, Rules, Sample, module_matches, nearest_names, nearest_word,
+    Changes, FilterMode, NameForms, Pattern, Rules, SampleRule, module_matches, nearest_names,
+    nearest_word,
 };
+use crate::sampler::{SampleKind, Sampling, TOLD};
 use std::collections::{BTreeMap, BTreeSet};
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
 use thiserror::Error;
 
-/// What the rules may ask about a function.
+/// The facts about a function that rules may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Function<'a> {
-    /// Its demangled name, with or without parameters.
+pub struct FunctionDescription<'a> {
+    /// The demangled name, with or without parameters.
     pub name: &'a str,
-    /// Its name in the symbol table, if that is another one.
+    /// The name in the symbol table, if that is another one.
     pub linkage: Option<&'a str>,
-    /// The path or name of its module.
+    /// The path or name of the module.
     pub module: &'a str,
-    /// What sort of function it is.
-    pub kind: FunctionKind,
-    /// Its size in bytes, if known.
+    /// The origin of the function.
+    pub kind: FunctionOrigin,
+    /// The size in bytes, if known.
     pub size: Option<u64>,
-    /// The path of its source file, if known.
+    /// The path of the source file, if known.
     pub source: Option<&'a str>,
-    /// Its executions were chosen when they were recorded: `sample=` does not choose among them again. Those of `sample=pNN`
-    /// that were judged, and are there all the same, are marked ([`Lane::discard`](crate::Lane::discard)).
+    /// True if the function's executions were chosen when they were recorded: `sample=` does not choose among them
+    /// again. Executions of `sample=pNN` that were rejected, and are there all the same, are marked
+    /// ([`Lane::discard`](crate::Lane::discard)).
     pub is_chosen: bool,
 }
 
-/// What sort of function.
+/// The origin of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FunctionKind {
+pub enum FunctionOrigin {
     /// Code of its module.
     #[default]
     Code,
@@ -49,14 +50,14 @@ pub enum FunctionKind {
     Kernel,
 }
 
-/// How a plan is made.
+/// The options of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlanOptions {
-    /// The clock that the plan's user reads: units in a second. Durations are rounded up to its units.
+    /// The units of the clock in a second. Durations are rounded up to these units.
     pub units_per_second: u64,
-    /// Chooses the random executions; the same seed, the same ones.
+    /// The seed of random choices: the same seed gives the same choices.
     pub seed: u64,
-    /// The plan is for a finished trace, not for a recording: there is no overhead to keep low.
+    /// True if the plan is for a finished trace, where no overhead must be kept low.
     pub replay: bool,
 }
 
@@ -70,18 +71,18 @@ impl Default for PlanOptions {
     }
 }
 
-/// Why rules cannot be followed.
+/// The reason why rules cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CompileError {
-    /// A condition is about something that is not recorded.
+    /// A condition concerns something that is not recorded.
     #[error(
         "{rule}: `{what}` is not recorded, so a condition on it cannot be checked; leave out the condition"
     )]
     NotRecorded {
         /// The rule.
         rule: String,
-        /// What it asks about.
+        /// The quantity that the condition asks for.
         what: String,
     },
     /// `sample=auto` on a finished trace.
@@ -92,7 +93,7 @@ pub enum CompileError {
         /// The rule.
         rule: String,
     },
-    /// More different sizes than a plan has room for.
+    /// The rules have more different sizes than a plan has room for.
     #[error("there are more than {limit} different sizes in -Z and `size=`; use fewer")]
     TooManySizes {
         /// The largest number of sizes.
@@ -100,18 +101,18 @@ pub enum CompileError {
     },
 }
 
-/// Matches functions against rules, a function at a time, and makes the plan.
+/// A compiler that matches functions against rules, one at a time, and makes the plan.
 ///
 /// Functions get their numbers in the order in which they are added, from 0. More may be added after a plan was made,
-/// as modules are loaded: numbers of functions, actions and samplers stay what they are.
+/// as modules are loaded: numbers of functions, actions and samplers do not change.
 #[derive(Debug, Clone)]
 pub struct Compiler {
     rules: Rules,
     options: PlanOptions,
-    /// Rules by the exact name that they ask for; the others are tried one by one.
+    /// The rules for an exact name, by that name. The others are tried one by one.
     exact: BTreeMap<String, Vec<usize>>,
     patterns: Vec<usize>,
-    /// The sizes that are asked for, in rising order.
+    /// The sizes that rules ask for, in rising order.
     sizes: Vec<u64>,
     actions: Vec<Action>,
     numbers: BTreeMap<Action, u32>,
@@ -126,7 +127,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler without functions.
+    /// Returns a compiler without functions.
     ///
     /// # Errors
     /// [`CompileError`] for rules that no plan can follow.
@@ -142,7 +143,7 @@ impl Compiler {
                     what: format!("arg{}", condition.argument),
                 });
             }
-            if options.replay && rule.changes.sample == Some(Sample::Auto) {
+            if options.replay && rule.changes.sample == Some(SampleRule::Auto) {
                 return Err(CompileError::AutoAtReplay { rule: text });
             }
             sizes.extend(rule.changes.size);
@@ -174,8 +175,8 @@ impl Compiler {
         })
     }
 
-    /// Adds a function; returns its action, which a plan made afterwards knows.
-    pub fn add(&mut self, function: &Function<'_>) -> u32 {
+    /// Adds a function. Returns its action, which a plan made afterwards knows.
+    pub fn add(&mut self, function: &FunctionDescription<'_>) -> u32 {
         if !self.modules.contains(function.module) {
             self.modules.insert(function.module.to_string());
         }
@@ -185,7 +186,7 @@ impl Compiler {
         if hidden_place && !action.has(flag::NOTRACE) {
             action.flags |= flag::HIDE;
         }
-        let chooses = |sample: &Sample| !function.is_chosen || sample.judges();
+        let chooses = |sample: &SampleRule| !function.is_chosen || sample.judges();
         if let Some(sample) = changes.sample.filter(chooses)
             && !action.has(flag::NOTRACE)
         {
@@ -203,8 +204,8 @@ impl Compiler {
         number
     }
 
-    /// What all rules that match the function ask for together.
-    fn changes(&mut self, function: &Function<'_>) -> Changes {
+    /// Returns the merged changes of all rules that match the function.
+    fn changes(&mut self, function: &FunctionDescription<'_>) -> Changes {
         if self.rules.rules.is_empty() {
             return Changes::default();
         }
@@ -234,14 +235,14 @@ impl Compiler {
         changes
     }
 
-    fn action(&mut self, changes: &Changes, function: &Function<'_>) -> Action {
+    fn action(&mut self, changes: &Changes, function: &FunctionDescription<'_>) -> Action {
         let mut action = Action::ORDINARY;
-        if changes.mode == Some(Mode::Notrace) {
+        if changes.mode == Some(FilterMode::Notrace) {
             action.flags = flag::NOTRACE;
             return action;
         }
         for (asked, flag) in [
-            (changes.mode == Some(Mode::Filter), flag::FILTER),
+            (changes.mode == Some(FilterMode::Filter), flag::FILTER),
             (changes.hide, flag::HIDE),
             (changes.caller, flag::CALLER),
             (changes.trace, flag::TRACE),
@@ -274,12 +275,12 @@ impl Compiler {
         action
     }
 
-    /// The rank that a function of exactly this size has.
+    /// Returns the rank of a function of exactly this size.
     fn rank_of_threshold(&self, size: u64) -> u8 {
         self.sizes.partition_point(|threshold| *threshold <= size) as u8
     }
 
-    fn is_hidden_by_location(&mut self, function: &Function<'_>) -> bool {
+    fn is_hidden_by_location(&mut self, function: &FunctionDescription<'_>) -> bool {
         if self.rules.locations.is_empty() {
             return false;
         }
@@ -299,17 +300,17 @@ impl Compiler {
         hidden
     }
 
-    /// A function's own sampler.
-    fn sampling(&mut self, sample: Sample) -> Sampling {
+    /// Returns a function's sampling, with a sampler of its own.
+    fn sampling(&mut self, sample: SampleRule) -> Sampling {
         let (kind, parameter) = match sample {
-            Sample::Every(interval) => (SampleKind::Every, interval),
-            Sample::Random(p) => (SampleKind::Random, Pace::from_interval(1.0 / p).0),
-            Sample::Rate(rate) => {
+            SampleRule::Every(interval) => (SampleKind::Every, interval),
+            SampleRule::Random(p) => (SampleKind::Random, Pace::from_interval(1.0 / p).0),
+            SampleRule::Rate(rate) => {
                 let period = (self.options.units_per_second as f64 / rate).round();
                 (SampleKind::Rate, (period as u64).max(1))
             }
-            Sample::Auto => (SampleKind::Auto, 0),
-            Sample::Percentile(hundredths) => (SampleKind::Tail, u64::from(hundredths)),
+            SampleRule::Auto => (SampleKind::Auto, 0),
+            SampleRule::Percentile(hundredths) => (SampleKind::Tail, u64::from(hundredths)),
         };
         let slot = self.samplers;
         self.samplers += 1;
@@ -326,49 +327,36 @@ impl Compiler {
         }
     }
 
-    /// Nanoseconds in units of the clock, rounded up.
+    /// Returns nanoseconds in units of the clock, rounded up.
     fn clock_units(&self, nanoseconds: u64) -> u64 {
         let units = u128::from(nanoseconds) * u128::from(self.options.units_per_second);
         u64::try_from(units.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
     }
 
-    /// The plan for the functions added so far, as the words that [`Plan::from_words`] reads.
+    /// Returns the plan for the functions added so far.
     #[must_use]
-    pub fn plan(&self) -> Vec<u64> {
-        let header = self.header();
-        let mut words = Vec::with_capacity(
-            HEADER_WORDS + self.actions.len() * 5 + self.functions.len().div_ceil(2),
-        );
-        words.extend(header.encode());
-        for action in &self.actions {
-            words.extend(action.encode());
-        }
-        for pair in self.functions.chunks(2) {
-            let second = pair.get(1).copied().unwrap_or(0);
-            words.push(u64::from(pair[0]) | u64::from(second) << 32);
-        }
-        debug_assert!(Plan::from_words(&words).is_ok());
-        words
+    pub fn plan(&self) -> Plan {
+        Plan::new(self.header(), self.actions.clone(), self.functions.clone())
     }
 
-    /// The facts come from the rules, not from the functions that they match so far: a module that is loaded later
-    /// must not change the meaning of what was patched before.
-    fn header(&self) -> Header {
+    /// Returns the plan's header. Its facts come from the rules, not from the functions that match so far: a module
+    /// that is loaded later must not change the meaning of sites that were patched before.
+    fn header(&self) -> PlanHeader {
         let rules = &self.rules.rules;
         let any = |asks: fn(&Changes) -> bool| rules.iter().any(|rule| asks(&rule.changes));
         let samples_a_subtree = any(|changes| {
             changes
                 .sample
-                .is_some_and(|sample| !matches!(sample, Sample::Percentile(_)))
-        }) && any(|changes| changes.mode == Some(Mode::Filter));
+                .is_some_and(|sample| !matches!(sample, SampleRule::Percentile(_)))
+        }) && any(|changes| changes.mode == Some(FilterMode::Filter));
         let mut facts = 0;
         for (holds, fact) in [
             (
-                any(|changes| changes.mode == Some(Mode::Filter)),
+                any(|changes| changes.mode == Some(FilterMode::Filter)),
                 fact::OPT_IN,
             ),
             (
-                any(|changes| changes.mode == Some(Mode::Notrace)) || samples_a_subtree,
+                any(|changes| changes.mode == Some(FilterMode::Notrace)) || samples_a_subtree,
                 fact::MUTES,
             ),
             (any(|changes| changes.caller), fact::CALLER),
@@ -397,22 +385,20 @@ impl Compiler {
             .filter_map(|rule| rule.changes.size)
             .map(|size| self.rank_of_threshold(size))
             .fold(min_rank, u8::min);
-        Header {
+        PlanHeader {
             facts,
             depth: self.rules.depth.unwrap_or(NO_LIMIT),
             time: self.clock_units(self.rules.time.unwrap_or(0)),
             seed: self.options.seed,
-            actions: self.actions.len() as u32,
             samplers: self.samplers,
             tails: self.tails,
-            functions: self.functions.len() as u32,
             min_rank,
             lowest_rank,
         }
     }
 
-    /// Rules that match nothing so far, and functions about which too little is known. `names` are the functions that
-    /// were added; they are looked at only if a rule matches none of them.
+    /// Returns warnings about rules that match nothing so far, and about functions of which too little is known.
+    /// `names` are the functions that were added; they are looked at only if a rule matches none of them.
     pub fn warnings<'a, N>(&self, names: N) -> Vec<Warning>
     where
         N: IntoIterator<Item = &'a str> + Clone,
@@ -443,7 +429,7 @@ impl Compiler {
             warnings.push(Warning::NoFunction {
                 rule: text,
                 nearest: nearest_names(rule.pattern.literal(), names.clone(), 3),
-                filter: rule.changes.mode == Some(Mode::Filter),
+                filter: rule.changes.mode == Some(FilterMode::Filter),
             });
         }
         for (rule, matched) in self.rules.locations.iter().zip(&self.located) {
@@ -471,16 +457,16 @@ impl Compiler {
     }
 }
 
-/// The sort of functions that a module's word stands for.
-fn is_kind(word: &str) -> Option<FunctionKind> {
+/// Returns the origin of functions that a module's word stands for.
+fn is_kind(word: &str) -> Option<FunctionOrigin> {
     match word {
-        _ if word.eq_ignore_ascii_case("plt") => Some(FunctionKind::LibraryCall),
-        "kernel" | "kern" => Some(FunctionKind::Kernel),
+        _ if word.eq_ignore_ascii_case("plt") => Some(FunctionOrigin::LibraryCall),
+        "kernel" | "kern" => Some(FunctionOrigin::Kernel),
         _ => None,
     }
 }
 
-fn is_of_module(function: &Function<'_>, wanted: &str) -> bool {
+fn is_of_module(function: &FunctionDescription<'_>, wanted: &str) -> bool {
     match is_kind(wanted) {
         Some(kind) => function.kind == kind,
         None => module_matches(wanted, function.module),

@@ -1,11 +1,11 @@
-//! What the user should hear about rules and functions.
+//! Warnings about rules and functions.
 
 use crate::rules::ACTIONS;
 use core::fmt;
 use std::string::String;
 use std::vec::Vec;
 
-/// What the user should hear about rules and functions. [`fmt::Display`] makes a line of it.
+/// A warning about a rule or about functions. [`fmt::Display`] makes a line of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -13,20 +13,20 @@ pub enum Warning {
     NoFunction {
         /// The option and its text.
         rule: String,
-        /// Names near to it, the nearest first.
+        /// The names near to it, the nearest first.
         nearest: Vec<String>,
-        /// The rule is a filter: unless another one matches, nothing is shown.
+        /// True if the rule is a filter: unless another one matches, nothing is shown.
         filter: bool,
     },
-    /// No module has the name that a rule asks for.
+    /// No module has the name in a rule.
     NoModule {
         /// The option and its text.
         rule: String,
         /// The module.
         module: String,
-        /// The module near to it.
+        /// The name of the nearest module.
         nearest: Option<String>,
-        /// It could be a mistyped action.
+        /// True if the word may be a mistyped action.
         doubtful: bool,
     },
     /// A source location matches no function.
@@ -34,9 +34,9 @@ pub enum Warning {
         /// The option and its text.
         rule: String,
     },
-    /// So many functions have no known size and are shown whatever it is.
+    /// This number of functions has no known size. They are shown whatever their size is.
     UnknownSizes(u64),
-    /// So many functions have no known source file and are hidden by -L.
+    /// This number of functions has no known source file. They are hidden by a rule about locations.
     UnknownLocations(u64),
 }
 

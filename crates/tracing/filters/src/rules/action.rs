@@ -1,6 +1,6 @@
-//! The grammar of what follows `@`: modules and actions.
+//! The grammar behind `@`: modules and actions.
 
-use super::error::{Part, Source, SyntaxError};
+use super::error::{OptionText, SyntaxError, TextPart};
 use super::nearest::nearest_word;
 use super::units::{SIZE_FORM, TIME_FORM, UnitError, parse_size, parse_time};
 use crate::random::Pace;
@@ -13,7 +13,7 @@ pub const COLORS: [&str; 8] = [
     "red", "green", "blue", "yellow", "magenta", "cyan", "bold", "gray",
 ];
 
-/// Every action, as it is written without its value.
+/// Every action, written without its value.
 pub(crate) const ACTIONS: [&str; 16] = [
     "filter",
     "notrace",
@@ -33,21 +33,21 @@ pub(crate) const ACTIONS: [&str; 16] = [
     "if",
 ];
 
-/// Where a filter lets in, and where it does not.
+/// The two modes of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum FilterMode {
     Filter,
     Notrace,
 }
 
-/// Which executions of a function are shown.
+/// The choice among the executions of a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Sample {
+pub enum SampleRule {
     /// `sample=N`: the N-th, the 2N-th and so on; at least 1.
     Every(u64),
     /// `sample=1/N`, `sample=P%`: each with this probability, above 0 and at most 1.
     Random(f64),
-    /// `sample=N/s`: at most so many in a second of each thread; above 0.
+    /// `sample=N/s`: at most this many in a second of each thread; above 0.
     Rate(f64),
     /// `sample=auto`: as many as a budget allows.
     Auto,
@@ -55,48 +55,48 @@ pub enum Sample {
     Percentile(u16),
 }
 
-impl Sample {
-    /// Whether executions are judged at their ends.
+impl SampleRule {
+    /// Returns true if executions are judged at their ends.
     #[must_use]
     pub fn judges(&self) -> bool {
-        matches!(self, Sample::Percentile(_))
+        matches!(self, SampleRule::Percentile(_))
     }
 }
 
-/// `if:argN<op>V`.
+/// A condition `if:argN<op>V`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Condition {
+pub struct ArgumentCondition {
     /// The argument's number, from 1.
     pub argument: u32,
-    /// How it is compared: `==`, `!=`, `>`, `>=`, `<`, `<=` or `&`.
+    /// The comparison: `==`, `!=`, `>`, `>=`, `<`, `<=` or `&`.
     pub operator: &'static str,
-    /// With what.
+    /// The value that the argument is compared with.
     pub value: i64,
 }
 
-/// What a rule asks for at its functions.
+/// The changes that a rule asks for at its functions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Changes {
-    pub mode: Option<Mode>,
+    pub mode: Option<FilterMode>,
     pub hide: bool,
     pub caller: bool,
     pub trace: bool,
     pub switch: Option<bool>,
     pub finish: bool,
     pub backtrace: bool,
-    /// An index into [`COLORS`].
+    /// The colour, an index into [`COLORS`].
     pub color: Option<u8>,
     pub depth: Option<u32>,
-    /// In nanoseconds.
+    /// The minimum duration in nanoseconds.
     pub time: Option<u64>,
     pub size: Option<u64>,
-    pub sample: Option<Sample>,
-    pub condition: Option<Condition>,
+    pub sample: Option<SampleRule>,
+    pub condition: Option<ArgumentCondition>,
     pub recover: bool,
 }
 
 impl Changes {
-    /// Takes over what a later rule for the same function says.
+    /// Takes over the changes of a later rule for the same function.
     pub fn merge(&mut self, later: &Self) {
         self.mode = later.mode.or(self.mode);
         self.hide |= later.hide;
@@ -112,12 +112,12 @@ impl Changes {
         self.sample = later.sample.or(self.sample);
     }
 
-    /// Whether tracing is switched on or off, or ends.
+    /// Returns true if the rule switches tracing on or off, or ends it.
     pub fn switches(&self) -> bool {
         self.switch.is_some() || self.finish
     }
 
-    /// Whether anything but the mode and a condition is asked for.
+    /// Returns true if the rule asks for anything but the mode and a condition.
     fn is_more_than_a_mode(&self) -> bool {
         let rest = Self {
             mode: None,
@@ -129,19 +129,19 @@ impl Changes {
     }
 }
 
-/// What follows a function's name.
+/// The text behind a function's name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Suffix {
     pub module: Option<String>,
-    /// The module could be a mistyped action: nothing about it looks like a file's name.
+    /// True if the module may be a mistyped action: the word does not look like a file's name.
     pub doubtful: bool,
     pub changes: Changes,
 }
 
-/// Reads the words after the first `@`; `implied` is what the option itself asks for.
+/// Parses the words after the first `@`; `implied` are the changes that the option itself asks for.
 pub(crate) fn parse_suffix(
-    source: Source<'_>,
-    words: Part<'_>,
+    source: OptionText<'_>,
+    words: TextPart<'_>,
     implied: &Changes,
 ) -> Result<Suffix, SyntaxError> {
     let mut suffix = Suffix {
@@ -152,7 +152,7 @@ pub(crate) fn parse_suffix(
     for (index, word) in words.split(&[',', '@']).enumerate() {
         let word = word.trim();
         let (name, value) = match word.split_once('=') {
-            // `if:arg1==2` has its own signs.
+            // `if:arg1==2` has a syntax of its own.
             _ if word.text.starts_with("if:") => (word.cut(0..2), Some(word.from(3))),
             Some((name, value)) => (name.trim(), Some(value.trim())),
             None => (word, None),
@@ -185,7 +185,7 @@ pub(crate) fn parse_suffix(
     Ok(suffix)
 }
 
-/// The action that a word names, in one spelling.
+/// Returns the action that a word names, in one spelling.
 fn canonical(word: &str) -> Option<&'static str> {
     let word = match word {
         "traceon" | "trace-on" => "trace_on",
@@ -197,11 +197,11 @@ fn canonical(word: &str) -> Option<&'static str> {
 }
 
 fn apply(
-    source: Source<'_>,
+    source: OptionText<'_>,
     changes: &mut Changes,
     action: &str,
-    word: Part<'_>,
-    value: Option<Part<'_>>,
+    word: TextPart<'_>,
+    value: Option<TextPart<'_>>,
 ) -> Result<(), SyntaxError> {
     let end = word.place().end;
     let with_value = matches!(
@@ -227,15 +227,15 @@ fn apply(
             let problem = format!("`{action}` has no value");
             return Err(source.error(value.place(), problem, format!("write `{action}` alone")));
         }
-        // Not looked at.
+        // The word is not used.
         (false, None) => word,
     };
     match action {
         "filter" | "notrace" => {
             let mode = if action == "filter" {
-                Mode::Filter
+                FilterMode::Filter
             } else {
-                Mode::Notrace
+                FilterMode::Notrace
             };
             if changes.mode.is_some_and(|implied| implied != mode) {
                 let problem = format!("`{action}` contradicts what comes with it");
@@ -271,11 +271,11 @@ fn apply(
 }
 
 fn contradictions(
-    source: Source<'_>,
-    words: Part<'_>,
+    source: OptionText<'_>,
+    words: TextPart<'_>,
     changes: &Changes,
 ) -> Result<(), SyntaxError> {
-    if changes.mode == Some(Mode::Notrace) && changes.is_more_than_a_mode() {
+    if changes.mode == Some(FilterMode::Notrace) && changes.is_more_than_a_mode() {
         let problem = "nothing happens inside what `notrace` (-N) hides, so other actions have no meaning there";
         return Err(source.error(
             words.place(),
@@ -290,8 +290,8 @@ fn contradictions(
     Ok(())
 }
 
-/// Whether a word that is no action is meant as a module.
-fn is_module(source: Source<'_>, word: Part<'_>) -> Result<bool, SyntaxError> {
+/// Returns true if a word that is no action is meant as a module.
+fn is_module(source: OptionText<'_>, word: TextPart<'_>) -> Result<bool, SyntaxError> {
     if word.text.is_empty() {
         let problem = "an action or a module is missing after `@`";
         let remedy = format!("actions are {}", ACTIONS.join(", "));
@@ -313,7 +313,7 @@ fn looks_like_a_module(word: &str) -> bool {
         || matches!(word, "kernel" | "kern")
 }
 
-/// Actions of uftrace that record values.
+/// Returns true for actions of uftrace that record values.
 fn is_of_arguments(word: &str) -> bool {
     let numbered = |word: &str| {
         word.strip_prefix("fparg")
@@ -326,7 +326,7 @@ fn is_of_arguments(word: &str) -> bool {
         || matches!(word, "auto-args" | "read" | "callsite" | "clear")
 }
 
-fn unknown(source: Source<'_>, word: Part<'_>) -> SyntaxError {
+fn unknown(source: OptionText<'_>, word: TextPart<'_>) -> SyntaxError {
     let text = word.text;
     if is_of_arguments(text) {
         let problem = format!("`{text}` records values, which dioptra does not do");
@@ -346,8 +346,8 @@ fn unknown(source: Source<'_>, word: Part<'_>) -> SyntaxError {
     source.error(word.place(), problem, remedy)
 }
 
-/// A limit of nesting, at least 1.
-pub(crate) fn depth(source: Source<'_>, value: Part<'_>) -> Result<u32, SyntaxError> {
+/// Parses a limit of nesting, at least 1.
+pub(crate) fn depth(source: OptionText<'_>, value: TextPart<'_>) -> Result<u32, SyntaxError> {
     match value.text.parse::<u32>() {
         Ok(0) => Err(source.error(
             value.place(),
@@ -363,17 +363,17 @@ pub(crate) fn depth(source: Source<'_>, value: Part<'_>) -> Result<u32, SyntaxEr
     }
 }
 
-/// A time in nanoseconds.
-pub(crate) fn time(source: Source<'_>, value: Part<'_>) -> Result<u64, SyntaxError> {
+/// Parses a time in nanoseconds.
+pub(crate) fn time(source: OptionText<'_>, value: TextPart<'_>) -> Result<u64, SyntaxError> {
     parse_time(value.text).map_err(|error| unit(source, value, error, TIME_FORM))
 }
 
-/// A size in bytes.
-pub(crate) fn size(source: Source<'_>, value: Part<'_>) -> Result<u64, SyntaxError> {
+/// Parses a size in bytes.
+pub(crate) fn size(source: OptionText<'_>, value: TextPart<'_>) -> Result<u64, SyntaxError> {
     parse_size(value.text).map_err(|error| unit(source, value, error, SIZE_FORM))
 }
 
-fn unit(source: Source<'_>, value: Part<'_>, error: UnitError, form: &str) -> SyntaxError {
+fn unit(source: OptionText<'_>, value: TextPart<'_>, error: UnitError, form: &str) -> SyntaxError {
     let problem = format!("`{}`: {error}", value.text);
     source.error(value.place(), problem, form)
 }
@@ -381,7 +381,7 @@ fn unit(source: Source<'_>, value: Part<'_>, error: UnitError, form: &str) -> Sy
 const SAMPLE_FORM: &str = "`sample=` takes N (every N-th), 1/N or P% (random), N/s (a rate), auto (a budget) or pNN (those \
                            slower than a percentile)";
 
-fn sample(source: Source<'_>, value: Part<'_>) -> Result<Sample, SyntaxError> {
+fn sample(source: OptionText<'_>, value: TextPart<'_>) -> Result<SampleRule, SyntaxError> {
     let text = value.text;
     let wrong = |problem: String| source.error(value.place(), problem, SAMPLE_FORM);
     let number = |text: &str| {
@@ -401,11 +401,11 @@ fn sample(source: Source<'_>, value: Part<'_>) -> Result<Sample, SyntaxError> {
         } else if p * Pace::MAX_INTERVAL < 1.0 {
             Err(wrong(format!("`{text}` would show (nearly) no execution")))
         } else {
-            Ok(Sample::Random(p))
+            Ok(SampleRule::Random(p))
         }
     };
     if text == "auto" {
-        Ok(Sample::Auto)
+        Ok(SampleRule::Auto)
     } else if let Some(percent) = text.strip_suffix('%') {
         probability(number(percent.trim_end())? / 100.0)
     } else if let Some(rate) = text.strip_suffix("/s") {
@@ -413,7 +413,7 @@ fn sample(source: Source<'_>, value: Part<'_>) -> Result<Sample, SyntaxError> {
         if !(1e-9..=1e9).contains(&rate) {
             return Err(wrong(format!("`{text}` is out of range")));
         }
-        Ok(Sample::Rate(rate))
+        Ok(SampleRule::Rate(rate))
     } else if let Some((part, whole)) = text.split_once('/') {
         let whole = number(whole)?;
         if whole == 0.0 {
@@ -427,11 +427,11 @@ fn sample(source: Source<'_>, value: Part<'_>) -> Result<Sample, SyntaxError> {
                 "`{text}` is no percentile between 0 and 100"
             )));
         }
-        Ok(Sample::Percentile(hundredths as u16))
+        Ok(SampleRule::Percentile(hundredths as u16))
     } else {
         match text.parse::<u64>() {
             Ok(0) => Err(wrong("`sample=0` would show no execution".to_string())),
-            Ok(interval) => Ok(Sample::Every(interval)),
+            Ok(interval) => Ok(SampleRule::Every(interval)),
             Err(_) => Err(wrong(format!("`{text}` is no way to sample"))),
         }
     }
@@ -439,7 +439,10 @@ fn sample(source: Source<'_>, value: Part<'_>) -> Result<Sample, SyntaxError> {
 
 const CONDITION_FORM: &str = "a condition is `if:argN`, one of == != >= <= > < &, and a number";
 
-fn condition(source: Source<'_>, value: Part<'_>) -> Result<Condition, SyntaxError> {
+fn condition(
+    source: OptionText<'_>,
+    value: TextPart<'_>,
+) -> Result<ArgumentCondition, SyntaxError> {
     let wrong = |problem: &str| source.error(value.place(), problem, CONDITION_FORM);
     let found = ["==", "!=", ">=", "<=", ">", "<", "&"]
         .into_iter()
@@ -456,14 +459,14 @@ fn condition(source: Source<'_>, value: Part<'_>) -> Result<Condition, SyntaxErr
     let argument = argument
         .and_then(|number| number.parse().ok())
         .filter(|number| *number > 0);
-    Ok(Condition {
+    Ok(ArgumentCondition {
         argument: argument.ok_or_else(|| wrong("the condition is not about an argument"))?,
         operator,
         value: integer(right).ok_or_else(|| wrong("the condition compares with no number"))?,
     })
 }
 
-/// A number as C writes it: decimal, `0x…` or `0…`.
+/// Parses a number in C's notation: decimal, `0x…` or `0…`.
 fn integer(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -1,4 +1,4 @@
-//! What is wrong with a text of the user's, and where.
+//! Errors in texts of the user, with their positions.
 
 use core::fmt;
 use core::ops::Range;
@@ -6,20 +6,21 @@ use std::format;
 use std::string::{String, ToString};
 use thiserror::Error;
 
-/// A text that is no rule. Its message shows the text, marks the place and says what is allowed.
+/// An error in a text that is no rule. Its message shows the text, marks the position and says what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct SyntaxError {
-    /// The option that the text was given to, such as `-F`.
+    /// The option that the text belongs to, such as `-F`.
     pub option: String,
     /// The whole text.
     pub text: String,
-    /// The first wrong character, counted from 1; one more than there are characters if something is missing.
+    /// The position of the first wrong character, counted from 1; one behind the last character if something is
+    /// missing.
     pub column: usize,
-    /// How many characters are wrong; at least 1.
+    /// The number of wrong characters; at least 1.
     pub width: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What is allowed instead.
+    /// The text that is allowed instead.
     pub remedy: String,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for SyntaxError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let blanks = " ".repeat(self.column - 1);
         let marks = "^".repeat(self.width);
-        // A line break in the text would move the marks away from what they mark.
+        // A line break in the text would shift the marks.
         let text: String = self
             .text
             .chars()
@@ -41,15 +42,15 @@ impl fmt::Display for SyntaxError {
     }
 }
 
-/// A text that is being read, and the option that it belongs to.
+/// A text that is being parsed, and the option that it belongs to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct OptionText<'a> {
     pub option: &'a str,
     pub text: &'a str,
 }
 
-impl Source<'_> {
-    /// An error about the bytes of `place`.
+impl OptionText<'_> {
+    /// Returns an error about the bytes of `place`.
     pub fn error(
         self,
         place: Range<usize>,
@@ -69,19 +70,19 @@ impl Source<'_> {
     }
 }
 
-/// A part of a text, and where it begins there.
+/// A part of a text, and its offset there.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'a> {
+pub(crate) struct TextPart<'a> {
     pub text: &'a str,
     pub start: usize,
 }
 
-impl<'a> Part<'a> {
+impl<'a> TextPart<'a> {
     pub fn place(self) -> Range<usize> {
         self.start..self.start + self.text.len()
     }
 
-    /// Without blanks around it.
+    /// Returns the part without blanks around it.
     pub fn trim(self) -> Self {
         let after = self.text.trim_start();
         Self {
@@ -90,13 +91,13 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// What lies before and after the first `separator`.
+    /// Returns the parts before and after the first `separator`.
     pub fn split_once(self, separator: char) -> Option<(Self, Self)> {
         let at = self.text.find(separator)?;
         Some((self.cut(0..at), self.from(at + separator.len_utf8())))
     }
 
-    /// The parts between separators.
+    /// Returns the parts between separators.
     pub fn split(self, separators: &'a [char]) -> impl Iterator<Item = Self> {
         let mut rest = Some(self);
         core::iter::from_fn(move || {
@@ -111,12 +112,12 @@ impl<'a> Part<'a> {
         })
     }
 
-    /// From this byte on, which must begin a character.
+    /// Returns the rest from this byte on, which must begin a character.
     pub fn from(self, start: usize) -> Self {
         self.cut(start..self.text.len())
     }
 
-    /// These bytes, which must begin and end at characters.
+    /// Returns these bytes, which must begin and end at characters.
     pub fn cut(self, range: Range<usize>) -> Self {
         Self {
             start: self.start + range.start,

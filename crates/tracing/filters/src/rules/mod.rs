@@ -1,4 +1,4 @@
-//! What the user asks for: the texts of the options, understood.
+//! The user's rules, parsed from the texts of the options.
 
 mod action;
 mod error;
@@ -7,18 +7,18 @@ mod pattern;
 mod simple_name;
 mod units;
 
-pub use action::{COLORS, Condition, Sample};
+pub use action::{ArgumentCondition, COLORS, SampleRule};
 pub use error::SyntaxError;
 pub use pattern::MatchStyle;
 pub use simple_name::{NameForms, is_cpp, qualified_name, simple_name};
 pub use units::{UnitError, parse_bool, parse_share, parse_size, parse_time};
 
-pub(crate) use action::{ACTIONS, Changes, Mode};
+pub(crate) use action::{ACTIONS, Changes, FilterMode};
 pub(crate) use nearest::{nearest_names, nearest_word};
 pub(crate) use pattern::{Location, Pattern, module_matches};
 
 use action::{Suffix, parse_suffix};
-use error::{Part, Source};
+use error::{OptionText, TextPart};
 use std::format;
 use std::string::{String, ToString};
 use std::vec::Vec;
@@ -26,9 +26,9 @@ use std::vec::Vec;
 /// An option that takes rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleOption {
-    /// `-F`: show these functions and what they call, and nothing else.
+    /// `-F`: show these functions and the calls below them, and nothing else.
     Filter,
-    /// `-N`: hide these functions and what they call.
+    /// `-N`: hide these functions and the calls below them.
     Notrace,
     /// `-T`: actions at these functions.
     Trigger,
@@ -47,7 +47,7 @@ pub enum RuleOption {
 }
 
 impl RuleOption {
-    /// As it is written on the command line.
+    /// Returns the option as it is written on the command line.
     #[must_use]
     pub fn letter(self) -> &'static str {
         match self {
@@ -63,12 +63,12 @@ impl RuleOption {
         }
     }
 
-    /// What the option asks for at its functions without further actions.
+    /// Returns the changes that the option asks for at its functions without further actions.
     fn implied(self) -> Changes {
         let mut changes = Changes::default();
         match self {
-            Self::Filter => changes.mode = Some(Mode::Filter),
-            Self::Notrace => changes.mode = Some(Mode::Notrace),
+            Self::Filter => changes.mode = Some(FilterMode::Filter),
+            Self::Notrace => changes.mode = Some(FilterMode::Notrace),
             Self::Caller => changes.caller = true,
             Self::Hide => changes.hide = true,
             _ => {}
@@ -77,11 +77,11 @@ impl RuleOption {
     }
 }
 
-/// One function pattern and what happens at the functions that it matches.
+/// One function pattern and the changes at the functions that it matches.
 #[derive(Debug, Clone)]
 pub(crate) struct Rule {
     pub option: RuleOption,
-    /// As the user wrote it.
+    /// The text of the rule, as the user wrote it.
     pub text: String,
     pub pattern: Pattern,
     pub module: Option<String>,
@@ -97,7 +97,7 @@ pub(crate) struct LocationRule {
     pub hide: bool,
 }
 
-/// All that was asked for, in the order in which it was.
+/// All rules that were asked for, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     style: MatchStyle,
@@ -109,7 +109,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// No rules: everything is shown.
+    /// Returns no rules: everything is shown.
     #[must_use]
     pub fn new(style: MatchStyle) -> Self {
         Self {
@@ -118,20 +118,21 @@ impl Rules {
         }
     }
 
-    /// Adds what an option's text asks for; several texts may be joined with `;`. A later limit replaces an earlier one.
+    /// Adds the rules of an option's text; several texts may be joined with `;`. A later limit replaces an earlier
+    /// one.
     ///
     /// # Errors
-    /// [`SyntaxError`] shows the text and the place; then nothing has been added.
+    /// [`SyntaxError`] shows the text and the position; then nothing has been added.
     pub fn add(&mut self, option: RuleOption, text: &str) -> Result<(), SyntaxError> {
-        let source = Source {
+        let source = OptionText {
             option: option.letter(),
             text,
         };
         let (rules, locations) = (self.rules.len(), self.locations.len());
         let limits = (self.depth, self.time, self.size);
-        let result = Part { text, start: 0 }
+        let result = TextPart { text, start: 0 }
             .split(&[';'])
-            .map(Part::trim)
+            .map(TextPart::trim)
             // `a;` and `a;;b` come from joined options.
             .filter(|part| !part.text.is_empty() || text.trim().is_empty())
             .try_for_each(|part| self.add_one(option, source, part));
@@ -146,8 +147,8 @@ impl Rules {
     fn add_one(
         &mut self,
         option: RuleOption,
-        source: Source<'_>,
-        part: Part<'_>,
+        source: OptionText<'_>,
+        part: TextPart<'_>,
     ) -> Result<(), SyntaxError> {
         match option {
             RuleOption::Depth => self.depth = Some(action::depth(source, part)?),
@@ -162,8 +163,8 @@ impl Rules {
     fn rule(
         &self,
         option: RuleOption,
-        source: Source<'_>,
-        part: Part<'_>,
+        source: OptionText<'_>,
+        part: TextPart<'_>,
     ) -> Result<Rule, SyntaxError> {
         let mut implied = option.implied();
         let (name, words) = match part.split_once('@') {
@@ -216,11 +217,11 @@ impl Rules {
         })
     }
 
-    fn pattern(&self, source: Source<'_>, name: Part<'_>) -> Result<Pattern, SyntaxError> {
+    fn pattern(&self, source: OptionText<'_>, name: TextPart<'_>) -> Result<Pattern, SyntaxError> {
         Pattern::new(name.text, self.style).map_err(|reason| self.no_pattern(source, name, &reason))
     }
 
-    fn no_pattern(&self, source: Source<'_>, part: Part<'_>, reason: &str) -> SyntaxError {
+    fn no_pattern(&self, source: OptionText<'_>, part: TextPart<'_>, reason: &str) -> SyntaxError {
         let kind = match self.style {
             MatchStyle::Glob => "glob pattern",
             _ => "regular expression",
@@ -232,7 +233,11 @@ impl Rules {
         )
     }
 
-    fn location(&self, source: Source<'_>, part: Part<'_>) -> Result<LocationRule, SyntaxError> {
+    fn location(
+        &self,
+        source: OptionText<'_>,
+        part: TextPart<'_>,
+    ) -> Result<LocationRule, SyntaxError> {
         let (path, words) = match part.split_once('@') {
             Some((path, words)) => (path.trim(), Some(words.trim())),
             None => (part, None),
@@ -259,7 +264,7 @@ impl Rules {
         })
     }
 
-    /// Whether nothing was asked for: every call is shown.
+    /// Returns true if there are no rules: every call is shown.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -269,43 +274,44 @@ impl Rules {
             && self.size.is_none()
     }
 
-    /// Whether any rule samples.
+    /// Returns true if any rule samples.
     #[must_use]
     pub fn sample(&self) -> bool {
         self.rules.iter().any(|rule| rule.changes.sample.is_some())
     }
 
-    /// Whether rules about functions set a minimum duration.
+    /// Returns true if rules about functions set a minimum duration.
     #[must_use]
     pub fn set_durations(&self) -> bool {
         self.rules.iter().any(|rule| rule.changes.time.is_some())
     }
 
-    /// Why probe sites can't count executions of sampled functions while the program runs as readers would: the words that
-    /// forbid it. `None` if they can.
+    /// Returns the words that forbid probe sites to count executions of sampled functions as readers would, while the
+    /// program runs; `None` if the sites can count.
     #[must_use]
     pub fn beyond_counting(&self) -> Option<&'static str> {
         let mut samples = self.rules.iter().filter(|r| r.changes.sample.is_some());
         let any_switches = self.rules.iter().any(|rule| rule.changes.switches());
-        // Executions of filters count in any depth and of any size: what else is asked for hides what is below them.
-        let are_filters = samples.all(|rule| rule.changes.mode == Some(Mode::Filter));
+        // Executions of filters count in any depth and of any size: all other rules hide calls below them.
+        let are_filters = samples.all(|rule| rule.changes.mode == Some(FilterMode::Filter));
         self.beyond_places()
             .filter(|_| any_switches || !are_filters)
     }
 
-    /// Why it is not by the place of a call among calls of filters, hidden functions and recorded ones alone that it would
-    /// be shown, durations and callers (`-C`) apart: the words that ask for more. `None` if it is.
+    /// Returns the words that make more than a call's position decide whether it is shown; `None` if only the
+    /// position decides: among calls of filters, hidden functions and recorded ones. Durations and callers (`-C`) are
+    /// left out of this question.
     ///
-    /// Then probe sites can limit levels while the program runs, as readers would.
+    /// If it is `None`, probe sites can limit levels while the program runs, as readers would.
     #[must_use]
     pub fn beyond_places(&self) -> Option<&'static str> {
         let any = |asks: fn(&Changes) -> bool| self.rules.iter().any(|rule| asks(&rule.changes));
         let hides = any(|changes| changes.hide)
             || !self.locations.is_empty()
             || self.size.is_some_and(|size| size > 0);
-        // Such rules have functions hooked that are hidden themselves.
+        // Such rules need hooks in functions that are hidden themselves.
         let hooks: fn(&Changes) -> bool =
-            |changes| changes.mode == Some(Mode::Filter) || changes.time.is_some();
+            |changes| changes.mode == Some(FilterMode::Filter) || changes.time.is_some();
         if any(Changes::switches) {
             Some("trace_on, trace_off and finish")
         } else if any(|changes| changes.depth.is_some()) {
@@ -313,14 +319,14 @@ impl Rules {
         } else if any(|changes| changes.size.is_some()) {
             Some("size=")
         } else if self.depth.is_some() && hides && any(hooks) {
-            // What is hidden and not hooked takes no level, as it should be.
+            // A function that is hidden and has no hook takes no level, as it should be.
             Some("-D with -H, -L or -Z, and filters or time=")
         } else {
             None
         }
     }
 
-    /// What the user should know about the rules: actions that have no effect.
+    /// Returns notes about actions that have no effect.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.rules

@@ -1,11 +1,12 @@
-//! What the user may have meant.
+//! Suggestions for misspelt names.
 
 use super::simple_name::simple_name;
 use std::collections::BTreeSet;
 use std::string::{String, ToString};
 use std::vec::Vec;
 
-/// How many insertions, deletions, replacements and swaps of neighbours turn one text into the other, if at most `most`.
+/// Returns the number of insertions, deletions, replacements and swaps of neighbours that turn one text into the
+/// other, if it is at most `most`.
 pub(crate) fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
     let left: Vec<char> = left.chars().flat_map(char::to_lowercase).collect();
     let right: Vec<char> = right.chars().flat_map(char::to_lowercase).collect();
@@ -34,12 +35,12 @@ pub(crate) fn distance(left: &str, right: &str, most: usize) -> Option<usize> {
     last.pop().filter(|distance| *distance <= most)
 }
 
-/// How far a name may be from what was written.
+/// Returns the largest distance of a suggestion from the text.
 fn most(text: &str) -> usize {
     (text.chars().count() / 3).clamp(1, 6)
 }
 
-/// The word nearest to `text`, if it is near.
+/// Returns the word nearest to `text`, if one is near.
 pub(crate) fn nearest_word<'a>(
     text: &str,
     words: impl IntoIterator<Item = &'a str>,
@@ -51,7 +52,8 @@ pub(crate) fn nearest_word<'a>(
         .map(|(_, word)| word)
 }
 
-/// Up to `limit` names near to `text`, the nearest first: spelled alike, ending in it after `::`, or beginning with it.
+/// Returns up to `limit` names near to `text`, the nearest first: spelled alike, ending in it after `::`, or
+/// beginning with it.
 pub(crate) fn nearest_names<'a>(
     text: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -62,7 +64,7 @@ pub(crate) fn nearest_names<'a>(
     let mut found: BTreeSet<(usize, usize, String)> = BTreeSet::new();
     for name in names {
         let bare = without_parameters(name);
-        // Of a template's instance the name that is shown; names of Rust's methods may begin with a bracket.
+        // For a template's instance the displayed name counts. Names of Rust's methods may begin with a bracket.
         let has_arguments = bare.contains('<') && !bare.starts_with('<') && bare.len() < name.len();
         let shown = has_arguments.then(|| simple_name(name));
         let bare = shown.as_deref().unwrap_or(bare);
@@ -85,7 +87,7 @@ fn last_segment(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// A demangled name without its parameter list and what follows that.
+/// Returns a demangled name without its parameter list and the text behind that.
 pub(crate) fn without_parameters(name: &str) -> &str {
     // `operator()` and `(anonymous namespace)` have parentheses of their own.
     let mut depth = 0_usize;

@@ -1,4 +1,4 @@
-//! Which functions a rule is about: names, patterns, modules, source files.
+//! The subjects of a rule: names, patterns, modules, source files.
 
 use super::simple_name::NameForms;
 use regex::{Regex, RegexBuilder};
@@ -6,20 +6,20 @@ use std::boxed::Box;
 use std::format;
 use std::string::{String, ToString};
 
-/// How texts with pattern characters match names.
+/// The way in which texts with pattern characters match names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatchStyle {
-    /// Regular expressions that match anywhere in the name.
+    /// As regular expressions that match anywhere in the name.
     #[default]
     Regex,
-    /// `*`, `?` and `[…]` as in a shell, over the whole name.
+    /// As a shell's patterns, with `*`, `?` and `[…]`, over the whole name.
     Glob,
-    /// No patterns: the name itself.
+    /// As plain names: there are no patterns.
     Simple,
 }
 
 impl MatchStyle {
-    /// `regex`, `glob` or `simple`; `None` for other words.
+    /// Parses `regex`, `glob` or `simple`; `None` for other words.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -30,7 +30,7 @@ impl MatchStyle {
         }
     }
 
-    /// The word for it; the inverse of [`MatchStyle::parse`].
+    /// Returns the word for the style; the inverse of [`MatchStyle::parse`].
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ const PATTERN_CHARACTERS: &[char] = &[
 /// The largest compiled pattern, in bytes: a text of a few characters could ask for gigabytes otherwise.
 const PATTERN_SIZE: usize = 1 << 20;
 
-/// What a name is compared with.
+/// A pattern that names are compared with.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     /// The demangled name with or without its parameters, or the name in the symbol table.
@@ -62,7 +62,7 @@ pub(crate) enum Pattern {
 const CLOSURES: [&str; 3] = ["{lambda(", "{closure#", "{{closure}}"];
 
 impl Pattern {
-    /// A pattern for names; else what is wrong with the text.
+    /// Returns a pattern for names, or the defect of the text.
     pub fn new(text: &str, style: MatchStyle) -> Result<Self, String> {
         let plain =
             style == MatchStyle::Simple || is_operator(text) || !text.contains(PATTERN_CHARACTERS);
@@ -83,8 +83,8 @@ impl Pattern {
         }
     }
 
-    /// Returns whether one of a function's names matches. What stands for a name that a function does not have is matched
-    /// by patterns that any name matches, and by those that have a `<`: letters of its file or digits of its address are
+    /// Returns true if one of a function's names matches. A substitute for the name of a function without one matches
+    /// only patterns that any name matches, and patterns with a `<`: letters of its file or digits of its address are
     /// no name.
     pub fn matches(&self, names: &NameForms<'_>) -> bool {
         match self {
@@ -100,7 +100,7 @@ impl Pattern {
         }
     }
 
-    /// The longest stretch without pattern characters: what a near name would be near to.
+    /// Returns the longest stretch without pattern characters, for suggestions of near names.
     pub fn literal(&self) -> &str {
         match self {
             Self::Exact(text) => text,
@@ -112,8 +112,8 @@ impl Pattern {
     }
 }
 
-/// Whether it stands for the name of a function without one: its file and its address there (`<libz.so.1+0x1234>`), or an
-/// address alone.
+/// Returns true if a name is the substitute for the name of a function without one: its file and its address there
+/// (`<libz.so.1+0x1234>`), or an address alone.
 fn is_place(name: &str) -> bool {
     let inner = name
         .strip_prefix('<')
@@ -125,7 +125,7 @@ fn is_place(name: &str) -> bool {
     })
 }
 
-/// `operator+`, `Vector::operator[]`: pattern characters are part of such a name.
+/// Returns true for names such as `operator+` and `Vector::operator[]`, which contain pattern characters.
 fn is_operator(text: &str) -> bool {
     let Some(rest) = text
         .strip_prefix("operator")
@@ -136,7 +136,7 @@ fn is_operator(text: &str) -> bool {
     rest.starts_with(|c: char| !c.is_alphanumeric() && c != '_')
 }
 
-/// A module: the beginning of its file's name, or its path.
+/// Returns true if `wanted` is the beginning of the module's file name, or its path.
 pub(crate) fn module_matches(wanted: &str, module: &str) -> bool {
     if wanted.contains('/') {
         return module == wanted;
@@ -145,17 +145,17 @@ pub(crate) fn module_matches(wanted: &str, module: &str) -> bool {
     !wanted.is_empty() && file.starts_with(wanted)
 }
 
-/// Where functions are written: a file or folder, or a pattern for paths.
+/// A set of source files: a file or folder, or a pattern for paths.
 #[derive(Debug, Clone)]
 pub(crate) enum Location {
-    /// Components of a path.
+    /// The components of a path.
     Path(String),
     /// A regular expression that matches anywhere in the path.
     Regex(Box<Regex>),
 }
 
 impl Location {
-    /// A location; else what is wrong with the text.
+    /// Returns a set of source files, or the defect of the text.
     pub fn new(text: &str, style: MatchStyle) -> Result<Self, String> {
         // A dot, a dash and a plus are common in names of files.
         let plain = style == MatchStyle::Simple
@@ -196,7 +196,7 @@ fn compile(expression: &str) -> Result<Box<Regex>, String> {
         })
 }
 
-/// A shell's pattern as a regular expression over the whole text.
+/// Returns a shell's pattern as a regular expression over the whole text.
 fn glob(text: &str) -> String {
     let mut expression = String::from("^(?s:");
     let mut rest = text.chars();
@@ -222,7 +222,8 @@ fn glob(text: &str) -> String {
     expression
 }
 
-/// A set of a shell's pattern, without its opening bracket: as a regular expression, and what follows it.
+/// Returns a set of a shell's pattern as a regular expression, and the text behind it; `text` begins behind the
+/// opening bracket.
 fn set(text: &str) -> Option<(String, &str)> {
     let (negated, body) = match text.strip_prefix(['!', '^']) {
         Some(body) => ("^", body),
@@ -330,7 +331,7 @@ mod tests {
         assert!(matches("<libcrypto*", MatchStyle::Glob, place));
         assert!(!matches("*f*", MatchStyle::Glob, place));
         assert!(matches(place, MatchStyle::Simple, place));
-        // A name of its own.
+        // A name that is no operator's.
         assert!(matches("f.*", MatchStyle::Regex, "<a::B as f::C>::f"));
     }
 

@@ -7,7 +7,8 @@ use std::string::String;
 /// A demangled C++ name without its return type, parameters and template arguments: `std::vector::push_back` for
 /// `std::vector<int, std::allocator<int> >::push_back(int&&)`.
 ///
-/// What follows the parameters goes, too, but for a version (`@GLIBCXX_3.4`) and marks of the compiler (`[clone .cold]`).
+/// The text behind the parameters is removed, too, except a version (`@GLIBCXX_3.4`) and marks of the compiler
+/// (`[clone .cold]`).
 ///
 /// ```
 /// use dioptra_filters::simple_name;
@@ -36,7 +37,7 @@ pub fn qualified_name(name: &str) -> String {
 fn reduced(name: &str, with_arguments: bool) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
-    // "vtable for X", "virtual thunk to f()": no return type ends there.
+    // "vtable for X", "virtual thunk to f()": the words before the name are no return type.
     let prefix = [
         "non-virtual thunk to ",
         "virtual thunk to ",
@@ -102,7 +103,7 @@ fn reduced(name: &str, with_arguments: bool) -> String {
                 out.push_str(rest);
                 break;
             }
-            // What came before is the return type.
+            // The words before were the return type.
             ' ' if rest.starts_with(" (") && &out[start..] == "decltype" => rest = &rest[1..],
             ' ' => {
                 out.truncate(start);
@@ -120,7 +121,7 @@ fn reduced(name: &str, with_arguments: bool) -> String {
     out
 }
 
-/// What is behind an `operator…` with which `rest` begins.
+/// Returns the text behind an `operator…` with which `rest` begins.
 fn operator<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let after = rest.strip_prefix("operator")?;
@@ -146,7 +147,7 @@ fn operator<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     Some(&after[end..])
 }
 
-/// What is behind the bracket that closes the one with which `text` begins.
+/// Returns the text behind the bracket that closes the one with which `text` begins.
 fn behind(text: &str, open: char, close: char) -> &str {
     let mut depth = 0_usize;
     let mut last = ' ';
@@ -164,14 +165,14 @@ fn behind(text: &str, open: char, close: char) -> &str {
     ""
 }
 
-/// Returns whether a name of the symbol table is a mangled C++ name, not a Rust one.
+/// Returns true if a name of the symbol table is a mangled C++ name, not a Rust one.
 #[must_use]
 pub fn is_cpp(raw: &str) -> bool {
     let mangled = raw.split('@').next().unwrap_or(raw);
     (mangled.starts_with("_Z") || mangled.starts_with("__Z")) && !has_rust_hash(mangled)
 }
 
-/// Returns whether a mangled name ends with the hash of Rust's legacy names: `17h` and 16 digits.
+/// Returns true if a mangled name ends with the hash of Rust's legacy names: `17h` and 16 digits.
 fn has_rust_hash(mangled: &str) -> bool {
     // A suffix such as `.llvm.123` may follow. Names of trait methods hold dots, too: `_ZN45_$LT$a..B$u20$as…`.
     mangled.rmatch_indices("17h").any(|(start, _)| {
@@ -184,7 +185,7 @@ fn has_rust_hash(mangled: &str) -> bool {
     })
 }
 
-/// The ways in which a function may be named.
+/// The forms of a function's name.
 #[derive(Clone, Debug)]
 pub struct NameForms<'a> {
     /// The demangled name.
@@ -193,12 +194,13 @@ pub struct NameForms<'a> {
     bare: &'a str,
     /// The name in the symbol table, if it is another one.
     linkage: Option<&'a str>,
-    /// Of C++ names: without return type and parameters; without template arguments, too.
+    /// The reduced forms of a C++ name: without return type and parameters; and without template arguments, too.
     reduced: Option<[String; 2]>,
 }
 
 impl<'a> NameForms<'a> {
-    /// Returns the forms of a function's demangled name, which has that of the symbol table if it is another one.
+    /// Returns the forms of a function's demangled name. `linkage` is the name in the symbol table if it is another
+    /// one.
     #[must_use]
     pub fn new(full: &'a str, linkage: Option<&'a str>) -> NameForms<'a> {
         let reduces = linkage.is_some_and(is_cpp);
@@ -210,7 +212,7 @@ impl<'a> NameForms<'a> {
         }
     }
 
-    /// Returns whether a text is one of the names.
+    /// Returns true if a text is one of the names.
     #[must_use]
     pub fn is_named(&self, text: &str) -> bool {
         self.all().any(|name| name == text)

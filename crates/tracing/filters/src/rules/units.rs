@@ -1,16 +1,16 @@
-//! Numbers with units: times, sizes, yes and no.
+//! Numbers with units: times, sizes, shares; and yes or no.
 
 use core::fmt;
 
-/// Why a text is no number of its kind.
+/// The reason why a text is no number of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// It does not begin with a number.
+    /// The text does not begin with a number.
     NoNumber,
-    /// What follows the number is no unit.
+    /// The text behind the number is no unit.
     Unit,
-    /// It is beyond what 64 bits hold.
+    /// The number does not fit 64 bits.
     TooLarge,
 }
 
@@ -26,18 +26,18 @@ impl fmt::Display for UnitError {
 
 impl core::error::Error for UnitError {}
 
-/// What a time may look like.
+/// The description of a time's notation.
 pub(crate) const TIME_FORM: &str =
     "a time is a number with ns, us, ms, s, m or h, such as 1500us or 1.5ms; plain numbers are ns";
-/// What a size may look like.
+/// The description of a size's notation.
 pub(crate) const SIZE_FORM: &str =
     "a size is a number of bytes, also with k, m or g (powers of 1024)";
 
-/// A time in nanoseconds: `10us`, `1.5ms`, `2 s`; without a unit, nanoseconds. Rounded up, so that no short call slips
-/// through.
+/// Parses a time in nanoseconds: `10us`, `1.5ms`, `2 s`; without a unit, nanoseconds. Rounds up, so that no short
+/// call slips through.
 ///
 /// # Errors
-/// [`UnitError`] for what is no time.
+/// [`UnitError`] for a text that is no time.
 pub fn parse_time(text: &str) -> Result<u64, UnitError> {
     scaled(text, |unit| {
         Some(match unit {
@@ -52,10 +52,10 @@ pub fn parse_time(text: &str) -> Result<u64, UnitError> {
     })
 }
 
-/// A size in bytes: `100`, `4k`, `1.5m`.
+/// Parses a size in bytes: `100`, `4k`, `1.5m`.
 ///
 /// # Errors
-/// [`UnitError`] for what is no size.
+/// [`UnitError`] for a text that is no size.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     scaled(text, |unit| {
         Some(match unit.to_ascii_lowercase().as_str() {
@@ -68,7 +68,7 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     })
 }
 
-/// `true`, `yes`, `on`, `y`, `1` or `false`, `no`, `off`, `n`, `0`, in any case; `None` for other words.
+/// Parses `true`, `yes`, `on`, `y`, `1` or `false`, `no`, `off`, `n`, `0`, in any case; `None` for other words.
 #[must_use]
 pub fn parse_bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
@@ -78,7 +78,7 @@ pub fn parse_bool(text: &str) -> Option<bool> {
     }
 }
 
-/// A share from 0 to 1, such as a budget for overhead: `1%`, `0.5 %` or `0.01`; `None` for other texts.
+/// Parses a share from 0 to 1, such as a budget for overhead: `1%`, `0.5 %` or `0.01`; `None` for other texts.
 #[must_use]
 pub fn parse_share(text: &str) -> Option<f64> {
     let text = text.trim();
@@ -91,7 +91,7 @@ pub fn parse_share(text: &str) -> Option<f64> {
     (0.0..=1.0).contains(&share).then_some(share)
 }
 
-/// A decimal number times its unit, exact and rounded up.
+/// Returns a decimal number times its unit, exact and rounded up.
 fn scaled(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Result<u64, UnitError> {
     let text = text.trim();
     let end = text

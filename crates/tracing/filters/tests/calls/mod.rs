@@ -1,13 +1,13 @@
-//! Call trees written as text, and what filters leave of them.
+//! Call trees written as text, and their calls that filters leave.
 
 #![allow(dead_code)]
 
 use dioptra_filters::{
-    Compiler, Effects, Event, Function, Lane, MatchStyle, Plan, PlanOptions, RuleOption, Rules,
-    Switch,
+    Compiler, Effects, Event, FunctionDescription, Lane, MatchStyle, Plan, PlanOptions, RuleOption,
+    Rules, TraceSwitch,
 };
 
-/// A call and what it calls.
+/// A call and the calls below it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     pub name: String,
@@ -16,7 +16,8 @@ pub struct Call {
     pub below: Vec<Call>,
 }
 
-/// Reads `a(b c:50) d`: calls with what they call; a number adds to a call's own time. Each entry and exit takes 1.
+/// Parses `a(b c:50) d`: calls with the calls below them; a number adds to a call's own time. Each entry and exit
+/// takes 1.
 pub fn tree(text: &str) -> Vec<Call> {
     let mut time = 0;
     let mut letters = text.chars().peekable();
@@ -109,40 +110,39 @@ pub fn compile(rules: Rules, names: &[String], options: PlanOptions) -> Compiler
     let mut compiler = Compiler::new(rules, options).expect("rules that can be followed");
     for name in names {
         let source = format!("src/{name}.c");
-        compiler.add(&Function {
+        compiler.add(&FunctionDescription {
             name,
             module: "/bin/prog",
             size: Some(10 * name.len() as u64),
             source: Some(&source),
-            ..Function::default()
+            ..FunctionDescription::default()
         });
     }
     compiler
 }
 
-/// What is left of a tree, with weights.
+/// The remaining calls of a tree, with weights.
 pub struct Left {
     pub calls: Vec<Call>,
-    /// Of each shown call, in order of entry.
+    /// The weight of each shown call, in order of entry.
     pub weights: Vec<f64>,
-    /// Of each sampled function: seen and shown.
+    /// The seen and shown executions of each sampled function.
     pub counted: Vec<(u64, u64)>,
     pub backtraces: usize,
 }
 
 /// Runs a tree through a [`Lane`]. Tracing is switched as the calls say, for this thread.
-pub fn filter(calls: &[Call], names: &[String], plan: &[u64]) -> Left {
-    let plan = Plan::from_words(plan).expect("a plan");
-    let mut lane = Lane::new(&plan, 1);
+pub fn filter(calls: &[Call], names: &[String], plan: &Plan) -> Left {
+    let mut lane = Lane::new(plan, 1);
     let mut told: Vec<Event<u32>> = Vec::new();
-    let mut switch = Switch::default();
+    let mut switch = TraceSwitch::default();
     walk(calls, names, &mut |step| match step {
         Step::Enter(id, time) => {
             let tell = &mut |event| told.push(event);
-            let effects = lane.enter(&plan, plan.action_of(id), switch, id, time, tell);
+            let effects = lane.enter(plan, plan.action_of(id), switch, id, time, tell);
             switch = switch.after(effects);
         }
-        Step::Exit(_, time) => lane.exit(&plan, time, &mut |event| told.push(event)),
+        Step::Exit(_, time) => lane.exit(plan, time, &mut |event| told.push(event)),
     });
     assert_eq!(lane.open_calls(), 0);
     let counted = lane
@@ -186,7 +186,7 @@ pub fn walk(calls: &[Call], names: &[String], take: &mut impl FnMut(Step)) {
     }
 }
 
-/// The tree that events tell of, which must be balanced and know their depth.
+/// Returns the tree of the events, which must be balanced and know their depth.
 pub fn assemble(told: &[Event<u32>], names: &[String]) -> Vec<Call> {
     let mut open: Vec<Call> = Vec::new();
     let mut roots = Vec::new();
@@ -224,7 +224,7 @@ pub fn assemble(told: &[Event<u32>], names: &[String]) -> Vec<Call> {
     roots
 }
 
-/// What is left of a tree under options, both as text.
+/// Returns the remaining calls of a tree under options, both as text.
 pub fn left(options: &str, calls: &str) -> String {
     let calls = tree(calls);
     let names = names(&calls);

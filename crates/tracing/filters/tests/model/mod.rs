@@ -1,10 +1,10 @@
-//! What filters leave of a call tree, by definition: slow, allocating, and with the whole tree before it.
+//! The definition of filtering: slow, allocating, and with the whole tree before it.
 
 use crate::calls::Call;
 use dioptra_filters::Tail;
 use std::collections::BTreeMap;
 
-/// How a function is sampled.
+/// The sampling of a function.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Sample {
     Every(u64),
@@ -14,7 +14,7 @@ pub enum Sample {
     Percentile(u64),
 }
 
-/// What is asked for at one function.
+/// The rules for one function.
 #[derive(Debug, Clone, Default)]
 pub struct Spec {
     pub filter: bool,
@@ -31,7 +31,7 @@ pub struct Spec {
     pub sample: Option<Sample>,
 }
 
-/// All that is asked for.
+/// All rules.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
     pub functions: BTreeMap<String, Spec>,
@@ -41,7 +41,7 @@ pub struct Asked {
     pub size: Option<u64>,
 }
 
-/// What happened at a call, without regard to durations.
+/// The facts about a call, without regard to durations.
 #[derive(Debug, Clone, Default)]
 struct Fact {
     name: String,
@@ -237,7 +237,7 @@ impl World<'_> {
         fact
     }
 
-    /// How many executions a chosen one stands for.
+    /// Returns the number of executions that a chosen one stands for.
     fn draw(&mut self, name: &str, sample: Sample, now: u64) -> Option<u64> {
         let counter = self.counters.entry(name.to_owned()).or_default();
         match sample {

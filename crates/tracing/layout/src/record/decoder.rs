@@ -1,24 +1,24 @@
-//! From bytes to records.
+//! The decoder: bytes in, records out.
 
 use super::{
     DISCARDED, ENTRY, ESCAPE, LOST, Record, STACK, TIME, TIME_ESCAPE, UNWOUND, UnwindCause,
 };
 
-/// An entry or an exit in its short form, as a decoder is about to take it.
+/// An entry or an exit in its short form that a decoder has not taken yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain {
-    /// When.
+    /// The tick.
     pub time: u64,
-    /// Which function is entered; 0: an exit.
+    /// The id of the function that is entered; 0 for an exit.
     pub function: u32,
 }
 
 /// Bytes that are no record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// Where they lie, in bytes from the decoder's start.
+    /// The offset of the bytes from the decoder's start.
     pub offset: usize,
-    /// What is wrong with them.
+    /// The defect.
     pub what: &'static str,
 }
 
@@ -34,7 +34,7 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Takes records from bytes; an iterator that ends at the first unwritten byte or the first error.
+/// A decoder of records: an iterator that ends at the first unwritten byte or the first error.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     bytes: &'a [u8],
@@ -43,7 +43,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Of the records of a chunk whose base is `base`.
+    /// Returns a decoder for the records of a chunk whose base is `base`.
     pub fn new(bytes: &'a [u8], base: u64) -> Decoder<'a> {
         Decoder {
             bytes,
@@ -52,21 +52,21 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// How far it has come, in bytes: at the end, how many bytes of records there were.
+    /// Returns the number of bytes that were decoded; at the end, the number of bytes that hold records.
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The tick of the last record.
+    /// Returns the tick of the last record.
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// The next record if it is an entry or an exit in its short form, for readers who have a quick way for these; it is not
-    /// taken before [`Decoder::accept`]. None does not mean that there is no record.
+    /// Returns the next record if it is an entry or an exit in its short form, for readers that handle these faster.
+    /// The record is not taken before [`Decoder::accept`]. `None` does not mean that there is no record.
     #[inline]
     pub fn plain(&self) -> Option<Plain> {
-        // Both words of an entry; whoever has less is near its end.
+        // The two words of an entry; with fewer bytes the end is near.
         let words = self.bytes.get(self.offset..)?.first_chunk::<4>()?;
         let [a, b, c, d] = *words;
         let (first, second) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
@@ -80,7 +80,7 @@ impl<'a> Decoder<'a> {
         })
     }
 
-    /// Takes the record that [`Decoder::plain`] has given.
+    /// Takes the record that [`Decoder::plain`] has returned.
     #[inline]
     pub fn accept(&mut self, plain: Plain) {
         self.offset += if plain.function == 0 { 2 } else { 4 };

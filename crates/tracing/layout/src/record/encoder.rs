@@ -1,11 +1,12 @@
-//! From records to bytes.
+//! The encoder: records in, bytes out.
 
 use super::{DISCARDED, ENTRY, ESCAPE, LOST, MAX_DELTA, STACK, TIME, UNWOUND, UnwindCause};
 
-/// Writes records into a zeroed buffer, in the order that keeps what is written whole if the thread is killed midway.
+/// A writer of records into a zeroed buffer. It stores bytes in an order that keeps written records whole if the
+/// thread is killed midway.
 ///
-/// Each method writes a record, with a time escape before it where that is needed, or nothing at all and returns
-/// `None` if the buffer has no room for it.
+/// Each method writes one record, with a time escape before it where that is needed. If the buffer has no room, it
+/// writes nothing and returns `None`.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: &'a mut [u8],
@@ -14,22 +15,23 @@ pub struct Encoder<'a> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Into `buffer`, of which `used` bytes hold records already, the last of them at the tick `time`.
+    /// Returns an encoder for `buffer`, whose first `used` bytes hold records already, the last of them at the tick
+    /// `time`.
     pub fn new(buffer: &'a mut [u8], used: usize, time: u64) -> Encoder<'a> {
         Encoder { buffer, used, time }
     }
 
-    /// How many bytes of the buffer hold records.
+    /// Returns the number of bytes of the buffer that hold records.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// The tick of the last record.
+    /// Returns the tick of the last record.
     pub fn time(&self) -> u64 {
         self.time
     }
 
-    /// An entry of the function with this id (not 0).
+    /// Writes an entry of the function with this id, which is not 0.
     pub fn entry(&mut self, time: u64, function: u32) -> Option<()> {
         debug_assert_ne!(function, 0);
         match u16::try_from(function) {
@@ -48,14 +50,14 @@ impl<'a> Encoder<'a> {
         Some(())
     }
 
-    /// The innermost open call returns.
+    /// Writes that the innermost open call returns.
     pub fn exit(&mut self, time: u64) -> Option<()> {
         let delta = self.delta(time, 2)?;
         self.put(&(delta << 1 | 1).to_le_bytes());
         Some(())
     }
 
-    /// The innermost `calls` calls end without returning.
+    /// Writes that the innermost `calls` calls end without returning.
     pub fn unwound(&mut self, time: u64, cause: UnwindCause, calls: u32) -> Option<()> {
         let delta = self.delta(time, 12)?;
         let [d0, d1] = delta.to_le_bytes();
@@ -65,14 +67,14 @@ impl<'a> Encoder<'a> {
         Some(())
     }
 
-    /// That many records are missing here.
+    /// Writes that `records` records are missing here.
     pub fn lost(&mut self, records: u64) -> Option<()> {
         self.room(12)?;
         self.put_escape(LOST, &records.to_le_bytes());
         Some(())
     }
 
-    /// The thread goes on, on another call stack.
+    /// Writes that the thread goes on with another call stack.
     pub fn stack(&mut self, time: u64, stack: u32) -> Option<()> {
         let delta = self.delta(time, 10)?;
         let [d0, d1] = delta.to_le_bytes();
@@ -81,7 +83,7 @@ impl<'a> Encoder<'a> {
         Some(())
     }
 
-    /// The innermost open call returns, and is not to be shown, nor what it called.
+    /// Writes that the innermost open call returns and that neither the call nor the calls below it are shown.
     pub fn discarded(&mut self, time: u64) -> Option<()> {
         let delta = self.delta(time, 6)?;
         self.put_escape(DISCARDED, &[]);
@@ -93,8 +95,8 @@ impl<'a> Encoder<'a> {
         (self.buffer.len().checked_sub(self.used)? >= bytes).then_some(())
     }
 
-    /// The delta to `time` for a record of `bytes` bytes, after a time escape if it is too large. Time does not go back: a
-    /// clock that was read before the last record counts as read with it.
+    /// Returns the delta to `time` for a record of `bytes` bytes, after a time escape if the delta is too large. Time
+    /// does not go back: a clock that was read before the last record counts as read with it.
     fn delta(&mut self, time: u64, bytes: usize) -> Option<u16> {
         let time = time.max(self.time);
         let delta = time - self.time;
@@ -114,7 +116,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// The payload first: without its first word the escape is not there.
+    /// Writes the payload first: without its first word the escape does not exist for readers.
     fn put_escape(&mut self, kind: u8, payload: &[u8]) {
         let start = self.used + 4;
         if let Some(place) = self.buffer.get_mut(start..start + payload.len()) {

@@ -1,4 +1,4 @@
-//! What is written is read, and anything is read somehow.
+//! Written records are read back, and any bytes are read without harm.
 
 use super::decoder::u32_at;
 use super::*;

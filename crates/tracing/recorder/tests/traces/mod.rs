@@ -5,7 +5,7 @@
 
 pub mod trees;
 
-use dioptra_calls::{Ending, Step};
+use dioptra_calls::{CallEnding, WalkStep};
 use dioptra_filters::{MatchStyle, RuleOption};
 use dioptra_testprograms::{Language, Program, Skip};
 use dioptra_trace_recorder::{
@@ -279,24 +279,24 @@ pub fn walked(folder: &Path) -> BTreeMap<u32, Vec<(Event, usize)>> {
     let trace = dioptra_tracedata::Trace::open(&folder).unwrap();
     let of_stream = |stream: &dioptra_tracedata::Stream| {
         let mut events = Vec::new();
-        for step in dioptra_calls::Walk::new(&trace, stream) {
+        for step in dioptra_calls::StreamWalk::new(&trace, stream) {
             match step {
-                Step::Enter { call, .. } => events.push((
+                WalkStep::Enter { call, .. } => events.push((
                     Event::Entry(names[call.function as usize].clone()),
                     call.depth as usize,
                 )),
-                Step::Leave { call, ending, .. } => {
+                WalkStep::Leave { call, ending, .. } => {
                     let name = names[call.function as usize].clone();
                     let event = match ending {
-                        Ending::Returned => Event::Exit(name),
-                        Ending::Unwound(_) => Event::Unwound(name),
-                        Ending::Discarded => Event::Discarded(name),
+                        CallEnding::Returned => Event::Exit(name),
+                        CallEnding::Unwound(_) => Event::Unwound(name),
+                        CallEnding::Discarded => Event::Discarded(name),
                         _ => Event::Lost(0),
                     };
                     events.push((event, call.depth as usize));
                 }
-                Step::Lost { records, .. } => events.push((Event::Lost(records), 0)),
-                Step::Switch { .. } => {}
+                WalkStep::Lost { records, .. } => events.push((Event::Lost(records), 0)),
+                WalkStep::Switch { .. } => {}
             }
         }
         events

@@ -1,5 +1,5 @@
-//! What depends on the processor: the ways from generated code into this crate, what thunks look like, the thread's block,
-//! system calls. Each processor's module has the same names.
+//! The parts that depend on the processor: the routines that lead from generated code into this crate, the structure
+//! of thunks, the thread's block, and system calls. The modules of all processors have the same names.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -1,13 +1,13 @@
-//! The short way through the hooks: calls of functions that are recorded whatever happens, inside calls that have not ended.
-//! All others, and all that is in doubt, go the long way, which begins anew.
+//! The short path through the compiler-made hooks: calls of functions that are recorded unconditionally, inside calls
+//! that have not ended. All other calls, and all that are in doubt, take the long path, which begins anew.
 //!
-//! This way passes nothing on in memory and calls no function, which makes it short.
+//! This path passes nothing on in memory and calls no function, which makes it short.
 
-use super::call::{BELOW, Call, SEARCHED};
-use super::table::Place;
+use super::call::{BELOW, HookCall, SEARCHED};
+use super::table::TableCell;
 use crate::chunks;
 use crate::session;
-use crate::shadow::{self, Block};
+use crate::shadow::{self, ThreadBlock};
 use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{Ordering, compiler_fence};
@@ -17,15 +17,16 @@ use dioptra_tracelayout::message::thread::{
 };
 use dioptra_tracelayout::record::MAX_DELTA;
 
-/// The ids that fit the short form of records. Calls of a function whose id is 0 are not wanted.
+/// The ids that fit the short form of records. Functions whose calls are not recorded have the id 0.
 const IDS: RangeInclusive<u32> = 1..=0xffff;
 
-/// Returns the slot of a call whose return address lies where hooks look for it.
+/// Returns the slot of a call whose return address lies in the part of the stack that hooks search.
 #[inline(always)]
 fn slot(caller: u64, stack: u64) -> Option<u64> {
     let mut place = stack + 8;
     while place < stack + SEARCHED * 8 {
-        // SAFETY: from the stack pointer up to the return address, which was found there, it is the function's frame.
+        // SAFETY: from the stack pointer up to the return address, which was found there, the memory is the
+        // function's frame.
         let word = unsafe { ptr::with_exposed_provenance::<u64>(place as usize).read_volatile() };
         if word == caller {
             return Some(place - BELOW);
@@ -35,9 +36,15 @@ fn slot(caller: u64, stack: u64) -> Option<u64> {
     None
 }
 
-/// Records the beginning of a call; false if that has to go the long way, and nothing was done.
+/// Records the beginning of a call. Returns false, having done nothing, if the call must take the long path.
 #[inline(always)]
-pub fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) -> bool {
+pub fn begin(
+    block: &mut ThreadBlock,
+    place: &TableCell,
+    caller: u64,
+    stack: u64,
+    site: u64,
+) -> bool {
     let id = place.id();
     if block.busy != 0 || site == caller || !IDS.contains(&id) {
         return false;
@@ -56,17 +63,17 @@ pub fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u6
         let fits = top < (*record).limit && (*cursor).next < (*cursor).end;
         if fits
             && (*top).slot > slot
-            && Call::is_open(&*top, stack)
+            && HookCall::is_open(&*top, stack)
             && let Some(stamps) = stamps
         {
             let time = stamps.now();
             let delta = time.wrapping_sub((*cursor).time);
             if delta <= MAX_DELTA {
                 let entry = top.add(1);
-                entry.write(Call::at(site, stack, slot, caller).entry(id, 0, 0));
+                entry.write(HookCall::at(site, stack, slot, caller).entry(id, 0, 0));
                 (*record).top = entry;
                 (*cursor).time = time;
-                // Read again: a handler may have forked, and this be the child.
+                // Read again: a handler may have forked, and this may be the child.
                 let next = (&raw const (*cursor).next).read_volatile();
                 let to = ptr::with_exposed_provenance_mut::<u32>(next as usize);
                 to.write_unaligned((delta as u32) << 1 | id << 16);
@@ -84,9 +91,9 @@ pub fn begin(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u6
     is_done
 }
 
-/// Records the end of a call; false if that has to go the long way, and nothing was done.
+/// Records the end of a call. Returns false, having done nothing, if the call must take the long path.
 #[inline(always)]
-pub fn end(block: &mut Block, place: &Place, caller: u64, stack: u64, site: u64) -> bool {
+pub fn end(block: &mut ThreadBlock, place: &TableCell, caller: u64, stack: u64, site: u64) -> bool {
     let id = place.id();
     if block.busy != 0 || site == caller || !IDS.contains(&id) {
         return false;

@@ -1,45 +1,45 @@
-//! The functions that call the runtime themselves, by their addresses: a hash table that hooks read without a
-//! lock while the thread in the dynamic linker changes it.
+//! The functions that call the runtime themselves, by their addresses: a hash table that hooks read without a lock
+//! while the thread in the dynamic linker changes it.
 //!
-//! A function that is forgotten leaves its address behind in its place, as long as other functions are found behind it: hooks
-//! may be on their way to them. Such places are given to functions that are learned later. A table that is half full is
-//! replaced by one of twice its size. Replaced tables stay, since hooks may still read them: together they are smaller
-//! than the one in use.
+//! A function that is forgotten leaves its address behind in its cell, as long as other functions are found behind
+//! it: hooks may be on their way to them. Such cells are given to functions that are learned later. A table that is
+//! half full is replaced by one of twice its size. Replaced tables stay, since hooks may still read them; together
+//! they are smaller than the one in use.
 
 use crate::sys;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use dioptra_tracelayout::message::FunctionId;
+use dioptra_tracelayout::message::InstrumentedFunction;
 
-/// The number of places in the first table, and the smallest a table has.
+/// The number of cells in the first table, and in the smallest.
 const FIRST: u64 = 256;
 
-/// The head of a table; its places follow.
+/// The head of a table; its cells follow.
 #[repr(C)]
-struct Table {
-    /// The number of places, a power of two, less one.
+struct FunctionTable {
+    /// The number of cells, a power of two, less one.
     mask: u64,
-    /// The number of places that hold an address. Only who changes the table reads it.
+    /// The number of cells that hold an address. Only the thread that changes the table reads it.
     used: AtomicU64,
 }
 
-/// A function, or nothing: then the address is 0.
+/// A cell of the table: a function, or nothing if the address is 0.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Place {
+pub struct TableCell {
     address: AtomicU64,
-    /// The function's id; 0: its calls are not wanted, or it was forgotten.
+    /// The function's id; 0 if its calls are not recorded or it was forgotten.
     id: AtomicU32,
     kind: AtomicU32,
     slot: AtomicU32,
     sample: AtomicU32,
 }
 
-static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static TABLE: AtomicPtr<FunctionTable> = AtomicPtr::new(ptr::null_mut());
 
-impl Place {
-    /// Makes this the place of a function. No thread executes that function yet, so no hook looks for it.
-    fn store(&self, function: FunctionId) {
+impl TableCell {
+    /// Stores a function in this cell. No thread executes that function yet, so no hook looks for it.
+    fn store(&self, function: InstrumentedFunction) {
         self.id.store(0, Ordering::Relaxed);
         self.kind.store(function.kind, Ordering::Relaxed);
         self.slot.store(function.slot, Ordering::Relaxed);
@@ -48,11 +48,11 @@ impl Place {
         self.id.store(function.id, Ordering::Release);
     }
 
-    /// Returns the function; `None` if its calls are not wanted.
+    /// Returns the function; `None` if its calls are not recorded.
     #[inline(always)]
-    pub fn load(&self) -> Option<FunctionId> {
+    pub fn load(&self) -> Option<InstrumentedFunction> {
         let id = self.id.load(Ordering::Acquire);
-        (id != 0).then(|| FunctionId {
+        (id != 0).then(|| InstrumentedFunction {
             address: self.address.load(Ordering::Relaxed),
             id,
             kind: self.kind.load(Ordering::Relaxed),
@@ -61,13 +61,13 @@ impl Place {
         })
     }
 
-    /// Returns the kind of work that the function's hook does.
+    /// Returns the duties of the function's hook.
     #[inline(always)]
     pub fn kind(&self) -> u64 {
         u64::from(self.kind.load(Ordering::Relaxed))
     }
 
-    /// Returns the function's id; 0 if its calls are not wanted.
+    /// Returns the function's id; 0 if its calls are not recorded.
     #[inline(always)]
     pub fn id(&self) -> u32 {
         self.id.load(Ordering::Acquire)
@@ -78,9 +78,10 @@ impl Place {
 ///
 /// # Errors
 /// `mmap`'s, if there is no memory for a larger table: then nothing was learned.
-pub fn learn(functions: &[FunctionId]) -> Result<(), sys::Errno> {
+pub fn learn(functions: &[InstrumentedFunction]) -> Result<(), sys::Errno> {
     let mut table = TABLE.load(Ordering::Acquire);
-    let is_new = |function: &&FunctionId| function.id != 0 && find(function.address).is_none();
+    let is_new =
+        |function: &&InstrumentedFunction| function.id != 0 && find(function.address).is_none();
     let more = functions.iter().filter(is_new).count() as u64;
     if !has_room(table, more) {
         table = larger(table, more)?;
@@ -96,10 +97,10 @@ pub fn learn(functions: &[FunctionId]) -> Result<(), sys::Errno> {
 }
 
 /// Forgets the function at an address.
-fn forget(table: *mut Table, address: u64) {
+fn forget(table: *mut FunctionTable, address: u64) {
     let mut at = hash(address);
     loop {
-        // SAFETY: a table of ours; it is at most half full, so there is an end.
+        // SAFETY: a table of this module; it is at most half full, so there is an end.
         let place = unsafe { place(table, at) };
         match place.address.load(Ordering::Relaxed) {
             0 => return,
@@ -113,25 +114,25 @@ fn forget(table: *mut Table, address: u64) {
     }
 }
 
-/// Whether a table has room for more functions, so that it is at most half full with them.
-fn has_room(table: *mut Table, more: u64) -> bool {
+/// Returns true if a table is at most half full with `more` functions added.
+fn has_room(table: *mut FunctionTable, more: u64) -> bool {
     // SAFETY: a table is never unmapped, and as large as its mask says.
     !table.is_null()
         && unsafe { (*table).used.load(Ordering::Relaxed) + more <= (*table).mask.div_ceil(2) }
 }
 
-/// Returns a larger table with the functions of another one, and room for more.
-fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
+/// Returns a larger table with the functions of `old` and room for `more`.
+fn larger(old: *mut FunctionTable, more: u64) -> Result<*mut FunctionTable, sys::Errno> {
     let (places, used) = match old.is_null() {
         true => (0, 0),
         // SAFETY: as above.
         false => unsafe { ((*old).mask + 1, (*old).used.load(Ordering::Relaxed)) },
     };
-    // At least twice as large as the old one: so all replaced tables together are smaller than the last one.
+    // At least twice as large as the old one, so that all replaced tables together are smaller than the last one.
     let wanted = ((used + more) * 2).next_power_of_two();
     let wanted = wanted.max(places * 2).max(FIRST);
-    let size = size_of::<Table>() + wanted as usize * size_of::<Place>();
-    let table: *mut Table = sys::map_private(size)?.cast();
+    let size = size_of::<FunctionTable>() + wanted as usize * size_of::<TableCell>();
+    let table: *mut FunctionTable = sys::map_private(size)?.cast();
     // SAFETY: new memory, zeroes.
     unsafe { (*table).mask = wanted - 1 };
     for at in 0..places {
@@ -144,8 +145,9 @@ fn larger(old: *mut Table, more: u64) -> Result<*mut Table, sys::Errno> {
     Ok(table)
 }
 
-/// Empties a place of a forgotten function, and those before it, if none is in use behind them: no hook needs to pass them.
-fn clear_end(table: *mut Table, mut at: u64) {
+/// Empties the cell of a forgotten function, and cells of forgotten functions before it, if the cell behind is empty:
+/// no hook needs to pass them.
+fn clear_end(table: *mut FunctionTable, mut at: u64) {
     // SAFETY: as above. There is always an empty place, where this ends.
     unsafe {
         while place(table, at + 1).address.load(Ordering::Relaxed) == 0 {
@@ -162,17 +164,17 @@ fn clear_end(table: *mut Table, mut at: u64) {
     }
 }
 
-/// Returns the place for a hash.
+/// Returns the cell for a hash.
 ///
 /// # Safety
-/// The table is one.
+/// `table` is a table of this module.
 #[inline(always)]
-unsafe fn place<'a>(table: *mut Table, hash: u64) -> &'a Place {
+unsafe fn place<'a>(table: *mut FunctionTable, hash: u64) -> &'a TableCell {
     // SAFETY: the mask keeps it inside; tables are never unmapped.
     unsafe {
         &*table
             .add(1)
-            .cast::<Place>()
+            .cast::<TableCell>()
             .add((hash & (*table).mask) as usize)
     }
 }
@@ -182,15 +184,15 @@ fn hash(address: u64) -> u64 {
     address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// Puts a function into a table that has room for it, in its own place or that of a forgotten one before.
-fn put(table: *mut Table, function: FunctionId) {
+/// Stores a function in a table that has room for it: in its own cell, or in that of a forgotten function before.
+fn put(table: *mut FunctionTable, function: InstrumentedFunction) {
     if function.address == 0 {
         return;
     }
-    let mut free: Option<&Place> = None;
+    let mut free: Option<&TableCell> = None;
     let mut at = hash(function.address);
     loop {
-        // SAFETY: a table of ours; it is at most half full, so there is an end.
+        // SAFETY: a table of this module; it is at most half full, so there is an end.
         let place = unsafe { place(table, at) };
         let there = place.address.load(Ordering::Relaxed);
         if there == function.address {
@@ -199,7 +201,8 @@ fn put(table: *mut Table, function: FunctionId) {
         }
         if there == 0 {
             if free.is_none() {
-                // SAFETY: as above. Counted first: a child that another thread forks now finds no table that is fuller than it says.
+                // SAFETY: as above. Counted first: in a child that another thread forks now, the table is never
+                // fuller than its count.
                 unsafe { (*table).used.fetch_add(1, Ordering::Relaxed) };
             }
             free.unwrap_or(place).store(function);
@@ -212,9 +215,9 @@ fn put(table: *mut Table, function: FunctionId) {
     }
 }
 
-/// Returns the place of the function at an address, if that is known.
+/// Returns the cell of the function at an address, if the function is known.
 #[inline(always)]
-pub fn find_place(address: u64) -> Option<&'static Place> {
+pub fn find_place(address: u64) -> Option<&'static TableCell> {
     let table = TABLE.load(Ordering::Acquire);
     if table.is_null() {
         return None;
@@ -231,8 +234,8 @@ pub fn find_place(address: u64) -> Option<&'static Place> {
     }
 }
 
-/// Returns the function at an address; `None` if it is not known, or its calls are not wanted.
-fn find(address: u64) -> Option<FunctionId> {
+/// Returns the function at an address; `None` if it is not known, or its calls are not recorded.
+fn find(address: u64) -> Option<InstrumentedFunction> {
     find_place(address)?.load()
 }
 
@@ -241,8 +244,8 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
-    fn functions(start: u64, count: u64) -> Vec<FunctionId> {
-        let function = |number| FunctionId {
+    fn functions(start: u64, count: u64) -> Vec<InstrumentedFunction> {
+        let function = |number| InstrumentedFunction {
             address: start + number * 16,
             id: (start >> 12) as u32 + number as u32 + 1,
             kind: 0,
@@ -252,8 +255,8 @@ mod tests {
         (0..count).map(function).collect()
     }
 
-    fn forgotten(functions: &[FunctionId]) -> Vec<FunctionId> {
-        let none = |function: &FunctionId| FunctionId { id: 0, ..*function };
+    fn forgotten(functions: &[InstrumentedFunction]) -> Vec<InstrumentedFunction> {
+        let none = |function: &InstrumentedFunction| InstrumentedFunction { id: 0, ..*function };
         functions.iter().map(none).collect()
     }
 
@@ -262,7 +265,7 @@ mod tests {
         unsafe { (*TABLE.load(Ordering::Acquire)).mask + 1 }
     }
 
-    /// The table belongs to the process: one test goes through all of it.
+    /// The table belongs to the process, so one test goes through all of it.
     #[test]
     fn the_table_grows_with_what_it_knows() {
         // Modules one after another, as they stay loaded.
@@ -281,7 +284,7 @@ mod tests {
         // Another module at the same addresses.
         let other: Vec<_> = functions(7 << 20, 100)
             .into_iter()
-            .map(|function| FunctionId {
+            .map(|function| InstrumentedFunction {
                 id: function.id + 5000,
                 ..function
             })

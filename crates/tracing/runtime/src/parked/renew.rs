@@ -1,7 +1,8 @@
 //! Renewal of shadow stacks that fill up with calls that were left.
 //!
-//! [`renew_if_wasteful`] moves a thread to another segment when most of its entries are holes; [`make_room`] when there is no room for
-//! another call. Before memory grows, [`sweep`] looks for parked entries whose calls do not return any more.
+//! [`renew_if_wasteful`] moves a thread to another segment when most of its entries are holes, and [`make_room`] when
+//! there is no room for another call. Before memory grows, [`sweep`] looks for parked entries whose calls do not
+//! return any more.
 
 use super::{
     ALIASED, GONE, JUMPED, PARKED, empty, is_barrier, is_hole, is_parked, is_passed_over, original,
@@ -9,8 +10,8 @@ use super::{
 };
 use crate::arch;
 use crate::confined;
-use crate::segments::{self, Segment, State, claim};
-use crate::shadow::{Entry, Record};
+use crate::segments::{self, SegmentState, StackSegment, claim};
+use crate::shadow::{ShadowEntry, ThreadRecord};
 use crate::switch;
 use crate::sys;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -20,20 +21,20 @@ use dioptra_tracelayout::message::thread::{
 
 /// The number of entries from which on [`renew`] is considered.
 pub const RENEW_AT: usize = 2048;
-/// The largest segment.
+/// The largest capacity of a segment, in entries.
 const LARGEST: usize = 1 << 20;
-/// The most live entries of a retired segment that are examined one by one.
+/// The largest number of live entries of a retired segment that are examined one by one.
 const EXAMINED: usize = 8;
-/// The number of entries that are looked at before a sweep looks at all of them.
+/// The number of entries in a sample. The sample decides whether a sweep looks at all entries.
 const SAMPLED: usize = 32;
-/// The number of parked entries among these that have to be gone before a sweep looks at all.
+/// The number of parked entries of a sample that must be gone for a sweep to be worth its cost.
 const WORTH: usize = 8;
-/// The most gone entries that a process keeps: those that a jump has left, and others.
+/// The largest numbers of gone entries that a process keeps: of those that a jump has left, and of the others.
 pub const KEPT: [u32; 2] = [1 << 16, 1 << 22];
 /// The number of gone entries that are kept now, in the order of [`KEPT`].
 static KEPT_NOW: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
 
-/// Whether a call has returned that was taken for gone: this process copies stacks.
+/// True once a call has returned whose entry was taken for gone: this process copies stacks.
 static COPIES: AtomicBool = AtomicBool::new(false);
 
 /// Forgets what the process has seen, so that a test begins as a new process does.
@@ -45,7 +46,7 @@ pub fn reset() {
     COPIES.store(false, Ordering::Relaxed);
 }
 
-/// Notes that a parked call with these flags has returned.
+/// Records that a parked call with these flags has returned.
 pub fn returned(flags: u32) {
     if flags & GONE != 0 {
         COPIES.store(true, Ordering::Relaxed);
@@ -53,7 +54,7 @@ pub fn returned(flags: u32) {
     }
 }
 
-/// Returns the number of kept entries whose flags are of the same class as these.
+/// Returns the number of kept entries of the same class as these flags.
 fn class(flags: u32) -> &'static AtomicU32 {
     match flags & JUMPED {
         0 => &KEPT_NOW[1],
@@ -61,7 +62,7 @@ fn class(flags: u32) -> &'static AtomicU32 {
     }
 }
 
-/// Returns the most entries that are kept of the class of these flags.
+/// Returns the largest number of kept entries of the class of these flags.
 fn most(flags: u32) -> u32 {
     match flags & JUMPED {
         0 => KEPT[1],
@@ -69,12 +70,12 @@ fn most(flags: u32) -> u32 {
     }
 }
 
-/// Notes that a parked entry's place on the stack holds something else. Gives the entry up if enough of its class are
-/// kept.
+/// Marks a parked entry whose slot on the stack holds something else as gone. Gives the entry up if enough of its
+/// class are kept.
 ///
 /// # Safety
 /// The entry is parked.
-unsafe fn gone(entry: *mut Entry) {
+unsafe fn gone(entry: *mut ShadowEntry) {
     // SAFETY: the caller's promise.
     unsafe {
         let flags = (*entry).flags;
@@ -90,28 +91,29 @@ unsafe fn gone(entry: *mut Entry) {
     }
 }
 
-/// Whether the kernel reads memory for the runtime that may not be mapped. Without that no entry is taken for gone.
+/// Returns true if the kernel reads memory for the runtime that may not be mapped. Without that no entry is taken for
+/// gone.
 pub fn can_look() -> bool {
     let word = 0_u64;
     !confined::is_quiet()
         && sys::peek(sys::pid(), (&raw const word).expose_provenance() as u64).is_some()
 }
 
-/// A set of slots, in memory of its own.
-struct Slots {
+/// A set of stack slots, in memory of its own.
+struct SlotSet {
     words: *mut u64,
     count: usize,
 }
 
-impl Slots {
-    /// Returns an empty set with room for a number of slots; `None` if there is no memory.
-    fn new(room: usize) -> Option<Slots> {
+impl SlotSet {
+    /// Returns an empty set with room for `room` slots; `None` if there is no memory.
+    fn new(room: usize) -> Option<SlotSet> {
         let count = (room * 2).next_power_of_two().max(512);
         let words = sys::map_private(count * size_of::<u64>()).ok()?.cast();
-        Some(Slots { words, count })
+        Some(SlotSet { words, count })
     }
 
-    /// Returns the place of a slot, or the free one where it would be.
+    /// Returns the word of a slot in the table, or the free word in which the slot would be stored.
     fn place(&self, slot: u64) -> *mut u64 {
         let hash = (slot >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
         let mut at = hash as usize & (self.count - 1);
@@ -126,31 +128,32 @@ impl Slots {
         }
     }
 
-    /// Adds a slot, and returns whether it was not there before.
+    /// Adds a slot. Returns false if it was there before.
     fn insert(&mut self, slot: u64) -> bool {
         let place = self.place(slot);
-        // SAFETY: a place in the table.
+        // SAFETY: a word of the table.
         unsafe { core::mem::replace(&mut *place, slot) == 0 }
     }
 
     fn contains(&self, slot: u64) -> bool {
-        // SAFETY: a place in the table.
+        // SAFETY: a word of the table.
         unsafe { *self.place(slot) == slot }
     }
 }
 
-impl Drop for Slots {
+impl Drop for SlotSet {
     fn drop(&mut self) {
-        // SAFETY: mapped with that size, and nobody else knows of it.
+        // SAFETY: mapped with that size, and no other thread knows of it.
         unsafe { sys::unmap(self.words.cast(), self.count * size_of::<u64>()) };
     }
 }
 
-/// Whether enough parked entries of a sample are gone: to look at each entry takes system calls.
+/// Returns true if enough parked entries of a sample are gone to justify a sweep. A look at each entry takes system
+/// calls.
 ///
 /// # Safety
 /// The record is this thread's.
-unsafe fn is_worth_a_look(record: *mut Record) -> bool {
+unsafe fn is_worth_a_look(record: *mut ThreadRecord) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let used = (*record).top.offset_from((*record).floor).unsigned_abs();
@@ -167,15 +170,14 @@ unsafe fn is_worth_a_look(record: *mut Record) -> bool {
 ///
 /// # Safety
 /// The record is this thread's.
-unsafe fn sweep(record: *mut Record) -> Option<Slots> {
+unsafe fn sweep(record: *mut ThreadRecord) -> Option<SlotSet> {
     // SAFETY: the caller's promise.
     unsafe {
         let used = (*record).top.offset_from((*record).floor).unsigned_abs();
-        let mut slots = Slots::new(used)?;
+        let mut slots = SlotSet::new(used)?;
         let is_looked_at = can_look() && is_worth_a_look(record);
         let mut entry = (*record).top;
-        // A function that has ended in a jump to another one has the slot of the other's entry, which lies above its
-        // own.
+        // A function that ended in a jump to another one has the slot of the other's entry, which lies above its own.
         let mut shared = 0;
         while entry > (*record).floor {
             let now = *entry;
@@ -199,29 +201,31 @@ unsafe fn sweep(record: *mut Record) -> Option<Slots> {
     }
 }
 
-/// Whether no call of a parked or retired segment returns any more. Examines few entries: false if that does not tell.
+/// Returns true if no call of a parked or retired segment returns any more. Examines few entries, and returns false
+/// if they do not settle it.
 ///
 /// # Safety
 /// `segment` is a segment.
-pub unsafe fn is_dead(segment: *mut Segment) -> bool {
+pub unsafe fn is_dead(segment: *mut StackSegment) -> bool {
     // SAFETY: the caller's promise.
     unsafe { is_dead_beside(segment, None) }
 }
 
-/// Does the work of [`is_dead`]. A call whose slot is among the `newer` slots, those of later calls, is gone.
+/// Does the work of [`is_dead`]. A call is gone if its slot is among `newer`, the slots of later calls.
 ///
 /// # Safety
 /// `segment` is a segment.
-unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
-    // SAFETY: the caller's promise; only its own thread changes what is not parked.
+unsafe fn is_dead_beside(segment: *mut StackSegment, newer: Option<&SlotSet>) -> bool {
+    // SAFETY: the caller's promise; entries that are not parked are changed only by their own thread.
     unsafe {
         if !can_look() {
             return false;
         }
         let state = (*segment).state();
-        if state == State::Parked && (*segment).key != 0 {
-            // A coroutine that nobody can go on with: its context is something else, and its stack is not there any more or
-            // another one has its memory. A stack that can't be read may be out of reach for a while only.
+        if state == SegmentState::Parked && (*segment).key != 0 {
+            // Nobody can go on with the coroutine: its context holds something else, and its stack is not there any
+            // more or another coroutine has its memory. A stack that can't be read may be out of reach only for a
+            // while.
             return !switch::is_named(segment)
                 && ((*segment).is_shared || sys::peek(sys::pid(), (*segment).key).is_none());
         }
@@ -240,7 +244,7 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
                     if is_parked(&now) {
                         gone(entry);
                     } else {
-                        // Nobody has been told that it was left.
+                        // The thread of the entry does not know that its call was left.
                         claim(entry, now.slot);
                     }
                     live -= usize::from(is_hole(&*entry));
@@ -252,14 +256,15 @@ unsafe fn is_dead_beside(segment: *mut Segment, newer: Option<&Slots>) -> bool {
     }
 }
 
-/// Goes on in another segment if this one is mostly holes. Then entries have other addresses.
+/// Goes on in another segment if this one is mostly holes. Entries have other addresses afterwards.
 ///
 /// # Safety
 /// The record is this thread's and no dummy.
-pub unsafe fn renew_if_wasteful(record: *mut Record) {
+pub unsafe fn renew_if_wasteful(record: *mut ThreadRecord) {
     // SAFETY: the caller's promise.
     unsafe {
-        let used = |record: *mut Record| (*record).top.offset_from((*record).floor).unsigned_abs();
+        let used =
+            |record: *mut ThreadRecord| (*record).top.offset_from((*record).floor).unsigned_abs();
         let before = used(record);
         if before < (*record).renew_at || (*record).interrupted.is_active() {
             return;
@@ -281,21 +286,21 @@ pub unsafe fn renew_if_wasteful(record: *mut Record) {
 ///
 /// # Safety
 /// The record is this thread's.
-unsafe fn holes(record: *mut Record) -> usize {
+unsafe fn holes(record: *mut ThreadRecord) -> usize {
     // SAFETY: the caller's promise.
     unsafe {
         let count = (*record).top.offset_from((*record).floor).unsigned_abs();
         let entries = core::slice::from_raw_parts((*record).floor.add(1), count);
-        let is_unused = |entry: &&Entry| is_hole(entry) || is_barrier(entry);
+        let is_unused = |entry: &&ShadowEntry| is_hole(entry) || is_barrier(entry);
         entries.iter().filter(is_unused).count()
     }
 }
 
-/// Makes room for more calls. Returns whether there is any now.
+/// Makes room for more calls. Returns false if there is none.
 ///
 /// # Safety
 /// The record is this thread's and no dummy.
-pub unsafe fn make_room(record: *mut Record) -> bool {
+pub unsafe fn make_room(record: *mut ThreadRecord) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         if (*record).interrupted.is_active() {
@@ -315,19 +320,19 @@ pub unsafe fn make_room(record: *mut Record) -> bool {
     }
 }
 
-/// Goes on in another segment, to which the open calls are copied. Returns whether that worked.
+/// Goes on in another segment, to which the open calls are copied. Returns false if there is no other segment.
 ///
 /// # Safety
 /// The record is this thread's and no dummy, and no hook is interrupted.
-unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> bool {
+unsafe fn renew(record: *mut ThreadRecord, capacity: usize, newer: Option<&SlotSet>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let floor = (*record).floor;
         let count = (*record).top.offset_from(floor).unsigned_abs();
         let entries = core::slice::from_raw_parts(floor.add(1), count);
         let stays = is_passed_over;
-        // Unwinders find the entries that an exception is about to leave by their places, below the top.
-        let is_unwinding = |entry: &Entry| {
+        // Unwinders find the entries that an exception is about to leave by their addresses, below the top.
+        let is_unwinding = |entry: &ShadowEntry| {
             !stays(entry) && entry.flags & (ENTRY_UNWOUND | ENTRY_SILENT) == ENTRY_UNWOUND
         };
         if entries.iter().any(is_unwinding) {
@@ -378,7 +383,7 @@ unsafe fn renew(record: *mut Record, capacity: usize, newer: Option<&Slots>) -> 
         (*record).floor = segments::floor(segment);
         (*record).top = to;
         (*record).limit = segments::limit(segment);
-        (*old).set_state(State::Retired);
+        (*old).set_state(SegmentState::Retired);
         true
     }
 }

@@ -2,28 +2,28 @@
 
 use super::renew::{self, KEPT, RENEW_AT};
 use super::*;
-use crate::segments::{self, State};
+use crate::segments::{self, SegmentState};
 use crate::shadow::{self, RECORD_SIZE, TO_RECORD};
 use crate::{sys, testing};
 use core::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-/// Segments are the process's: one test at a time.
+/// Segments belong to the process, so one test runs at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The distance between the made-up call stacks, in bytes.
 const APART: u64 = 0x1_0000;
 
-/// A thread, as far as parking goes.
-struct Thread {
-    record: *mut Record,
+/// A thread, reduced to the parts that parking uses.
+struct ParkingThread {
+    record: *mut ThreadRecord,
     _turn: Option<MutexGuard<'static, ()>>,
 }
 
-/// An open call: its entry's address, its place, and its caller.
+/// An open call: its entry's address, its slot, and its caller.
 #[derive(Clone, Copy, Debug)]
-struct Call {
+struct OpenCall {
     token: u64,
     slot: u64,
     caller: Caller,
@@ -31,20 +31,20 @@ struct Call {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Thread {
-    fn new(capacity: usize) -> Thread {
+impl ParkingThread {
+    fn new(capacity: usize) -> ParkingThread {
         let turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         renew::reset();
-        Thread {
+        ParkingThread {
             _turn: Some(turn),
-            ..Thread::another(capacity)
+            ..ParkingThread::another(capacity)
         }
     }
 
     /// Returns one more thread in the same test.
-    fn another(capacity: usize) -> Thread {
+    fn another(capacity: usize) -> ParkingThread {
         let size = TO_RECORD + RECORD_SIZE + segments::size(capacity);
-        let record: *mut Record = sys::map_private(size)
+        let record: *mut ThreadRecord = sys::map_private(size)
             .unwrap()
             .wrapping_add(TO_RECORD)
             .cast();
@@ -58,14 +58,14 @@ impl Thread {
             (*record).top = segments::floor(segment);
             (*record).limit = segments::limit(segment);
         }
-        Thread {
+        ParkingThread {
             record,
             _turn: None,
         }
     }
 
     /// Makes a call as the hook of an entry and its slow path do.
-    fn call(&self, slot: u64) -> Call {
+    fn call(&self, slot: u64) -> OpenCall {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let caller = Caller {
             frame: number,
@@ -89,7 +89,7 @@ impl Thread {
                 assert!(make_room(self.record));
             }
             let top = (*self.record).top.add(1);
-            top.write(Entry {
+            top.write(ShadowEntry {
                 frame: caller.frame,
                 return_address: caller.return_address,
                 slot,
@@ -98,7 +98,7 @@ impl Thread {
                 spare: 0,
             });
             (*self.record).top = top;
-            Call {
+            OpenCall {
                 token: top.addr() as u64,
                 slot,
                 caller,
@@ -106,18 +106,18 @@ impl Thread {
         }
     }
 
-    /// Ends a call as the slow path of the hook of an exit does. Returns whether the call was open until now.
-    fn end(&self, call: Call, with_token: bool) -> bool {
+    /// Ends a call as the slow path of the hook of an exit does. Returns true if the call was open until now.
+    fn end(&self, call: OpenCall, with_token: bool) -> bool {
         // SAFETY: this thread's record.
         unsafe {
             let token = with_token.then_some(call.token);
             let found = find(self.record, token, call.caller.frame, call.slot);
             match found.unwrap_or_else(|| panic!("{call:?} is lost")) {
-                Found::Left(found) => {
+                FoundCall::Left(found) => {
                     assert_eq!(found, call.caller);
                     false
                 }
-                Found::Open(entry) => {
+                FoundCall::Open(entry) => {
                     if innermost(self.record) != entry {
                         leave(self.record, entry.add(1), false);
                     }
@@ -126,12 +126,12 @@ impl Thread {
                     renew_if_wasteful(self.record);
                     true
                 }
-                Found::Suspended(..) => panic!("nothing was suspended"),
+                FoundCall::Suspended(..) => panic!("nothing was suspended"),
             }
         }
     }
 
-    /// Leaves the calls below a place by a jump that the runtime is told of.
+    /// Leaves the calls below an address by a jump that the runtime sees.
     fn jump(&self, target: u64) {
         // SAFETY: this thread's record.
         unsafe {
@@ -172,8 +172,8 @@ fn random(state: &mut u64, below: u64) -> u64 {
 
 #[test]
 fn nothing_stays_of_calls_that_nest() {
-    let thread = Thread::new(64);
-    let outer: Vec<Call> = (0..50)
+    let thread = ParkingThread::new(64);
+    let outer: Vec<OpenCall> = (0..50)
         .map(|depth| thread.call(APART - 16 * depth))
         .collect();
     for call in outer.into_iter().rev() {
@@ -186,9 +186,9 @@ fn nothing_stays_of_calls_that_nest() {
 fn calls_on_many_stacks_return_in_any_order() {
     for (stacks, with_token, seed) in [(3, true, 1), (3, false, 2), (50, true, 3), (2000, true, 4)]
     {
-        let thread = Thread::new(1 << 12);
+        let thread = ParkingThread::new(1 << 12);
         let mut state = seed;
-        let mut open: Vec<Vec<Call>> = std::vec![Vec::new(); stacks];
+        let mut open: Vec<Vec<OpenCall>> = std::vec![Vec::new(); stacks];
         let mut stack = 0;
         for _ in 0..200_000 {
             if random(&mut state, 4) == 0 {
@@ -209,10 +209,10 @@ fn calls_on_many_stacks_return_in_any_order() {
     }
 }
 
-/// On a copied stack several suspended calls have the same place: their entries tell them apart.
+/// On a copied stack several suspended calls have the same slot: their entries distinguish them.
 #[test]
 fn calls_with_the_same_place_are_told_apart() {
-    let thread = Thread::new(1 << 12);
+    let thread = ParkingThread::new(1 << 12);
     let mut waiting = std::collections::VecDeque::new();
     for round in 0..50_000_u64 {
         waiting.push_back(thread.call(APART - 16 * (round % 3)));
@@ -231,7 +231,7 @@ fn taken() -> usize {
     let mut taken = 0;
     segments::all(|segment| {
         // SAFETY: a segment.
-        taken += usize::from(unsafe { (*segment).state() } != State::Free);
+        taken += usize::from(unsafe { (*segment).state() } != SegmentState::Free);
         false
     });
     taken
@@ -244,7 +244,7 @@ fn memory_follows_what_may_return() {
     if !testing::is_alone("parked::tests::memory_follows_what_may_return") {
         return;
     }
-    let thread = Thread::new(1 << 16);
+    let thread = ParkingThread::new(1 << 16);
     let mut waiting = std::collections::VecDeque::new();
     let mut most = 0;
     for round in 0..1_000_000_u64 {
@@ -263,7 +263,7 @@ fn memory_follows_what_may_return() {
 /// A jump leaves calls for good, again and again.
 #[test]
 fn calls_that_never_return_do_not_pile_up() {
-    let thread = Thread::new(1 << 16);
+    let thread = ParkingThread::new(1 << 16);
     let around = thread.call(2 * APART);
     let mut most = 0;
     for _ in 0..300_000 {
@@ -280,7 +280,7 @@ fn calls_that_never_return_do_not_pile_up() {
 /// A call that one thread has begun returns in another.
 #[test]
 fn calls_return_in_other_threads() {
-    let (first, second) = (Thread::new(1 << 12), Thread::another(1 << 12));
+    let (first, second) = (ParkingThread::new(1 << 12), ParkingThread::another(1 << 12));
     let around = first.call(9 * APART);
     let open = first.call(8 * APART);
     let parked = first.call(APART);
@@ -297,17 +297,17 @@ fn calls_return_in_other_threads() {
 /// Handlers that interrupt a hook may exchange stacks, too: entries that they leave parked are not overwritten.
 #[test]
 fn what_is_parked_above_an_interrupted_hook_stays() {
-    let thread = Thread::new(1 << 12);
+    let thread = ParkingThread::new(1 << 12);
     let around = thread.call(9 * APART);
     // SAFETY: this thread's record.
     unsafe {
         let record = thread.record;
         // The hook is about to write this entry.
         let next = (*record).top.add(1);
-        next.write(Entry {
+        next.write(ShadowEntry {
             slot: 7 * APART,
             flags: ENTRY_UNWOUND | ENTRY_NO_RETURN,
-            ..Entry::BOTTOM
+            ..ShadowEntry::BOTTOM
         });
         (*record).top = next;
         let handlers = thread.call(APART);
@@ -319,7 +319,7 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
         assert!(hold(record, next));
         assert_eq!((*record).top.add(1), next);
         // The hook goes on.
-        next.write(Entry {
+        next.write(ShadowEntry {
             frame: 5,
             return_address: 6,
             slot: 7 * APART,
@@ -334,7 +334,7 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
         assert_ne!(later.token, handlers.token);
         assert!(thread.end(later, true));
         assert!(!thread.end(handlers, true));
-        let interrupted = Call {
+        let interrupted = OpenCall {
             token: next.addr() as u64,
             slot: 7 * APART,
             caller: Caller {
@@ -352,13 +352,13 @@ fn what_is_parked_above_an_interrupted_hook_stays() {
 #[test]
 fn threads_hand_calls_on_at_once() {
     let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (sender, receiver) = std::sync::mpsc::channel::<Call>();
+    let (sender, receiver) = std::sync::mpsc::channel::<OpenCall>();
     let receiver = std::sync::Arc::new(Mutex::new(receiver));
     let workers: Vec<_> = (0..4_u64)
         .map(|number| {
             let (sender, receiver) = (sender.clone(), receiver.clone());
             std::thread::spawn(move || {
-                let thread = Thread::another(1 << 12);
+                let thread = ParkingThread::another(1 << 12);
                 let mut state = number;
                 for round in 0..20_000_u64 {
                     let stack = (number * 20_000 + round) % 5_000 + 1;
@@ -377,7 +377,7 @@ fn threads_hand_calls_on_at_once() {
         worker.join().unwrap();
     }
     drop(sender);
-    let last = Thread::another(1 << 12);
+    let last = ParkingThread::another(1 << 12);
     for call in receiver.lock().unwrap().iter() {
         last.end(call, true);
     }

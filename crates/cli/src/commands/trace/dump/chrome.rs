@@ -2,7 +2,7 @@
 
 use super::super::events::Event;
 use super::super::render::{Output, push_thousandths};
-use dioptra_calls::{Ending, Frames, FunctionNames, Shown, View, ViewLosses, ahead};
+use dioptra_calls::{CallEnding, FunctionNames, OpenCalls, ShownStep, View, ViewLosses, ahead};
 use dioptra_tracedata::Stream;
 use dioptra_tracelayout::EventPlace;
 use std::io;
@@ -50,8 +50,8 @@ pub fn write(
         quoted: vec![None; trace.function_count() + 1],
         first,
     };
-    let mut open: Vec<Frames<Begun>> = Vec::new();
-    open.resize_with(view.streams().len(), Frames::default);
+    let mut open: Vec<OpenCalls<Begun>> = Vec::new();
+    open.resize_with(view.streams().len(), OpenCalls::default);
     let (written, merged) = ahead(view.merged(), |merged| -> io::Result<()> {
         for (place, shown) in merged {
             let (time, open) = (shown.time(), &mut open[place]);
@@ -64,7 +64,7 @@ pub fn write(
                 }
             }
             match shown {
-                Shown::Lost { records, .. } if in_range => {
+                ShownStep::Lost { records, .. } if in_range => {
                     separate(out, &mut lines.first);
                     let stream = view.streams()[place];
                     let line = format!(
@@ -76,9 +76,9 @@ pub fn write(
                     );
                     out.text.extend_from_slice(line.as_bytes());
                 }
-                Shown::Lost { .. } => {}
-                Shown::Switch { stack, .. } => open.switch(stack),
-                Shown::Enter { call, .. } => {
+                ShownStep::Lost { .. } => {}
+                ShownStep::Switch { stack, .. } => open.switch(stack),
+                ShownStep::Enter { call, .. } => {
                     let event = match call.function >= first_event {
                         true => Event::of(trace, call.function).filter(|e| !e.is_period()),
                         false => None,
@@ -102,16 +102,16 @@ pub fn write(
                         }
                     }
                 }
-                Shown::Leave { call, ending, .. } => {
+                ShownStep::Leave { call, ending, .. } => {
                     let begun = open.pop();
                     let is_begun = begun.is_some_and(|b| b.is_written && !b.is_moment);
                     // At the end of a range calls are cut off, at that of the trace they are not known to end.
-                    let is_open = ending == Ending::Open && range.stop.is_none();
+                    let is_open = ending == CallEnding::Open && range.stop.is_none();
                     if in_range && is_begun && !is_open {
                         let args = match ending {
-                            Ending::Returned => "",
-                            Ending::Open => ",\"args\":{\"end\":\"later\"}",
-                            Ending::Unwound(cause) => {
+                            CallEnding::Returned => "",
+                            CallEnding::Open => ",\"args\":{\"end\":\"later\"}",
+                            CallEnding::Unwound(cause) => {
                                 &format!(",\"args\":{{\"unwound\":\"{cause:?}\"}}")
                             }
                             _ => ",\"args\":{\"end\":\"missing\"}",

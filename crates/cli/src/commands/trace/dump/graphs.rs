@@ -1,7 +1,7 @@
 //! Sums by call path for other programs: folded stacks, DOT, Mermaid.
 
 use super::super::render::{Labels, Output, escape_html};
-use dioptra_calls::{CallNode, CallTree, FunctionNames, View, ViewLosses, call_tree};
+use dioptra_calls::{CallNode, CallPathTree, FunctionNames, View, ViewLosses, call_tree};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -64,7 +64,7 @@ pub fn flame_graph(
 }
 
 /// The time of each node outside of the nodes below it: time in calls that are not shown is their callers'.
-fn widths(tree: &CallTree, sampled: bool) -> Vec<u64> {
+fn widths(tree: &CallPathTree, sampled: bool) -> Vec<u64> {
     let total = |node: &CallNode| match sampled {
         true => node.weighted_total.max(0.0).round() as u64,
         false => node.total,
@@ -78,7 +78,7 @@ fn widths(tree: &CallTree, sampled: bool) -> Vec<u64> {
 }
 
 /// How often who called whom, over all paths; the program itself is 0.
-fn edges(tree: &CallTree, sampled: bool) -> Vec<((u32, u32), u64)> {
+fn edges(tree: &CallPathTree, sampled: bool) -> Vec<((u32, u32), u64)> {
     let mut edges: BTreeMap<(u32, u32), (usize, f64)> = BTreeMap::new();
     for (index, node) in tree.nodes().iter().enumerate().skip(1) {
         let parent = tree.nodes()[node.parent as usize].function;

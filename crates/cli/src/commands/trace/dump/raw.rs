@@ -2,7 +2,7 @@
 
 use super::super::events::Event;
 use super::super::render::{Labels, Output, push_number, push_timestamp};
-use dioptra_calls::{Ending, FunctionNames, Shown, View, ViewLosses, ahead};
+use dioptra_calls::{CallEnding, FunctionNames, ShownStep, View, ViewLosses, ahead};
 use dioptra_tables::escape;
 use std::io;
 
@@ -45,18 +45,18 @@ pub fn write(
             for shown in calls {
                 let is_open = matches!(
                     shown,
-                    Shown::Leave {
-                        ending: Ending::Open,
+                    ShownStep::Leave {
+                        ending: CallEnding::Open,
                         ..
                     }
                 );
                 let event = match shown {
-                    Shown::Enter { call, .. } | Shown::Leave { call, .. } => {
+                    ShownStep::Enter { call, .. } | ShownStep::Leave { call, .. } => {
                         Event::of(trace, call.function)
                     }
                     _ => None,
                 };
-                let is_told = matches!(shown, Shown::Leave { .. })
+                let is_told = matches!(shown, ShownStep::Leave { .. })
                     && event.is_some_and(|event| !event.is_period());
                 if is_open || is_told || !range.contains(shown.time()) {
                     continue;
@@ -66,36 +66,36 @@ pub fn write(
                 push_number(text, u64::from(stream.tid), 7);
                 text.extend_from_slice(b": ");
                 let call = match (shown, event) {
-                    (Shown::Enter { .. }, Some(event)) => {
+                    (ShownStep::Enter { .. }, Some(event)) => {
                         text.extend_from_slice(b"[event] ");
                         text.extend_from_slice(event.begin().as_bytes());
                         None
                     }
-                    (Shown::Leave { .. }, Some(_)) => {
+                    (ShownStep::Leave { .. }, Some(_)) => {
                         text.extend_from_slice(b"[event] linux:sched-in");
                         None
                     }
-                    (Shown::Enter { call, .. }, None) if call.entered.is_none() => {
+                    (ShownStep::Enter { call, .. }, None) if call.entered.is_none() => {
                         text.extend_from_slice(b"[open ] ");
                         Some(call)
                     }
-                    (Shown::Enter { call, .. }, None) => {
+                    (ShownStep::Enter { call, .. }, None) => {
                         text.extend_from_slice(b"[entry] ");
                         Some(call)
                     }
-                    (Shown::Leave { call, ending, .. }, None) => {
+                    (ShownStep::Leave { call, ending, .. }, None) => {
                         text.extend_from_slice(match ending {
-                            Ending::Returned => b"[exit ] ",
-                            Ending::Unwound(_) => b"[unwnd] ",
+                            CallEnding::Returned => b"[exit ] ",
+                            CallEnding::Unwound(_) => b"[unwnd] ",
                             _ => b"[gone ] ",
                         });
                         Some(call)
                     }
-                    (Shown::Lost { records, .. }, _) => {
+                    (ShownStep::Lost { records, .. }, _) => {
                         text.extend_from_slice(format!("[lost ] {records} records").as_bytes());
                         None
                     }
-                    (Shown::Switch { stack, .. }, _) => {
+                    (ShownStep::Switch { stack, .. }, _) => {
                         text.extend_from_slice(format!("[stack] {stack}").as_bytes());
                         None
                     }

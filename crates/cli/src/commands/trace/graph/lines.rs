@@ -1,7 +1,7 @@
 //! The lines of a call graph.
 
 use super::super::render::{Labels, Sources, address, push_duration, push_right};
-use dioptra_calls::{CallNode, CallTree, FunctionNames, View};
+use dioptra_calls::{CallNode, CallPathTree, FunctionNames, View};
 use dioptra_tables::escape;
 use dioptra_tracedata::Trace;
 use dioptra_tracelayout::FunctionKind;
@@ -131,7 +131,7 @@ impl<'n, 't> Lines<'n, 't> {
     }
 
     /// The fields of the program, of whose time only the total is known: that of the calls at the top.
-    pub fn push_program(&self, tree: &CallTree, out: &mut Vec<u8>) {
+    pub fn push_program(&self, tree: &CallPathTree, out: &mut Vec<u8>) {
         let nodes = tree.nodes();
         let mut root = nodes[0];
         for top in nodes.iter().skip(1).filter(|node| node.parent == 0) {
@@ -197,7 +197,7 @@ impl<'n, 't> Lines<'n, 't> {
 
 /// The calls of wanted functions that are not within others of them, as nodes; the path that was found last comes first, as
 /// in uftrace.
-pub fn outermost(tree: &CallTree, is_wanted: &[bool]) -> Vec<u32> {
+pub fn outermost(tree: &CallPathTree, is_wanted: &[bool]) -> Vec<u32> {
     let mut inside = vec![false; tree.nodes().len()];
     let mut found = Vec::new();
     for (index, node) in tree.nodes().iter().enumerate().skip(1) {

@@ -1,7 +1,7 @@
 //! A machine, and what a command used of it.
 
 use super::{heading, line};
-use dioptra_tracedata::{Host, Usage};
+use dioptra_tracedata::{Host, ResourceUsage};
 use std::io::{self, Write};
 
 /// What is known of a machine.
@@ -74,7 +74,7 @@ pub fn now(out: &mut impl Write) -> io::Result<()> {
 }
 
 /// What a command used.
-pub fn used(usage: &Usage, out: &mut impl Write) -> io::Result<()> {
+pub fn used(usage: &ResourceUsage, out: &mut impl Write) -> io::Result<()> {
     let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     let (system, user) = (seconds(usage.system), seconds(usage.user));
     line(

@@ -2,12 +2,12 @@
 
 use super::Replay;
 use super::lines::ending_text;
-use dioptra_calls::{Ahead, Ending, Shown};
+use dioptra_calls::{Ahead, CallEnding, ShownStep};
 use std::io;
 
 impl Replay<'_, '_, '_> {
     /// A line for each entry and exit.
-    pub(super) fn flat(&mut self, merged: &mut Ahead<(usize, Shown)>) -> io::Result<()> {
+    pub(super) fn flat(&mut self, merged: &mut Ahead<(usize, ShownStep)>) -> io::Result<()> {
         let range = self.view.range();
         // As uftrace begins.
         if !self.fields.is_empty() {
@@ -20,15 +20,17 @@ impl Replay<'_, '_, '_> {
             let tid = self.view.streams()[place].tid;
             let number = self.number;
             let event = match shown {
-                Shown::Enter { call, .. } | Shown::Leave { call, .. } => self.event(call.function),
+                ShownStep::Enter { call, .. } | ShownStep::Leave { call, .. } => {
+                    self.event(call.function)
+                }
                 _ => None,
             };
             let line = match (shown, event) {
-                (Shown::Enter { call, .. }, _) if call.entered.is_none() => continue,
-                (Shown::Enter { time, .. }, Some(event)) => {
+                (ShownStep::Enter { call, .. }, _) if call.entered.is_none() => continue,
+                (ShownStep::Enter { time, .. }, Some(event)) => {
                     format!("[{number}] !!! {tid}: {} time ({time})", event.begin())
                 }
-                (Shown::Enter { time, call, .. }, None) => {
+                (ShownStep::Enter { time, call, .. }, None) => {
                     let name = self.labels.get(call.function);
                     format!(
                         "[{number}] ==> {tid}/{}: ip ({name}), time ({time})",
@@ -36,18 +38,18 @@ impl Replay<'_, '_, '_> {
                     )
                 }
                 (
-                    Shown::Leave {
-                        ending: Ending::Open,
+                    ShownStep::Leave {
+                        ending: CallEnding::Open,
                         ..
                     },
                     _,
                 ) => continue,
-                (Shown::Leave { .. }, Some(event)) if !event.is_period() => continue,
-                (Shown::Leave { time, .. }, Some(_)) => {
+                (ShownStep::Leave { .. }, Some(event)) if !event.is_period() => continue,
+                (ShownStep::Leave { time, .. }, Some(_)) => {
                     format!("[{number}] !!! {tid}: linux:sched-in time ({time})")
                 }
                 (
-                    Shown::Leave {
+                    ShownStep::Leave {
                         time, call, ending, ..
                     },
                     None,
@@ -63,10 +65,10 @@ impl Replay<'_, '_, '_> {
                         call.depth
                     )
                 }
-                (Shown::Lost { time, records }, _) => {
+                (ShownStep::Lost { time, records }, _) => {
                     format!("[{number}] XXX {tid}: lost {records} records, time ({time})")
                 }
-                (Shown::Switch { time, stack }, _) => {
+                (ShownStep::Switch { time, stack }, _) => {
                     format!("[{number}] --- {tid}: stack {stack}, time ({time})")
                 }
             };

@@ -6,20 +6,20 @@ use super::super::render::{
     push_timestamp,
 };
 use super::{Field, Replay};
-use dioptra_calls::{Call, Ending};
+use dioptra_calls::{Call, CallEnding};
 use dioptra_tracelayout::record::UnwindCause;
 
 /// The colour of what stands behind a closing brace.
 const GRAY: &str = COLORS[7];
 
 /// What is said of a call that did not return.
-pub(super) fn ending_text(ending: Ending) -> Option<&'static str> {
+pub(super) fn ending_text(ending: CallEnding) -> Option<&'static str> {
     match ending {
-        Ending::Returned => None,
-        Ending::Unwound(UnwindCause::Jump) => Some("jumped out of"),
-        Ending::Unwound(UnwindCause::Exception) => Some("left by an exception"),
-        Ending::Unwound(UnwindCause::ThreadEnd) => Some("its thread ended"),
-        Ending::Unwound(UnwindCause::Unknown) => Some("did not return"),
+        CallEnding::Returned => None,
+        CallEnding::Unwound(UnwindCause::Jump) => Some("jumped out of"),
+        CallEnding::Unwound(UnwindCause::Exception) => Some("left by an exception"),
+        CallEnding::Unwound(UnwindCause::ThreadEnd) => Some("its thread ended"),
+        CallEnding::Unwound(UnwindCause::Unknown) => Some("did not return"),
         _ => Some("its end is missing"),
     }
 }
@@ -174,7 +174,14 @@ impl<'t> Replay<'_, '_, 't> {
     }
 
     #[inline]
-    pub(super) fn leaf(&mut self, place: usize, time: u64, call: Call, end: u64, ending: Ending) {
+    pub(super) fn leaf(
+        &mut self,
+        place: usize,
+        time: u64,
+        call: Call,
+        end: u64,
+        ending: CallEnding,
+    ) {
         let event = self.event(call.function);
         let has_duration = event.is_none_or(|event| event.is_period());
         let duration = has_duration.then(|| end.saturating_sub(time));
@@ -195,7 +202,7 @@ impl<'t> Replay<'_, '_, 't> {
     }
 
     #[inline]
-    pub(super) fn end(&mut self, place: usize, time: u64, call: Call, ending: Ending) {
+    pub(super) fn end(&mut self, place: usize, time: u64, call: Call, ending: CallEnding) {
         let event = self.event(call.function);
         if event.is_some_and(|event| !event.is_period()) {
             return;

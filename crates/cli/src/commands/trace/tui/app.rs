@@ -12,7 +12,7 @@ use crate::commands::trace::graph::{self, Lines};
 use crate::commands::trace::replay::{self, replay_facts};
 use crate::commands::trace::report::{self, fields};
 use crate::commands::trace::usage;
-use dioptra_calls::{CallTree, FunctionNames, View, statistics};
+use dioptra_calls::{CallPathTree, FunctionNames, View, statistics};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
 
@@ -89,7 +89,7 @@ impl<'v, 't> App<'v, 't> {
     /// Of a trace whose calls are summed in `tree`.
     pub fn new(
         browsed: Browsed<'v, 't>,
-        tree: CallTree,
+        tree: CallPathTree,
         mut lines: Lines<'v, 't>,
         report_options: ReportOptions,
     ) -> App<'v, 't> {

@@ -6,7 +6,7 @@ use super::outline::Outline;
 use super::page::{Line, Page};
 use super::search::{Match, Query};
 use crate::commands::trace::graph::{Lines, outermost};
-use dioptra_calls::CallTree;
+use dioptra_calls::CallPathTree;
 use dioptra_tables::escape;
 
 /// A line above the graph, and its function.
@@ -27,7 +27,7 @@ pub struct CallsPage {
 
 impl CallsPage {
     /// All calls of a program.
-    pub fn whole(tree: CallTree, program: &str) -> CallsPage {
+    pub fn whole(tree: CallPathTree, program: &str) -> CallsPage {
         CallsPage {
             title: format!("graph of {}", escape(program)),
             program: escape(program),
@@ -39,7 +39,7 @@ impl CallsPage {
 
     /// Who called wanted functions, and what they called.
     pub fn around(
-        tree: &CallTree,
+        tree: &CallPathTree,
         name: &str,
         is_wanted: &[bool],
         lines: &mut Lines<'_, '_>,
@@ -67,7 +67,7 @@ impl CallsPage {
     }
 
     /// The tree.
-    pub fn tree(&self) -> &CallTree {
+    pub fn tree(&self) -> &CallPathTree {
         self.outline.tree()
     }
 

@@ -1,10 +1,10 @@
 //! A call tree of which parts are folded: what is visible, and who is whose neighbour.
 
-use dioptra_calls::{CallNode, CallTree};
+use dioptra_calls::{CallNode, CallPathTree};
 
 /// A call tree whose nodes can be folded.
 pub struct Outline {
-    tree: CallTree,
+    tree: CallPathTree,
     children: Vec<Vec<u32>>,
     /// All nodes, parents before their children, siblings in the order of their first calls.
     order: Vec<u32>,
@@ -23,7 +23,7 @@ pub struct Outline {
 
 impl Outline {
     /// All of a tree, nothing folded.
-    pub fn new(tree: CallTree, with_root: bool) -> Outline {
+    pub fn new(tree: CallPathTree, with_root: bool) -> Outline {
         let count = tree.nodes().len();
         let children = tree.children();
         let mut order = Vec::with_capacity(count);
@@ -62,7 +62,7 @@ impl Outline {
     }
 
     /// The tree.
-    pub fn tree(&self) -> &CallTree {
+    pub fn tree(&self) -> &CallPathTree {
         &self.tree
     }
 

@@ -6,7 +6,7 @@ use super::search::{Match, Query, choose};
 use crate::commands::trace::graph::Lines;
 use crate::commands::trace::render::Output;
 use crate::commands::trace::replay::{Field, Replay};
-use dioptra_calls::{Calls, FunctionNames, Merge, Shown, View};
+use dioptra_calls::{FunctionNames, Merge, ShownCalls, ShownStep, View};
 
 /// So many lines are kept at most.
 const MOST_LINES: usize = 1 << 21;
@@ -26,7 +26,7 @@ struct Kept {
 /// The calls of a trace as `trace replay` shows them.
 pub struct ReplayPage<'v, 't> {
     replay: Replay<'v, 'v, 't>,
-    merged: Merge<Calls<'v>>,
+    merged: Merge<ShownCalls<'v>>,
     lines: Vec<Kept>,
     text: String,
     ended: bool,
@@ -116,7 +116,9 @@ impl Page for ReplayPage<'_, '_> {
                 return;
             };
             let function = match &shown {
-                Shown::Enter { call, .. } | Shown::Leave { call, .. } => Some(call.function),
+                ShownStep::Enter { call, .. } | ShownStep::Leave { call, .. } => {
+                    Some(call.function)
+                }
                 _ => None,
             };
             let merged = &self.merged;

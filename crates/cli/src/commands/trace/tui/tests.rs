@@ -16,7 +16,7 @@ use super::page::Page;
 use super::replay_page::ReplayPage;
 use super::terminal::Screen;
 use super::{Field, Lines, graph, press};
-use dioptra_calls::{Demangle, FunctionNames, Selection, View, call_tree};
+use dioptra_calls::{Demangle, FunctionNames, View, ViewSelection, call_tree};
 use dioptra_symbols::SymbolOptions;
 use dioptra_tracedata::Trace;
 use made::{Made, Step, script, scripted, trace};
@@ -28,7 +28,7 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 fn browse(made: &Made, test: impl FnOnce(&mut App<'_, '_>)) {
     let trace = Trace::open(made.folder()).expect("a trace");
     let names = FunctionNames::new(&trace, SymbolOptions::default(), Demangle::Simple);
-    let view = View::new(&names, Selection::default()).expect("a view");
+    let view = View::new(&names, ViewSelection::default()).expect("a view");
     let lines = Lines::new(&names, &view, vec![graph::Field::Total]);
     let options = ReportOptions::parse(None, None).expect("defaults");
     let browsed = Browsed {
@@ -358,7 +358,7 @@ fn so_many_lines_are_kept_at_most() {
     let made = scripted(&"main( a ) ".repeat(40));
     let trace = Trace::open(made.folder()).expect("a trace");
     let names = FunctionNames::new(&trace, SymbolOptions::default(), Demangle::Simple);
-    let view = View::new(&names, Selection::default()).expect("a view");
+    let view = View::new(&names, ViewSelection::default()).expect("a view");
     let mut page = ReplayPage::new(&view, &names, Field::usual(None));
     page.limit(10);
     page.read(usize::MAX);

@@ -1,9 +1,10 @@
-//! The ways from generated code into Rust, and back.
+//! The routines that lead from generated code into Rust and back.
 //!
-//! A hook that can't go on jumps to one of the routines here, with all registers as it found them: the return address of
-//! the traced call in `x17`, where the hook returns to in `x30`. Since it may have interrupted anything, the routine saves
-//! all registers that Rust's code may change, the vector registers too, and calls Rust. (Of registers of the scalable
-//! vector extension only what they share with those: functions that pass more in them are not traced.)
+//! A hook that gives up jumps to one of the routines here, with all registers as it found them: the return address of
+//! the traced call in `x17`, the address to which the hook returns in `x30`. The hook may have interrupted anything.
+//! So the routine saves all registers that Rust's code may change, the vector registers too, and calls Rust. (Of the
+//! registers of the scalable vector extension it saves the part that they share with the vector registers: functions
+//! that pass more in them are not traced.)
 
 use crate::shadow::Caller;
 use crate::{observe, shadow, slow};
@@ -11,16 +12,17 @@ use core::arch::{asm, global_asm};
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What the routines here make of a hook's state.
+/// The state of a hook, as the routines here lay it on the stack.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HookFrame {
     saved: [u64; 16],
     platform: u64,
     floating_point_status: u64,
-    /// Where the hook returns to, in the thunk.
+    /// The address to which the hook returns, in the thunk.
     pub thunk: u64,
-    /// The thunk's operand: the function id, shifted left by 16 if that fits. Where to go on, if not to the thunk.
+    /// The thunk's operand: the function id, shifted left by 16 if that fits. Rust replaces it by the address to go
+    /// on at, if that is not in the thunk.
     pub function: u64,
     /// The return address of the traced call.
     pub return_address: u64,
@@ -29,20 +31,20 @@ pub struct HookFrame {
     reserved: u64,
 }
 
-/// What a hook of an entry has that gives up.
+/// The state of a hook of an entry that gives up.
 pub type EnterFrame = HookFrame;
-/// What a hook of an exit has that gives up: the return address is to be put there.
+/// The state of a hook of an exit that gives up. Rust stores the return address in it.
 pub type ExitFrame = HookFrame;
-/// What there is when an observed function is called.
+/// The state at the call of an observed function.
 pub type ObserveFrame = HookFrame;
 
 impl HookFrame {
-    /// The call's slot: 8 bytes below its frame, as where the return address is on the stack.
+    /// Returns the call's slot: 8 bytes below its frame, where the return address would lie on the stack.
     pub fn slot(&self) -> u64 {
         self.slot
     }
 
-    /// The frame pointer.
+    /// Returns the frame pointer.
     pub fn frame_pointer(&self) -> u64 {
         self.frame_pointer
     }
@@ -52,12 +54,12 @@ impl HookFrame {
         None
     }
 
-    /// The hook returns with what is the caller's: the frame pointer is, always.
+    /// Gives the caller's return address to the hook. The frame pointer is the caller's already.
     pub fn give_back(&mut self, caller: Caller) {
         self.return_address = caller.return_address;
     }
 
-    /// The first two arguments.
+    /// Returns the first two arguments.
     pub fn arguments(&self) -> [u64; 2] {
         [self.saved[0], self.saved[1]]
     }
@@ -68,7 +70,7 @@ impl HookFrame {
     }
 }
 
-/// The size of a frame, and behind it those of the vector registers.
+/// The size of a frame in bytes. The vector registers follow it.
 const FRAME: usize = 192;
 const SIZE: usize = FRAME + 32 * 16;
 
@@ -81,10 +83,10 @@ const _: () = {
     assert!(offset_of!(HookFrame, frame_pointer) == 176);
 };
 
-/// The stack pointer with which a context (`ucontext_t`) will be resumed.
+/// Returns the stack pointer with which a context (`ucontext_t`) will be resumed.
 ///
 /// # Safety
-/// It is one.
+/// `context` is the address of a context.
 pub unsafe fn resumed_with(context: u64) -> u64 {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.
@@ -104,15 +106,16 @@ pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
     }
 }
 
-/// What the C library changes pointers with that it keeps, found out by a jump buffer of our own.
+/// The number with which the C library scrambles pointers that it stores. A jump buffer of the runtime's own reveals
+/// it.
 static GUARD: AtomicU64 = AtomicU64::new(0);
 
-/// The stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
+/// Returns the stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
 ///
 /// # Safety
-/// It is one, of glibc.
+/// `buffer` is the address of a jump buffer of glibc.
 pub unsafe fn jumps_to(buffer: u64) -> u64 {
-    /// The place of the stack pointer in it.
+    /// The index of the stack pointer in the buffer, in words.
     const STACK_POINTER: usize = 13;
     let words = ptr::with_exposed_provenance::<u64>(buffer as usize);
     // SAFETY: the caller's promise.
@@ -212,7 +215,7 @@ global_asm!(
     ".cfi_remember_state",
     "dioptra_leave",
     "ret",
-    // Where the function id was it says where to go on.
+    // The address to go on at is in the place of the function id.
     "2: .cfi_restore_state",
     "dioptra_restore",
     "ldr x16, [sp, #152]",
@@ -256,7 +259,7 @@ global_asm!(
     ".cfi_endproc",
     ".size dioptra_observe, . - dioptra_observe",
     //
-    // What the C library has changed the stack pointer with in a jump buffer.
+    // Returns the number with which the C library scrambles the stack pointer in a jump buffer.
     ".hidden dioptra_guard",
     ".globl dioptra_guard",
     ".type dioptra_guard, @function",
@@ -277,7 +280,7 @@ global_asm!(
     dummy_record = const shadow::DUMMY_RECORD_OFFSET,
     frame = const FRAME,
     size = const SIZE,
-    // From where the hook returns to.
+    // The offset of the thunk's operand from the address to which the hook returns.
     operand = const 20,
     enter = sym slow::enter,
     exit = sym slow::exit,
@@ -291,22 +294,22 @@ unsafe extern "C" {
     fn dioptra_guard() -> u64;
 }
 
-/// Where hooks of entries jump to.
+/// Returns the address to which hooks of entries jump.
 pub fn enter_slow_address() -> u64 {
     dioptra_enter_slow as *const () as u64
 }
 
-/// Where hooks of exits jump to.
+/// Returns the address to which hooks of exits jump.
 pub fn exit_slow_address() -> u64 {
     dioptra_exit_slow as *const () as u64
 }
 
-/// What thunks of observed functions call.
+/// Returns the address that thunks of observed functions call.
 pub fn observe_address() -> u64 {
     dioptra_observe as *const () as u64
 }
 
-/// Finds out how the C library keeps stack pointers. Before the first hook.
+/// Finds out how the C library stores stack pointers. Called before the first hook runs.
 ///
 /// # Errors
 /// None.
@@ -316,7 +319,7 @@ pub fn prepare() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The address of glibc's `__register_atfork`; 0 with other C libraries.
+/// Returns the address of glibc's `__register_atfork`; 0 with other C libraries.
 pub fn register_atfork() -> u64 {
     let address: u64;
     // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
@@ -348,7 +351,7 @@ pub fn linker_debug() -> u64 {
     address
 }
 
-/// The offset of a thread's block from the thread pointer: the same for all threads.
+/// Returns the offset of a thread's block from the thread pointer, the same for all threads.
 pub fn block_offset() -> i64 {
     let offset: i64;
     // SAFETY: reads the linker-made offset of a symbol defined above.
@@ -363,8 +366,8 @@ pub fn block_offset() -> i64 {
     offset
 }
 
-/// This thread's block.
-pub fn block() -> *mut shadow::Block {
+/// Returns this thread's block.
+pub fn block() -> *mut shadow::ThreadBlock {
     let base: u64;
     // SAFETY: reads the thread pointer.
     unsafe {
@@ -373,7 +376,7 @@ pub fn block() -> *mut shadow::Block {
     ptr::with_exposed_provenance_mut(base.wrapping_add_signed(block_offset()) as usize)
 }
 
-/// The reading of the clock of the records: the counter of the system's timer.
+/// Reads the clock of the records: the counter of the system's timer.
 #[inline]
 pub fn clock() -> u64 {
     let ticks: u64;
@@ -382,7 +385,7 @@ pub fn clock() -> u64 {
     ticks
 }
 
-/// Adds to a word, and says what it was: a handler finds it as it was before, or afterwards.
+/// Adds to a word and returns its former value. A handler sees the word either before or after the addition.
 ///
 /// # Safety
 /// The word is this thread's.
@@ -392,10 +395,10 @@ pub unsafe fn add(word: *mut u64, number: u64) -> u64 {
     unsafe { AtomicU64::from_ptr(word) }.fetch_add(number, Ordering::Relaxed)
 }
 
-/// A system call; negative results are error numbers.
+/// Makes a system call. Negative results are error numbers.
 ///
 /// # Safety
-/// That of the call.
+/// The system call's.
 pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel changes x0 only, and memory as the caller has promised to be right.

@@ -1,17 +1,18 @@
-//! What functions of compilers' making call.
+//! Functions that compiler-instrumented code calls by name.
 
 use crate::cyg;
 use crate::frame_address::frame_address;
 use core::arch::{asm, naked_asm};
 
-/// Called by functions compiled with `-finstrument-functions`. What they call has its slot right below their frames.
+/// Called by functions compiled with `-finstrument-functions`. The slots of calls that they make lie right below
+/// their frames.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn __cyg_profile_func_enter() {
     naked_asm!("sub x2, sp, #8", "mov x3, x30", "b {}", sym cyg::enter)
 }
 
-/// The same, at their ends.
+/// Called by the same functions at their ends.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn __cyg_profile_func_exit() {
@@ -24,14 +25,14 @@ extern "C" fn __cyg_profile_func_exit() {
     )
 }
 
-/// Takes the place of the unwinder's function of this name, for personality routines.
+/// Replaces the unwinder's function of this name, for personality routines.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _Unwind_GetCFA() {
     naked_asm!("mov x1, x30", "b {}", sym frame_address)
 }
 
-/// Called by functions compiled with `-pg`: their entries are patched, this does nothing.
+/// Called by functions compiled with `-pg`. Their entries are patched, so this function does nothing.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _mcount() {

@@ -1,63 +1,73 @@
-//! What the runtime reads of thunks.
+//! The structure of thunks, as far as the runtime reads it.
 //!
-//! A thunk is eight instructions (`dioptra_recorder::trace`): the hook of the entry returns to the third, the call of the
-//! body; the body to the fourth, the call of the hook of the exit; the seventh jumps to the body.
+//! A thunk has eight words, which the trace recorder generates:
+//!
+//! ```text
+//! 1  mov x17, x30                       the return address
+//! 2  call of the hook of the entry
+//! 3  call of the body                   <- the hook of the entry returns to it
+//! 4  call of the hook of the exit       <- the body returns to it
+//! 5  mov x30, x17
+//! 6  ret
+//! 7  jump to the body                   <- for calls that are not traced
+//! 8  operand: the function id
+//! ```
 
 use core::arch::asm;
 use core::ptr;
 
-/// How many words of an unwinder's context may hold the frame's address: it has as many registers as DWARF has numbers for
-/// (libgcc: 98), and then it.
+/// The number of words of an unwinder's context that may hold the frame's address: as many registers as DWARF has
+/// numbers for (libgcc: 98), and then the address.
 pub const UNWINDER_WORDS: usize = 104;
 
-/// From where the hook of an entry returns to, to the jump to the body.
+/// The offset of the jump to the body from the address to which the hook of the entry returns.
 const TO_JUMP: u64 = 16;
 
-/// Where a call goes on as if there had been no thunk.
+/// Returns the address at which a call goes on as if there had been no thunk.
 ///
 /// # Safety
 /// A hook of an entry returns to `thunk`.
 pub unsafe fn body(thunk: u64) -> u64 {
-    // A direct branch: code that guards its targets wants no other at the body.
+    // A direct branch, because code that guards its targets accepts no other at the body.
     thunk + TO_JUMP
 }
 
-/// The hook that returns to `thunk`.
+/// Returns the address of the hook that returns to `thunk`.
 ///
 /// # Safety
-/// It is one of a thunk's.
+/// A hook returns to `thunk`.
 pub unsafe fn hook(thunk: u64) -> u64 {
     let place = ptr::with_exposed_provenance::<u32>((thunk - 4) as usize);
     // SAFETY: the caller's promise: the call of the hook.
     let call = unsafe { place.read() };
-    // 26 bits of instructions.
+    // 26 bits, which count instructions.
     let distance = i64::from((call << 6).cast_signed()) >> 4;
     (thunk - 4).wrapping_add_signed(distance)
 }
 
-/// Whether an address is where a thunk's body returns to; `peek` reads at a distance from it.
+/// Returns true if an address is the one to which a thunk's body returns; `peek` reads at an offset from it.
 pub fn is_thunk(peek: impl Fn(u64) -> Option<u64>) -> bool {
     // Behind the call of the hook of the exit: `mov x30, x17`, `ret`.
     peek(4).is_some_and(|word| word == 0xd65f_03c0_aa11_03fe)
 }
 
-/// Whether a call that seems to be gone may come back: return addresses have no known place on the stack, so nothing tells
-/// that it can't.
+/// Returns true if a call that seems to be gone may come back. Return addresses have no known position on the stack
+/// here, so every call may.
 pub fn is_there(_slot: u64) -> bool {
     true
 }
 
-/// Whether an address is within the C library's `swapcontext` that calls `setcontext`.
+/// Returns true if an address lies in the C library's `swapcontext`, which calls `setcontext`.
 pub fn is_within_swap(address: u64) -> bool {
     unsafe extern "C" {
         fn swapcontext();
     }
-    /// No more bytes of instructions than these.
+    /// An upper bound of the size of `swapcontext` in bytes.
     const SIZE: u64 = 512;
     address.wrapping_sub(swapcontext as *const () as u64) < SIZE
 }
 
-/// Lets all see code that was written: instructions and data have caches of their own.
+/// Makes written code visible to all threads: instructions and data have separate caches.
 pub fn publish(address: u64, size: u64) {
     let sizes: u64;
     // SAFETY: caches are brought up to date; nothing else changes.
@@ -80,8 +90,8 @@ pub fn publish(address: u64, size: u64) {
     }
 }
 
-/// Where the return address lies of a function that ended in a jump to a hook of a compiler's making, whose stack pointer
-/// is `stack`, if it still lies on the stack.
+/// Returns the address of the return address of a function that ended in a jump to a compiler-made hook, if it still
+/// lies on the stack; `stack` is the stack pointer.
 pub fn jumped_from(_stack: u64) -> Option<u64> {
     None
 }

@@ -1,8 +1,8 @@
-//! The ways from generated code into Rust, and back.
+//! The routines that lead from generated code into Rust and back.
 //!
-//! A hook that can't go on jumps to one of the routines here with the stack as it has built it. Since it may have
-//! interrupted anything, the routine saves all registers that Rust's code may change, the vector and floating point
-//! ones too (`xsave`), and calls Rust.
+//! A hook that gives up jumps to one of the routines here, with the stack as it has built it. The hook may have
+//! interrupted anything. So the routine saves all registers that Rust's code may change, the vector and floating
+//! point ones too (`xsave`), and calls Rust.
 
 use super::thunk::BODY_OPERAND;
 use crate::shadow::Caller;
@@ -12,12 +12,12 @@ use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dioptra_tracelayout::arena::Arena;
 
-/// What the stack holds when a hook of an entry gives up.
+/// The content of the stack when a hook of an entry gives up.
 #[repr(C)]
 #[derive(Debug)]
 pub struct EnterFrame {
     saved: [u64; 11],
-    /// Where the hook returns to, in the thunk.
+    /// The address to which the hook returns, in the thunk.
     pub thunk: u64,
     /// The thunk's operand: the function id, shifted left by 16 if that fits.
     pub function: u64,
@@ -25,32 +25,32 @@ pub struct EnterFrame {
     pub return_address: u64,
 }
 
-/// What the stack holds when a hook of an exit gives up.
+/// The content of the stack when a hook of an exit gives up.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExitFrame {
     saved: [u64; 11],
-    /// Where the hook returns to, in the thunk.
+    /// The address to which the hook returns, in the thunk.
     pub thunk: u64,
-    /// Where the return address is to be put.
+    /// The return address. Rust stores it here.
     pub return_address: u64,
 }
 
-/// What the stack holds when an observed function is called.
+/// The content of the stack at the call of an observed function.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ObserveFrame {
     saved: [u64; 11],
-    /// Where the hook returns to, in the thunk.
+    /// The address to which the hook returns, in the thunk.
     pub thunk: u64,
-    /// Which function it is.
+    /// The number of the observed function.
     pub function: u64,
     /// The return address of the call.
     pub return_address: u64,
 }
 
 impl EnterFrame {
-    /// The frame pointer.
+    /// Returns the frame pointer.
     pub fn frame_pointer(&self) -> u64 {
         self.saved[0]
     }
@@ -68,7 +68,7 @@ impl ExitFrame {
         Some(self.saved[0])
     }
 
-    /// The hook returns with what is the caller's.
+    /// Gives the caller's registers to the hook.
     pub fn give_back(&mut self, caller: Caller) {
         self.saved[0] = caller.frame;
         self.return_address = caller.return_address;
@@ -76,7 +76,7 @@ impl ExitFrame {
 }
 
 impl ObserveFrame {
-    /// The first two arguments.
+    /// Returns the first two arguments.
     pub fn arguments(&self) -> [u64; 2] {
         let [first, second, ..] = self.all_arguments();
         [first, second]
@@ -84,15 +84,15 @@ impl ObserveFrame {
 
     /// Returns the first four arguments.
     pub fn all_arguments(&self) -> [u64; 4] {
-        // As they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, rcx, r11, rdx, rax.
+        // In the order in which they were saved: rbp, rbx, r10, r9, r8, rdi, rsi, rcx, r11, rdx, rax.
         [5, 6, 9, 7].map(|at| self.saved[at])
     }
 }
 
-/// The stack pointer with which a context (`ucontext_t`) will be resumed.
+/// Returns the stack pointer with which a context (`ucontext_t`) will be resumed.
 ///
 /// # Safety
-/// It is one.
+/// `context` is the address of a context.
 pub unsafe fn resumed_with(context: u64) -> u64 {
     let context = ptr::with_exposed_provenance::<libc::ucontext_t>(context as usize);
     // SAFETY: the caller's promise.
@@ -112,16 +112,16 @@ pub unsafe fn signal_set<'a>(context: u64) -> &'a mut [u64] {
     }
 }
 
-/// The stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
+/// Returns the stack pointer with which a jump buffer (`jmp_buf`) will be resumed.
 ///
 /// # Safety
-/// It is one, of glibc.
+/// `buffer` is the address of a jump buffer of glibc.
 pub unsafe fn jumps_to(buffer: u64) -> u64 {
-    /// The place of the stack pointer in it.
+    /// The index of the stack pointer in the buffer, in words.
     const STACK_POINTER: usize = 6;
     let words = ptr::with_exposed_provenance::<u64>(buffer as usize);
     let guard: u64;
-    // SAFETY: the caller's promise; the C library keeps its pointer guard at this place of the thread's control block.
+    // SAFETY: the caller's promise; the C library keeps its pointer guard there in the thread's control block.
     unsafe {
         asm!("mov {}, qword ptr fs:[0x30]", out(reg) guard, options(nostack, pure, readonly));
         words.add(STACK_POINTER).read_unaligned().rotate_right(17) ^ guard
@@ -131,7 +131,7 @@ pub unsafe fn jumps_to(buffer: u64) -> u64 {
 /// The components of the processor's state that are saved: x87, SSE, AVX and AVX-512.
 const SAVED_STATE: u64 = 0xe7;
 
-/// How many bytes `xsave` writes for them.
+/// The number of bytes that `xsave` writes for these components.
 static STATE_SIZE: AtomicU64 = AtomicU64::new(0);
 
 global_asm!(
@@ -191,8 +191,8 @@ global_asm!(
     "dioptra_enter_slow:",
     ".cfi_startproc",
     ".cfi_def_cfa_offset 32",
-    // Nothing is recorded any more: without further ado to the body, whose distance the thunk has. Programs may outlive
-    // their recorders for long.
+    // Nothing is recorded any more: go to the body at once, whose distance the thunk has. Programs may outlive their
+    // recorders for long.
     "mov rax, [rip + {arena}]",
     "test rax, rax",
     "jz 3f",
@@ -214,7 +214,7 @@ global_asm!(
     "jz 2f",
     ".cfi_remember_state",
     "mov rbp, rax",
-    // The caller's is where the frame pointer leads.
+    // The caller's frame pointer lies where the frame pointer leads.
     ".cfi_escape 0x10, 6, 2, 0x76, 0",
     "pop r11",
     ".cfi_adjust_cfa_offset -8",
@@ -222,11 +222,11 @@ global_asm!(
     ".cfi_adjust_cfa_offset -8",
     "pop rax",
     ".cfi_adjust_cfa_offset -8",
-    // As hooks end.
+    // The same return instruction as in hooks.
     ".byte 0xf3, 0xc3",
-    // The body's address is where the function id was: go there as if there had been no thunk.
+    // The body's address is in the place of the function id: go there as if there had been no thunk.
     ".cfi_restore_state",
-    // LLVM's assembler goes on with the offset of the other way.
+    // LLVM's assembler continues with the offset of the other path.
     ".cfi_def_cfa_offset 32",
     "2: dioptra_pop r11",
     "dioptra_pop rdx",
@@ -291,32 +291,32 @@ unsafe extern "C" {
     fn dioptra_observe();
 }
 
-/// Where hooks of entries jump to.
+/// Returns the address to which hooks of entries jump.
 pub fn enter_slow_address() -> u64 {
     dioptra_enter_slow as *const () as u64
 }
 
-/// Where hooks of exits jump to.
+/// Returns the address to which hooks of exits jump.
 pub fn exit_slow_address() -> u64 {
     dioptra_exit_slow as *const () as u64
 }
 
-/// What thunks of observed functions call.
+/// Returns the address that thunks of observed functions call.
 pub fn observe_address() -> u64 {
     dioptra_observe as *const () as u64
 }
 
-/// Finds out how large the processor's state is. Before the first hook.
+/// Finds out the size of the processor's state. Called before the first hook runs.
 ///
 /// # Errors
-/// A word about what the processor lacks.
+/// The feature that the processor lacks.
 pub fn prepare() -> Result<(), &'static str> {
     // CPUID exists on all x86-64 processors.
     let has_xsave = x86_64::__cpuid(1).ecx & (1 << 27) != 0;
     if !has_xsave {
         return Err("the processor has no XSAVE");
     }
-    // The legacy area and the header, then the components where the processor says.
+    // The legacy area and the header, then the components at the offsets that the processor states.
     let mut size = 512 + 64;
     for component in 2..8 {
         if SAVED_STATE & (1 << component) != 0 {
@@ -328,7 +328,7 @@ pub fn prepare() -> Result<(), &'static str> {
     Ok(())
 }
 
-/// The address of glibc's `__register_atfork`; 0 with other C libraries.
+/// Returns the address of glibc's `__register_atfork`; 0 with other C libraries.
 pub fn register_atfork() -> u64 {
     let address: u64;
     // SAFETY: reads what the dynamic linker has stored for a symbol that may be missing.
@@ -358,7 +358,7 @@ pub fn linker_debug() -> u64 {
     address
 }
 
-/// The offset of a thread's block from the thread pointer: the same for all threads.
+/// Returns the offset of a thread's block from the thread pointer, the same for all threads.
 pub fn block_offset() -> i64 {
     let offset: i64;
     // SAFETY: reads the linker-made offset of a symbol defined above.
@@ -368,8 +368,8 @@ pub fn block_offset() -> i64 {
     offset
 }
 
-/// This thread's block.
-pub fn block() -> *mut shadow::Block {
+/// Returns this thread's block.
+pub fn block() -> *mut shadow::ThreadBlock {
     let base: u64;
     // SAFETY: the word at the thread pointer is the thread pointer itself (the ABI of thread-local storage).
     unsafe {
@@ -378,14 +378,14 @@ pub fn block() -> *mut shadow::Block {
     ptr::with_exposed_provenance_mut(base.wrapping_add_signed(block_offset()) as usize)
 }
 
-/// The reading of the clock of the records.
+/// Reads the clock of the records.
 #[inline]
 pub fn clock() -> u64 {
     // SAFETY: the instruction exists on all x86-64 processors.
     unsafe { x86_64::_rdtsc() }
 }
 
-/// Adds to a word, and says what it was: a handler finds it as it was before, or afterwards.
+/// Adds to a word and returns its former value. A handler sees the word either before or after the addition.
 ///
 /// # Safety
 /// The word is this thread's.
@@ -399,10 +399,10 @@ pub unsafe fn add(word: *mut u64, number: u64) -> u64 {
     before
 }
 
-/// A system call; negative results are error numbers.
+/// Makes a system call. Negative results are error numbers.
 ///
 /// # Safety
-/// That of the call.
+/// The system call's.
 pub unsafe fn syscall(number: i64, arguments: [usize; 6]) -> isize {
     let result: isize;
     // SAFETY: the kernel changes rax, rcx and r11 only, and memory as the caller has promised to be right.

@@ -1,4 +1,4 @@
-//! What functions of compilers' making call.
+//! Functions that compiler-instrumented code calls by name.
 
 use crate::cyg;
 use crate::frame_address::frame_address;
@@ -11,7 +11,7 @@ extern "C" fn __cyg_profile_func_enter() {
     naked_asm!("mov rdx, rsp", "mov rcx, [rsp]", "jmp {}", sym cyg::enter)
 }
 
-/// The same, at their ends.
+/// Called by the same functions at their ends.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn __cyg_profile_func_exit() {
@@ -31,7 +31,7 @@ extern "C" fn __fentry__() {
     naked_asm!("ret")
 }
 
-/// Takes the place of the unwinder's function of this name, for personality routines.
+/// Replaces the unwinder's function of this name, for personality routines.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 extern "C" fn _Unwind_GetCFA() {
