@@ -4,7 +4,7 @@ use super::counter::{Counter, Open, Reading, Stretch};
 use super::groups::WindowPlan;
 use super::{ProfileWindows, WindowBurst, WindowFacts, WindowMarks, WindowSource};
 use crate::hash::FxBuildHasher;
-use crate::tasks::ThreadId;
+use crate::processes::tasks::ThreadId;
 use dioptra_perfdata::{Burst, BurstOutcome, PerfData};
 use dioptra_perfevents::windows::Length;
 use dioptra_perfrecords::record::{RawRecord, RecordLayout};

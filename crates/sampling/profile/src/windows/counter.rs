@@ -2,7 +2,7 @@
 
 use super::groups::PlannedGroup;
 use super::{Kept, WindowMarks};
-use crate::tasks::ThreadId;
+use crate::processes::tasks::ThreadId;
 
 /// What a sample tells.
 #[derive(Clone, Copy, Debug)]

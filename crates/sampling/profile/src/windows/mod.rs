@@ -20,9 +20,9 @@ pub use dioptra_perfdata::{EventTotal, Windows as RecordedWindows};
 pub(crate) use collect::{Collector, WindowSample};
 pub(crate) use groups::of_windows;
 
-use crate::frames::FrameId;
+use crate::processes::tasks::ThreadId;
 use crate::profile::Profile;
-use crate::tasks::ThreadId;
+use crate::stacks::frames::FrameId;
 use std::ops::Range;
 
 /// All windows of a recording; see [`crate::LoadPlan::windows`].

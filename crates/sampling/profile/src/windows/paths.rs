@@ -1,10 +1,10 @@
 //! Stacks as paths of functions: two call sites of one caller are the same path.
 
-use crate::counts::Count;
+use crate::counts::counter::Count;
 use crate::hash::FxBuildHasher;
-use crate::names::{FunctionId, Names};
+use crate::naming::names::{FunctionId, Names};
 use crate::profile::Profile;
-use crate::stacks::Stacks;
+use crate::stacks::call_stacks::Stacks;
 use hashbrown::HashMap;
 
 /// The functions on the way to each stack of a profile, without inlined ones.

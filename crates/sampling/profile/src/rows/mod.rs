@@ -1,0 +1,6 @@
+//! Rows of tables and trees: the counts of a profile by any dimensions, and call trees.
+
+pub(crate) mod aggregate;
+pub(crate) mod hierarchy;
+pub(crate) mod paths;
+pub(crate) mod tree;
