@@ -1,77 +1,52 @@
 //! The model: processes with their mappings, call stacks, and the counts of every event.
 //!
-//! A recording is read once, in time order, into a [`Profile`]: nothing has a name yet, everything is a small number.
-//! Each distinct place is then named once ([`Names`]), in parallel; [`aggregate`] makes the rows of a table.
+//! A recording is read once, in time order, into a [`Profile`]. While it is read nothing has a name: modules, stacks and
+//! threads are small numbers. [`Names`] then names each distinct location once, in parallel. [`aggregate`], [`hierarchy`] and
+//! [`call_tree`] make the rows of tables.
 //!
-//! Weights are exact sums of the samples' periods; ratios are left to whoever shows them.
+//! Weights are exact sums of the samples' periods. Callers compute ratios when they show them.
+//!
+//! The folders follow the way of a sample: `loading` reads records, `processes` knows who ran and what was mapped, `stacks`
+//! and `counts` hold what was counted, `naming` names locations, `rows` makes tables, `selecting` counts a part again.
+//! [`branches`] and [`memory`] analyse what samples record besides their location.
 
-mod aggregate;
 pub mod branches;
-mod call_stack;
-mod chain;
 mod counts;
-mod debug_info;
-mod details;
-mod frames;
-mod function_paths;
 mod hash;
-mod hierarchy;
-mod images;
-mod inlined;
-mod jit;
-mod kernel_entry;
-mod load;
-mod losses;
-mod mappings;
+mod loading;
 pub mod memory;
-mod modules;
-mod multiplex;
-mod names;
-mod parts;
-mod paths;
-mod plan;
+mod naming;
+mod processes;
 mod profile;
-mod sample_log;
-mod select;
-mod settle;
-mod shape;
-mod sideband;
-mod slots;
-mod space;
-mod spread;
+mod rows;
+mod selecting;
 mod stacks;
-mod tasks;
-mod tree;
-mod unknown;
-mod unwinding;
-mod visit;
-mod walks;
 
-pub use aggregate::{
+pub use counts::counter::Count;
+pub use counts::estimate::Estimate;
+pub use counts::multiplex::Multiplexing;
+pub use counts::sample_keys::{Part, PartId, Parts};
+pub use loading::details::DroppedDetails;
+pub use loading::load::LoadOptions;
+pub use loading::losses::Losses;
+pub use loading::plan::{KernelSamples, LoadPlan, SampleFilter};
+pub use loading::visit::{GroupSample, GroupVisitor};
+pub use naming::debug_info::DebugInfoWanted;
+pub use naming::names::{FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine};
+pub use processes::images::{Image, ImageId, Program, ProgramId};
+pub use processes::mappings::MappedSpan;
+pub use processes::modules::{KERNEL, Module, ModuleId, Modules, UNKNOWN};
+pub use processes::tasks::{Process, ProcessId, Tasks, Thread, ThreadId};
+pub use profile::{EventProfile, LoggedSample, Profile};
+pub use rows::aggregate::{
     AggregateRow, Dimension, SelfAndTotal, aggregate, traced, undescribed, unresolved, without_line,
 };
-pub use counts::Count;
-pub use debug_info::DebugInfoWanted;
-pub use details::DroppedDetails;
-pub use frames::{Frame, FrameId, Frames};
-pub use function_paths::FunctionPaths;
-pub use hierarchy::{
+pub use rows::function_paths::FunctionPaths;
+pub use rows::hierarchy::{
     Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,
 };
-pub use images::{Image, ImageId, Program, ProgramId};
-pub use load::LoadOptions;
-pub use losses::Losses;
-pub use mappings::MappedSpan;
-pub use modules::{KERNEL, Module, ModuleId, Modules, UNKNOWN};
-pub use multiplex::Multiplexing;
-pub use names::{FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine};
-pub use parts::{Part, PartId, Parts};
-pub use plan::{KernelSamples, LoadPlan, SampleFilter};
-pub use profile::{EventProfile, LoggedSample, Profile};
-pub use select::{SelectError, Selection};
-pub use spread::Estimate;
-pub use stacks::{StackId, StackNode, Stacks};
-pub use tasks::{Process, ProcessId, Tasks, Thread, ThreadId};
-pub use tree::{CallTree, TreeDirection, TreeLimits, TreeRow, call_tree};
-pub use unwinding::UnwindCounts;
-pub use visit::{GroupSample, GroupVisitor};
+pub use rows::tree::{CallTree, TreeDirection, TreeLimits, TreeRow, call_tree};
+pub use selecting::selection::{SelectError, Selection};
+pub use stacks::call_stacks::{StackId, StackNode, Stacks};
+pub use stacks::frames::{Frame, FrameId, Frames};
+pub use stacks::unwinding::UnwindCounts;

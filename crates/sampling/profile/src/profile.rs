@@ -1,18 +1,18 @@
 //! The model of one recording.
 
-use crate::counts::{Cell, Count, Counts};
-use crate::details::Details;
-use crate::frames::{FrameId, Frames};
-use crate::hierarchy::totals::Order;
-use crate::load::LoadOptions;
-use crate::losses::Losses;
-use crate::mappings::MappingLog;
-use crate::modules::Modules;
-use crate::multiplex::Multiplexing;
-use crate::parts::{Part, PartId, Parts};
-use crate::spread::Estimate;
-use crate::stacks::Stacks;
-use crate::tasks::{Tasks, ThreadId};
+use crate::counts::counter::{Cell, Count, Counts};
+use crate::counts::estimate::Estimate;
+use crate::counts::multiplex::Multiplexing;
+use crate::counts::sample_keys::{Part, PartId, Parts};
+use crate::loading::details::Details;
+use crate::loading::load::LoadOptions;
+use crate::loading::losses::Losses;
+use crate::processes::mappings::MappingLog;
+use crate::processes::modules::Modules;
+use crate::processes::tasks::{Tasks, ThreadId};
+use crate::rows::hierarchy::totals::Order;
+use crate::stacks::call_stacks::Stacks;
+use crate::stacks::frames::{FrameId, Frames};
 use dioptra_perfrecords::{Attr, event_type};
 use dioptra_symbols::RecordedKernel;
 use std::sync::{Arc, OnceLock};

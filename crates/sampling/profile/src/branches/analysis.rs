@@ -4,9 +4,9 @@ use super::code::{Code, CodeOutline, Flow};
 use super::sums::{Sums, less, pooled};
 use super::tally::{Cycles, Executions, Share};
 use super::{BranchEdge, BranchKind, BranchProfile, StraightRun};
-use crate::frames::{Frame, FrameId};
-use crate::modules::ModuleId;
+use crate::processes::modules::ModuleId;
 use crate::profile::Profile;
+use crate::stacks::frames::{Frame, FrameId};
 use std::ops::Range;
 
 /// What the branches of one event tell of the code that ran.

@@ -4,8 +4,8 @@ use super::analysis::{BranchAnalysis, BranchClass};
 use super::code::{CodeOutline, Flow};
 use super::tally::{Executions, Share};
 use super::{BranchEdge, BranchKind};
-use crate::frames::{Frame, FrameId};
-use crate::modules::ModuleId;
+use crate::processes::modules::ModuleId;
+use crate::stacks::frames::{Frame, FrameId};
 
 /// The function at an address: its module and first address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
 //! What the analysis needs to know of the code that ran; where it comes from is another's business.
 
-use crate::modules::ModuleId;
+use crate::processes::modules::ModuleId;
 use std::ops::Range;
 use std::sync::Arc;
 

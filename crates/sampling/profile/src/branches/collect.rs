@@ -3,9 +3,9 @@
 use super::flags::{BranchFlags, Speculation};
 use super::profile::{BranchProfile, EdgeCounts, RunCounts};
 use super::{BranchKind, Counted};
-use crate::frames::{FrameId, Frames};
 use crate::hash::{FxBuildHasher, mix};
-use crate::modules::Modules;
+use crate::processes::modules::Modules;
+use crate::stacks::frames::{FrameId, Frames};
 use dioptra_perfrecords::ByteOrder;
 use dioptra_perfrecords::record::BranchStack;
 use hashbrown::HashMap;

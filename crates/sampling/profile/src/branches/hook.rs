@@ -2,8 +2,8 @@
 
 use super::collect::{Collector, Owner, RecentEdges};
 use super::{BranchFilter, BranchProfile, Counted};
-use crate::frames::Frames;
 use crate::profile::Profile;
+use crate::stacks::frames::Frames;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::SampleType;
 use dioptra_perfrecords::record::Sample;

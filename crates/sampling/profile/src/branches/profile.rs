@@ -5,7 +5,7 @@ use super::sequences::Sequences;
 use super::table::PairTable;
 use super::tally::{Cycles, Executions, Share, Tally};
 use super::{BranchFilter, Counted};
-use crate::frames::FrameId;
+use crate::stacks::frames::FrameId;
 
 /// The branches of one event's samples, added up: memory grows with distinct branches, not with samples.
 #[derive(Clone, Debug)]

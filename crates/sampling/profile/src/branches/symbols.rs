@@ -2,7 +2,7 @@
 
 use super::code::{Code, CodeOutline, Flow, OutlineInstruction, OutlineLoop};
 use crate::hash::FxBuildHasher;
-use crate::modules::{ModuleId, Modules};
+use crate::processes::modules::{ModuleId, Modules};
 use dioptra_instructions::{CallBlocks, FunctionCode, InstructionKind};
 use dioptra_symbols::{ModuleCode, ModuleRequest, ModuleSymbols, Symbolizer};
 use hashbrown::HashMap;

@@ -1,0 +1,6 @@
+//! Counts of samples: by stack and sample key, scaled where counters shared the hardware, with their statistical errors.
+
+pub(crate) mod counter;
+pub(crate) mod estimate;
+pub(crate) mod multiplex;
+pub(crate) mod sample_keys;

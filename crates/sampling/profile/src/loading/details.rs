@@ -1,0 +1,165 @@
+//! What samples tell besides where they lie: branch stacks, and the memory that was accessed.
+
+use crate::branches::{BranchProfile, Branches, Owner};
+use crate::loading::counting::resolve;
+use crate::loading::load::Loader;
+use crate::loading::plan::LoadPlan;
+use crate::memory::{Accesses, MemoryProfile};
+use crate::processes::tasks::{ProcessId, ThreadId};
+use crate::profile::Profile;
+use crate::stacks::frames::FrameId;
+use dioptra_perfdata::{FileRecord, PerfData};
+use dioptra_perfrecords::record::CpuMode;
+
+/// What is kept of it, by event.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Details {
+    pub branches: Vec<Option<Box<BranchProfile>>>,
+    pub memory: Vec<Option<MemoryProfile>>,
+    dropped: DroppedDetails,
+}
+
+/// What a profile had before its samples were narrowed, and could not keep for those that were left: branch records and
+/// memory samples are kept as sums, not by sample. Load it again with a filter ([`crate::LoadPlan::filter`]) to have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DroppedDetails {
+    /// Branch records: [`Profile::branches`] has none for any event.
+    pub branches: bool,
+    /// Memory samples: [`Profile::memory`] has none for any event.
+    pub memory: bool,
+}
+
+impl Details {
+    /// Without what is not known of some of the samples.
+    pub fn none_left(&self) -> Self {
+        Details {
+            dropped: DroppedDetails {
+                memory: self.dropped.memory || self.memory.iter().any(Option::is_some),
+                ..self.without_branches()
+            },
+            ..Details::default()
+        }
+    }
+
+    /// What is known of the samples at some places: memory samples are kept by place.
+    pub fn at(&self, keep: impl Fn(FrameId) -> bool) -> Self {
+        let mut memory = self.memory.clone();
+        memory
+            .iter_mut()
+            .flatten()
+            .for_each(|one| one.retain(&keep));
+        Details {
+            branches: Vec::new(),
+            memory,
+            dropped: self.without_branches(),
+        }
+    }
+
+    fn without_branches(&self) -> DroppedDetails {
+        DroppedDetails {
+            branches: self.dropped.branches || self.branches.iter().any(Option::is_some),
+            ..self.dropped
+        }
+    }
+}
+
+impl Profile {
+    /// What narrowing the samples has dropped; nothing of a profile as it was loaded.
+    pub fn dropped(&self) -> DroppedDetails {
+        self.details.dropped
+    }
+}
+
+/// The same while it is read.
+#[derive(Debug)]
+pub(crate) struct Collectors {
+    branches: Option<Branches>,
+    memory: Option<Accesses>,
+}
+
+impl Collectors {
+    /// `None` where nothing was asked for, or the recording has nothing of it.
+    pub fn new(data: &PerfData, plan: &LoadPlan) -> Option<Box<Self>> {
+        let branches = plan.branches.then(|| Branches::new(data)).flatten();
+        let memory = plan.memory.then(|| Accesses::new(data)).flatten();
+        let any = branches.is_some() || memory.is_some();
+        any.then(|| Box::new(Collectors { branches, memory }))
+    }
+
+    fn has(&self, event: usize) -> bool {
+        self.branches.as_ref().is_some_and(|all| all.has(event))
+            || self.memory.as_ref().is_some_and(|all| all.has(event))
+    }
+
+    /// Records are missing.
+    pub fn lost(&mut self) {
+        if let Some(branches) = &mut self.branches {
+            branches.lost();
+        }
+    }
+
+    pub fn finish(self) -> Details {
+        Details {
+            branches: self.branches.map(Branches::finish).unwrap_or_default(),
+            memory: self.memory.map(Accesses::finish).unwrap_or_default(),
+            dropped: DroppedDetails::default(),
+        }
+    }
+}
+
+impl Loader<'_> {
+    /// Adds what a sample tells that stands for `period` events.
+    pub(crate) fn detail(
+        &mut self,
+        event: usize,
+        record: &FileRecord<'_>,
+        (process, thread): (ProcessId, ThreadId),
+        period: u64,
+    ) {
+        let Some(collectors) = self.collectors.as_mut().filter(|all| all.has(event)) else {
+            return;
+        };
+        let Ok(sample) = self.events[event].layout.sample(&record.raw) else {
+            self.losses.malformed += 1;
+            return;
+        };
+        let owner = Owner {
+            thread,
+            process,
+            versions: (self.versions[process as usize], self.kernel_version),
+        };
+        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process as usize]);
+        let kernel_image = self.kernel_image;
+        let mut resolve = |mode, address, frames: &mut _| {
+            resolve(
+                kernel,
+                kernel_image,
+                (&mut *space, None),
+                frames,
+                mode,
+                address,
+            )
+        };
+        if let Some(memory) = &mut collectors.memory {
+            let mode = record.raw.misc.cpu_mode();
+            let frame = resolve(mode, sample.ip.unwrap_or(0), &mut self.frames);
+            memory.add(event, &sample, process, frame);
+        }
+        if let Some(branches) = &mut collectors.branches {
+            let frames = &mut self.frames;
+            branches.add(event, &sample, period, owner, frames, |address, frames| {
+                resolve(mode_of(address), address, frames)
+            });
+        }
+    }
+}
+
+/// Where an address of a branch lies, which may be elsewhere than the sample: kernels take the upper half.
+fn mode_of(address: u64) -> CpuMode {
+    if address >> 63 == 1 {
+        CpuMode::Kernel
+    } else {
+        CpuMode::User
+    }
+}

@@ -1,0 +1,134 @@
+//! What to read of a recording, and which of its samples to count.
+
+use crate::loading::load::LoadOptions;
+use crate::processes::tasks::{Tasks, ThreadId};
+use dioptra_symbols::SymbolOptions;
+use std::ops::RangeInclusive;
+
+/// How a recording is read: what is kept, which samples count, and where the modules lie.
+#[derive(Clone, Debug, Default)]
+pub struct LoadPlan {
+    /// What to keep.
+    pub options: LoadOptions,
+    /// Keep counts apart by CPU; together with [`LoadOptions::threads`] by thread and CPU.
+    pub cpus: bool,
+    /// Keep every sample with its time, so that [`crate::Profile::select`] can count any range of time: 8 bytes a
+    /// sample, 12 where their weights differ.
+    pub log: bool,
+    /// Keep which modules each process had mapped, and when; see [`crate::Profile::mappings`].
+    pub mappings: bool,
+    /// Keep what the statistical errors of counts need where the samples' weights differ; see
+    /// [`crate::EventProfile::total_estimate`].
+    pub errors: bool,
+    /// Add up branch stacks (LBR); see [`crate::Profile::branches`].
+    pub branches: bool,
+    /// Add up memory samples; see [`crate::Profile::memory`].
+    pub memory: bool,
+    /// Events that were not recorded to show where time went, as indices of [`crate::Profile::events`]: tables leave
+    /// their samples out unless there are no others.
+    pub set_aside: Vec<usize>,
+    /// Where samples count that were taken in the kernel.
+    pub kernel: KernelSamples,
+    /// Which samples count.
+    pub filter: SampleFilter,
+    /// Where the modules lie whose tables unwind copies of user stacks.
+    pub symbols: SymbolOptions,
+}
+
+/// Where samples count that were taken in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KernelSamples {
+    /// At the kernel's code.
+    #[default]
+    Apart,
+    /// Samples of events that are set aside ([`LoadPlan::set_aside`]) at the user code that entered the kernel, where they
+    /// state it; all other samples at the kernel's code.
+    WithCallerOfSetAside,
+    /// At the user code that entered the kernel, where samples tell it. [`crate::Profile::in_kernel`] has their part.
+    WithCaller,
+}
+
+impl From<LoadOptions> for LoadPlan {
+    fn from(options: LoadOptions) -> Self {
+        LoadPlan {
+            options,
+            ..LoadPlan::default()
+        }
+    }
+}
+
+/// Which samples count, by what they tell of themselves. An empty list lets all pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleFilter {
+    /// Names that the thread had when it was sampled.
+    pub comms: Vec<String>,
+    /// Numbers of threads.
+    pub tids: Vec<u32>,
+    /// CPUs. Samples that do not tell theirs do not pass.
+    pub cpus: Vec<RangeInclusive<u32>>,
+    /// Nanoseconds since the recording's first sample: from this one on, up to before that one. Samples without a
+    /// time do not pass unless both are `None`.
+    pub time: (Option<u64>, Option<u64>),
+}
+
+impl SampleFilter {
+    /// Whether every sample passes.
+    pub fn is_empty(&self) -> bool {
+        *self == SampleFilter::default()
+    }
+
+    /// Whether a sample passes that was taken `elapsed` nanoseconds after the first one.
+    pub(crate) fn passes(
+        &self,
+        tasks: &Tasks,
+        thread: ThreadId,
+        cpu: Option<u32>,
+        elapsed: Option<u64>,
+    ) -> bool {
+        let of_task = || {
+            let known = tasks.threads().get(thread as usize);
+            (self.tids.is_empty() || known.is_some_and(|known| self.tids.contains(&known.tid)))
+                && (self.comms.is_empty() || self.comms.contains(&tasks.thread_name(thread)))
+        };
+        let of_cpu = || {
+            self.cpus.is_empty()
+                || cpu.is_some_and(|cpu| self.cpus.iter().any(|range| range.contains(&cpu)))
+        };
+        let in_time = || match (self.time, elapsed) {
+            ((None, None), _) => true,
+            (_, None) => false,
+            ((from, to), Some(elapsed)) => {
+                from.is_none_or(|from| from <= elapsed) && to.is_none_or(|to| elapsed < to)
+            }
+        };
+        in_time() && of_cpu() && of_task()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_condition_must_hold() {
+        let mut tasks = Tasks::default();
+        let thread = tasks.thread(10, 11);
+        tasks.rename(thread, b"worker");
+        let filter = SampleFilter {
+            comms: vec!["other".into(), "worker".into()],
+            tids: vec![11],
+            cpus: vec![0..=0, 2..=5],
+            time: (Some(100), Some(200)),
+        };
+        let passes = |cpu, elapsed| filter.passes(&tasks, thread, cpu, elapsed);
+        assert!(passes(Some(3), Some(100)));
+        assert!(!passes(Some(3), Some(200)), "the end is not within");
+        assert!(!passes(Some(3), Some(99)));
+        assert!(!passes(Some(1), Some(150)));
+        assert!(!passes(None, Some(150)));
+        assert!(!passes(Some(3), None));
+        let stranger = tasks.thread(12, 12);
+        assert!(!filter.passes(&tasks, stranger, Some(3), Some(150)));
+        assert!(SampleFilter::default().passes(&tasks, stranger, None, None));
+    }
+}

@@ -1,0 +1,412 @@
+//! Names for places, found once for each after reading.
+
+use crate::hash::FxBuildHasher;
+use crate::naming::debug_info::DebugInfoWanted;
+use crate::naming::inlined::Inlined;
+use crate::processes::jit::JitNames;
+use crate::processes::modules::{Module, ModuleId, UNKNOWN};
+use crate::profile::Profile;
+use crate::stacks::frames::FrameId;
+use dioptra_symbols::{ModuleRequest, Note, SymbolOptions, Symbolizer, demangle};
+use hashbrown::HashMap;
+use rayon::prelude::*;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+/// The index of a [`FunctionName`] in [`Names`].
+pub type FunctionId = u32;
+
+/// A function's name and its module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName {
+    /// The module.
+    pub module: ModuleId,
+    /// The name; without one `[0x1234]`, where it starts in its module, or [`UNKNOWN`] for all places of the module of
+    /// which not even that is known.
+    pub name: String,
+    /// The first relative address; `None` for inlined functions, code made at run time and places without any name.
+    pub start: Option<u64>,
+    /// The source file's name without its folder, for a local (`static`) function whose symbol table tells it.
+    pub file: Option<Arc<str>>,
+    /// A hash of the name as the linker knows it, which tells functions apart that look the same demangled.
+    pub link_name: u64,
+    /// Whether it stands for the function's code inside of others, into which the compiler put it; what it has of its
+    /// own is another function.
+    pub is_inlined: bool,
+}
+
+impl FunctionName {
+    /// Whether it stands for the places of its module that have no name.
+    pub fn is_unknown(&self) -> bool {
+        let rest = self.name.strip_prefix(UNKNOWN);
+        // With a range of addresses: see `Names::split_unknown`.
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" 0x"))
+    }
+
+    /// Whether it has no name: its places are unknown, or all that is known is where it starts.
+    pub fn is_nameless(&self) -> bool {
+        self.is_unknown() || self.name.starts_with(NAMELESS)
+    }
+}
+
+/// How the place of a function without a name begins.
+const NAMELESS: &str = "[0x";
+
+/// The index of a [`SourceLine`] in [`Names`].
+pub type LineId = u32;
+
+/// A line of a source file, in one module.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SourceLine {
+    /// The module.
+    pub module: ModuleId,
+    /// The file with the directory it was compiled in; `None` for all places of the module whose line is not known.
+    pub file: Option<Arc<str>>,
+    /// The line, from 1; `None` where only the file is known.
+    pub line: Option<u32>,
+}
+
+/// What the symbolizer told of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleNote {
+    /// The module.
+    pub module: ModuleId,
+    /// What to know.
+    pub note: Note,
+}
+
+/// The functions of all places of a [`Profile`].
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    pub(crate) functions: Vec<FunctionName>,
+    /// By frame.
+    pub(crate) of_frame: Vec<FunctionId>,
+    pub(crate) notes: Vec<ModuleNote>,
+    pub(crate) lines: Vec<SourceLine>,
+    /// By frame; empty until lines were asked for.
+    pub(crate) line_of: Vec<LineId>,
+    pub(crate) outermost_line_of: Vec<LineId>,
+    /// There once inlined functions were asked for.
+    pub(crate) inlined: Option<Inlined>,
+}
+
+/// How names are shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    demangled: bool,
+}
+
+/// A function's name within its module.
+struct OwnName {
+    name: String,
+    start: Option<u64>,
+    file: Option<Arc<str>>,
+    link_name: u64,
+}
+
+impl OwnName {
+    /// A name of which neither start nor file are known.
+    fn only(name: String) -> OwnName {
+        OwnName {
+            start: None,
+            file: None,
+            link_name: hash_of(&name),
+            name,
+        }
+    }
+}
+
+/// A hash that is the same in every run.
+pub(crate) fn hash_of(name: &str) -> u64 {
+    FxBuildHasher.hash_one(name)
+}
+
+/// The names of one module's places.
+struct ModuleNames {
+    names: Vec<OwnName>,
+    /// Each place with the index of its name.
+    places: Vec<(FrameId, u32)>,
+    notes: Vec<Note>,
+}
+
+impl Names {
+    /// Names every place of `profile`, on all cores. The options' recorded kernel is taken from the profile where
+    /// they have none.
+    pub fn find(profile: &Profile, mut options: SymbolOptions) -> Names {
+        let shown = Shown {
+            demangled: options.demangle,
+        };
+        // Each name is demangled once, not with each place.
+        options.demangle = false;
+        options
+            .recorded_kernel
+            .get_or_insert_with(|| profile.recorded_kernel().clone());
+        let symbolizer = Symbolizer::new(options);
+        let named: Vec<Option<ModuleNames>> = places_by_module(profile)
+            .into_par_iter()
+            .enumerate()
+            .with_max_len(1)
+            .map(|(index, places)| {
+                let module = u32::try_from(index).ok()?;
+                (!places.is_empty())
+                    .then(|| name_module(profile.modules().get(module), places, &symbolizer, shown))
+            })
+            .collect();
+        let mut names = Names {
+            of_frame: vec![0; profile.frames().len()],
+            ..Names::default()
+        };
+        for (module, of_module) in (0_u32..).zip(named) {
+            if let Some(of_module) = of_module {
+                names.append(module, of_module);
+            }
+        }
+        names
+    }
+
+    fn append(&mut self, module: ModuleId, named: ModuleNames) {
+        // There are no more functions than frames, whose number fits.
+        let base = u32::try_from(self.functions.len()).unwrap_or(u32::MAX);
+        self.functions
+            .extend(named.names.into_iter().map(|own| FunctionName {
+                module,
+                name: own.name,
+                start: own.start,
+                file: own.file,
+                link_name: own.link_name,
+                is_inlined: false,
+            }));
+        for (frame, name) in named.places {
+            self.of_frame[frame as usize] = base.saturating_add(name);
+        }
+        self.notes.extend(
+            named
+                .notes
+                .into_iter()
+                .map(|note| ModuleNote { module, note }),
+        );
+    }
+
+    /// All functions in the order of their ids, those of a module one after the other.
+    pub fn functions(&self) -> &[FunctionName] {
+        &self.functions
+    }
+
+    /// The function of a place.
+    ///
+    /// # Panics
+    /// On a frame that is none of the profile for which the names were found.
+    #[inline]
+    pub fn of_frame(&self, frame: FrameId) -> FunctionId {
+        self.of_frame[frame as usize]
+    }
+
+    /// The functions at a place, innermost first: those that were put into others there, and last the one whose code
+    /// it is, [`Names::of_frame`]. The place executes itself, or has called `callee`. Only the last one unless inlined
+    /// functions were asked for ([`Names::find_debug_info`]).
+    ///
+    /// # Panics
+    /// On frames that are none of the profile for which the names were found.
+    #[inline]
+    pub fn chain_of(&self, frame: FrameId, callee: Option<FrameId>) -> &[FunctionId] {
+        if let Some(inlined) = &self.inlined {
+            let functions = inlined.of(frame, callee).functions(frame);
+            if !functions.is_empty() {
+                return functions;
+            }
+        }
+        std::slice::from_ref(&self.of_frame[frame as usize])
+    }
+
+    /// [`Names::chain_of`] where the frame has called another than the kernel that interrupted it.
+    #[inline]
+    pub(crate) fn chain_of_caller(&self, frame: FrameId) -> &[FunctionId] {
+        // No frame interrupts itself.
+        self.chain_of(frame, Some(frame))
+    }
+
+    /// Whether the kernel interrupted a frame, so that it executes although it has called a frame; only told where
+    /// inlined functions were asked for.
+    #[inline]
+    pub(crate) fn is_interrupted(&self, caller: FrameId, callee: FrameId) -> bool {
+        let inlined = self.inlined.as_ref();
+        inlined.is_some_and(|inlined| inlined.is_interrupted(caller, callee))
+    }
+
+    /// The lines that go with [`Names::chain_of`]: the first is where the place lies, each of the others where the
+    /// call stands that the compiler replaced. Empty where the place has only one function; see [`Names::line_of`].
+    ///
+    /// # Panics
+    /// As [`Names::chain_of`].
+    pub fn chain_lines(&self, frame: FrameId, callee: Option<FrameId>) -> &[LineId] {
+        self.inlined
+            .as_ref()
+            .map_or(&[], |inlined| inlined.of(frame, callee).lines(frame))
+    }
+
+    /// Whether inlined functions were asked for.
+    pub fn has_inlined(&self) -> bool {
+        self.inlined.is_some()
+    }
+
+    /// What the symbolizer told of debug information that was read for inlined functions only.
+    pub fn inlined_notes(&self) -> &[ModuleNote] {
+        self.inlined
+            .as_ref()
+            .map_or(&[], |inlined| inlined.notes.as_slice())
+    }
+
+    /// Whether the debug information, asked for inlined functions, tells nothing of a place where samples were taken.
+    pub(crate) fn is_undescribed(&self, frame: FrameId) -> bool {
+        let inlined = self.inlined.as_ref();
+        inlined.is_some_and(|inlined| inlined.undescribed[frame as usize])
+    }
+
+    /// Finds the source line of every place, on all cores.
+    pub fn find_lines(&mut self, profile: &Profile, options: SymbolOptions) {
+        let wanted = DebugInfoWanted {
+            lines: true,
+            inlined: false,
+        };
+        self.find_debug_info(profile, options, wanted);
+    }
+
+    /// All lines in the order of their ids; none before [`Names::find_debug_info`].
+    pub fn lines(&self) -> &[SourceLine] {
+        &self.lines
+    }
+
+    /// Whether the lines of places were asked for.
+    pub fn has_lines(&self) -> bool {
+        !self.line_of.is_empty()
+    }
+
+    /// The line of a place: of several functions there the innermost one's.
+    ///
+    /// # Panics
+    /// On a frame that is none of the profile for which lines were found.
+    #[inline]
+    pub fn line_of(&self, frame: FrameId) -> LineId {
+        self.line_of[frame as usize]
+    }
+
+    /// The line at which the function is whose code the place is: of inlined code, that of the call which the compiler
+    /// replaced.
+    ///
+    /// # Panics
+    /// As [`Names::line_of`].
+    #[inline]
+    pub fn outermost_line_of(&self, frame: FrameId) -> LineId {
+        self.outermost_line_of[frame as usize]
+    }
+
+    /// What the symbolizer told of the modules that have places.
+    pub fn notes(&self) -> &[ModuleNote] {
+        &self.notes
+    }
+}
+
+/// The address and id of each place, by module.
+pub(crate) fn places_by_module(profile: &Profile) -> Vec<Vec<(u64, FrameId)>> {
+    let mut by_module: Vec<Vec<(u64, FrameId)>> = vec![Vec::new(); profile.modules().len()];
+    for (id, frame) in (0_u32..).zip(profile.frames().iter()) {
+        if let Some(places) = by_module.get_mut(frame.module as usize) {
+            places.push((frame.address, id));
+        }
+    }
+    by_module
+}
+
+fn name_module(
+    module: &Module,
+    mut places: Vec<(u64, FrameId)>,
+    symbolizer: &Symbolizer,
+    shown: Shown,
+) -> ModuleNames {
+    let mut result = ModuleNames {
+        names: Vec::new(),
+        places: Vec::with_capacity(places.len()),
+        notes: Vec::new(),
+    };
+    if module.is_unknown() {
+        result.names.push(OwnName::only(UNKNOWN.to_owned()));
+        result
+            .places
+            .extend(places.iter().map(|(_, frame)| (*frame, 0)));
+        return result;
+    }
+    if let Some(symbols) = crate::processes::jit::symbols_of(module, symbolizer) {
+        name_jit_module(symbols, &places, shown, &mut result);
+        return result;
+    }
+    let request = ModuleRequest {
+        kind: module.kind,
+        path: module.path(),
+        build_id: module.build_id.as_deref(),
+    };
+    places.sort_unstable();
+    let addresses: Vec<u64> = places.iter().map(|(address, _)| *address).collect();
+    let symbols = symbolizer.load_for(&request, &addresses);
+    result.notes = symbols.notes().to_vec();
+    let mut ids: HashMap<(u64, &str), u32, FxBuildHasher> = HashMap::default();
+    // Functions of one file follow each other.
+    let mut last_file: Option<Arc<str>> = None;
+    for (address, frame) in places {
+        let function = symbols.function(address);
+        // Two functions may share a name, such as static ones of two sources: their start tells them apart.
+        let symbol = match &function {
+            Some(function) => (function.start, function.raw_name),
+            // A stripped file's unwind tables tell at least where the function starts.
+            None => match symbols.extent(address) {
+                Some(extent) => (extent.start, NAMELESS),
+                None => (0, UNKNOWN),
+            },
+        };
+        let id = *ids.entry(symbol).or_insert_with(|| {
+            let name = match symbol {
+                (start, NAMELESS) => format!("{NAMELESS}{start:x}]"),
+                (_, name) if shown.demangled => demangle(name).into_owned(),
+                (_, name) => name.to_owned(),
+            };
+            let file = function.as_ref().and_then(|function| function.file);
+            let file = file.map(|file| match &last_file {
+                Some(last) if **last == *file => last.clone(),
+                _ => last_file.insert(file.into()).clone(),
+            });
+            result.names.push(OwnName {
+                name,
+                start: (symbol.1 != UNKNOWN).then_some(symbol.0),
+                file,
+                link_name: hash_of(symbol.1),
+            });
+            // There are no more names than frames, whose number fits.
+            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
+        });
+        result.places.push((frame, id));
+    }
+    result
+}
+
+/// Names code that was made at run time.
+fn name_jit_module(
+    symbols: JitNames,
+    places: &[(u64, FrameId)],
+    shown: Shown,
+    result: &mut ModuleNames,
+) {
+    result.notes = symbols.notes().to_vec();
+    let mut ids: HashMap<String, u32, FxBuildHasher> = HashMap::default();
+    for (address, frame) in places {
+        // A function that was made again is the same function.
+        let name = match symbols.function(*address) {
+            Some(function) if shown.demangled => demangle(&function.name).into_owned(),
+            Some(function) => function.name.into_owned(),
+            None => UNKNOWN.to_owned(),
+        };
+        let id = *ids.entry(name).or_insert_with_key(|name| {
+            result.names.push(OwnName::only(name.clone()));
+            u32::try_from(result.names.len() - 1).unwrap_or(u32::MAX)
+        });
+        result.places.push((*frame, id));
+    }
+}

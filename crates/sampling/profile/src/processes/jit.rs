@@ -1,0 +1,238 @@
+//! Code that was made while the program ran: where it lay when, and how it is named.
+//!
+//! Memory without a file is a module of its process, named by the process's map file (`/tmp/perf-PID.map`). Where a
+//! jitdump file tells of the code, the code's place in that file is its relative address, and the file its module: so
+//! code that was replaced by other code at the same address stays apart, as does that of two processes.
+
+use crate::hash::FxBuildHasher;
+use crate::loading::load::Loader;
+use crate::processes::address_space::{Mapping, Space};
+use crate::processes::modules::{JIT_LABEL, Module};
+use crate::processes::tasks::ProcessId;
+use dioptra_perfdata::PerfData;
+use dioptra_perfrecords::AttrFlags;
+use dioptra_symbols::{
+    JitFunction, JitPlacement, JitSymbols, ModuleKind, Note, SymbolOptions, Symbolizer, is_jit_dump,
+};
+use hashbrown::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// More jitdump files than any recording of real programs has.
+const MOST_DUMPS: usize = 4096;
+
+/// How many pieces of code all processes together may have: a hostile recording could name one large file for each of
+/// very many processes.
+const MOST_CODE: usize = 1 << 23;
+
+/// The names of one module of code made at run time.
+pub(crate) enum JitNames {
+    /// By places in the jitdump file.
+    Dump(JitSymbols),
+    /// By absolute addresses.
+    Map(JitSymbols),
+}
+
+/// The names of a module, if it is code made at run time.
+pub(crate) fn symbols_of(module: &Module, symbolizer: &Symbolizer) -> Option<JitNames> {
+    if module.kind != ModuleKind::NotAFile {
+        return None;
+    }
+    if is_jit_dump(module.path()) {
+        return Some(JitNames::Dump(symbolizer.jit_dump(module.path())));
+    }
+    let pid = module.label.strip_prefix(JIT_LABEL)?.parse().ok()?;
+    Some(JitNames::Map(symbolizer.jit(pid, &[])))
+}
+
+impl JitNames {
+    pub(crate) fn function(&self, address: u64) -> Option<JitFunction<'_>> {
+        match self {
+            JitNames::Dump(symbols) => symbols.function_in_file(address),
+            JitNames::Map(symbols) => symbols.function(address, None),
+        }
+    }
+
+    pub(crate) fn notes(&self) -> &[Note] {
+        match self {
+            JitNames::Dump(symbols) | JitNames::Map(symbols) => symbols.notes(),
+        }
+    }
+}
+
+/// A process's jitdump file.
+struct Dump {
+    process: ProcessId,
+    mapping: Mapping,
+    placements: Rc<Vec<JitPlacement>>,
+    /// The first that is still to come.
+    next: usize,
+}
+
+/// The code of jitdump files on its way into the processes' spaces.
+pub(crate) struct Jit {
+    /// When the next code comes; `u64::MAX` where none does.
+    pub next: u64,
+    symbolizer: Symbolizer,
+    /// Whether the recording's times are those of jitdump files.
+    timed: bool,
+    dumps: Vec<Dump>,
+    /// How many pieces of code all dumps had that were taken.
+    code: usize,
+    /// By path.
+    read: HashMap<Vec<u8>, Rc<Vec<JitPlacement>>, FxBuildHasher>,
+    /// By process: its code that lies somewhere now. New mappings of memory must not hide it.
+    spaces: HashMap<ProcessId, Space, FxBuildHasher>,
+    /// jitdump files whose times could not be compared.
+    pub untimed: u64,
+    /// jitdump files beyond the most that are read.
+    pub refused: u64,
+}
+
+impl Jit {
+    pub(crate) fn new(data: &PerfData, symbols: SymbolOptions) -> Jit {
+        /// `CLOCK_MONOTONIC`, whose times jitdump files hold.
+        const MONOTONIC: i32 = 1;
+        let mut clocks = data.events().iter().map(|event| &event.attr);
+        Jit {
+            next: u64::MAX,
+            symbolizer: Symbolizer::new(symbols),
+            timed: clocks.all(|attr| {
+                attr.flags.contains(AttrFlags::USE_CLOCKID) && attr.clockid == MONOTONIC
+            }),
+            dumps: Vec::new(),
+            code: 0,
+            read: HashMap::default(),
+            spaces: HashMap::default(),
+            untimed: 0,
+            refused: 0,
+        }
+    }
+
+    fn update_next(&mut self) {
+        let coming = self
+            .dumps
+            .iter()
+            .filter_map(|dump| dump.placements.get(dump.next));
+        self.next = coming.map(|code| code.time).min().unwrap_or(u64::MAX);
+    }
+
+    /// Forgets a process's code, since it runs another program now.
+    pub(crate) fn forget(&mut self, process: ProcessId) {
+        if self.spaces.remove(&process).is_some() {
+            self.dumps.retain(|dump| dump.process != process);
+            self.update_next();
+        }
+    }
+}
+
+impl Loader<'_> {
+    /// A process has mapped its jitdump file.
+    pub(crate) fn jit_dump(&mut self, process: ProcessId, path: &[u8]) {
+        let mapping = Mapping {
+            start: 0,
+            end: 0,
+            bias: 0,
+            module: self.modules.intern(Module {
+                kind: ModuleKind::NotAFile,
+                path: path.to_vec(),
+                build_id: None,
+                label: base_name(path),
+            }),
+            image: 0,
+        };
+        let jit = &mut self.jit;
+        if jit.dumps.len() >= MOST_DUMPS || jit.read.len() >= MOST_DUMPS {
+            jit.refused += 1;
+            return;
+        }
+        let known = |dump: &Dump| (dump.process, dump.mapping.module) == (process, mapping.module);
+        if jit.dumps.iter().any(known) {
+            return;
+        }
+        let placements = match jit.read.get(path) {
+            Some(placements) => placements.clone(),
+            None => {
+                let symbols = jit.symbolizer.jit_dump(Path::new(OsStr::from_bytes(path)));
+                let placements = Rc::new(symbols.placements());
+                jit.read.insert(path.to_vec(), placements.clone());
+                placements
+            }
+        };
+        if jit.code + placements.len() > MOST_CODE {
+            jit.refused += 1;
+            return;
+        }
+        jit.code += placements.len();
+        jit.spaces.entry(process).or_default();
+        jit.dumps.push(Dump {
+            process,
+            mapping,
+            placements,
+            next: 0,
+        });
+        if jit.timed {
+            jit.update_next();
+        } else {
+            // Then the last code at an address stands for all that was there.
+            jit.untimed += 1;
+            self.place_jit_code(u64::MAX);
+        }
+    }
+
+    /// Puts the code into the spaces that came to lie there until `now`.
+    #[cold]
+    pub(crate) fn place_jit_code(&mut self, now: u64) {
+        let mut dumps = std::mem::take(&mut self.jit.dumps);
+        for dump in &mut dumps {
+            let mut placed = false;
+            while let Some(code) = dump.placements.get(dump.next)
+                && code.time <= now
+            {
+                dump.next += 1;
+                placed = true;
+                let mapping = Mapping {
+                    start: code.start,
+                    end: code.start.saturating_add(code.size),
+                    bias: code.start.wrapping_sub(code.offset),
+                    ..dump.mapping
+                };
+                self.grow(dump.process);
+                self.spaces[dump.process as usize].insert(mapping, &self.budget);
+                if let Some(space) = self.jit.spaces.get_mut(&dump.process) {
+                    space.insert(mapping, &self.budget);
+                }
+            }
+            if placed {
+                self.change(dump.process);
+            }
+        }
+        self.jit.dumps = dumps;
+        self.jit.update_next();
+    }
+
+    /// Shows a process's code again that a mapping of memory from `start` until `end` has hidden: compilers map what
+    /// they have filled once more, to change its protection.
+    pub(crate) fn show_jit_code(&mut self, process: ProcessId, start: u64, end: u64) {
+        let Some(space) = self.jit.spaces.get(&process) else {
+            return;
+        };
+        for mapping in space.mappings() {
+            let shown = Mapping {
+                start: mapping.start.max(start),
+                end: mapping.end.min(end),
+                ..*mapping
+            };
+            if shown.start < shown.end {
+                self.spaces[process as usize].insert(shown, &self.budget);
+            }
+        }
+    }
+}
+
+fn base_name(path: &[u8]) -> String {
+    let base = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    String::from_utf8_lossy(base).into_owned()
+}

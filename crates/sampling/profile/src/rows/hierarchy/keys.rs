@@ -1,0 +1,357 @@
+//! What a sample's key is on each level.
+//!
+//! Some levels depend on who ran the sample, one on its time; the others on its place. Places that have the same keys on
+//! all levels of places are one *branch*; branches form a tree by those levels alone, in which recursion is found.
+
+use super::{Group, HierarchyOptions};
+use crate::counts::sample_keys::{Part, PartId};
+use crate::hash::FxBuildHasher;
+use crate::naming::names::Names;
+use crate::profile::Profile;
+use crate::rows::aggregate::Dimension;
+use crate::selecting::selection::SelectError;
+use crate::stacks::frames::FrameId;
+use hashbrown::HashMap;
+
+/// A level's key by what it depends on.
+type KeyOf<'a, T> = Box<dyn Fn(T) -> u32 + 'a>;
+
+/// What a level's key depends on.
+enum Source {
+    /// By what parts have in common: the key.
+    Part(Vec<u32>),
+    Time,
+    /// The place level with this number.
+    Place(usize),
+}
+
+/// What a level of places depends on.
+enum PlaceKey<'a> {
+    Frame(KeyOf<'a, FrameId>),
+    /// The frame itself.
+    Address,
+    /// The functions at the frame, inlined ones too.
+    Function,
+    /// Their lines.
+    Line,
+}
+
+/// The branches of frames, innermost function first.
+#[derive(Default)]
+struct Branches {
+    /// By frame: where its list ends; empty where each frame has one branch.
+    ends: Vec<usize>,
+    list: Vec<u32>,
+}
+
+impl Branches {
+    #[inline]
+    fn of(&self, frame: FrameId) -> &[u32] {
+        let index = frame as usize;
+        if self.ends.is_empty() {
+            return self.list.get(index).map_or(&[], std::slice::from_ref);
+        }
+        let Some(end) = self.ends.get(index) else {
+            return &[];
+        };
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.list[start..*end]
+    }
+}
+
+/// A node of the tree of places.
+#[derive(Clone, Copy)]
+pub(super) struct Branch {
+    pub parent: u32,
+    pub key: u32,
+}
+
+/// The keys of all levels.
+pub(super) struct Keys {
+    sources: Vec<Source>,
+    /// By level: how many levels of places there are up to it.
+    depths: Vec<u8>,
+    /// By part: what it has in common with others.
+    kinds: Vec<u32>,
+    /// The tree of places; node 0 is its root.
+    pub branches: Vec<Branch>,
+    /// The branches of samples at a frame, on the last level of places.
+    leaves: Branches,
+    /// The branches of a frame that has called another, where they differ from those of samples at it.
+    callers: Option<Branches>,
+    of_time: bool,
+    places: usize,
+}
+
+impl Keys {
+    pub(super) fn new(
+        profile: &Profile,
+        names: &Names,
+        levels: &[Dimension],
+        options: &HierarchyOptions<'_>,
+    ) -> Result<Keys, SelectError> {
+        let mut keys = Keys {
+            sources: Vec::new(),
+            depths: Vec::new(),
+            kinds: Vec::new(),
+            branches: vec![Branch { parent: 0, key: 0 }],
+            leaves: Branches::default(),
+            callers: None,
+            of_time: false,
+            places: 0,
+        };
+        let mut part_levels = Vec::new();
+        let mut place_levels: Vec<PlaceKey<'_>> = Vec::new();
+        let inlined = levels.contains(&Dimension::Function) && names.has_inlined();
+        for dimension in levels {
+            let source = match of_part(profile, *dimension)? {
+                Some(key) => {
+                    part_levels.push(key);
+                    Source::Part(Vec::new())
+                }
+                None if *dimension == Dimension::Time => {
+                    if !profile.has_times() {
+                        return Err(SelectError::NoTimes);
+                    }
+                    keys.of_time = true;
+                    Source::Time
+                }
+                None => {
+                    place_levels.push(match dimension {
+                        Dimension::Function if inlined => PlaceKey::Function,
+                        Dimension::Line if inlined => PlaceKey::Line,
+                        Dimension::Address => PlaceKey::Address,
+                        _ => PlaceKey::Frame(of_place(profile, names, *dimension, options)?),
+                    });
+                    keys.places += 1;
+                    Source::Place(keys.places - 1)
+                }
+            };
+            keys.sources.push(source);
+            // At most sixteen.
+            keys.depths.push(keys.places as u8);
+        }
+        keys.find_kinds(profile, &part_levels);
+        let mut ids = HashMap::default();
+        let length = profile.frames().len();
+        keys.leaves = keys.find_branches(length, names, &place_levels, &mut ids, None);
+        if inlined {
+            let called = Some(());
+            let callers = keys.find_branches(length, names, &place_levels, &mut ids, called);
+            keys.callers = Some(callers);
+        }
+        Ok(keys)
+    }
+
+    /// Parts with the same keys on all their levels are of one kind.
+    fn find_kinds(&mut self, profile: &Profile, levels: &[KeyOf<'_, Part>]) {
+        let mut ids: HashMap<Vec<u32>, u32, FxBuildHasher> = HashMap::default();
+        let mut columns = vec![Vec::new(); levels.len()];
+        for part in profile.parts().iter() {
+            let keys: Vec<u32> = levels.iter().map(|key| key(part)).collect();
+            // No more kinds than parts.
+            let next = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+            let kind = *ids.entry(keys).or_insert_with_key(|keys| {
+                for (column, key) in columns.iter_mut().zip(keys) {
+                    column.push(*key);
+                }
+                next
+            });
+            self.kinds.push(kind);
+        }
+        let mut columns = columns.into_iter();
+        for source in &mut self.sources {
+            if let Source::Part(keys) = source {
+                *keys = columns.next().unwrap_or_default();
+            }
+        }
+    }
+
+    /// The branches of all frames: as samples were taken there, or where they have `called` others.
+    fn find_branches(
+        &mut self,
+        frames: usize,
+        names: &Names,
+        levels: &[PlaceKey<'_>],
+        ids: &mut HashMap<(u32, u32), u32, FxBuildHasher>,
+        called: Option<()>,
+    ) -> Branches {
+        let chains =
+            (levels.iter()).any(|level| !matches!(level, PlaceKey::Frame(_) | PlaceKey::Address));
+        let mut found = Branches {
+            ends: Vec::with_capacity(if chains { frames } else { 0 }),
+            list: Vec::with_capacity(frames),
+        };
+        for frame in (0_u32..).take(frames) {
+            // No frame calls itself by interrupting itself.
+            let callee = called.map(|()| frame);
+            let (functions, lines): (&[_], &[_]) = if chains {
+                (
+                    names.chain_of(frame, callee),
+                    names.chain_lines(frame, callee),
+                )
+            } else {
+                (&[0], &[])
+            };
+            for (index, function) in functions.iter().enumerate() {
+                let mut branch = 0;
+                // Whether no other frame has the branch, so that nobody will look for it.
+                let mut alone = false;
+                for level in levels {
+                    let key = match level {
+                        PlaceKey::Function => *function,
+                        PlaceKey::Line => match lines.get(index) {
+                            Some(line) => *line,
+                            None => names.line_of(frame),
+                        },
+                        PlaceKey::Frame(key) => key(frame),
+                        PlaceKey::Address => {
+                            alone |= !chains;
+                            frame
+                        }
+                    };
+                    let mut add = || {
+                        self.branches.push(Branch {
+                            parent: branch,
+                            key,
+                        });
+                        // No more than frames, their functions and levels.
+                        u32::try_from(self.branches.len() - 1).unwrap_or(u32::MAX)
+                    };
+                    branch = match alone {
+                        true => add(),
+                        false => *ids.entry((branch, key)).or_insert_with(add),
+                    };
+                }
+                found.list.push(branch);
+            }
+            if chains {
+                found.ends.push(found.list.len());
+            }
+        }
+        found
+    }
+
+    /// How many levels of places there are.
+    pub(super) fn places(&self) -> usize {
+        self.places
+    }
+
+    /// How many levels of places there are up to `level`.
+    #[inline]
+    pub(super) fn depth(&self, level: usize) -> u8 {
+        self.depths[level]
+    }
+
+    /// Whether the last level is one of places.
+    pub(super) fn ends_in_place(&self) -> bool {
+        matches!(self.sources.last(), Some(Source::Place(_)))
+    }
+
+    /// Whether there is a level of time.
+    pub(super) fn of_time(&self) -> bool {
+        self.of_time
+    }
+
+    /// What a part has in common with others.
+    #[inline]
+    pub(super) fn part(&self, part: PartId) -> u32 {
+        self.kinds[part as usize]
+    }
+
+    /// The branch of samples at a frame: that of the innermost function there.
+    #[inline]
+    pub(super) fn innermost(&self, frame: FrameId) -> u32 {
+        self.leaf(frame).first().copied().unwrap_or(0)
+    }
+
+    /// The branches of samples at a frame, those of the innermost function first.
+    #[inline]
+    pub(super) fn leaf(&self, frame: FrameId) -> &[u32] {
+        self.leaves.of(frame)
+    }
+
+    /// Whether a frame's branches depend on what it called.
+    pub(super) fn of_context(&self) -> bool {
+        self.callers.is_some()
+    }
+
+    /// The branches of a frame that has called another, as [`Keys::leaf`].
+    #[inline]
+    pub(super) fn caller(&self, names: &Names, frame: FrameId, callee: FrameId) -> &[u32] {
+        match &self.callers {
+            Some(callers) if !names.is_interrupted(frame, callee) => callers.of(frame),
+            _ => self.leaf(frame),
+        }
+    }
+
+    /// The key on `level` of a group's samples at a branch of places.
+    pub(super) fn key(&self, level: usize, group: Group, branch: u32) -> u32 {
+        match &self.sources[level] {
+            Source::Part(keys) => keys[group.part as usize],
+            Source::Time => group.slice,
+            Source::Place(place) => {
+                let mut at = self.branches[branch as usize];
+                for _ in place + 1..self.places {
+                    at = self.branches[at.parent as usize];
+                }
+                at.key
+            }
+        }
+    }
+}
+
+/// The key of a part on a level that depends on it.
+fn of_part<'a>(
+    profile: &'a Profile,
+    dimension: Dimension,
+) -> Result<Option<KeyOf<'a, Part>>, SelectError> {
+    const NONE: u32 = u32::MAX;
+    let tasks = profile.tasks();
+    let key: KeyOf<'a, Part> = match dimension {
+        Dimension::Program => Box::new(|part| {
+            part.image
+                .map_or(NONE, |image| tasks.images()[image as usize].program)
+        }),
+        Dimension::Process => Box::new(|part| {
+            part.thread
+                .map_or(NONE, |thread| tasks.threads()[thread as usize].process)
+        }),
+        Dimension::Thread => Box::new(|part| part.thread.unwrap_or(NONE)),
+        Dimension::Comm => Box::new(|part| part.comm.unwrap_or(NONE)),
+        Dimension::Cpu => Box::new(|part| part.cpu.unwrap_or(NONE)),
+        Dimension::Socket => {
+            Box::new(|part| part.cpu.and_then(|cpu| profile.socket(cpu)).unwrap_or(NONE))
+        }
+        _ => return Ok(None),
+    };
+    match dimension {
+        Dimension::Cpu | Dimension::Socket if !profile.by_cpu => Err(SelectError::NoCpus),
+        Dimension::Program | Dimension::Process | Dimension::Thread | Dimension::Comm
+            if !profile.options().threads =>
+        {
+            Err(SelectError::NoThreads)
+        }
+        _ => Ok(Some(key)),
+    }
+}
+
+/// The key of a frame on a level that depends on it.
+fn of_place<'a>(
+    profile: &'a Profile,
+    names: &'a Names,
+    dimension: Dimension,
+    options: &HierarchyOptions<'a>,
+) -> Result<KeyOf<'a, FrameId>, SelectError> {
+    Ok(match dimension {
+        Dimension::Module => Box::new(|frame| profile.frames().get(frame).module),
+        Dimension::Function => Box::new(|frame| names.of_frame(frame)),
+        Dimension::Line => Box::new(|frame| names.line_of(frame)),
+        Dimension::OutermostLine => Box::new(|frame| names.outermost_line_of(frame)),
+        Dimension::Block => match options.blocks {
+            Some(blocks) => Box::new(blocks),
+            None => return Err(SelectError::NoBlocks),
+        },
+        _ => Box::new(|frame| frame),
+    })
+}

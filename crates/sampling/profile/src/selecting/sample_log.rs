@@ -1,0 +1,252 @@
+//! Every sample with its time, in columns: any range of time can be counted again without reading the file.
+
+use crate::counts::counter::Hit;
+
+/// Nanoseconds since the recording's first sample: from this one on, up to before that one.
+pub(crate) type Span = (Option<u64>, Option<u64>);
+
+/// Whether a span leaves anything out.
+pub(crate) fn is_bounded(span: Span) -> bool {
+    span != (None, None)
+}
+
+/// What lies in both.
+pub(crate) fn meet(one: Span, other: Span) -> Span {
+    let from = match (one.0, other.0) {
+        (Some(one), Some(other)) => Some(one.max(other)),
+        (one, other) => one.or(other),
+    };
+    let to = match (one.1, other.1) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    (from, to)
+}
+
+/// Samples whose times differ by less than 2^32 nanoseconds from the first one's, and lie not before it.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// The row of its first sample.
+    first: usize,
+    /// Nanoseconds since the recording's first sample; `None` for samples without a time.
+    base: Option<u64>,
+    /// The largest offset from `base` within the block.
+    last: u32,
+}
+
+/// Values of which most recordings need few bits, or only one.
+#[derive(Clone, Debug, Default)]
+enum Weights {
+    #[default]
+    None,
+    /// All samples weigh the same.
+    Constant(u64),
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+impl Weights {
+    /// Adds the weight of the sample in this row, which is the next one.
+    fn push(&mut self, row: usize, weight: u64) {
+        match self {
+            Weights::None => *self = Weights::Constant(weight),
+            Weights::Constant(constant) if *constant == weight => {}
+            Weights::Constant(constant) => {
+                let constant = *constant;
+                *self = match (u32::try_from(constant), u32::try_from(weight)) {
+                    (Ok(constant), Ok(_)) => Weights::Narrow(vec![constant; row]),
+                    _ => Weights::Wide(vec![constant; row]),
+                };
+                self.push(row, weight);
+            }
+            Weights::Narrow(list) => match u32::try_from(weight) {
+                Ok(weight) => list.push(weight),
+                Err(_) => {
+                    let mut wide: Vec<u64> = list.iter().map(|weight| u64::from(*weight)).collect();
+                    wide.push(weight);
+                    *self = Weights::Wide(wide);
+                }
+            },
+            Weights::Wide(list) => list.push(weight),
+        }
+    }
+
+    #[inline]
+    fn get(&self, row: usize) -> u64 {
+        match self {
+            Weights::None => 0,
+            Weights::Constant(constant) => *constant,
+            Weights::Narrow(list) => u64::from(list[row]),
+            Weights::Wide(list) => list[row],
+        }
+    }
+}
+
+/// The samples of one event in the order in which they were read: 8 bytes each, and 4 or 8 more where their weights
+/// differ, and 8 more where they were scaled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SampleLog {
+    blocks: Vec<Block>,
+    /// Nanoseconds since the block's base.
+    offsets: Vec<u32>,
+    cells: Vec<u32>,
+    weights: Weights,
+    /// Empty while all are 1.
+    factors: Vec<f64>,
+}
+
+impl SampleLog {
+    pub(crate) fn push(&mut self, cell: u32, hit: Hit) {
+        let row = self.offsets.len();
+        let offset = match (self.blocks.last_mut(), hit.elapsed) {
+            (Some(Block { base: None, .. }), None) => Some(0),
+            (
+                Some(Block {
+                    base: Some(base),
+                    last,
+                    ..
+                }),
+                Some(elapsed),
+            ) => {
+                let offset = elapsed
+                    .checked_sub(*base)
+                    .and_then(|offset| u32::try_from(offset).ok());
+                if let Some(offset) = offset {
+                    *last = offset.max(*last);
+                }
+                offset
+            }
+            _ => None,
+        };
+        let offset = offset.unwrap_or_else(|| {
+            self.blocks.push(Block {
+                first: row,
+                base: hit.elapsed,
+                last: 0,
+            });
+            0
+        });
+        self.offsets.push(offset);
+        self.cells.push(cell);
+        self.weights.push(row, hit.weight);
+        if hit.factor != 1.0 && self.factors.is_empty() {
+            self.factors = vec![1.0; row];
+        }
+        if hit.factor != 1.0 || !self.factors.is_empty() {
+            self.factors.push(hit.factor);
+        }
+    }
+
+    /// Calls `visit` with the cell of every sample within `span`, in the order in which they were read.
+    #[inline]
+    pub(crate) fn visit(&self, span: Span, mut visit: impl FnMut(u32, Hit)) {
+        let (from, to) = (span.0.unwrap_or(0), span.1.unwrap_or(u64::MAX));
+        let within = |time: u64| from <= time && (time < to || span.1.is_none());
+        for (index, block) in self.blocks.iter().enumerate() {
+            let end = self
+                .blocks
+                .get(index + 1)
+                .map_or(self.offsets.len(), |next| next.first);
+            let mut all = !is_bounded(span);
+            if let (false, Some(base)) = (all, block.base) {
+                let last = base.saturating_add(u64::from(block.last));
+                if last < from || (span.1.is_some() && base >= to) {
+                    continue;
+                }
+                all = within(base) && within(last);
+            }
+            for row in block.first..end {
+                let elapsed = block
+                    .base
+                    .map(|base| base.saturating_add(u64::from(self.offsets[row])));
+                if !all && !elapsed.is_some_and(within) {
+                    continue;
+                }
+                let hit = Hit {
+                    weight: self.weights.get(row),
+                    elapsed,
+                    // A list that began late holds all rows from the first one.
+                    factor: self.factors.get(row).copied().unwrap_or(1.0),
+                    in_kernel: false,
+                };
+                visit(self.cells[row], hit);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(log: &SampleLog, span: Span) -> Vec<(u32, u64, Option<u64>, f64)> {
+        let mut rows = Vec::new();
+        log.visit(span, |cell, hit| {
+            rows.push((cell, hit.weight, hit.elapsed, hit.factor));
+        });
+        rows
+    }
+
+    #[test]
+    fn every_order_of_times_and_size_of_weights_comes_back() {
+        let far = 1_u64 << 33;
+        let times = [
+            Some(5),
+            Some(3),
+            None,
+            None,
+            Some(far),
+            Some(far + 1),
+            Some(7),
+            Some(u64::MAX),
+            Some(0),
+        ];
+        let weights: [&[u64]; 4] = [&[9], &[9, 10], &[9, far], &[9, 9, 10, u64::MAX]];
+        for weights in weights {
+            let mut log = SampleLog::default();
+            let mut expected = Vec::new();
+            for (row, time) in times.into_iter().enumerate() {
+                let weight = *weights.get(row).unwrap_or(&weights[weights.len() - 1]);
+                let factor = if row > 4 { 1.5 } else { 1.0 };
+                let hit = Hit {
+                    weight,
+                    elapsed: time,
+                    factor,
+                    in_kernel: false,
+                };
+                log.push(row as u32, hit);
+                expected.push((row as u32, weight, time, factor));
+            }
+            assert_eq!(rows(&log, (None, None)), expected);
+            for span in [
+                (Some(0), None),
+                (Some(4), Some(far + 1)),
+                (None, Some(u64::MAX)),
+                (Some(u64::MAX), None),
+                (Some(8), Some(8)),
+            ] {
+                let within: Vec<_> = expected
+                    .iter()
+                    .filter(|row| {
+                        row.2.is_some_and(|time| {
+                            span.0.is_none_or(|from| from <= time)
+                                && span.1.is_none_or(|to| time < to)
+                        })
+                    })
+                    .copied()
+                    .collect();
+                assert_eq!(rows(&log, span), within, "{span:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn spans_meet() {
+        assert_eq!(
+            meet((Some(1), None), (Some(3), Some(9))),
+            (Some(3), Some(9))
+        );
+        assert_eq!(meet((None, Some(5)), (None, Some(9))), (None, Some(5)));
+        assert!(!is_bounded(meet((None, None), (None, None))));
+    }
+}

@@ -1,0 +1,122 @@
+//! What a process has mapped at one time, unchanged, as samples that wait need it.
+
+use crate::processes::address_space::{Mapping, Space};
+use crate::processes::modules::{ModuleId, Modules};
+use crate::stacks::frames::Frame;
+use dioptra_symbols::{
+    AddressSpace, ModuleRequest, Note, StackUnwinder, SymbolOptions, UnwindMachine, UnwindModule,
+};
+use std::sync::Arc;
+
+/// One state of a process's mappings. Making one costs a few words for each mapping: tables belong to modules, and what
+/// unwinding learned from them stays good.
+#[derive(Debug)]
+pub(crate) struct MemoryState {
+    /// Which state of which process it is.
+    pub version: u64,
+    /// Sorted, without overlaps.
+    mappings: Vec<Mapping>,
+    /// `None` where the machine is not known.
+    pub space: Option<AddressSpace>,
+}
+
+impl MemoryState {
+    /// The frame of an address in one of the mappings.
+    pub(crate) fn frame(&self, address: u64) -> Option<Frame> {
+        let index = self
+            .mappings
+            .partition_point(|mapping| mapping.end <= address);
+        let mapping = self.mappings.get(index)?;
+        (mapping.start <= address).then(|| Frame {
+            module: mapping.module,
+            address: address.wrapping_sub(mapping.bias),
+        })
+    }
+
+    /// How many mappings there are.
+    pub(super) fn len(&self) -> usize {
+        self.mappings.len()
+    }
+}
+
+/// The newest state of each process.
+pub(super) struct Memories {
+    machine: Option<UnwindMachine>,
+    unwinder: StackUnwinder,
+    /// By module.
+    modules: Vec<Option<UnwindModule>>,
+    /// By process.
+    states: Vec<Option<Arc<MemoryState>>>,
+}
+
+impl Memories {
+    pub(super) fn new(machine: Option<UnwindMachine>, symbols: SymbolOptions) -> Self {
+        Memories {
+            machine,
+            unwinder: StackUnwinder::new(symbols),
+            modules: Vec::new(),
+            states: Vec::new(),
+        }
+    }
+
+    /// The state of a process that `version` names, with the mappings of `space`.
+    pub(super) fn state(
+        &mut self,
+        process: usize,
+        version: u64,
+        space: &Space,
+        modules: &Modules,
+    ) -> Arc<MemoryState> {
+        if let Some(Some(state)) = self.states.get(process)
+            && state.version == version
+        {
+            return state.clone();
+        }
+        let mappings = space.mappings().to_vec();
+        let space = self.machine.map(|machine| {
+            let mut space = AddressSpace::new(machine);
+            for mapping in &mappings {
+                let file_offset = mapping.start.wrapping_sub(mapping.bias);
+                let module = self.module(mapping.module, modules);
+                space.map_module(mapping.start..mapping.end, file_offset, module);
+            }
+            space
+        });
+        let state = Arc::new(MemoryState {
+            version,
+            mappings,
+            space,
+        });
+        if self.states.len() <= process {
+            self.states.resize_with(process + 1, || None);
+        }
+        self.states[process] = Some(state.clone());
+        state
+    }
+
+    fn module(&mut self, id: ModuleId, modules: &Modules) -> &UnwindModule {
+        let index = id as usize;
+        if self.modules.len() <= index {
+            self.modules.resize_with(index + 1, || None);
+        }
+        let unwinder = &self.unwinder;
+        self.modules[index].get_or_insert_with(|| {
+            let module = modules.get(id);
+            unwinder.module(&ModuleRequest {
+                kind: module.kind,
+                path: module.path(),
+                build_id: module.build_id.as_deref(),
+            })
+        })
+    }
+
+    pub(super) fn notes(&self) -> Vec<Note> {
+        self.unwinder.notes()
+    }
+
+    pub(super) fn forget(&mut self, process: usize) {
+        if let Some(state) = self.states.get_mut(process) {
+            *state = None;
+        }
+    }
+}
