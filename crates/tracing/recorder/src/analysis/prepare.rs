@@ -1,0 +1,494 @@
+//! Modules, analysed once each: which of their functions can be traced, and which are to be.
+
+use super::candidates::{Candidate, CandidateBody, ModuleCode, ScanOptions};
+use super::image::{FileBytes, map_program, read_needed, read_some, segments};
+use super::observed::{FunctionHook, has_hooks, hooked_code};
+use super::partial_file::Glance;
+use super::sanitizers;
+use super::special::seeks_generated_code;
+use super::written::{self, is_relocated};
+use crate::arch::{hooks, leaves, scan};
+use crate::pools::unwinding::finds_frames_by_stack_pointer;
+use crate::selection::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use crate::serving::maps::MappedModule;
+use dioptra_filters::Sampling;
+use dioptra_processes::procfs;
+use dioptra_symbols::demangle;
+use dioptra_tracedata::{
+    JournalEntry, RefusedFunctions, TraceWriteError, TraceWriter, TracedModule,
+};
+use dioptra_tracelayout::message::Method;
+use dioptra_tracelayout::{FunctionEntry, FunctionKind};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A module that was analysed.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Its number in the journal.
+    pub number: Option<u32>,
+    pub(crate) code: ModuleCode,
+    /// Functions that the runtime has to know of.
+    pub(crate) hooks: Vec<FunctionHook>,
+    /// For each candidate: what happens there, and its function id.
+    pub(crate) chosen: Vec<(SiteVariant, u32)>,
+    /// Of those that are sampled with what they call: which call nothing.
+    pub(crate) leaves: HashSet<u64>,
+    /// Whether it is or contains LLVM's unwinder.
+    pub finds_frames_by_stack_pointer: bool,
+}
+
+/// A module's file, while it is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct FileKey {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    is_program: bool,
+}
+
+/// Analyses modules, each once.
+pub struct Planner {
+    selector: Box<dyn Selector>,
+    modules: HashMap<FileKey, Arc<Prepared>>,
+    next_module: u32,
+    notes: Vec<String>,
+    sampled: Vec<SampledFunction>,
+}
+
+/// A function of which some calls are recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct SampledFunction {
+    /// Its id.
+    pub function: u32,
+    /// How they are chosen; times in nanoseconds.
+    pub sampling: Sampling,
+    /// With what they call.
+    pub tree: bool,
+    /// What the others go through.
+    pub passing: Passing,
+}
+
+/// What calls of a sampled function go through that are not chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// Code that counts them.
+    Counted,
+    /// Such code, and hooks that hide what they call.
+    Hidden,
+    /// The runtime, which the function calls itself.
+    Runtime,
+}
+
+impl Passing {
+    /// Of a candidate; `hides`: what it calls is hidden, too.
+    fn of(candidate: &Candidate, hides: bool) -> Passing {
+        match candidate.body {
+            CandidateBody::Itself => Passing::Runtime,
+            _ if hides => Passing::Hidden,
+            _ => Passing::Counted,
+        }
+    }
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner")
+            .field("modules", &self.modules.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Prepared {
+    /// Whether it has functions that the runtime has to know of: the C library.
+    pub fn is_runtimes_own(&self) -> bool {
+        !self.hooks.is_empty()
+    }
+}
+
+impl Planner {
+    /// With this choice of functions.
+    pub fn new(selector: Box<dyn Selector>) -> Planner {
+        Planner {
+            selector,
+            modules: HashMap::new(),
+            next_module: 0,
+            notes: Vec::new(),
+            sampled: Vec::new(),
+        }
+    }
+
+    /// The sampled functions of the modules that were analysed since this was last asked.
+    pub fn take_sampled(&mut self) -> Vec<SampledFunction> {
+        std::mem::take(&mut self.sampled)
+    }
+
+    /// What hides calls.
+    pub fn gating(&self) -> Gating {
+        self.selector.gating()
+    }
+
+    /// What is to be said of the modules that were analysed since this was last asked.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        self.notes.extend(self.selector.take_notes());
+        std::mem::take(&mut self.notes)
+    }
+
+    /// What the selector says at the end.
+    pub fn warnings(&mut self) -> Vec<String> {
+        self.selector.warnings()
+    }
+
+    /// Analyses a module of a process, unless that was done before. `None` if its file can't be read, or is not what was
+    /// mapped.
+    ///
+    /// # Errors
+    /// If the trace can't be written.
+    pub fn prepare(
+        &mut self,
+        pid: u32,
+        module: &MappedModule,
+        is_program: bool,
+        writer: &mut TraceWriter,
+    ) -> Result<Option<Arc<Prepared>>, TraceWriteError> {
+        let Some((readable, metadata)) = open(pid, module) else {
+            return Ok(None);
+        };
+        let key = FileKey {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            is_program,
+        };
+        if let Some(prepared) = self.modules.get(&key) {
+            return Ok(Some(Arc::clone(prepared)));
+        }
+        let Ok(file) = File::open(&readable) else {
+            return Ok(None);
+        };
+        let analysis = self.analyse(module, readable, &file, is_program, writer)?;
+        let Some(prepared) = analysis.map(Arc::new) else {
+            return Ok(None);
+        };
+        self.modules.insert(key, Arc::clone(&prepared));
+        Ok(Some(prepared))
+    }
+
+    fn analyse(
+        &mut self,
+        module: &MappedModule,
+        readable: PathBuf,
+        file: &File,
+        is_program: bool,
+        writer: &mut TraceWriter,
+    ) -> Result<Option<Prepared>, TraceWriteError> {
+        let nothing = Prepared {
+            number: None,
+            code: ModuleCode::default(),
+            hooks: Vec::new(),
+            chosen: Vec::new(),
+            leaves: HashSet::new(),
+            finds_frames_by_stack_pointer: false,
+        };
+        // A glance reads only parts of files, which may be large and of no interest.
+        let Ok(glance) = Glance::new(file) else {
+            return Ok(None);
+        };
+        let Ok(elf) = ElfFile64::<Endianness, _>::parse(&glance) else {
+            return Ok(Some(nothing));
+        };
+        let identity = ModuleIdentity {
+            path: module.path.clone(),
+            readable,
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            is_program,
+            is_instrumented: is_instrumented(&elf),
+        };
+        let is_linker = is_linker(&module.path);
+        let has_hooks = has_hooks(&elf);
+        // The tracer itself calls the C library while it works, and threads begin and end in it.
+        let plain = self.selector.plain(&identity);
+        let left_alone = if is_linker {
+            Some("it loads the tracer")
+        } else if has_hooks {
+            Some("the tracer itself uses them")
+        } else if seeks_generated_code(&identity.file_name()) {
+            Some("its garbage collector finds generated code by return addresses")
+        } else if sanitizers::is_library(&identity.file_name()) {
+            Some("they belong to a sanitizer, which runs where no hook may")
+        } else if sanitizers::is_hidden(&elf) {
+            Some(
+                "a sanitizer is linked into it, and without symbols its functions look like others",
+            )
+        } else {
+            None
+        };
+        if plain && let Some(why) = left_alone {
+            self.notes.push(format!(
+                "functions of {} are not traced: {why}; calls of them can be, as library calls",
+                module.path.display()
+            ));
+            self.selector.leave_alone(&identity);
+        }
+        let options = ScanOptions {
+            plain: plain && left_alone.is_none(),
+            library_calls: self.selector.library_calls(&identity),
+        };
+        let is_wanted = options.plain || options.library_calls || identity.is_instrumented;
+        let is_wanted = is_wanted && !is_linker;
+        let segments = segments(&elf);
+        let mapped = (is_wanted && is_program)
+            .then(|| map_program(file, &elf).ok())
+            .flatten();
+        let data = match (mapped, is_wanted, has_hooks) {
+            (Some(mapped), ..) => Ok(FileBytes::Mapped(mapped)),
+            (None, true, _) => read_needed(file, &elf).map(FileBytes::Read),
+            (None, false, true) => {
+                read_some(file, &elf, hooked_code(&elf, &segments)).map(FileBytes::Read)
+            }
+            (None, false, false) => Ok(FileBytes::Read(Vec::new())),
+        };
+        let untraced = |why: &str| {
+            let path = module.path.display();
+            format!("{path} is not traced: {why}")
+        };
+        let data = match data {
+            Ok(data) => data,
+            Err(error) => {
+                let why = format!("its file can't be read: {error}");
+                self.notes.push(untraced(&why));
+                return Ok(None);
+            }
+        };
+        let finds_frames_by_stack_pointer =
+            finds_frames_by_stack_pointer(&identity.file_name(), &elf, &data);
+        let hooks = match has_hooks {
+            true => hooks(&data),
+            false => Vec::new(),
+        };
+        if !is_wanted {
+            return Ok(Some(Prepared {
+                code: ModuleCode {
+                    segments,
+                    ..ModuleCode::default()
+                },
+                hooks,
+                finds_frames_by_stack_pointer,
+                ..nothing
+            }));
+        }
+        let Ok(mut code) = scan(&data, options) else {
+            return Ok(Some(nothing));
+        };
+        written::refuse(&mut code, is_relocated(&elf));
+        let places: Vec<FunctionPlace<'_>> = code
+            .candidates
+            .iter()
+            .map(|candidate| FunctionPlace {
+                offset: code.file_offset(candidate.start).unwrap_or(0),
+                size: candidate.size,
+                method: candidate.method,
+                name: candidate.name.as_deref(),
+            })
+            .collect();
+        let refused: Vec<(u64, &'static str)> = code
+            .refused
+            .iter()
+            .filter_map(|(start, refused)| Some((code.file_offset(*start)?, refused.reason())))
+            .collect();
+        self.selector.refuse(&identity, &refused);
+        self.notes
+            .extend(through_registers(module, &code.through_registers));
+        let mut variants = self.selector.choose(&identity, &places);
+        variants.resize(places.len(), SiteVariant::Skip);
+        for (variant, candidate) in variants.iter_mut().zip(&code.candidates) {
+            if candidate.is_told() {
+                *variant = variant.told();
+            }
+        }
+        let sampled = code.candidates.iter().zip(&variants);
+        let sampled =
+            sampled.filter(|(_, variant)| matches!(variant, SiteVariant::SampleFilter(_)));
+        let leaves = leaves(&data, sampled.map(|(candidate, _)| candidate));
+        // Zeroes were perhaps taken for code.
+        if data.is_truncated() {
+            self.notes
+                .push(untraced("its file was truncated while it was read"));
+            return Ok(None);
+        }
+
+        let number = self.next_module;
+        self.next_module += 1;
+        let first = writer.next_function();
+        let mut entries = Vec::new();
+        let mut methods: BTreeMap<Method, u32> = BTreeMap::new();
+        let mut chosen = Vec::with_capacity(places.len());
+        // A library function may be called both by a stub and through a pointer.
+        let mut known: HashMap<&str, (SiteVariant, u32)> = HashMap::new();
+        for ((place, variant), candidate) in places.iter().zip(&variants).zip(&code.candidates) {
+            if let Some(same) = place.name.and_then(|name| known.get(name)) {
+                chosen.push(*same);
+                continue;
+            }
+            if *variant == SiteVariant::Skip {
+                chosen.push((SiteVariant::Skip, 0));
+                continue;
+            }
+            let mut id = first + entries.len() as u32;
+            if id & 0xffff == 0 {
+                entries.push(FunctionEntry::NONE);
+                id += 1;
+            }
+            *methods.entry(place.method).or_default() += 1;
+            entries.push(entry(place, number, writer)?);
+            self.sampled
+                .extend(variant.sampling().map(|sampling| SampledFunction {
+                    function: id,
+                    sampling,
+                    tree: variant.samples_trees(),
+                    passing: Passing::of(
+                        candidate,
+                        variant.samples_trees() && !leaves.contains(&candidate.start),
+                    ),
+                }));
+            chosen.push((*variant, id));
+            known.extend(place.name.map(|name| (name, (*variant, id))));
+        }
+        writer.functions(&entries)?;
+        writer.journal(&JournalEntry::Module(TracedModule {
+            module: number,
+            path: module.path.to_string_lossy().into_owned(),
+            build_id: identity
+                .build_id
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+            first,
+            count: entries.len() as u32,
+            methods: methods
+                .iter()
+                .map(|(method, count)| (method.name().to_owned(), *count))
+                .collect(),
+            refused: refusals(&code),
+        }))?;
+        Ok(Some(Prepared {
+            number: Some(number),
+            code,
+            hooks,
+            chosen,
+            leaves,
+            finds_frames_by_stack_pointer,
+        }))
+    }
+}
+
+fn entry(
+    place: &FunctionPlace<'_>,
+    module: u32,
+    writer: &mut TraceWriter,
+) -> Result<FunctionEntry, TraceWriteError> {
+    let (kind, at, size) = match place.name {
+        Some(name) => (
+            FunctionKind::LibraryCall,
+            writer.names(name.as_bytes())?,
+            name.len() as u64,
+        ),
+        None => (FunctionKind::Function, place.offset, place.size),
+    };
+    Ok(FunctionEntry {
+        module,
+        kind,
+        method: place.method as u8,
+        place: at,
+        size: u32::try_from(size).unwrap_or(u32::MAX),
+    })
+}
+
+/// What is said of library functions that are called through registers.
+fn through_registers(module: &MappedModule, names: &[String]) -> Option<String> {
+    const EXAMPLES: usize = 5;
+    if names.is_empty() {
+        return None;
+    }
+    let mut examples: Vec<Cow<'_, str>> = names
+        .iter()
+        .take(EXAMPLES)
+        .map(|name| demangle(name))
+        .collect();
+    if names.len() > EXAMPLES {
+        examples.push(Cow::Borrowed("…"));
+    }
+    Some(format!(
+        "{}: some calls of library functions ({}: {}) go through registers: they are not traced",
+        module.path.display(),
+        names.len(),
+        examples.join(", ")
+    ))
+}
+
+fn refusals(code: &ModuleCode) -> Vec<RefusedFunctions> {
+    const EXAMPLES: usize = 10;
+    let mut all: BTreeMap<&str, RefusedFunctions> = BTreeMap::new();
+    for (start, refused) in &code.refused {
+        let refusal = all
+            .entry(refused.reason())
+            .or_insert_with(|| RefusedFunctions {
+                reason: refused.reason().to_owned(),
+                count: 0,
+                examples: Vec::new(),
+            });
+        refusal.count += 1;
+        if refusal.examples.len() < EXAMPLES {
+            refusal.examples.extend(code.file_offset(*start));
+        }
+    }
+    all.into_values().collect()
+}
+
+/// Whether it is the dynamic linker, which is never traced: it loads the tracer.
+pub fn is_linker(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("ld-linux"))
+}
+
+/// Whether a compiler has put hooks in the module, as far as a glance tells.
+fn is_instrumented<'d>(file: &impl Object<'d>) -> bool {
+    const HOOKS: [&[u8]; 5] = [
+        b"mcount",
+        b"_mcount",
+        b"__fentry__",
+        b"__cyg_profile_func_enter",
+        b"__cyg_profile_func_exit",
+    ];
+    [
+        "__patchable_function_entries",
+        "__mcount_loc",
+        "xray_instr_map",
+    ]
+    .iter()
+    .any(|name| file.section_by_name(name).is_some())
+        || file.imports().is_ok_and(|imports| {
+            imports.flatten().any(|import| {
+                matches!(import.name(), object::NameOrOrdinal::Name(name) if HOOKS.contains(&name))
+            })
+        })
+}
+
+/// The path by which a mapped file can be read, if it is still there.
+pub fn open(pid: u32, module: &MappedModule) -> Option<(PathBuf, fs::Metadata)> {
+    procfs::path_for(pid, module.path.as_os_str().as_bytes())
+        .into_iter()
+        .find_map(|path| {
+            let metadata = File::open(&path).ok()?.metadata().ok()?;
+            (metadata.is_file() && metadata.ino() == module.file.1).then_some((path, metadata))
+        })
+}

@@ -1,0 +1,112 @@
+//! What a module's code does, as far as it decides which functions can be patched: where it branches.
+//!
+//! All code has to be looked at for it; it is done when it is first asked for.
+
+use super::described::Described;
+use super::displace::{Instruction, instruction, landing};
+use super::encode::words_of;
+use crate::analysis::image::Image;
+use crate::analysis::special::is_unwinder;
+use std::collections::HashSet;
+
+/// What code does.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// Where it may go on inside functions.
+    targets: HashSet<u64>,
+    /// Functions that go on at their own first instruction.
+    loops: HashSet<u64>,
+    /// Functions that the functions of an unwinder call, which are left when an exception is thrown.
+    unwinding: HashSet<u64>,
+}
+
+impl Flow {
+    /// Whether something may go on at an address.
+    pub fn enters(&self, address: u64) -> bool {
+        self.targets.contains(&address)
+    }
+
+    /// Whether a function goes on at its own first instruction.
+    pub fn loops(&self, start: u64) -> bool {
+        self.loops.contains(&start)
+    }
+
+    /// Whether an unwinder calls a function.
+    pub fn is_unwinding(&self, start: u64) -> bool {
+        self.unwinding.contains(&start)
+    }
+}
+
+/// The functions of an image.
+pub fn flow(image: &Image<'_>, described: &[Described]) -> Flow {
+    let mut flow = Flow::default();
+    let unwinders: HashSet<u64> = described
+        .iter()
+        .filter(|function| function.special)
+        .map(|function| function.start)
+        .chain(
+            image
+                .named()
+                .filter(|(.., name)| is_unwinder(name))
+                .map(|(address, ..)| address),
+        )
+        .collect();
+    let around = |address: u64| {
+        let at = described.partition_point(|function| function.start <= address);
+        let before = described.get(at.checked_sub(1)?)?;
+        before.contains(address).then_some(before)
+    };
+    let is_start = |function: &Described, address: u64| {
+        let skip = image
+            .bytes(function.start, 4)
+            .and_then(|bytes| words_of(bytes).next());
+        address == function.start || address == function.start + skip.map_or(0, landing)
+    };
+    // Functions and the parts of functions that they branch to; parts and the functions to whose start they branch.
+    let mut parts = HashSet::new();
+    let mut backs = Vec::new();
+    for function in described {
+        let Some(bytes) = image.bytes(function.start, function.size) else {
+            continue;
+        };
+        let is_unwinder = unwinders.contains(&function.start);
+        for (at, word) in words_of(bytes).enumerate() {
+            let address = function.start + 4 * at as u64;
+            let target = match instruction(word, address) {
+                Instruction::Calls(target) => {
+                    if is_unwinder {
+                        flow.unwinding.insert(target);
+                    }
+                    continue;
+                }
+                Instruction::Jumps(target) | Instruction::Branches(target) => target,
+                _ => continue,
+            };
+            if function.contains(target) {
+                if is_start(function, target) {
+                    flow.loops.insert(function.start);
+                } else {
+                    flow.targets.insert(target);
+                }
+                continue;
+            }
+            flow.targets.insert(target);
+            let Some(other) = around(target) else {
+                continue;
+            };
+            if !function.entry && is_start(other, target) {
+                backs.push((function.start, other.start));
+            }
+            if !other.entry {
+                parts.insert((function.start, other.start));
+            }
+        }
+    }
+    for (part, start) in backs {
+        if parts.contains(&(start, part)) {
+            flow.loops.insert(start);
+        }
+    }
+    flow.targets.extend(image.relative.values());
+    flow
+}

@@ -1,0 +1,179 @@
+//! A pool: a small ELF shared object with the thunks for a module, linked for one address near it.
+
+use super::cfi::{self, Layout, fill};
+use super::encode::{FILL, bytes};
+use super::hot::{HOT_SIZE, Parameters, hot_code};
+use super::thunk::{GATE_SIZE, THUNK_SIZE, asks, gate, observer, replacement, slot, thunk};
+use crate::analysis::observed::observed_for;
+use crate::pools::hooks::{HookKind, HookOptions};
+use crate::pools::pool_file::pool_file;
+use crate::pools::sections;
+use crate::pools::thunks::{Body, Pool, Wanted, Work};
+use crate::serving::maps::page_size;
+use dioptra_tracelayout::message::RuntimeAddresses;
+use dioptra_tracelayout::message::thread;
+use thiserror::Error;
+
+/// The machine, as ELF files name it.
+const AARCH64: u16 = 183;
+/// The most bytes that displaced instructions take.
+const MAX_DISPLACED: u64 = 64;
+
+const _: () = assert!(THUNK_SIZE as i64 == thread::THUNK_SIZE);
+
+/// Why a pool could not be made.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The runtime's thread-local memory lies too far from the thread pointer.
+    #[error("generating the tracer's hooks: the program has too much thread-local memory")]
+    Block,
+    /// They did not come out as expected.
+    #[error("generating the tracer's hooks: they are not as large as they should be")]
+    Size,
+}
+
+/// How much address space a pool for so many thunks may need.
+pub fn upper_bound(wanted: &[Wanted]) -> u64 {
+    let displaced = wanted
+        .iter()
+        .filter(|wanted| !matches!(wanted.body, Body::At(_)))
+        .count() as u64;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let frames = 4096 + count * 80;
+    let page = page_size();
+    (page
+        + HOT_SIZE
+        + count * (THUNK_SIZE + GATE_SIZE)
+        + displaced * MAX_DISPLACED
+        + frames
+        + sections::SIZE
+        + 4 * page)
+        .next_multiple_of(page)
+}
+
+/// Makes the pool for these thunks at `address`.
+///
+/// # Errors
+/// [`PoolError`]
+pub fn pool(
+    address: u64,
+    wanted: &[Wanted],
+    runtime: RuntimeAddresses,
+    options: HookOptions,
+) -> Result<Pool, PoolError> {
+    let code_start = address + page_size();
+    let first_thunk = code_start + HOT_SIZE;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let displaced_start = first_thunk + count * THUNK_SIZE;
+    let hot = hot_code(&Parameters {
+        address: code_start,
+        runtime,
+        options,
+    })
+    .ok_or(PoolError::Block)?;
+    if hot.bytes.len() as u64 > HOT_SIZE {
+        return Err(PoolError::Size);
+    }
+    let mut code = hot.bytes.clone();
+    fill(&mut code, HOT_SIZE as usize);
+    let mut displaced = Vec::new();
+    let mut thunks = Vec::with_capacity(wanted.len());
+    for wanted in wanted {
+        let at = code_start + code.len() as u64;
+        let place = displaced_start + displaced.len() as u64;
+        let body = match &wanted.body {
+            Body::At(address) => Some(*address),
+            Body::Displaced(prologue) => prologue.encode(place).ok().map(|bytes| {
+                displaced.extend(bytes);
+                fill(&mut displaced, 8);
+                place
+            }),
+            // Calls through pointers are found at their stubs, which are displaced.
+            Body::Pointer(_) => None,
+        };
+        let words = body.and_then(|body| match wanted.work {
+            Work::Trace(function, kind) => Some(thunk(at, function, kind, body, &hot)?.to_vec()),
+            Work::Sample(function, kind, sampling) => {
+                let (counted, muted) = match kind {
+                    HookKind::Chosen => (HookKind::CountTree, true),
+                    _ => (HookKind::CountCall, false),
+                };
+                let slot = slot(sampling.slot);
+                let mut words = thunk(at, function, kind, body, &hot)?.to_vec();
+                words.extend(slot);
+                words.extend(thunk(counted_thunk(at), function, counted, body, &hot)?);
+                words.extend(slot);
+                if muted {
+                    let at = at + 4 * THUNK_SIZE;
+                    words.extend(thunk(at, function, HookKind::Mute, body, &hot)?);
+                }
+                Some(words)
+            }
+            // The runtime judges, and knows what is within an execution.
+            Work::Judge(function, sampling) => {
+                let mut words = thunk(at, function, HookKind::JudgeTree, body, &hot)?.to_vec();
+                words.extend(slot(sampling.slot));
+                Some(words)
+            }
+            Work::Observe(_) | Work::Tell(..) => {
+                let operand = wanted.work.told(&options)?;
+                Some(observer(at, operand, hot.observe, body)?.to_vec())
+            }
+            Work::Replace(target) => Some(replacement(target).to_vec()),
+        });
+        let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
+        let place = displaced_start + displaced.len() as u64;
+        let first = match wanted.work {
+            Work::Sample(..) => counted_thunk(at),
+            _ => at,
+        };
+        let front = match (wanted.work, body, &words) {
+            (Work::Trace(_, kind), Some(body), Some(_)) if options.hides => {
+                gate(place, kind, first, body, &runtime)
+            }
+            (Work::Sample(_, kind, _), Some(body), Some(_)) if options.hides => {
+                let counted = match kind {
+                    HookKind::Chosen => HookKind::CountTree,
+                    _ => HookKind::CountCall,
+                };
+                gate(place, counted, first, body, &runtime)
+            }
+            (Work::Observe(function), Some(body), Some(_)) => {
+                asks(place, observed_for(function), first, body)
+            }
+            (Work::Judge(..), Some(body), Some(_)) if options.hides => {
+                gate(place, HookKind::JudgeTree, first, body, &runtime)
+            }
+            _ => None,
+        };
+        thunks.push(words.as_ref().map(|_| match front {
+            Some(_) => place,
+            None => first,
+        }));
+        code.extend(bytes(&words.unwrap_or_default()));
+        let end = (at - code_start) as usize + size;
+        while code.len() < end {
+            code.extend(FILL.to_le_bytes());
+        }
+        displaced.extend(bytes(&front.unwrap_or_default()));
+        fill(&mut displaced, 8);
+    }
+    let displaced_end = displaced_start + displaced.len() as u64;
+    code.extend(displaced);
+    let (file, size) = pool_file(AARCH64, address, (code_start, &code), |frames, header| {
+        cfi::tables(&Layout {
+            frames,
+            header,
+            hooks: &hot.hooks,
+            thunks: (first_thunk, count),
+            displaced: (displaced_start, displaced_end),
+            runtime,
+        })
+    });
+    Ok(Pool { size, file, thunks })
+}
+
+/// Where the thunk is that leaves it to the runtime which calls of a sampled function are recorded.
+fn counted_thunk(at: u64) -> u64 {
+    at + 2 * THUNK_SIZE
+}

@@ -1,0 +1,202 @@
+//! Functions of which it is known without a look at all code that their entries can be patched.
+//!
+//! A compiler puts its call of `mcount` where each execution of a function passes once: nothing goes on at an instruction
+//! before it but what enters the function, or it would be called again. What is left to know is whether the function looks
+//! at its return address, and that is seen quickly where the frame pointer leads to it.
+
+use super::described::{Described, Slot, Stretch};
+use super::flow::looks;
+use super::stubs::ENDBR;
+use crate::analysis::image::Image;
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+
+/// `push %rbp; mov %rsp, %rbp`, both ways to write it.
+const FRAMES: [&[u8]; 2] = [&[0x55, 0x48, 0x89, 0xe5], &[0x55, 0x48, 0x8b, 0xec]];
+
+/// A function that makes a frame first and keeps it until it returns: its return address lies above the frame pointer all
+/// the time between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framed {
+    /// It ends by calling itself, with a jump: a loop, of which each round would take memory.
+    pub loops: bool,
+}
+
+/// Whether a function is framed.
+pub fn framed(image: &Image<'_>, function: &Described, stretches: &[Stretch]) -> Option<Framed> {
+    let bytes = image.bytes(function.start, function.size)?;
+    let skip = if bytes.starts_with(ENDBR) {
+        ENDBR.len()
+    } else {
+        0
+    };
+    let code = bytes.get(skip..).unwrap_or_default();
+    let frame = FRAMES.iter().find(|frame| code.starts_with(frame))?;
+    let starts = [function.start, function.start + skip as u64];
+    let mut loops = false;
+    let mut at = 0;
+    for stretch in stretches {
+        let end = stretch.end.wrapping_sub(function.start) as usize;
+        let is_known = match stretch.slot {
+            Slot::AboveFramePointer(8) => true,
+            Slot::AboveStackPointer(_) if end <= skip + frame.len() => true,
+            // What is behind the frame, to return or to jump on.
+            slot @ Slot::AboveStackPointer(0) => {
+                let code = bytes.get(at..end).unwrap_or_default();
+                let from = function.start + at as u64;
+                let mut code = Decoder::with_ip(64, code, from, DecoderOptions::NONE);
+                !code.iter().any(|instruction| {
+                    loops |= instruction.op0_kind() == OpKind::NearBranch64
+                        && starts.contains(&instruction.near_branch_target());
+                    looks(&instruction, slot)
+                })
+            }
+            _ => false,
+        };
+        if !is_known {
+            return None;
+        }
+        at = end;
+    }
+    (at == bytes.len()).then_some(Framed { loops })
+}
+
+/// Where the return address of a framed function lies.
+const RETURN_ADDRESS: Slot = Slot::AboveFramePointer(8);
+
+/// Whether a framed function looks at its return address, or changes it.
+pub fn looks_at_return_address(bytes: &[u8]) -> bool {
+    let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+    // Most functions need not be decoded.
+    if !distances(bytes).any(|at| may_look(&mut decoder, at)) {
+        return false;
+    }
+    let mut instructions = Decoder::new(64, bytes, DecoderOptions::NONE);
+    instructions
+        .iter()
+        .any(|instruction| looks(&instruction, RETURN_ADDRESS))
+}
+
+/// Where some bytes may be the distance in an instruction that uses the memory where a framed function's return address
+/// lies: 8 bytes above the frame pointer. Other bytes may look so, too.
+fn distances(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    // The operand's address is the frame pointer's value and a number of one byte or four, also in the longer way that is
+    // made for an index, without one.
+    let before = |at: usize, distance| at.checked_sub(distance).and_then(|at| bytes.get(at));
+    memchr::memchr_iter(8, bytes).filter(move |&at| {
+        let Some(operand) = before(at, 1) else {
+            return false;
+        };
+        match operand & 0xc7 {
+            0x45 => return true,
+            0x85 => return bytes[at..].starts_with(&[8, 0, 0, 0]),
+            _ => {}
+        }
+        let has_no_index = operand & 0x3f == 0x25;
+        has_no_index
+            && before(at, 2).is_some_and(|operand| match operand & 0xc7 {
+                0x44 => true,
+                0x84 => bytes[at..].starts_with(&[8, 0, 0, 0]),
+                _ => false,
+            })
+    })
+}
+
+/// Whether the instruction that the byte `at` belongs to may look at the return address.
+///
+/// Where it begins is known surely only by decoding from the start on. But one of the 15 bytes that lie a little before it is
+/// an instruction's first, as instructions are not longer, and whoever begins at any of them soon goes on as if he had begun
+/// there. So all are tried: if none comes to such an instruction, there is none.
+fn may_look(decoder: &mut Decoder<'_>, at: usize) -> bool {
+    const LONGEST: usize = 15;
+    const BEFORE: usize = 48;
+    let first = at.saturating_sub(BEFORE);
+    let starts = if first == 0 { 1 } else { LONGEST };
+    let mut seen = 0_u64;
+    let mut instruction = Instruction::default();
+    for start in first..first + starts {
+        let mut place = start;
+        // What was decoded before leads to where it led then.
+        while place <= at && seen & (1 << (place - first)) == 0 {
+            seen |= 1 << (place - first);
+            if decoder.set_position(place).is_err() || !decoder.can_decode() {
+                return true;
+            }
+            decoder.decode_out(&mut instruction);
+            // Of what is no instruction, too, some bytes are passed over.
+            place = decoder.position().max(place + 1);
+            if place > at && looks(&instruction, RETURN_ADDRESS) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::Register;
+    use iced_x86::code_asm::{CodeAssembler, qword_ptr, rax, rbp, rcx, rsp};
+
+    fn has_distance(bytes: &[u8]) -> bool {
+        distances(bytes).next().is_some()
+    }
+
+    fn may_look_at_return_address(bytes: &[u8]) -> bool {
+        let mut decoder = Decoder::new(64, bytes, DecoderOptions::NONE);
+        distances(bytes).any(|at| may_look(&mut decoder, at))
+    }
+
+    fn may_look_so(assemble: impl FnOnce(&mut CodeAssembler)) -> bool {
+        let mut assembler = CodeAssembler::new(64).unwrap();
+        assemble(&mut assembler);
+        has_distance(&assembler.assemble(0x1000).unwrap())
+    }
+
+    #[test]
+    fn looks_above_the_frame_pointer_are_seen() {
+        assert!(may_look_so(|a| a.mov(rax, qword_ptr(rbp + 8)).unwrap()));
+        assert!(may_look_so(|a| a.lea(rcx, qword_ptr(rbp + 8)).unwrap()));
+        assert!(may_look_so(|a| a.add(qword_ptr(rbp + 8), 1).unwrap()));
+        assert!(!may_look_so(|a| a.mov(rax, qword_ptr(rbp + 16)).unwrap()));
+        assert!(!may_look_so(|a| a.mov(rax, qword_ptr(rbp - 8)).unwrap()));
+        assert!(!may_look_so(|a| a.mov(rax, qword_ptr(rsp + 8)).unwrap()));
+        // The ways that assemblers do not choose.
+        for bytes in [
+            &[0x48, 0x8b, 0x85, 8, 0, 0, 0][..],
+            &[0x48, 0x8b, 0x44, 0x25, 8],
+            &[0x48, 0x8b, 0x84, 0x65, 8, 0, 0, 0],
+        ] {
+            assert!(may_look_at_return_address(bytes), "{bytes:x?}");
+            let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+            assert_eq!(instruction.memory_base(), Register::RBP);
+            assert_eq!(instruction.memory_displacement64(), 8);
+        }
+    }
+
+    #[test]
+    fn what_is_found_quickly_is_what_decoding_finds() {
+        // Code, and bytes that are none, with many that look like the distance.
+        let mut bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let half = bytes.len() / 2;
+        bytes.truncate(half + (1 << 20));
+        let mut code = bytes.split_off(half);
+        for (at, byte) in code.iter_mut().enumerate().filter(|(at, _)| at % 7 == 0) {
+            if at % 3 == 0 {
+                *byte = 8;
+            }
+        }
+        let (mut looking, mut quick) = (0, 0);
+        for function in code.chunks(200) {
+            let mut decoder = Decoder::new(64, function, DecoderOptions::NONE);
+            let truth = decoder.iter().any(|i| looks(&i, RETURN_ADDRESS));
+            assert_eq!(looks_at_return_address(function), truth);
+            looking += u32::from(truth);
+            quick += u32::from(!may_look_at_return_address(function));
+        }
+        assert!(looking > 10 && quick > 100, "{looking} {quick}");
+        // test eax, eax; jne over 8 bytes: not a shift of the return address by the instruction's tail.
+        let code = [&[0x90; 60][..], &[0x85, 0xc0, 0x75, 8], &[0x90; 8]].concat();
+        assert!(has_distance(&code) && !may_look_at_return_address(&code));
+    }
+}

@@ -1,0 +1,604 @@
+//! The code that all thunks of a pool share: the hooks of entries and exits.
+//!
+//! What they do for a call: write a record (`dioptra_tracelayout::record`), and keep the return address on the thread's
+//! shadow stack. Whatever is out of the ordinary they leave to the runtime, before they have changed anything. They
+//! change no vector state, and no register but one: compilers that know all callers of a function rely on what it leaves
+//! alone. The one is the frame pointer: while the function runs, it leads to the call's entry on the shadow stack, where
+//! the caller's and the return address make a frame record ([`ENTRY_FRAME`]). Who follows frame pointers, as the kernel does
+//! for call chains, so finds the caller behind the thunk.
+//!
+//! The stack in a hook (`S` is where the call's return address lies):
+//!
+//! ```text
+//! entry: S-40 r11 | S-32 rdx | S-24 rax | S-16 into the thunk | S-8 function id | S return address
+//! exit:           | S-32 r11 | S-24 rdx | S-16 rax            | S-8 into the thunk | S
+//! ```
+//!
+//! A *busy* word in the thread's block keeps hooks of signal handlers away while one is at work.
+
+use super::judge;
+use crate::pools::hooks::{HookKind, HookOptions};
+use dioptra_tracelayout::message::RuntimeAddresses;
+use dioptra_tracelayout::message::thread::{
+    BLOCK_BUSY, BLOCK_HIDDEN, BLOCK_LEVEL, BLOCK_MUTED, BLOCK_RECORD, CURSOR_AREA, CURSOR_END,
+    CURSOR_NEXT, CURSOR_TIME, ENTRY_CHOSEN, ENTRY_FLAGS, ENTRY_FRAME, ENTRY_FUNCTION, ENTRY_JUDGED,
+    ENTRY_MUTE, ENTRY_POSITION, ENTRY_RETURN, ENTRY_SAVED, ENTRY_SIZE, ENTRY_SLOT, ENTRY_SPARE,
+    ENTRY_TAIL, RECORD_LIMIT, RECORD_TOP, THUNK_SLOT,
+};
+use dioptra_tracelayout::record::{ENTRY_ESCAPE, MAX_DELTA, TIME_ESCAPE};
+use dioptra_tracelayout::sampling;
+use iced_x86::code_asm::{
+    AsmMemoryOperand, CodeAssembler, CodeLabel, ax, dword_ptr, eax, edx, qword_ptr, r11, rax, rbp,
+    rdx, rsp, word_ptr,
+};
+use iced_x86::{BlockEncoderOptions, IcedError};
+
+/// What the code has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameters {
+    /// Where the code will lie.
+    pub address: u64,
+    /// Of the runtime.
+    pub runtime: RuntimeAddresses,
+    /// Where the pool's thunks lie: from, to. A return address there is that of a traced function that ended in a jump.
+    pub thunks: (u64, u64),
+    /// What hooks do.
+    pub options: HookOptions,
+}
+
+/// The hooks of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HookSet {
+    /// Of an entry whose id fits 16 bits and comes shifted left by 16.
+    pub enter: u64,
+    /// Of an entry with a larger id, which comes as it is and whose lower 16 bits are not 0.
+    pub enter_large: u64,
+    /// Of an exit.
+    pub exit: u64,
+}
+
+/// The code, and where its parts begin.
+#[derive(Clone, Debug)]
+pub struct HotCode {
+    /// To be placed at [`Parameters::address`].
+    pub bytes: Vec<u8>,
+    sets: [HookSet; HookKind::ALL.len()],
+    /// Each hook's code.
+    pub hooks: Vec<HookCode>,
+}
+
+/// Where a hook's code lies.
+#[derive(Clone, Copy, Debug)]
+pub struct HookCode {
+    /// Its first byte.
+    pub start: u64,
+    /// The first byte behind it.
+    pub end: u64,
+    /// From, to: here the frame pointer leads to the caller's, which it does not before and behind.
+    pub framed: Option<(u64, u64)>,
+}
+
+impl HotCode {
+    /// The hooks of a kind.
+    pub fn set(&self, kind: HookKind) -> HookSet {
+        self.sets[kind as usize]
+    }
+}
+
+// The frame pointer leads to the entry itself.
+const _: () = assert!(ENTRY_FRAME == 0);
+
+/// How large it is at most: the pool is laid out before it is known.
+pub const HOT_SIZE: u64 = 12288;
+
+/// Offsets in generated code are 32-bit numbers.
+pub(super) fn offset(value: i64) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+/// A word of the thread's block.
+pub(super) fn block(parameters: &Parameters, at: i64) -> AsmMemoryOperand {
+    qword_ptr((parameters.runtime.thread_block + at) as u64).fs()
+}
+
+/// Generates the hooks.
+///
+/// # Errors
+/// [`IcedError`] if the assembler refuses, which would be a defect.
+pub fn hot_code(parameters: &Parameters) -> Result<HotCode, IcedError> {
+    let mut a = CodeAssembler::new(64)?;
+    let mut slow_enter = a.create_label();
+    let mut slow_exit = a.create_label();
+    let options = &parameters.options;
+    // Without rules there is one kind.
+    let kinds: &[HookKind] = match options.hides || options.at_least.is_some() {
+        _ if options.samples => &HookKind::ALL,
+        true => &HookKind::ALL[..HookKind::UNSAMPLED],
+        false => &HookKind::ALL[..1],
+    };
+    let mut labels = Vec::new();
+    for &kind in kinds {
+        for part in [Part::Enter, Part::EnterLarge, Part::Exit] {
+            let mut start = a.create_label();
+            let mut end = a.create_label();
+            a.dq(&[kind.bits(options)])?;
+            a.set_label(&mut start)?;
+            let framed = match part {
+                _ if kind.is_counted() => {
+                    let slow = if part == Part::Exit {
+                        slow_exit
+                    } else {
+                        slow_enter
+                    };
+                    counted_hook(&mut a, slow)?;
+                    None
+                }
+                Part::Exit if kind == HookKind::JudgeTree => {
+                    judge::exit_hook(&mut a, parameters, slow_exit)?;
+                    None
+                }
+                Part::Exit => {
+                    exit_hook(&mut a, parameters, kind, slow_exit)?;
+                    None
+                }
+                _ => Some(entry_hook(&mut a, parameters, kind, part, slow_enter)?),
+            };
+            a.set_label(&mut end)?;
+            a.nops_with_size(8)?;
+            labels.push((start, end, framed));
+        }
+    }
+    a.set_label(&mut slow_enter)?;
+    a.dq(&[parameters.runtime.enter_slow])?;
+    a.set_label(&mut slow_exit)?;
+    a.dq(&[parameters.runtime.exit_slow])?;
+
+    let result = a.assemble_options(
+        parameters.address,
+        BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS,
+    )?;
+    let hooks = labels
+        .iter()
+        .map(|(start, end, framed)| {
+            let framed = framed.as_ref().map(|(from, to)| {
+                Ok::<_, IcedError>((result.label_ip(from)?, result.label_ip(to)?))
+            });
+            Ok(HookCode {
+                start: result.label_ip(start)?,
+                end: result.label_ip(end)?,
+                framed: framed.transpose()?,
+            })
+        })
+        .collect::<Result<Vec<_>, IcedError>>()?;
+    let mut sets = [HookSet::default(); HookKind::ALL.len()];
+    for (number, set) in sets.iter_mut().enumerate() {
+        let first = if number < kinds.len() { number * 3 } else { 0 };
+        *set = HookSet {
+            enter: hooks[first].start,
+            enter_large: hooks[first + 1].start,
+            exit: hooks[first + 2].start,
+        };
+    }
+    Ok(HotCode {
+        sets,
+        hooks,
+        bytes: result.inner.code_buffer,
+    })
+}
+
+/// Which hook.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Enter,
+    EnterLarge,
+    Exit,
+}
+
+/// A hook that leaves all to the runtime.
+fn counted_hook(a: &mut CodeAssembler, slow_address: CodeLabel) -> Result<(), IcedError> {
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.jmp(qword_ptr(slow_address))
+}
+
+/// Of the chosen execution whose entry is at rax: how many of its slot are open; the slot in rdx.
+fn open_executions(a: &mut CodeAssembler) -> Result<AsmMemoryOperand, IcedError> {
+    a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+    a.shr(edx, 8)?;
+    Ok(dword_ptr(r11 + rdx * 4 + offset(sampling::open(0))))
+}
+
+/// `ret`, with a prefix that does nothing: debuggers (gdb) take a bare one for an ordinary function's end, where all
+/// registers are the caller's, and do not ask the tables.
+pub const RETURN: &[u8] = &[0xf3, 0xc3];
+
+/// Of the entry at rax the sampler, without [`sampling::SAMPLERS`], in rdx.
+pub(super) fn find_sampler(a: &mut CodeAssembler) -> Result<(), IcedError> {
+    a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+    a.shr(edx, 8)?;
+    a.shl(rdx, sampling::SAMPLER_SIZE.trailing_zeros())?;
+    a.add(rdx, qword_ptr(r11 + offset(CURSOR_AREA)))
+}
+
+/// The common end of hooks: the code behind it is reached by jumps only.
+pub(super) fn finish(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+    a.mov(block(parameters, BLOCK_BUSY), 0)?;
+    a.pop(r11)?;
+    a.pop(rdx)?;
+    a.pop(rax)?;
+    a.db(RETURN)
+}
+
+/// The clock's reading, shifted, in rdx; the distance from the last record's in rax.
+pub(super) fn read_clock(a: &mut CodeAssembler, parameters: &Parameters) -> Result<(), IcedError> {
+    a.rdtsc()?;
+    a.shl(rdx, 32)?;
+    a.or(rdx, rax)?;
+    a.shr(rdx, parameters.options.shift)?;
+    a.mov(rax, rdx)?;
+    a.sub(rax, qword_ptr(r11 + offset(CURSOR_TIME)))?;
+    a.cmp(rax, MAX_DELTA as i32)
+}
+
+/// A record that sets the clock to rdx, and 0 in rax.
+pub(super) fn time_escape(a: &mut CodeAssembler, back: CodeLabel) -> Result<(), IcedError> {
+    a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+    a.mov(qword_ptr(rax + 4), rdx)?;
+    a.mov(dword_ptr(rax), TIME_ESCAPE as i32)?;
+    a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 12)?;
+    a.xor(eax, eax)?;
+    a.jmp(back)
+}
+
+/// What was in the block before, into the entry at `entry`; changes rdx. Levels are nobody's concern where they are not
+/// limited: all are 0.
+fn save_gate(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    entry: AsmMemoryOperand,
+) -> Result<(), IcedError> {
+    if parameters.options.levels.is_some() {
+        a.mov(rdx, block(parameters, BLOCK_LEVEL))?;
+        a.shl(rdx, 48)?;
+        a.or(rdx, block(parameters, BLOCK_HIDDEN))?;
+    } else {
+        a.mov(rdx, block(parameters, BLOCK_HIDDEN))?;
+    }
+    a.mov(entry, rdx)
+}
+
+/// What was in the block before, out of the entry at rax; changes rdx.
+pub(super) fn restore_gate(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+) -> Result<(), IcedError> {
+    let saved = qword_ptr(rax + offset(ENTRY_SPARE));
+    a.mov(rdx, saved)?;
+    if parameters.options.levels.is_some() {
+        a.shr(rdx, 48)?;
+        a.mov(block(parameters, BLOCK_LEVEL), rdx)?;
+        a.mov(rdx, saved)?;
+        a.shl(rdx, 16)?;
+        a.shr(rdx, 16)?;
+    }
+    a.mov(block(parameters, BLOCK_HIDDEN), rdx)
+}
+
+/// Where the frame pointer leads to the caller's: from, to.
+fn entry_hook(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    kind: HookKind,
+    part: Part,
+    slow_address: CodeLabel,
+) -> Result<(CodeLabel, CodeLabel), IcedError> {
+    let mut slow = a.create_label();
+    let mut give_up = a.create_label();
+    let mut not_above = a.create_label();
+    let mut push = a.create_label();
+    let mut framed = a.create_label();
+    let mut long_pause = a.create_label();
+    let mut write = a.create_label();
+    let next = offset(ENTRY_SIZE);
+    let options = &parameters.options;
+    let mutes = kind == HookKind::Mute;
+    let saves = kind.saves(options);
+    let judged = kind == HookKind::JudgeTree;
+    let chosen = kind == HookKind::Chosen || judged;
+    let mut flags = Vec::new();
+    if saves {
+        flags.push(ENTRY_SAVED);
+    }
+    if mutes {
+        flags.push(ENTRY_MUTE);
+    }
+    if chosen {
+        flags.push(ENTRY_CHOSEN);
+    }
+    if judged {
+        flags.push(ENTRY_JUDGED);
+    }
+
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.cmp(block(parameters, BLOCK_BUSY), 0)?;
+    a.jne(slow)?;
+    a.mov(block(parameters, BLOCK_BUSY), rsp)?;
+    // Room for the record, and for the call?
+    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+    if !mutes {
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+        a.jae(give_up)?;
+    }
+    a.cmp(rax, qword_ptr(r11 + offset(RECORD_LIMIT)))?;
+    a.jae(give_up)?;
+    if chosen {
+        a.cmp(qword_ptr(r11 + offset(CURSOR_AREA)), 0)?;
+        a.je(give_up)?;
+    }
+    // Callers lie above.
+    a.lea(rdx, qword_ptr(rsp + 40))?;
+    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
+    a.jbe(not_above)?;
+    a.mov(qword_ptr(rax + next + offset(ENTRY_SLOT)), rdx)?;
+    a.mov(edx, dword_ptr(rsp + 32))?;
+    a.set_label(&mut push)?;
+    for flag in &flags {
+        a.bts(rdx, 32 + flag.trailing_zeros())?;
+    }
+    a.mov(qword_ptr(rax + next + offset(ENTRY_FUNCTION)), rdx)?;
+    if chosen {
+        a.mov(rdx, qword_ptr(rsp + 24))?;
+        a.mov(edx, dword_ptr(rdx + offset(THUNK_SLOT)))?;
+        a.shl(edx, 8)?;
+        a.or(dword_ptr(rax + next + offset(ENTRY_FLAGS)), edx)?;
+    }
+    if judged {
+        // What is within an execution belongs to it.
+        judge::is_open(a)?;
+        a.jne(give_up)?;
+    }
+    if saves {
+        save_gate(a, parameters, qword_ptr(rax + next + offset(ENTRY_SPARE)))?;
+    }
+    a.mov(rdx, qword_ptr(rsp + 40))?;
+    a.mov(qword_ptr(rax + next + offset(ENTRY_RETURN)), rdx)?;
+    a.mov(qword_ptr(rax + next + offset(ENTRY_FRAME)), rbp)?;
+    a.add(rax, next)?;
+    a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
+    a.mov(rbp, rax)?;
+    a.set_label(&mut framed)?;
+    a.zero_bytes()?;
+    let hide_below = |a: &mut CodeAssembler| {
+        a.lea(rdx, qword_ptr(rsp + 40))?;
+        a.mov(block(parameters, BLOCK_HIDDEN), rdx)
+    };
+    match (kind, options.levels) {
+        (HookKind::Mute, _) => {
+            hide_below(a)?;
+            a.mov(block(parameters, BLOCK_MUTED), rdx)?;
+        }
+        (HookKind::Filter | HookKind::Chosen | HookKind::JudgeTree, levels) => {
+            if levels.is_some() {
+                a.mov(block(parameters, BLOCK_LEVEL), 1)?;
+            }
+            match levels {
+                Some(1) => hide_below(a)?,
+                _ => a.mov(block(parameters, BLOCK_HIDDEN), 0)?,
+            }
+        }
+        (_, Some(levels)) => {
+            let mut shallow = a.create_label();
+            a.inc(block(parameters, BLOCK_LEVEL))?;
+            a.cmp(block(parameters, BLOCK_LEVEL), i32::from(levels))?;
+            a.jb(shallow)?;
+            hide_below(a)?;
+            a.set_label(&mut shallow)?;
+            a.zero_bytes()?;
+        }
+        _ => {}
+    }
+    if chosen && !judged {
+        // The entry is there: if a handler leaves the hook from here on, the execution ends with it.
+        let open = open_executions(a)?;
+        a.inc(open)?;
+    }
+    if !mutes {
+        if judged {
+            judge::begin(a, parameters)?;
+        } else {
+            read_clock(a, parameters)?;
+        }
+        a.ja(long_pause)?;
+        a.set_label(&mut write)?;
+        a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        if part == Part::EnterLarge {
+            // {escape, kind, delta, id}: the id and the delta first.
+            a.mov(word_ptr(rdx + 4), ax)?;
+            a.mov(eax, dword_ptr(rsp + 32))?;
+            a.mov(dword_ptr(rdx + 6), eax)?;
+            a.mov(dword_ptr(rdx), ENTRY_ESCAPE as i32)?;
+            a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 10)?;
+        } else {
+            a.add(eax, eax)?;
+            a.or(eax, dword_ptr(rsp + 32))?;
+            a.mov(dword_ptr(rdx), eax)?;
+            a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+        }
+        if kind == HookKind::Timed {
+            a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+            if part == Part::EnterLarge {
+                // Not worth the trouble: it is never taken back.
+                a.mov(edx, ENTRY_POSITION)?;
+            } else {
+                a.add(edx, 4)?;
+                a.shl(edx, 8)?;
+            }
+            a.or(dword_ptr(rax + offset(ENTRY_FLAGS)), edx)?;
+        }
+    }
+    finish(a, parameters)?;
+
+    if !mutes {
+        a.set_label(&mut long_pause)?;
+        time_escape(a, write)?;
+    }
+
+    // The innermost open call lies below or here. Here, with a return address in the pool: a function ended in a jump
+    // to this one. Else the stack was cut.
+    a.set_label(&mut not_above)?;
+    a.jne(give_up)?;
+    if options.hides {
+        // That function may have hidden what it calls.
+        a.cmp(block(parameters, BLOCK_HIDDEN), rdx)?;
+        a.je(give_up)?;
+    }
+    a.mov(qword_ptr(rax + next + offset(ENTRY_SLOT)), rdx)?;
+    a.mov(rdx, parameters.thunks.0)?;
+    a.neg(rdx)?;
+    a.add(rdx, qword_ptr(rsp + 40))?;
+    a.cmp(
+        rdx,
+        i32::try_from(parameters.thunks.1 - parameters.thunks.0).unwrap_or(i32::MAX),
+    )?;
+    a.mov(edx, dword_ptr(rsp + 32))?;
+    a.jae(give_up)?;
+    a.bts(rdx, 32 + ENTRY_TAIL.trailing_zeros())?;
+    a.jmp(push)?;
+
+    a.set_label(&mut give_up)?;
+    a.mov(block(parameters, BLOCK_BUSY), 0)?;
+    a.set_label(&mut slow)?;
+    a.jmp(qword_ptr(slow_address))?;
+    Ok((framed, not_above))
+}
+
+/// The common beginning of exits: the record in r11, its innermost entry in rax. Gives up unless that is the call's, if another
+/// hook is at work, and if a record is `written` and there is no room for it.
+pub(super) fn exit_begins(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    written: bool,
+    give_up: CodeLabel,
+) -> Result<(), IcedError> {
+    a.push(rax)?;
+    a.push(rdx)?;
+    a.push(r11)?;
+    a.mov(r11, block(parameters, BLOCK_RECORD))?;
+    a.mov(rax, qword_ptr(r11 + offset(RECORD_TOP)))?;
+    if written {
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.cmp(rdx, qword_ptr(r11 + offset(CURSOR_END)))?;
+        a.jae(give_up)?;
+    }
+    // The frame pointer leads to the call's entry again, as it did when the function began. The slot alone would not tell: where
+    // stacks are copied, several suspended calls have the same one.
+    a.cmp(rbp, rax)?;
+    a.jne(give_up)?;
+    a.lea(rdx, qword_ptr(rsp + 32))?;
+    a.cmp(qword_ptr(rax + offset(ENTRY_SLOT)), rdx)?;
+    a.jne(give_up)?;
+    // A hook that was left by a jump has perhaps recorded half of what it did: the runtime has to see its word.
+    a.cmp(block(parameters, BLOCK_BUSY), 0)?;
+    a.jne(give_up)?;
+    // A handler may have called and returned meanwhile: that leaves the top as it was, and the chunk's margin is wide
+    // enough.
+    a.mov(block(parameters, BLOCK_BUSY), rsp)
+}
+
+fn exit_hook(
+    a: &mut CodeAssembler,
+    parameters: &Parameters,
+    kind: HookKind,
+    slow_address: CodeLabel,
+) -> Result<(), IcedError> {
+    let mut give_up = a.create_label();
+    let mut long_pause = a.create_label();
+    let mut write = a.create_label();
+    let mut keep = a.create_label();
+    let mut kept = a.create_label();
+    let mut done = a.create_label();
+    let options = &parameters.options;
+    let mutes = kind == HookKind::Mute;
+    let saves = kind.saves(options);
+
+    exit_begins(a, parameters, !mutes, give_up)?;
+    a.mov(rdx, qword_ptr(rax + offset(ENTRY_RETURN)))?;
+    a.mov(qword_ptr(rsp + 32), rdx)?;
+    // Before the entry is given up: unwinders find it there until then.
+    a.mov(rbp, qword_ptr(rax + offset(ENTRY_FRAME)))?;
+    if saves {
+        restore_gate(a, parameters)?;
+    }
+    if mutes {
+        a.mov(block(parameters, BLOCK_MUTED), 0)?;
+    }
+    if kind == HookKind::Chosen {
+        let mut closed = a.create_label();
+        // A forked child has calls that its parent began.
+        let open = open_executions(a)?;
+        a.cmp(open, 0)?;
+        a.je(closed)?;
+        a.dec(open)?;
+        a.set_label(&mut closed)?;
+        a.zero_bytes()?;
+    }
+    let timed = options.at_least.filter(|_| kind == HookKind::Timed);
+    if timed.is_some() {
+        a.mov(edx, dword_ptr(rax + offset(ENTRY_FLAGS)))?;
+        a.shr(edx, 8)?;
+    }
+    a.sub(rax, offset(ENTRY_SIZE))?;
+    a.mov(qword_ptr(r11 + offset(RECORD_TOP)), rax)?;
+    if let Some(at_least) = timed {
+        // Is the entry the last record?
+        a.xor(edx, dword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.and(edx, 0x00ff_ffff)?;
+        a.jne(keep)?;
+        // Then the time of the last record is the entry's.
+        read_clock(a, parameters)?;
+        a.cmp(rax, i32::try_from(at_least).unwrap_or(i32::MAX))?;
+        a.jae(kept)?;
+        a.mov(rax, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.movzx(edx, word_ptr(rax - 4))?;
+        a.shr(edx, 1)?;
+        a.sub(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(dword_ptr(rax - 4), 0)?;
+        a.sub(qword_ptr(r11 + offset(CURSOR_NEXT)), 4)?;
+        a.jmp(done)?;
+    }
+    if !mutes {
+        a.set_label(&mut keep)?;
+        read_clock(a, parameters)?;
+        if timed.is_some() {
+            let mut compared = a.create_label();
+            a.jmp(compared)?;
+            a.set_label(&mut kept)?;
+            a.cmp(rax, MAX_DELTA as i32)?;
+            a.set_label(&mut compared)?;
+        }
+        a.ja(long_pause)?;
+        a.set_label(&mut write)?;
+        a.mov(qword_ptr(r11 + offset(CURSOR_TIME)), rdx)?;
+        a.mov(rdx, qword_ptr(r11 + offset(CURSOR_NEXT)))?;
+        a.lea(eax, dword_ptr(rax + rax + 1))?;
+        a.mov(word_ptr(rdx), ax)?;
+        a.add(qword_ptr(r11 + offset(CURSOR_NEXT)), 2)?;
+    }
+    if timed.is_some() {
+        a.set_label(&mut done)?;
+    }
+    finish(a, parameters)?;
+
+    if !mutes {
+        a.set_label(&mut long_pause)?;
+        time_escape(a, write)?;
+    }
+    a.set_label(&mut give_up)?;
+    a.jmp(qword_ptr(slow_address))
+}

@@ -1,0 +1,326 @@
+//! A pool: a small ELF shared object with the thunks for a module, linked for one address near it.
+//!
+//! It has no symbols and no relocations. The dynamic linker takes the address for which it is linked as a wish, and
+//! grants it where memory is free; that it has been granted is checked by whoever loads it.
+
+use super::cfi::{self, Hook, Layout};
+use super::count::{self, MAX_ASIDE, MAX_WAY, Places, Stub, Ways};
+use super::hot::{HOT_SIZE, HookCode, HotCode, Parameters, RETURN, hot_code};
+use super::thunk::{
+    GATE_SIZE, HOOK_RETURN, SHORT_GATE_SIZE, THUNK_SIZE, asks, distance, far_jump, gate,
+    judge_numbers, observer, slot, thunk,
+};
+use crate::analysis::observed::observed_for;
+use crate::pools::hooks::{HookKind, HookOptions};
+use crate::pools::pool_file::pool_file;
+use crate::pools::sections;
+use crate::pools::thunks::{Body, Pool, Wanted, Work};
+use crate::serving::maps::page_size;
+use dioptra_filters::SampleKind;
+use dioptra_tracelayout::message::RuntimeAddresses;
+use dioptra_tracelayout::message::thread::{COUNTED_TO_CHOSEN, COUNTED_TO_MUTED};
+use iced_x86::IcedError;
+use std::collections::HashMap;
+use thiserror::Error;
+
+/// The machine, as ELF files name it.
+const X86_64: u16 = 62;
+/// The most bytes that displaced instructions take: jumps that do not reach become longer.
+const MAX_DISPLACED: u64 = 160;
+
+/// Why a pool could not be made.
+#[derive(Debug, Error)]
+pub enum PoolError {
+    /// The hooks could not be assembled.
+    #[error("generating the tracer's hooks: {0}")]
+    Hooks(#[from] IcedError),
+    /// They did not come out as expected.
+    #[error("generating the tracer's hooks: they are not as large as they should be")]
+    Size,
+}
+
+/// How much address space a pool for so many thunks may need.
+pub fn upper_bound(wanted: &[Wanted]) -> u64 {
+    let displaced = wanted
+        .iter()
+        .filter(|wanted| !matches!(wanted.body, Body::At(_)))
+        .count() as u64;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let sampled = sampled(wanted);
+    let frames = 4096 + count * 80;
+    let page = page_size();
+    (page
+        + HOT_SIZE
+        + count * (THUNK_SIZE + 2 * GATE_SIZE)
+        + sampled * (MAX_ASIDE + 2 * MAX_WAY)
+        + displaced * MAX_DISPLACED
+        + frames
+        + sections::SIZE
+        + 4 * page)
+        .next_multiple_of(page)
+}
+
+/// How many of them have a stub.
+fn sampled(wanted: &[Wanted]) -> u64 {
+    let is_sampled = |wanted: &&Wanted| matches!(wanted.work, Work::Sample(..) | Work::Judge(..));
+    wanted.iter().filter(is_sampled).count() as u64
+}
+
+/// Makes the pool for these thunks at `address`.
+///
+/// # Errors
+/// [`PoolError`]
+pub fn pool(
+    address: u64,
+    wanted: &[Wanted],
+    runtime: RuntimeAddresses,
+    options: HookOptions,
+) -> Result<Pool, PoolError> {
+    let range = address..address + upper_bound(wanted);
+    let code_start = address + page_size();
+    let first_thunk = code_start + HOT_SIZE;
+    let count: u64 = wanted.iter().map(|wanted| wanted.work.thunks()).sum();
+    let displaced_start = first_thunk + count * THUNK_SIZE;
+    let hot = hot_code(&Parameters {
+        address: code_start,
+        runtime,
+        thunks: (first_thunk, displaced_start),
+        options,
+    })?;
+    if hot.bytes.len() as u64 > HOT_SIZE {
+        return Err(PoolError::Size);
+    }
+    let mut code = hot.bytes.clone();
+    code.resize(HOT_SIZE as usize, 0xcc);
+    // What stubs have aside comes first.
+    let mut displaced = vec![0xcc; (sampled(wanted) * MAX_ASIDE) as usize];
+    let mut stubs = 0;
+    let mut thunks = Vec::with_capacity(wanted.len());
+    let mut taken: HashMap<u64, u64> = HashMap::new();
+    for wanted in wanted {
+        let at = code_start + code.len() as u64;
+        let aside = displaced_start + stubs * MAX_ASIDE;
+        let stub = |way, body| {
+            stub(
+                (wanted.work, wanted.is_leaf),
+                Places { way, aside },
+                at,
+                body,
+                &runtime,
+                options,
+            )
+        };
+        // Where what comes first lies, if the body follows it.
+        let before = match &wanted.body {
+            Body::Displaced(prologue) if prologue.call().is_none() => {
+                let end = displaced_start + displaced.len() as u64;
+                let size = match wanted.work {
+                    Work::Trace(..) => options.hides.then_some(SHORT_GATE_SIZE),
+                    _ => stub(end, aside)
+                        .filter(|stub| stub.goes_on)
+                        .map(|stub| stub.way.len() as u64 - count::JUMP),
+                };
+                size.map(|size| {
+                    let place = in_few_lines(end, size);
+                    displaced.resize((place + size - displaced_start) as usize, 0xcc);
+                    place
+                })
+            }
+            _ => None,
+        };
+        let body = match &wanted.body {
+            Body::At(address) => Some(*address),
+            Body::Displaced(prologue) => {
+                let place = displaced_start + displaced.len() as u64;
+                let prologue = prologue.redirect(|place| taken.get(&place).copied());
+                prologue.encode(place, &range).ok().map(|code| {
+                    displaced.extend(code.bytes);
+                    let rest = displaced.len().next_multiple_of(8);
+                    displaced.resize(rest, 0xcc);
+                    place + code.start
+                })
+            }
+            Body::Pointer(pointer) => {
+                let place = displaced_start + displaced.len() as u64;
+                distance(place + 6, *pointer).map(|[a, b, c, d]| {
+                    // jmp [rip + distance]
+                    displaced.extend([0xff, 0x25, a, b, c, d, 0xcc, 0xcc]);
+                    place
+                })
+            }
+        };
+        let bytes = body.and_then(|body| match wanted.work {
+            Work::Trace(function, kind) => Some(thunk(at, function, kind, body, &hot)?.to_vec()),
+            Work::Sample(function, kind, sampling) => {
+                let ways = ways(at, kind, body);
+                let (counted, muted) = match kind {
+                    HookKind::Chosen => (HookKind::CountTree, Some(ways.skipped)),
+                    _ => (HookKind::CountCall, None),
+                };
+                let slot = slot(sampling.slot);
+                let mut bytes = thunk(at, function, kind, body, &hot)?.to_vec();
+                bytes.extend(slot);
+                bytes.extend(thunk(ways.counted, function, counted, body, &hot)?);
+                bytes.extend(slot);
+                if let Some(at) = muted {
+                    bytes.extend(thunk(at, function, HookKind::Mute, body, &hot)?);
+                }
+                Some(bytes)
+            }
+            Work::Judge(function, sampling) => {
+                let judged = at + THUNK_SIZE;
+                let mut bytes = thunk(at, function, HookKind::Filter, body, &hot)?.to_vec();
+                bytes.extend(thunk(judged, function, HookKind::JudgeTree, body, &hot)?);
+                bytes.extend(judge_numbers(sampling)?);
+                Some(bytes)
+            }
+            Work::Observe(_) | Work::Tell(..) => {
+                let operand = wanted.work.told(&options)?;
+                Some(observer(at, operand, runtime.observe, body)?.to_vec())
+            }
+            Work::Replace(target) => Some(far_jump(target).to_vec()),
+        });
+        let size = (wanted.work.thunks() * THUNK_SIZE) as usize;
+        let end = displaced_start + displaced.len() as u64;
+        let front = match (wanted.work, body) {
+            (Work::Trace(_, kind), Some(body)) if options.hides => {
+                let place = before.unwrap_or(end);
+                gate(place, kind, at, body, &runtime).map(|gate| (place, gate))
+            }
+            (Work::Observe(function), Some(body)) => {
+                let values = observed_for(function);
+                asks(end, values, at, body).map(|asks| (end, asks))
+            }
+            (_, Some(body)) => {
+                let size = stub(end, body).map_or(0, |stub| stub.way.len() as u64);
+                let place = before.unwrap_or_else(|| in_few_lines(end, size));
+                stub(place, body).map(|stub| {
+                    let first = (aside - displaced_start) as usize;
+                    displaced[first..first + stub.aside.len()].copy_from_slice(&stub.aside);
+                    (place, stub.way)
+                })
+            }
+            _ => None,
+        };
+        if matches!(wanted.work, Work::Sample(..) | Work::Judge(..)) {
+            stubs += 1;
+        }
+        let without = match wanted.work {
+            Work::Sample(_, kind, _) => ways(at, kind, 0).counted,
+            Work::Judge(..) => at + THUNK_SIZE,
+            _ => at,
+        };
+        let thunk = bytes
+            .as_ref()
+            .map(|_| front.as_ref().map_or(without, |(place, _)| *place));
+        if let Some(thunk) = thunk {
+            taken.extend(wanted.places.iter().map(|place| (*place, thunk)));
+        }
+        thunks.push(thunk);
+        code.extend(bytes.unwrap_or_default());
+        code.resize((at - code_start) as usize + size, 0xcc);
+        if let Some((place, bytes)) = front {
+            let first = (place - displaced_start) as usize;
+            let end = first + bytes.len();
+            displaced.resize(displaced.len().max(end), 0xcc);
+            displaced[first..end].copy_from_slice(&bytes);
+        }
+    }
+    let displaced_end = displaced_start + displaced.len() as u64;
+    code.extend(displaced);
+
+    let hooks: Vec<Hook> = hot
+        .hooks
+        .iter()
+        .map(|code| hook(&hot, code_start, *code))
+        .collect();
+    let (file, size) = pool_file(X86_64, address, (code_start, &code), |frames, header| {
+        cfi::tables(&Layout {
+            frames,
+            header,
+            hooks: &hooks,
+            thunks: (first_thunk, count),
+            displaced: (displaced_start, displaced_end),
+            runtime,
+        })
+    });
+    Ok(Pool { size, file, thunks })
+}
+
+const _: () = {
+    assert!(COUNTED_TO_CHOSEN == -HOOK_RETURN - 2 * THUNK_SIZE as i64);
+    assert!(COUNTED_TO_MUTED == -HOOK_RETURN + 2 * THUNK_SIZE as i64);
+};
+
+/// The stub of a function that is sampled, whose thunks begin at `at`; `None` if it has none, or something is too far away.
+fn stub(
+    (work, is_leaf): (Work, bool),
+    places: Places,
+    at: u64,
+    body: u64,
+    runtime: &RuntimeAddresses,
+    options: HookOptions,
+) -> Option<Stub> {
+    match work {
+        // The runtime finds out itself what is hidden.
+        Work::Sample(_, _, sampling)
+            if options.other_clock && sampling.kind == SampleKind::Rate =>
+        {
+            None
+        }
+        Work::Sample(_, kind, sampling) => {
+            let mut ways = ways(at, kind, body);
+            if is_leaf {
+                ways.skipped = body;
+            }
+            count::count(places, sampling, options.hides, &ways, runtime)
+        }
+        Work::Judge(_, sampling) => {
+            let thunks = (at + THUNK_SIZE, at);
+            count::judge(places, sampling.tail, body, thunks, runtime)
+        }
+        _ => None,
+    }
+}
+
+/// From `end` on, the first place where so many bytes of code are in as few cache lines as they fit in.
+fn in_few_lines(end: u64, size: u64) -> u64 {
+    const LINE: u64 = 64;
+    let first = end % LINE;
+    if (first + size).div_ceil(LINE) > size.div_ceil(LINE) {
+        end.next_multiple_of(LINE)
+    } else {
+        end
+    }
+}
+
+/// Where calls of a sampled function go on that has its thunks from `at` on.
+fn ways(at: u64, kind: HookKind, body: u64) -> Ways {
+    let tree = kind == HookKind::Chosen;
+    Ways {
+        body,
+        skipped: if tree { at + 4 * THUNK_SIZE } else { body },
+        chosen: at,
+        counted: at + 2 * THUNK_SIZE,
+        tree,
+    }
+}
+
+/// A hook's code, as far as unwinders have to know it.
+fn hook(hot: &HotCode, code: u64, at: HookCode) -> Hook {
+    const POPS: &[u8] = &[0x41, 0x5b, 0x5a, 0x58, RETURN[0], RETURN[1]];
+    let first = (at.start - code) as usize;
+    let last = (at.end - code) as usize;
+    let code = hot.bytes.get(first..last).unwrap_or_default();
+    let pops = code
+        .windows(POPS.len())
+        .position(|window| window == POPS)
+        // It leaves by a jump, with what it has put there.
+        .unwrap_or(code.len());
+    Hook {
+        start: at.start,
+        end: at.end,
+        pops: at.start + pops as u64,
+        framed: at.framed,
+    }
+}

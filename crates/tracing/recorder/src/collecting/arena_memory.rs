@@ -1,0 +1,322 @@
+//! The arena, from the recorder's side.
+
+use super::clock::TraceClock;
+use crate::selection::selector::Gating;
+use dioptra_processes::procfs;
+use dioptra_tracelayout::VERSION;
+use dioptra_tracelayout::arena::{Arena, MAGIC, Processes, STATES_OFFSET};
+use dioptra_tracelayout::execs::{self, NOTICES, Notice};
+use dioptra_tracelayout::message::PRESENCE_SIZE;
+use dioptra_tracelayout::message::thread::OUTSIDE;
+use dioptra_tracelayout::sampling;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+
+/// The arena's memory. It is mapped as long as this lives.
+#[derive(Debug)]
+pub struct ArenaMemory {
+    file: File,
+    presence: File,
+    name: String,
+    base: *mut u8,
+    size: usize,
+}
+
+// SAFETY: what is shared is atomics, and chunks, which belong to one at a time as their states say.
+unsafe impl Send for ArenaMemory {}
+// SAFETY: as above.
+unsafe impl Sync for ArenaMemory {}
+
+/// How large an arena is, and what happens when it is full.
+#[derive(Clone, Copy, Debug)]
+pub struct ArenaOptions {
+    /// Bytes in a chunk.
+    pub chunk_size: usize,
+    /// How many there can be.
+    pub chunks: usize,
+    /// How many may wait to be written.
+    pub budget: usize,
+    /// `BLOCK` or `DROP` of [`dioptra_tracelayout::arena`].
+    pub on_full: u32,
+    /// What records' times are read from.
+    pub clock: TraceClock,
+    /// What hides calls by their place.
+    pub gating: Gating,
+    /// Executions that were judged not to be shown stay recorded, and are marked.
+    pub marks: bool,
+    /// Chooses the random executions of sampled functions.
+    pub seed: u64,
+}
+
+impl ArenaMemory {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn new(options: ArenaOptions) -> io::Result<ArenaMemory> {
+        let mut size = Arena::size(options.chunk_size, options.chunks);
+        if options.gating.samples {
+            size += sampling::SIZE;
+        }
+        // Who maps it is found by its name; recordings may run side by side.
+        let name = format!(
+            "dioptra-arena-{}-{}",
+            std::process::id(),
+            crate::recording::shared::monotonic()
+        );
+        let c_name = CString::new(name.as_str()).unwrap_or_default();
+        let file = memory_file(&c_name, libc::MFD_ALLOW_SEALING)?;
+        file.set_len(size as u64)?;
+        // Who maps a file that becomes shorter ends by SIGBUS: traced processes, which have a descriptor for a moment, can't do
+        // that to us and to each other.
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: numbers only.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let presence = memory_file(c"dioptra-presence", libc::MFD_ALLOW_SEALING)?;
+        presence.set_len(PRESENCE_SIZE as u64)?;
+        // SAFETY: new memory at a place that the kernel chooses.
+        let base = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let arena = Arena {
+            magic: MAGIC,
+            version: u32::from(VERSION),
+            chunk_size: options.chunk_size as u32,
+            chunk_count: options.chunks as u32,
+            budget: options.budget as u32,
+            on_full: options.on_full,
+            shift: options.clock.shift(),
+            clock: options.clock.in_arena(),
+            hidden: if options.gating.opt_in { OUTSIDE } else { 0 },
+            levels: options.gating.levels.map_or(0, u32::from),
+            mutes: u32::from(options.gating.mutes),
+            at_least: 0.into(),
+            recorder: std::process::id(),
+            stop: 0.into(),
+            next_stream: 1.into(),
+            full: 0.into(),
+            filled: 0.into(),
+            freed: 0.into(),
+            waiting: 0.into(),
+            waits: 0.into(),
+            waited: 0.into(),
+            lost: 0.into(),
+            handler_calls: 0.into(),
+            handler_calls_done: 0.into(),
+            missed_no_memory: 0.into(),
+            has_counters: u32::from(options.gating.samples),
+            marks: u32::from(options.marks),
+            seed: options.seed,
+            uncounted_threads: 0.into(),
+            executed: 0.into(),
+            executed_unseen: 0.into(),
+            marked: 0.into(),
+            unanswered: 0.into(),
+            confined: Processes::default(),
+            alone: Processes::default(),
+            sharing: Processes::default(),
+            preempted: Processes::default(),
+        };
+        // SAFETY: the mapping begins with a page for the header, and nobody else knows it yet.
+        unsafe { base.cast::<Arena>().write(arena) };
+        Ok(ArenaMemory {
+            file,
+            presence,
+            name,
+            base: base.cast(),
+            size,
+        })
+    }
+
+    /// The descriptor that traced processes map.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The descriptor of memory that traced processes map, too, and we do not: who has that mapped is there.
+    pub fn presence(&self) -> &File {
+        &self.presence
+    }
+
+    /// Whether a process has it mapped, other than us. If none has, none can any more.
+    pub fn is_used(&self) -> bool {
+        // The kernel refuses this seal while somebody has the memory mapped so that he may write to it.
+        // SAFETY: numbers only.
+        unsafe {
+            libc::fcntl(
+                self.presence.as_raw_fd(),
+                libc::F_ADD_SEALS,
+                libc::F_SEAL_WRITE,
+            ) != 0
+        }
+    }
+
+    /// The processes that have it mapped, as far as we may know, without us. That takes long.
+    pub fn users(&self) -> Vec<u32> {
+        let us = std::process::id();
+        // What this recording has started began after us. Others' mappings would take long to read.
+        let began = procfs::started(us);
+        let has_it = |pid: &u32| {
+            *pid != us
+                && procfs::started(*pid) >= began
+                && fs::read(format!("/proc/{pid}/maps"))
+                    .is_ok_and(|maps| memmem(&maps, self.name.as_bytes()))
+        };
+        procfs::processes()
+            .unwrap_or_default()
+            .into_iter()
+            .filter(has_it)
+            .collect()
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The header.
+    pub fn header(&self) -> &Arena {
+        // SAFETY: mapped and initialised by `new`; what changes in it is atomic.
+        unsafe { &*self.base.cast() }
+    }
+
+    /// The chunks' states.
+    pub fn states(&self) -> &[AtomicU32] {
+        // SAFETY: they lie in the mapping, as `Arena::size` has counted. The number is read from memory that traced
+        // programs can write: the size that is ours bounds it.
+        unsafe {
+            let count = (self.header().chunk_count as usize).min((self.size - STATES_OFFSET) / 4);
+            std::slice::from_raw_parts(self.base.add(STATES_OFFSET).cast(), count)
+        }
+    }
+
+    /// Returns the notices that processes give of programs that they execute.
+    pub fn notices(&self) -> &[Notice] {
+        let start = Arena::execs_offset(self.header().chunk_count as usize);
+        if start.saturating_add(execs::SIZE) > self.size {
+            return &[];
+        }
+        // SAFETY: they lie in the mapping, at a multiple of their alignment. What processes write there is atomic, but for the
+        // paths, which are copied and may be any bytes.
+        unsafe { std::slice::from_raw_parts(self.base.add(start).cast(), NOTICES) }
+    }
+
+    /// The bytes of a chunk, which the caller has been given (full), or whose thread is gone.
+    pub fn chunk(&self, index: usize) -> Option<&[u8]> {
+        let (start, size) = self.place(index)?;
+        // SAFETY: inside the mapping. A defective program may still write there: any bytes are valid, and what is read
+        // is checked again after it was copied.
+        Some(unsafe { std::slice::from_raw_parts(self.base.add(start), size) })
+    }
+
+    /// Zeroes the first bytes of a chunk.
+    pub fn clear(&self, index: usize, bytes: usize) {
+        if let Some((start, size)) = self.place(index) {
+            // SAFETY: inside the mapping, and the chunk is ours as for `chunk`.
+            unsafe { ptr::write_bytes(self.base.add(start), 0, bytes.min(size)) };
+        }
+    }
+
+    /// The first byte of the counters of sampled functions, if there are any and they lie in the mapping.
+    pub fn counters(&self) -> Option<*mut u8> {
+        let start = self.header().counters_offset()?;
+        let fits = start.checked_add(sampling::SIZE)? <= self.size;
+        fits.then(|| self.base.wrapping_add(start))
+    }
+
+    fn place(&self, index: usize) -> Option<(usize, usize)> {
+        let header = self.header();
+        let size = header.chunk_size as usize;
+        let start = Arena::chunks_offset(header.chunk_count as usize)
+            .checked_add(index.checked_mul(size)?)?;
+        (start.checked_add(size)? <= self.size).then_some((start, size))
+    }
+
+    /// Waits until the word is no longer `value`, or somebody wakes us, up to some milliseconds.
+    pub fn wait(word: &AtomicU32, value: u32, milliseconds: i64) {
+        let timeout = libc::timespec {
+            tv_sec: milliseconds / 1000,
+            tv_nsec: milliseconds % 1000 * 1_000_000,
+        };
+        // SAFETY: word and time outlive the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT,
+                value,
+                &raw const timeout,
+            )
+        };
+    }
+
+    /// Wakes all who wait for a word.
+    pub fn wake(word: &AtomicU32) {
+        // SAFETY: the kernel only looks up who waits there.
+        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX) };
+    }
+}
+
+/// A new file in memory.
+fn memory_file(name: &CStr, flags: u32) -> io::Result<File> {
+    // SAFETY: the name outlives the call, and the descriptor is checked and ours.
+    unsafe {
+        let fd = libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | flags);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(File::from(OwnedFd::from_raw_fd(fd)))
+    }
+}
+
+fn memmem(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|window| window == word)
+}
+
+impl Drop for ArenaMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`; borrows of it end with us.
+        unsafe { libc::munmap(self.base.cast(), self.size) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TraceClock;
+    use dioptra_tracelayout::arena::BLOCK;
+
+    #[test]
+    fn nobody_can_take_the_memory_away() {
+        let arena = ArenaMemory::new(ArenaOptions {
+            chunk_size: 4096,
+            chunks: 8,
+            budget: 4,
+            on_full: BLOCK,
+            clock: TraceClock::Monotonic,
+            gating: Gating::default(),
+            seed: 0,
+            marks: false,
+        })
+        .unwrap();
+        let error = arena.file().set_len(0).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        assert!(arena.header().is_valid(arena.size()));
+    }
+}

@@ -1,0 +1,280 @@
+//! Context switches of the traced threads, and their beginnings, ends and names, as the kernel tells them.
+
+use crate::recording::shared::Shared;
+use dioptra_perfevents::names::software;
+use dioptra_perfevents::record::{Comm, SampleId, Switch, Task};
+use dioptra_perfevents::{
+    AttachError, AttachedSession, EventSpec, Inherit, RecordListener, Session, SessionSpec,
+    SideBand, StopHandle, Target,
+};
+use dioptra_tracedata::{JournalEntry, TaskChange};
+use dioptra_tracelayout::{ContextSwitch, SwitchKind};
+use std::collections::{HashMap, VecDeque};
+use std::sync::mpsc;
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// So many switches of a thread are written at once.
+const BLOCK: usize = 256;
+/// How often all are written, so that a recorder that is killed has lost little.
+const WRITE_EVERY: Duration = Duration::from_secs(1);
+
+/// Pages of each CPU's ring. The kernel zeroes them at the start; a switch takes 48 bytes.
+const RING_PAGES: usize = 128;
+
+/// A thread that records context switches.
+pub struct Recording<'scope> {
+    stop: Option<StopHandle>,
+    thread: ScopedJoinHandle<'scope, Result<u64, String>>,
+    /// What is missing if it does not work.
+    what: &'static str,
+}
+
+/// What is recorded.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// Context switches.
+    pub switches: bool,
+    /// When threads begin, end and get names.
+    pub tasks: bool,
+    /// Only what is in this stretch of time before the end.
+    pub last: Option<Duration>,
+}
+
+/// Begins to record what is wanted of a command that is held before its exec, and of what it starts. Returns when
+/// that works, or is known not to: what is refused is noted in the trace, which goes on without.
+pub fn start<'scope, 'env>(
+    scope: &'scope Scope<'scope, 'env>,
+    shared: &'env Shared,
+    pid: u32,
+    wanted: Wanted,
+) -> Recording<'scope> {
+    let (attached, is_attached) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        let mut session = attach(pid, wanted).map_err(|error| error.to_string())?;
+        // Nobody waits any more: then nobody stops it either.
+        attached
+            .send(session.stop_handle())
+            .map_err(|error| error.to_string())?;
+        let mut switches = Switches::new(shared, wanted);
+        let result = session.run(&mut switches);
+        switches.finish();
+        result.map_err(|error| error.to_string())?;
+        Ok(session.summary().lost)
+    });
+    Recording {
+        // An error comes with the thread's end.
+        stop: is_attached.recv().ok(),
+        thread,
+        what: match (wanted.switches, wanted.tasks) {
+            (true, true) => {
+                "when threads had no CPU is not recorded, nor when they began, ended and got names (--no-event does without)"
+            }
+            (true, false) => "when threads had no CPU is not recorded (--no-sched does without)",
+            (false, _) => {
+                "when threads began, ended and got names is not recorded (--no-event does without)"
+            }
+        },
+    }
+}
+
+impl Recording<'_> {
+    /// Ends it; how many switches were lost.
+    pub fn end(self, shared: &Shared) -> u64 {
+        if let Some(stop) = &self.stop {
+            stop.stop();
+        }
+        let error = match self.thread.join() {
+            Ok(Ok(lost)) => return lost,
+            Ok(Err(error)) => error,
+            Err(_) => "the thread that records them broke off".to_owned(),
+        };
+        shared.state().note(format!("{}: {error}", self.what));
+        0
+    }
+}
+
+fn attach(pid: u32, wanted: Wanted) -> Result<AttachedSession, AttachError> {
+    // Programs that are executed are looked for among those that connect, too.
+    let mut side_band = SideBand::COMM;
+    side_band.set(SideBand::SWITCH, wanted.switches);
+    side_band.set(SideBand::TASK, wanted.tasks);
+    // It counts nothing, and only carries the records.
+    let dummy = EventSpec::software(software::DUMMY).user_only();
+    let spec = SessionSpec::new()
+        .event(dummy)
+        .target(Target::Command(pid))
+        .inherit(Inherit::ThreadsAndChildren)
+        // The trace itself needs some.
+        .fd_ratio(0.5)
+        .ring_pages(Some(RING_PAGES))
+        .side_band(side_band);
+    Session::new(spec)?.attach()
+}
+
+/// A switch and its thread.
+type Told = (ContextSwitch, (u32, u32));
+
+/// Puts the switches of all CPUs in order, and writes them thread by thread.
+struct Switches<'s> {
+    shared: &'s Shared,
+    /// What may still be followed by older ones.
+    waiting: Vec<Told>,
+    /// The time of the newest one of the rounds before, and of this one: the kernel wrote all older ones before this
+    /// round began.
+    known: u64,
+    newest: u64,
+    threads: HashMap<(u32, u32), Vec<ContextSwitch>>,
+    /// Whether what else becomes of threads is wanted: their beginnings and ends come in any case.
+    with_changes: bool,
+    /// What else became of them, with its time.
+    changes: VecDeque<(u64, JournalEntry)>,
+    /// Keep only what is not older than this, until the end.
+    last: Option<u64>,
+    written: Instant,
+}
+
+impl<'s> Switches<'s> {
+    fn new(shared: &'s Shared, wanted: Wanted) -> Switches<'s> {
+        let last = wanted.last;
+        Switches {
+            shared,
+            waiting: Vec::new(),
+            known: 0,
+            newest: 0,
+            threads: HashMap::new(),
+            with_changes: wanted.tasks,
+            changes: VecDeque::new(),
+            last: last.map(|last| u64::try_from(last.as_nanos()).unwrap_or(u64::MAX)),
+            written: Instant::now(),
+        }
+    }
+
+    /// Hands those that are not newer than `until` to their threads.
+    fn sort(&mut self, until: u64) {
+        self.waiting.sort_by_key(|(switch, _)| switch.time);
+        let ready = self
+            .waiting
+            .partition_point(|(switch, _)| switch.time <= until);
+        for (switch, thread) in self.waiting.drain(..ready) {
+            let switches = self.threads.entry(thread).or_default();
+            switches.push(switch);
+            if switches.len() >= BLOCK && self.last.is_none() {
+                write(self.shared, thread, switches);
+            }
+        }
+    }
+
+    fn write_all(&mut self) {
+        for (thread, switches) in &mut self.threads {
+            write(self.shared, *thread, switches);
+        }
+        // Threads come and go.
+        self.threads.clear();
+        let mut state = self.shared.state();
+        for (_, change) in self.changes.drain(..) {
+            if let Err(error) = state.writer.journal(&change) {
+                state.failure.get_or_insert(error);
+            }
+        }
+        self.written = Instant::now();
+    }
+
+    /// Forgets what is too old.
+    fn prune(&mut self, last: u64) {
+        let oldest = self.newest.saturating_sub(last);
+        self.threads.retain(|_, switches| {
+            let old = switches.partition_point(|switch| switch.time < oldest);
+            switches.drain(..old);
+            !switches.is_empty()
+        });
+        // Those of several CPUs are not quite in order, so that one that is too old may stay.
+        let kept = self.changes.iter().position(|(time, _)| *time >= oldest);
+        self.changes.drain(..kept.unwrap_or(self.changes.len()));
+        self.written = Instant::now();
+    }
+
+    fn finish(&mut self) {
+        self.sort(u64::MAX);
+        if let Some(last) = self.last {
+            self.prune(last);
+        }
+        self.write_all();
+    }
+}
+
+fn write(shared: &Shared, thread: (u32, u32), switches: &mut Vec<ContextSwitch>) {
+    if switches.is_empty() {
+        return;
+    }
+    let mut state = shared.state();
+    if let Err(error) = state.writer.switches(thread, switches) {
+        state.failure.get_or_insert(error);
+    }
+    switches.clear();
+}
+
+impl Switches<'_> {
+    fn change(&mut self, time: u64, pid: u32, tid: u32, change: TaskChange) {
+        if !self.with_changes {
+            return;
+        }
+        self.newest = self.newest.max(time);
+        let entry = JournalEntry::Task {
+            time,
+            pid,
+            tid,
+            change,
+        };
+        self.changes.push_back((time, entry));
+    }
+}
+
+impl RecordListener for Switches<'_> {
+    fn fork(&mut self, task: &Task, _: &SampleId) {
+        self.change(task.time, task.pid, task.tid, TaskChange::New);
+    }
+
+    fn exit(&mut self, task: &Task, _: &SampleId) {
+        self.change(task.time, task.pid, task.tid, TaskChange::Exit);
+    }
+
+    fn comm(&mut self, comm: &Comm<'_>, ids: &SampleId) {
+        if let Some(time) = ids.time {
+            let name = String::from_utf8_lossy(comm.name).into_owned();
+            if comm.exec {
+                self.shared.state().execs.seen(comm.pid, time, &name);
+            }
+            self.change(time, comm.pid, comm.tid, TaskChange::Name(name));
+        }
+    }
+
+    fn switch(&mut self, switch: &Switch, ids: &SampleId) {
+        let (Some(pid), Some(tid), Some(time)) = (ids.pid, ids.tid, ids.time) else {
+            return;
+        };
+        let kind = match (switch.out, switch.preempted) {
+            (false, _) => SwitchKind::In,
+            (true, false) => SwitchKind::Wait,
+            (true, true) => SwitchKind::Preempted,
+        };
+        let switch = ContextSwitch {
+            time,
+            cpu: ids.cpu.unwrap_or(0),
+            kind,
+        };
+        self.newest = self.newest.max(time);
+        self.waiting.push((switch, (pid, tid)));
+    }
+
+    fn round(&mut self) {
+        let until = std::mem::replace(&mut self.known, self.newest);
+        self.sort(until);
+        if self.written.elapsed() >= WRITE_EVERY {
+            match self.last {
+                Some(last) => self.prune(last),
+                None => self.write_all(),
+            }
+        }
+    }
+}

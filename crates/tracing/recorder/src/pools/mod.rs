@@ -1,0 +1,14 @@
+//! Pools: the memory near a module that holds its hooks and thunks.
+//!
+//! [`thunks`] says which thunks are wanted, and [`hooks`] what the hooks do for a call. The processor's module generates their
+//! code. [`pool_file`] makes an ELF file of the code, with [`unwinding`] tables and [`sections`], so that debuggers and
+//! unwinders see through thunks as through any function.
+
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+pub mod hooks;
+pub mod pool_file;
+pub mod sections;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+pub mod thunks;
+#[cfg_attr(target_arch = "aarch64", allow(dead_code))]
+pub mod unwinding;

@@ -1,0 +1,110 @@
+//! The runtime that is carried inside, written to where the dynamic linker can load it from.
+
+use crate::TraceError;
+use crate::serving::maps::page_size;
+use dioptra_tracelayout::arena::LARGEST_PAGE;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The shared object; empty where tracing is not supported.
+static RUNTIME: &[u8] = include_bytes!(env!("DIOPTRA_TRACE_RUNTIME_FILE"));
+
+/// What names it by its content.
+const HASH: &str = env!("DIOPTRA_TRACE_RUNTIME_HASH");
+
+/// Writes the runtime to a file named by its content, unless it is there already, and returns the path.
+///
+/// The folder is the user's cache folder, or one in the folder for temporary files; nobody else may write there, and it is
+/// not on a file system that is mounted noexec.
+///
+/// # Errors
+/// [`TraceError::Unsupported`], [`TraceError::Runtime`]
+pub fn write() -> Result<PathBuf, TraceError> {
+    if RUNTIME.is_empty() || page_size() > LARGEST_PAGE as u64 {
+        return Err(TraceError::Unsupported);
+    }
+    let name = format!("trace-runtime-{HASH}.so");
+    let mut last = None;
+    for folder in folders() {
+        match write_in(&folder, &name) {
+            Ok(path) => return Ok(path),
+            Err(source) => last = Some((folder, source)),
+        }
+    }
+    let (path, source) = last.unwrap_or_else(|| (PathBuf::new(), io::ErrorKind::NotFound.into()));
+    Err(TraceError::Runtime { path, source })
+}
+
+fn folders() -> Vec<PathBuf> {
+    // SAFETY: the call has no arguments and can't fail.
+    let user = unsafe { libc::geteuid() };
+    // A home that is not there, as users of services have, is not made.
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| Some(home.filter(|home| home.is_dir())?.join(".cache")))
+        .filter(|path| path.is_absolute())
+        .map(|path| path.join("dioptra"));
+    let temporary = std::env::temp_dir().join(format!("dioptra-{user}"));
+    cache.into_iter().chain([temporary]).collect()
+}
+
+/// Whether the file system is mounted so that no code may be loaded from it.
+fn is_noexec(folder: &Path) -> bool {
+    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // SAFETY: zero is a valid value; the path outlives the call, which fills the structure.
+    unsafe {
+        let mut system: libc::statvfs = std::mem::zeroed();
+        libc::statvfs(folder.as_ptr(), &raw mut system) == 0 && system.f_flag & libc::ST_NOEXEC != 0
+    }
+}
+
+fn write_in(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let metadata = fs::symlink_metadata(folder)?;
+    // SAFETY: as above.
+    let user = unsafe { libc::geteuid() };
+    if !metadata.is_dir() || metadata.uid() != user || metadata.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "not a folder that only this user can write",
+        ));
+    }
+    if is_noexec(folder) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "on a file system from which nothing may be executed (noexec)",
+        ));
+    }
+    let path = folder.join(name);
+    if fs::read(&path).is_ok_and(|bytes| bytes == RUNTIME) {
+        return Ok(path);
+    }
+    let scratch = folder.join(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let mut file: File = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o700)
+            .open(&scratch)?;
+        file.write_all(RUNTIME)?;
+        fs::rename(&scratch, &path)
+    };
+    write().inspect_err(|_| {
+        let _ = fs::remove_file(&scratch);
+    })?;
+    Ok(path)
+}

@@ -1,0 +1,262 @@
+//! A recording from its beginning to its end.
+//!
+//! [`record`] makes the shared memory and the socket, starts the command with the runtime preloaded ([`environment`]), and lets
+//! four threads work: one waits for the command and for signals ([`supervise`]), one collects full chunks, one reads context
+//! switches if they are wanted, and one answers the traced processes. They share [`shared::Shared`]. When all traced processes
+//! have ended, the rest is written and the diagnostics are gathered in a [`TraceOutcome`].
+
+pub mod environment;
+pub mod host;
+pub mod info;
+pub mod limits;
+pub mod memory_budget;
+pub mod outcome;
+pub mod shared;
+pub mod spec;
+pub mod supervise;
+
+use crate::analysis::prepare::Planner;
+use crate::collecting::arena_memory::{ArenaMemory, ArenaOptions};
+use crate::collecting::clock::{TraceClock, ticks_in, time_of};
+use crate::collecting::collector::{Collector, Ring};
+use crate::collecting::overhead::Overhead;
+use crate::collecting::scheduling;
+use crate::program::{executable, runtime_file, untraced};
+use crate::serving::server::Listener;
+use dioptra_processes::command::{CommandStatus, HeldCommand};
+use dioptra_processes::signals::Signals;
+use dioptra_tracedata::{JournalEntry, RecordingEnd, TraceWriter};
+use dioptra_tracelayout::arena::{BLOCK, DROP};
+use dioptra_tracelayout::message::{FILTERS, RUNTIME, SOCKET};
+use environment::{own_filters, sanitizer_options};
+use info::describe;
+use limits::limits;
+use outcome::{TraceError, TraceOutcome};
+use shared::{Shared, State, monotonic};
+use spec::{OnFull, TraceSpec};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use supervise::{keep, supervise};
+
+/// The chunks of an arena: as many threads as these can be traced at a time.
+const CHUNKS: usize = 8192;
+
+/// Traces a command to its end, and writes the trace.
+///
+/// A program without a slash in its name is looked for in the current folder first. A command that can't be executed,
+/// or that ends before its program is traced as one that did not start, leaves an older trace where it was.
+///
+/// The command has our standard streams. The recording goes on until all processes that it has started and that are
+/// traced have ended, or a signal asks for the end.
+///
+/// # Errors
+/// [`TraceError`]
+pub fn record(mut spec: TraceSpec) -> Result<TraceOutcome, TraceError> {
+    let system = |what| move |source| TraceError::System { what, source };
+    let located = executable::locate(spec.command)?;
+    spec.command = located.command;
+    let clock = spec.clock.unwrap_or_else(TraceClock::best);
+    let mut signals = Signals::new().map_err(system("receiving signals"))?;
+    let runtime = runtime_file::write()?;
+    let chunk_size = spec.chunk_size.clamp(4096, 1 << 22).next_multiple_of(4096);
+    let budget = (spec.memory / chunk_size).clamp(4, CHUNKS / 2);
+    let too_much = (spec.memory / chunk_size > CHUNKS / 2).then(|| {
+        let most = (CHUNKS / 2 * chunk_size) >> 20;
+        format!("records that are not written yet take {most} MiB of memory at most, not more")
+    });
+    let arena = ArenaMemory::new(ArenaOptions {
+        chunk_size,
+        chunks: CHUNKS,
+        // What is kept counts as waiting.
+        budget: budget * (1 + usize::from(spec.last.is_some())),
+        on_full: match spec.on_full {
+            OnFull::Block => BLOCK,
+            OnFull::Drop => DROP,
+        },
+        clock,
+        gating: spec.selector.gating(),
+        seed: spec.seed,
+        marks: spec.keep_judged,
+    })
+    .map_err(|source| match source.raw_os_error() {
+        Some(libc::EFBIG) => {
+            system("making shared memory for the trace; raise `ulimit -f`")(source)
+        }
+        _ => system("making shared memory for the trace")(source),
+    })?;
+    let start = clock.pair();
+    let mut info = describe(&spec, clock, start);
+    let listener = Listener::new().map_err(system("making a socket for traced programs"))?;
+
+    let preload = match std::env::var_os("LD_PRELOAD") {
+        Some(theirs) if !theirs.is_empty() => {
+            let mut both = runtime.clone().into_os_string();
+            both.push(":");
+            both.push(theirs);
+            both
+        }
+        _ => runtime.clone().into_os_string(),
+    };
+    let mut environment = vec![
+        (OsString::from("LD_PRELOAD"), preload),
+        (OsString::from(SOCKET), OsString::from(&listener.name)),
+        (OsString::from(RUNTIME), runtime.clone().into_os_string()),
+        (OsString::from("ASAN_OPTIONS"), sanitizer_options()),
+        (OsString::from(FILTERS), own_filters().to_string().into()),
+    ];
+    let program = spec.command.first().cloned().unwrap_or_default();
+    if untraced::is_disturbed(&program) {
+        environment.retain(|(name, _)| name != "LD_PRELOAD");
+    }
+    let mut command =
+        HeldCommand::hold_with(&spec.command, &environment, signals.mask_before(), false)?;
+    // This comes after the other steps that may fail, and is undone unless the command starts.
+    let mut writer = TraceWriter::create_tentative(&spec.folder, &info)?;
+    writer.journal(&JournalEntry::Clock(start))?;
+    let shared = Arc::new(Shared {
+        arena,
+        clock,
+        start,
+        runtime,
+        state: Mutex::new(State::new(writer, Planner::new(spec.selector))),
+    });
+    let ring = spec.last.map(|last| Ring {
+        ticks: Some(ticks_in(clock, last)),
+        chunks: budget,
+    });
+
+    let mut collector = Collector::new(ring, Overhead::new(spec.overhead));
+    let mut lost_switches = 0;
+    let status = std::thread::scope(|scope| {
+        let wanted = scheduling::Wanted {
+            switches: spec.scheduling,
+            tasks: spec.tasks,
+            last: spec.last,
+        };
+        let scheduling = (spec.scheduling || spec.tasks)
+            .then(|| scheduling::start(scope, &shared, command.pid(), wanted));
+        scope.spawn(|| listener.serve(&shared));
+        let collecting = scope.spawn(|| {
+            collector.run(&shared);
+        });
+        let status = supervise(&mut command, &mut signals, &shared);
+        shared.arena.header().stop.store(1, Ordering::Relaxed);
+        // Threads that wait for room see that there will be none.
+        ArenaMemory::wake(&shared.arena.header().freed);
+        ArenaMemory::wake(&shared.arena.header().filled);
+        listener.end();
+        let _ = collecting.join();
+        if let Some(scheduling) = scheduling {
+            lost_switches = scheduling.end(&shared);
+        }
+        status
+    });
+    // A process that still talks to us holds the state, too.
+    let status = status.inspect_err(|_| shared.state().writer.abandon())?;
+    if let Some(status) = status.filter(|status| executable::looks_unstarted(*status))
+        && shared.state().connected == 0
+    {
+        shared.state().writer.abandon();
+        return Err(TraceError::Unstarted {
+            why: untraced::why(&program),
+            program: PathBuf::from(&program),
+            status,
+        });
+    }
+    keep(&shared);
+    collector.finish(&shared);
+
+    let mut state = shared.state();
+    let hidden = located.hidden.map(|hidden| {
+        format!(
+            "{} of the current folder was traced, not {}, which PATH leads to",
+            program.to_string_lossy(),
+            hidden.display()
+        )
+    });
+    let notes = [clock.note(), state.counters.note(), hidden, too_much];
+    notes
+        .into_iter()
+        .flatten()
+        .for_each(|note| state.note(note));
+    let limits = limits(shared.arena.header());
+    limits.into_iter().for_each(|limit| state.note(limit));
+    if state.connected == 0 {
+        state.note(format!(
+            "{} was not traced: the runtime was not loaded into it: {}",
+            program.to_string_lossy(),
+            untraced::why(&program)
+        ));
+    }
+    // The note above is about the command's own program.
+    let untold = (state.connected == 0).then(|| command.pid());
+    let unseen = shared
+        .arena
+        .header()
+        .executed_unseen
+        .load(Ordering::Relaxed);
+    for note in state.execs.notes(unseen, untold) {
+        state.note(note);
+    }
+    if let Some(CommandStatus::Signaled(libc::SIGSYS)) = status {
+        state.note(
+            "the command ended by a system call that it does not permit itself (seccomp): perhaps one of the tracer's, if it made its filter known to the kernel by code of its own, which the tracer can't see; leave out functions with -U"
+                .to_owned(),
+        );
+    }
+    let header = shared.arena.header();
+    let unanswered = header.unanswered.load(Ordering::Relaxed);
+    if unanswered > 0 {
+        state.note_loss(format!(
+            "{unanswered} times a process that had loaded or unloaded libraries gave up waiting for dioptra, which was stopped or too slow: what it loaded is traced only from the next time on that it loads or unloads one"
+        ));
+    }
+    let ending = RecordingEnd {
+        clock: clock.pair(),
+        status: status.map(|status| i32::from(status.exit_code())),
+        signal: match status {
+            Some(CommandStatus::Signaled(signal)) => Some(signal),
+            _ => None,
+        },
+        chunks: state.writer.chunks(),
+        bytes: state.writer.records_size(),
+        lost: header.lost.load(Ordering::Relaxed),
+        missed_in_handlers: Some(header.missed_in_handlers()),
+        missed_no_memory: header.missed_no_memory.load(Ordering::Relaxed),
+        discarded_chunks: collector.discarded(),
+        waits: header.waits.load(Ordering::Relaxed),
+        waited: time_of(
+            start,
+            clock.pair(),
+            header.waited.load(Ordering::Relaxed) << clock.shift(),
+        ),
+        memory: (budget * chunk_size) as u64,
+        lost_switches,
+        uncounted_threads: header.uncounted_threads.load(Ordering::Relaxed).into(),
+        marked: header.marked.load(Ordering::Relaxed),
+        usage: command.usage().map(host::usage),
+    };
+    state.journal(&JournalEntry::Clock(ending.clock));
+    info.ending = Some(ending.clone());
+    state.writer.info(&info)?;
+    if let Some(error) = state.failure.take() {
+        return Err(error.into());
+    }
+    let warnings = state.planner.warnings();
+    for text in &warnings {
+        state.journal(&JournalEntry::Note {
+            time: monotonic(),
+            text: text.clone(),
+            is_loss: false,
+        });
+    }
+    Ok(TraceOutcome {
+        status,
+        ending,
+        processes: state.connected,
+        notes: state.notes(),
+        warnings,
+    })
+}

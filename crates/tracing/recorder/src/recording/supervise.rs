@@ -1,0 +1,87 @@
+//! The main thread's work while the command runs: signals, and the end of all traced processes.
+
+use super::outcome::TraceError;
+use super::shared::{Shared, monotonic};
+use crate::collecting::collector::process_exists;
+use dioptra_processes::command::{CommandStatus, HeldCommand};
+use dioptra_processes::signals::Signals;
+use dioptra_tracedata::JournalEntry;
+use std::time::Duration;
+
+/// The longest time for which the main thread waits for a signal.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Lets the command run, and waits until it and all traced processes have ended, or a signal asks for the end.
+///
+/// The trace is kept once a process is traced, and of a command that ends without one unless it looks like one that
+/// did not start.
+pub fn supervise(
+    command: &mut HeldCommand,
+    signals: &mut Signals,
+    shared: &Shared,
+) -> Result<Option<CommandStatus>, TraceError> {
+    command.release()?;
+    let mut is_kept = false;
+    let mut status = None;
+    loop {
+        if !is_kept && shared.state().connected > 0 {
+            keep(shared);
+            is_kept = true;
+        }
+        if status.is_none() {
+            status = command.try_wait()?;
+            if let Some(status) = status {
+                shared.state().journal(&JournalEntry::End {
+                    time: monotonic(),
+                    pid: command.pid(),
+                    status: i32::from(status.exit_code()),
+                });
+            }
+        }
+        if status.is_some() {
+            // Copied, so that nobody waits for /proc.
+            let processes: Vec<u32> = shared.state().processes.iter().copied().collect();
+            if !processes.into_iter().any(process_exists) {
+                // A daemon's first child has ended, too: who goes on is known by the memory that it has inherited.
+                let is_used = shared.arena.is_used();
+                let users = if is_used {
+                    shared.arena.users()
+                } else {
+                    Vec::new()
+                };
+                if users.is_empty() {
+                    return Ok(status);
+                }
+                shared.state().processes.extend(users);
+            }
+        }
+        let mut ends = false;
+        while let Some(received) = signals.take() {
+            if received.ends_recording() {
+                // What the terminal sent, the command got, too.
+                if !received.from_kernel {
+                    command.signal(received.signal);
+                }
+                ends |= status.is_some();
+            }
+        }
+        if ends {
+            return Ok(status);
+        }
+        signals
+            .wait(if status.is_some() { TICK / 10 } else { TICK })
+            .map_err(|source| TraceError::System {
+                what: "waiting for signals",
+                source,
+            })?;
+    }
+}
+
+/// Makes the trace stay, and removes the trace that was moved out of its way twice.
+pub fn keep(shared: &Shared) {
+    let older = shared.state().writer.keep();
+    if let Some(older) = older {
+        // No thread waits for the state meanwhile. The next recording removes the rest if this one fails to.
+        let _ = std::fs::remove_dir_all(older);
+    }
+}

@@ -1,0 +1,361 @@
+//! `-P` and `-U`: which functions are patched, by patterns of their names.
+//!
+//! They are matched by the machine that matches filters: a pattern of `-P` is written as a filter, one of `-U` as its
+//! opposite, and where two contradict each other, the later one holds.
+
+use super::selector::ModuleIdentity;
+use dioptra_filters::{
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, MatchStyle, PlanOptions,
+    RuleOption, Rules, SiteNeed, SyntaxError, Warning,
+};
+use thiserror::Error;
+
+/// Why a pattern of `-P` or `-U` is none.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PatchError {
+    /// Its text is not understood. (Filters are named in the message: the grammar is theirs.)
+    #[error("-{letter}: {error}")]
+    Syntax {
+        /// `P` or `U`.
+        letter: char,
+        /// Why.
+        error: SyntaxError,
+    },
+    /// It has an action.
+    #[error(
+        "-{letter} {text}: takes FUNCTION or FUNCTION@MODULE, and no actions; use -F, -N or -T"
+    )]
+    Action {
+        /// `P` or `U`.
+        letter: char,
+        /// The pattern.
+        text: String,
+    },
+}
+
+/// Patterns of functions that are patched, or are not.
+#[derive(Clone, Debug)]
+pub struct PatchPatterns {
+    style: MatchStyle,
+    rules: Rules,
+    /// The patterns of `-P`.
+    wanted: Vec<Wanted>,
+    /// All functions that `-P` names are all functions.
+    everything: bool,
+    any_unpatched: bool,
+}
+
+/// A pattern of `-P`.
+#[derive(Clone, Debug)]
+struct Wanted {
+    text: String,
+    /// The module that it names; none is the program.
+    module: Option<String>,
+}
+
+impl Wanted {
+    fn may_want(&self, module: &ModuleIdentity) -> bool {
+        let path = module.path.to_string_lossy();
+        let file = path.rsplit('/').next().unwrap_or(&path);
+        match &self.module {
+            None => module.is_program,
+            Some(wanted) if wanted.contains('/') => *path == **wanted,
+            Some(wanted) => file.starts_with(wanted.as_str()),
+        }
+    }
+}
+
+/// What the patterns say of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patching {
+    /// Nothing.
+    Unnamed,
+    /// It is to be patched.
+    Wanted,
+    /// It is not.
+    Unwanted,
+}
+
+impl PatchPatterns {
+    /// None.
+    pub fn new(style: MatchStyle) -> PatchPatterns {
+        PatchPatterns {
+            style,
+            rules: Rules::new(style),
+            wanted: Vec::new(),
+            everything: true,
+            any_unpatched: false,
+        }
+    }
+
+    /// Adds patterns (`FUNCTION[@MODULE]`, joined by `;`) of functions to patch.
+    ///
+    /// # Errors
+    /// [`PatchError`]
+    pub fn patch(&mut self, text: &str) -> Result<(), PatchError> {
+        self.add('P', RuleOption::Filter, text)?;
+        for part in text
+            .split(';')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let (name, module) = match part.split_once('@') {
+                Some((name, module)) => (name.trim(), Some(module.trim().to_owned())),
+                None => (part, None),
+            };
+            self.everything &= match self.style {
+                MatchStyle::Glob => name == "*",
+                _ => matches!(name, "." | ".*"),
+            };
+            self.wanted.push(Wanted {
+                text: part.to_owned(),
+                module,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds patterns of functions that are not to be patched.
+    ///
+    /// # Errors
+    /// [`PatchError`]
+    pub fn unpatch(&mut self, text: &str) -> Result<(), PatchError> {
+        self.any_unpatched = true;
+        self.add('U', RuleOption::Notrace, text)
+    }
+
+    fn add(&mut self, letter: char, option: RuleOption, text: &str) -> Result<(), PatchError> {
+        // What is a trigger has an action.
+        if Rules::new(self.style)
+            .add(RuleOption::Trigger, text)
+            .is_ok()
+        {
+            let text = text.to_owned();
+            return Err(PatchError::Action { letter, text });
+        }
+        let added = self.rules.add(option, text);
+        added.map_err(|error| PatchError::Syntax { letter, error })
+    }
+
+    /// Whether `-P` was given at all.
+    pub fn any_wanted(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// Whether names have to be known to tell what is patched.
+    pub fn needs_names(&self) -> bool {
+        self.any_unpatched || !self.everything
+    }
+
+    /// Whether functions of the module may be patched for `-P`.
+    pub fn may_want(&self, module: &ModuleIdentity) -> bool {
+        self.wanted.iter().any(|wanted| wanted.may_want(module))
+    }
+
+    /// Begins to match functions.
+    ///
+    /// # Errors
+    /// [`CompileError`]; none of the texts that were accepted causes one.
+    pub fn matcher(&self) -> Result<PatchMatcher, CompileError> {
+        Ok(PatchMatcher {
+            compiler: Compiler::new(self.rules.clone(), PlanOptions::default())?,
+        })
+    }
+}
+
+/// Matches functions with patterns.
+#[derive(Clone, Debug)]
+pub struct PatchMatcher {
+    compiler: Compiler,
+}
+
+impl PatchMatcher {
+    /// What the patterns say of each of the functions.
+    pub fn answer<'a>(
+        &mut self,
+        functions: impl IntoIterator<Item = FunctionDescription<'a>>,
+    ) -> Vec<Patching> {
+        let actions: Vec<u32> = functions
+            .into_iter()
+            .map(|function| self.compiler.add(&function))
+            .collect();
+        let plan = self.compiler.plan();
+        actions
+            .into_iter()
+            .map(|action| match plan.site_need(action) {
+                SiteNeed::Mute { .. } => Patching::Unwanted,
+                SiteNeed::Evaluate { .. } => Patching::Wanted,
+                _ => Patching::Unnamed,
+            })
+            .collect()
+    }
+
+    /// Patterns that match nothing, and what is to be said of them; `names` are the functions that were seen.
+    fn warnings(&self, names: &[String]) -> Vec<(String, String)> {
+        let rename = |rule: String| match rule.split_at_checked(2) {
+            Some(("-F", rest)) => format!("-P{rest}"),
+            Some(("-N", rest)) => format!("-U{rest}"),
+            _ => rule,
+        };
+        self.compiler
+            .warnings(names.iter().map(String::as_str))
+            .into_iter()
+            .map(|warning| match warning {
+                Warning::NoFunction { rule, nearest, .. } => Warning::NoFunction {
+                    rule: rename(rule),
+                    nearest,
+                    filter: false,
+                },
+                Warning::NoModule {
+                    rule,
+                    module,
+                    nearest,
+                    doubtful,
+                } => Warning::NoModule {
+                    rule: rename(rule),
+                    module,
+                    nearest,
+                    doubtful,
+                },
+                other => other,
+            })
+            .map(|warning| {
+                let rule = match &warning {
+                    Warning::NoFunction { rule, .. } | Warning::NoModule { rule, .. } => rule,
+                    _ => &String::new(),
+                };
+                (rule.clone(), warning.to_string())
+            })
+            .collect()
+    }
+}
+
+/// What patterns of `-P` asked for and did not get.
+#[derive(Clone, Debug, Default)]
+pub struct Unpatched {
+    /// The modules that were seen.
+    seen: Vec<ModuleIdentity>,
+    /// Those whose functions are left alone.
+    alone: Vec<ModuleIdentity>,
+    /// Functions that can't be patched.
+    refused: Vec<RefusedFunction>,
+}
+
+/// A function that can't be patched.
+#[derive(Clone, Debug)]
+pub struct RefusedFunction {
+    /// Its name, as users see it.
+    pub name: String,
+    /// As linkers see it, if that is another.
+    pub linkage: Option<String>,
+    /// Its module.
+    pub module: ModuleIdentity,
+    /// Why.
+    pub reason: &'static str,
+}
+
+impl Unpatched {
+    /// A module was seen.
+    pub fn see(&mut self, module: &ModuleIdentity) {
+        self.seen.push(module.clone());
+    }
+
+    /// The functions of a module are left alone; the user is told why.
+    pub fn leave_alone(&mut self, module: &ModuleIdentity) {
+        self.alone.push(module.clone());
+    }
+
+    /// A function can't be patched.
+    pub fn refuse(&mut self, function: RefusedFunction) {
+        self.refused.push(function);
+    }
+
+    /// What is to be said at the end of patterns that patch nothing; `names` are the functions that could be patched.
+    pub fn warnings(
+        &self,
+        patterns: &PatchPatterns,
+        matcher: &PatchMatcher,
+        names: &[String],
+    ) -> Vec<String> {
+        // Without names nothing was matched.
+        let unmatched = match patterns.needs_names() {
+            true => matcher.warnings(names),
+            false => Vec::new(),
+        };
+        let mut told: Vec<String> = patterns
+            .wanted
+            .iter()
+            .filter(|_| !patterns.needs_names())
+            .filter(|wanted| !self.seen.iter().any(|module| wanted.may_want(module)))
+            .filter_map(|wanted| {
+                let (text, module) = (&wanted.text, wanted.module.as_ref()?);
+                Some(format!(
+                    "-P {text} matches nothing: no module's name begins with `{module}`"
+                ))
+            })
+            .collect();
+        for (rule, message) in unmatched {
+            let wanted = patterns
+                .wanted
+                .iter()
+                .find(|wanted| rule.strip_prefix("-P ") == Some(&wanted.text));
+            // That these are left alone has been said, and why.
+            if wanted.is_some_and(|wanted| self.alone.iter().any(|module| wanted.may_want(module)))
+            {
+                continue;
+            }
+            let refused = wanted.map_or_else(Vec::new, |wanted| self.refused(patterns, wanted));
+            if refused.is_empty() {
+                told.push(message);
+            } else {
+                told.push(format!(
+                    "{rule} matches only functions that cannot be patched: {}",
+                    refused.join(", ")
+                ));
+            }
+        }
+        told
+    }
+
+    /// The functions that a pattern matches and that can't be patched, with their reasons; the first of them.
+    fn refused(&self, patterns: &PatchPatterns, wanted: &Wanted) -> Vec<String> {
+        const MOST: usize = 5;
+        let mut alone = PatchPatterns::new(patterns.style);
+        if alone.patch(&wanted.text).is_err() {
+            return Vec::new();
+        }
+        let Ok(mut matcher) = alone.matcher() else {
+            return Vec::new();
+        };
+        let functions: Vec<&RefusedFunction> = self
+            .refused
+            .iter()
+            .filter(|function| wanted.may_want(&function.module))
+            .collect();
+        let paths: Vec<_> = functions
+            .iter()
+            .map(|function| function.module.path.to_string_lossy())
+            .collect();
+        let questions = functions
+            .iter()
+            .zip(&paths)
+            .map(|(function, path)| FunctionDescription {
+                name: &function.name,
+                linkage: function.linkage.as_deref(),
+                module: path,
+                kind: FunctionOrigin::Code,
+                size: None,
+                source: None,
+                is_chosen: false,
+            });
+        let answers = matcher.answer(questions);
+        functions
+            .iter()
+            .zip(answers)
+            .filter(|(_, answer)| *answer == Patching::Wanted)
+            .map(|(function, _)| format!("{} ({})", function.name, function.reason))
+            .take(MOST)
+            .collect()
+    }
+}

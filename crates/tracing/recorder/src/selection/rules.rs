@@ -1,0 +1,421 @@
+//! Chooses functions by name, size and source file: no function is patched that the user's rules can do without.
+
+use super::patterns::{PatchMatcher, PatchPatterns, Patching, RefusedFunction, Unpatched};
+use super::selector::{FunctionPlace, Gating, ModuleIdentity, Selector, SiteVariant};
+use dioptra_filters::{
+    CompileError, Compiler, FunctionDescription, FunctionOrigin, Gate, MatchStyle, PlanOptions,
+    RuleOption, Rules, SampleKind, SiteNeed, SyntaxError, parse_time,
+};
+use dioptra_symbols::{ModuleKind, ModuleRequest, SymbolOptions, Symbolizer, demangle, place_name};
+use dioptra_tracelayout::LIBRARY_CALL_SIZE;
+use dioptra_tracelayout::message::Method;
+use dioptra_tracelayout::sampling::{SLOTS, TAILS};
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Whose calls of other modules' functions are traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LibraryCalls {
+    /// Nobody's.
+    None,
+    /// The program's.
+    #[default]
+    OfProgram,
+    /// Libraries', too.
+    OfAll,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// `-P` and `-U`. Without any `-P`, functions that a compiler has prepared are traced, and all functions of a
+    /// program without such ones. With `-P`, functions that call `mcount` or `__cyg_profile_func_enter` are traced as
+    /// before; of others, those that it names.
+    pub patches: PatchPatterns,
+    /// Filters and triggers: options and their texts.
+    pub rules: Vec<(RuleOption, String)>,
+    /// What the rules' patterns are.
+    pub style: MatchStyle,
+    /// Whose calls of other modules' functions are traced.
+    pub library_calls: LibraryCalls,
+}
+
+/// Chooses functions by rules.
+///
+/// Names are read only if the rules need them, and debug information only if they ask for source files, so that plain
+/// tracing starts fast.
+#[derive(Debug)]
+pub struct RuleSelector {
+    choice: Choice,
+    gating: Gating,
+    has_rules: bool,
+    with_sources: bool,
+    matcher: PatchMatcher,
+    compiler: Compiler,
+    symbolizer: Symbolizer,
+    /// Names that were seen, for the nearest ones to a misspelt one.
+    names: Vec<String>,
+    notes: Vec<String>,
+    /// More functions are sampled than can be counted; said once.
+    exceeds_slots: bool,
+    /// Calls of a function are judged alone, by readers; said once.
+    judges_alone: bool,
+    /// Programs of which all functions are traced since no compiler has prepared any.
+    uninstrumented: Vec<String>,
+    /// What is not patched though it was asked for.
+    unpatched: Unpatched,
+}
+
+/// Why there can be no selector.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// A text is not understood.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// The rules can't be followed.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// What can be left out while the program runs, so that readers, who apply the same rules to what was recorded, show the
+/// same as if everything had been recorded.
+fn gating(choice: &Choice, rules: &Rules, compiler: &Compiler) -> Gating {
+    let mut levels = None;
+    let mut at_least = None;
+    for (option, text) in &choice.rules {
+        match option {
+            RuleOption::Depth => levels = text.trim().parse().ok(),
+            RuleOption::Time => at_least = parse_time(text.trim()).ok(),
+            _ => {}
+        }
+    }
+    let by_place = rules.beyond_places().is_none();
+    // What an ordinary call would have to ask for tells what there is.
+    let skip = compiler.plan().site_need(0).skip();
+    Gating {
+        opt_in: skip.meets(Gate::OUTSIDE),
+        mutes: skip.meets(Gate::MUTED),
+        // Levels are counted as readers count them only if each recorded call takes one.
+        levels: levels.filter(|levels| *levels < u16::MAX && by_place),
+        // Triggers may set other durations.
+        at_least: at_least.filter(|time| *time > 0 && by_place && !rules.set_durations()),
+        samples: rules.sample() && rules.beyond_counting().is_none(),
+    }
+}
+
+/// A function as far as rules ask.
+struct Named<'a> {
+    full: Cow<'a, str>,
+    linkage: Option<Cow<'a, str>>,
+    size: Option<u64>,
+    source: Option<String>,
+}
+
+impl RuleSelector {
+    /// Of a choice.
+    ///
+    /// # Errors
+    /// [`RuleError`] for rules that are not understood or can't be followed.
+    pub fn new(choice: Choice) -> Result<RuleSelector, RuleError> {
+        let mut rules = Rules::new(choice.style);
+        for (option, text) in &choice.rules {
+            rules.add(*option, text)?;
+        }
+        let has_rules = !rules.is_empty();
+        let mut notes = rules.notes();
+        if let Some(words) = rules.beyond_counting().filter(|_| rules.sample()) {
+            notes.push(format!(
+                "sample= has no effect while the program runs, for the sake of {words}: all its calls are recorded, and chosen when they are shown"
+            ));
+        }
+        let compiler = Compiler::new(rules.clone(), PlanOptions::default())?;
+        let is_place = |(option, _): &(RuleOption, String)| *option == RuleOption::Location;
+        Ok(RuleSelector {
+            gating: gating(&choice, &rules, &compiler),
+            exceeds_slots: false,
+            judges_alone: false,
+            has_rules,
+            with_sources: choice.rules.iter().any(is_place),
+            notes,
+            matcher: choice.patches.matcher()?,
+            compiler,
+            symbolizer: Symbolizer::new(SymbolOptions::default()),
+            names: Vec::new(),
+            uninstrumented: Vec::new(),
+            unpatched: Unpatched::default(),
+            choice,
+        })
+    }
+
+    /// Whether functions of the module that no compiler prepared are traced without being named.
+    fn all_plain(&self, module: &ModuleIdentity) -> bool {
+        module.is_program && !module.is_instrumented && !self.choice.patches.any_wanted()
+    }
+
+    fn is_wanted(&self, patching: Patching, method: Method, all_plain: bool) -> bool {
+        match (patching, method) {
+            (Patching::Unwanted, _) => false,
+            (Patching::Wanted, _) => true,
+            (Patching::Unnamed, method) if method.finds_library_calls() => true,
+            (Patching::Unnamed, Method::Plain) => all_plain,
+            // These call the tracer in any case: patterns of `-P` add to them, as in uftrace.
+            (Patching::Unnamed, Method::Mcount | Method::Cygprof) => true,
+            // Of functions with space for a hook `-P` chooses.
+            (Patching::Unnamed, _) => !self.choice.patches.any_wanted(),
+        }
+    }
+}
+
+impl Selector for RuleSelector {
+    fn plain(&mut self, module: &ModuleIdentity) -> bool {
+        self.unpatched.see(module);
+        let all = self.all_plain(module);
+        if all {
+            self.uninstrumented.push(module.path.display().to_string());
+        }
+        all || self.choice.patches.may_want(module)
+    }
+
+    fn library_calls(&mut self, module: &ModuleIdentity) -> bool {
+        match self.choice.library_calls {
+            LibraryCalls::None => false,
+            LibraryCalls::OfProgram => module.is_program,
+            LibraryCalls::OfAll => true,
+        }
+    }
+
+    fn choose(
+        &mut self,
+        module: &ModuleIdentity,
+        functions: &[FunctionPlace<'_>],
+    ) -> Vec<SiteVariant> {
+        let all_plain = self.all_plain(module);
+        let by_name = self.has_rules || self.choice.patches.needs_names();
+        if !by_name {
+            // `-P .` of one module must not patch those of another that happen to be candidates.
+            let patching = match self.choice.patches.may_want(module) {
+                true => Patching::Wanted,
+                false => Patching::Unnamed,
+            };
+            return functions
+                .iter()
+                .map(
+                    |place| match self.is_wanted(patching, place.method, all_plain) {
+                        true => SiteVariant::Record,
+                        false => SiteVariant::Skip,
+                    },
+                )
+                .collect();
+        }
+
+        let request = ModuleRequest {
+            kind: ModuleKind::File,
+            path: &module.readable,
+            build_id: Some(module.build_id.as_slice()).filter(|id| !id.is_empty()),
+        };
+        let offsets: Vec<u64> = functions.iter().map(|place| place.offset).collect();
+        let symbols = self.symbolizer.load_for(&request, &offsets);
+        let lines = self.with_sources.then(|| self.symbolizer.lines(&request));
+        let reader = lines.as_ref().map(|lines| lines.reader());
+        let file = module.file_name();
+        let named: Vec<Named<'_>> = functions
+            .iter()
+            .map(|place| {
+                if let Some(name) = place.name {
+                    let full = demangle(name);
+                    return Named {
+                        linkage: (full != name).then_some(Cow::Borrowed(name)),
+                        full,
+                        size: Some(LIBRARY_CALL_SIZE),
+                        source: None,
+                    };
+                }
+                let symbol = symbols.function(place.offset);
+                let size = match (place.size, &symbol) {
+                    (0, Some(symbol)) => symbol.size,
+                    (size, _) => size,
+                };
+                let source = reader.as_ref().and_then(|reader| {
+                    // The outermost frame: what is inlined at the very start is not the function.
+                    let frame = reader.frames(place.offset).pop()?;
+                    Some(frame.file?.to_string())
+                });
+                let (full, linkage) = match symbol {
+                    Some(symbol) => (symbol.name, Some(Cow::Borrowed(symbol.raw_name))),
+                    // As readers, who match the same rules, name it.
+                    None => (Cow::Owned(place_name(&file, place.offset)), None),
+                };
+                Named {
+                    linkage: linkage.filter(|raw| *raw != full),
+                    full,
+                    size: Some(size).filter(|size| *size > 0),
+                    source,
+                }
+            })
+            .collect();
+        let path = module.path.to_string_lossy();
+        let questions = || {
+            named
+                .iter()
+                .zip(functions)
+                .map(|(named, place)| FunctionDescription {
+                    name: &named.full,
+                    linkage: named.linkage.as_deref(),
+                    module: &path,
+                    kind: match place.method {
+                        method if method.finds_library_calls() => FunctionOrigin::LibraryCall,
+                        _ => FunctionOrigin::Code,
+                    },
+                    size: named.size,
+                    source: named.source.as_deref(),
+                    is_chosen: false,
+                })
+        };
+        let samples = self.gating.samples;
+        let patching = self.matcher.answer(questions());
+        let actions: Vec<u32> = questions().map(|f| self.compiler.add(&f)).collect();
+        let plan = self.compiler.plan();
+        let mut exceeds_slots = false;
+        let mut judges_alone = false;
+        let variants = patching
+            .iter()
+            .zip(functions)
+            .zip(&actions)
+            .map(|((patching, place), action)| {
+                if *patching == Patching::Unwanted {
+                    return SiteVariant::Skip;
+                }
+                let need = plan.site_need(*action);
+                if samples && let Some(sampling) = plan.judged(*action) {
+                    if (sampling.slot as usize) < SLOTS && (sampling.tail as usize) < TAILS {
+                        return SiteVariant::JudgeFilter(sampling);
+                    }
+                    exceeds_slots = true;
+                }
+                let counted = plan
+                    .counted(*action)
+                    .filter(|_| samples)
+                    .filter(|(sampling, _)| {
+                        let has_slot = (sampling.slot as usize) < SLOTS;
+                        exceeds_slots |= !has_slot;
+                        has_slot
+                    });
+                let kind = plan.sampling(*action).map(|sampling| sampling.kind);
+                judges_alone |= kind == Some(SampleKind::Tail) && plan.judged(*action).is_none();
+                match counted {
+                    Some((sampling, true)) => return SiteVariant::SampleFilter(sampling),
+                    Some((sampling, false)) => {
+                        return match self.is_wanted(*patching, place.method, all_plain) {
+                            true => SiteVariant::Sample(sampling),
+                            false => SiteVariant::Skip,
+                        };
+                    }
+                    None => {}
+                }
+                // What hides or lets in is hooked even where it is not to be recorded itself.
+                match need {
+                    SiteNeed::Unneeded => return SiteVariant::Skip,
+                    SiteNeed::Mute { .. } if self.gating.mutes => return SiteVariant::Mute,
+                    SiteNeed::Evaluate { skip }
+                        if !skip.meets(Gate::OUTSIDE) && self.gating.opt_in =>
+                    {
+                        return SiteVariant::Filter;
+                    }
+                    _ => {}
+                }
+                let timed = self.gating.at_least.is_some()
+                    && match need {
+                        SiteNeed::Timed { .. } => true,
+                        // With levels all calls are to be evaluated; these are no others.
+                        SiteNeed::Evaluate { .. } => self.gating.levels.is_some(),
+                        _ => false,
+                    };
+                match self.is_wanted(*patching, place.method, all_plain) {
+                    true if timed => SiteVariant::Timed,
+                    true => SiteVariant::Record,
+                    false => SiteVariant::Skip,
+                }
+            })
+            .collect();
+        self.names
+            .extend(named.into_iter().map(|named| named.full.into_owned()));
+        if exceeds_slots && !self.exceeds_slots {
+            self.exceeds_slots = true;
+            self.notes.push(format!(
+                "more than {SLOTS} functions are sampled, or {TAILS} by sample=pNN: calls of the others are all recorded, and chosen when they are shown"
+            ));
+        }
+        if judges_alone && !self.judges_alone {
+            self.judges_alone = true;
+            self.notes.push(
+                "-T FUNCTION@sample=pNN judges calls at their ends, and what they call stays: all are recorded, and chosen when they are shown; -F records only what is chosen"
+                    .to_owned(),
+            );
+        }
+        variants
+    }
+
+    fn refuse(&mut self, module: &ModuleIdentity, functions: &[(u64, &'static str)]) {
+        if !self.choice.patches.needs_names() || !self.choice.patches.may_want(module) {
+            return;
+        }
+        let request = ModuleRequest {
+            kind: ModuleKind::File,
+            path: &module.readable,
+            build_id: Some(module.build_id.as_slice()).filter(|id| !id.is_empty()),
+        };
+        let offsets: Vec<u64> = functions.iter().map(|(offset, _)| *offset).collect();
+        let symbols = self.symbolizer.load_for(&request, &offsets);
+        for (offset, reason) in functions {
+            let symbol = symbols.function(*offset);
+            let linkage = symbol.as_ref().map(|symbol| symbol.raw_name.to_owned());
+            let name = match symbol {
+                Some(symbol) => symbol.name.into_owned(),
+                None => place_name(&module.file_name(), *offset),
+            };
+            let linkage = linkage.filter(|raw| *raw != name);
+            self.unpatched.refuse(RefusedFunction {
+                name,
+                linkage,
+                module: module.clone(),
+                reason,
+            });
+        }
+    }
+
+    fn leave_alone(&mut self, module: &ModuleIdentity) {
+        self.unpatched.leave_alone(module);
+    }
+
+    fn gating(&self) -> Gating {
+        self.gating
+    }
+
+    fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    fn warnings(&mut self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        match self.uninstrumented.as_slice() {
+            [] => {}
+            [program] => warnings.push(format!(
+                "{program} is not instrumented: its functions are patched in memory, as with -P ."
+            )),
+            programs => warnings.push(format!(
+                "{} programs are not instrumented: their functions are patched in memory, as with -P .: {}",
+                programs.len(),
+                programs.join(", ")
+            )),
+        }
+        warnings.extend(
+            self.unpatched
+                .warnings(&self.choice.patches, &self.matcher, &self.names),
+        );
+        let names = self.names.iter().map(String::as_str);
+        let told = self.compiler.warnings(names);
+        warnings.extend(told.iter().map(ToString::to_string));
+        warnings
+    }
+}

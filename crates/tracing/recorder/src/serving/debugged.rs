@@ -1,0 +1,125 @@
+//! Processes that a debugger runs: its breakpoints are instructions in their code, which it takes out by writing what was
+//! there before. What it has written is left alone, and so are places that it may still write to.
+
+use super::maps::MappedModule;
+use super::plan::ModulePlan;
+use crate::analysis::prepare::{is_linker, open};
+use crate::arch::{ROOM, is_nothing, is_whole};
+use dioptra_processes::procfs;
+use dioptra_tracelayout::message::PATCH_SIZE;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+/// A debugger, by its name, and the process that it runs.
+#[derive(Clone, Debug)]
+pub struct Debugger {
+    name: String,
+    pid: u32,
+}
+
+/// The patches of a module that were left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spared {
+    /// There is a breakpoint.
+    breakpoints: usize,
+    /// There may be one later, in the middle of what would be written.
+    divided: usize,
+    /// It can't be known whether there is one.
+    unread: usize,
+}
+
+impl Debugger {
+    /// The one that runs a process, if there is one.
+    pub fn of(pid: u32) -> Option<Debugger> {
+        // They stop it, but set no breakpoints.
+        const OTHERS: [&str; 2] = ["strace", "proot"];
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let tracer = status
+            .lines()
+            .find_map(|line| line.strip_prefix("TracerPid:"))?;
+        let tracer: u32 = tracer.trim().parse().ok().filter(|pid| *pid != 0)?;
+        let name = procfs::comm(tracer, tracer).unwrap_or_default();
+        let name = String::from_utf8_lossy(&name).into_owned();
+        (!OTHERS.contains(&name.as_str())).then_some(Debugger { name, pid })
+    }
+
+    /// Leaves out what a breakpoint would break, or be broken by. `runtimes_own`: they are the C library's, where no
+    /// breakpoints are expected behind first instructions.
+    pub fn spare(
+        &self,
+        plan: &mut ModulePlan,
+        module: &MappedModule,
+        runtimes_own: bool,
+    ) -> Spared {
+        let mut spared = Spared::default();
+        let memory = File::open(format!("/proc/{}/mem", self.pid)).ok();
+        let file = open(self.pid, module).and_then(|(path, _)| File::open(path).ok());
+        let bytes = |file: &Option<File>, at: u64, size: usize| {
+            let mut bytes = vec![0; size];
+            let read = file.as_ref()?.read_exact_at(&mut bytes, at);
+            read.is_ok().then_some(bytes)
+        };
+        plan.patches.retain(|patch| {
+            let is_code = patch.protection & libc::PROT_EXEC as u8 != 0;
+            let size = usize::from(patch.length).min(PATCH_SIZE);
+            if !is_code {
+                return true;
+            }
+            let original = module
+                .offset(patch.address)
+                .and_then(|offset| bytes(&file, offset, size));
+            let (Some(original), Some(here)) = (original, bytes(&memory, patch.address, size))
+            else {
+                spared.unread += 1;
+                return false;
+            };
+            let is_free = here == original;
+            let whole = runtimes_own || is_whole(&original);
+            // Where nothing is wanted, a compiler's hook is taken out.
+            let is_wanted = !is_nothing(patch.bytes.get(..size).unwrap_or_default());
+            spared.breakpoints += usize::from(is_wanted && !is_free);
+            spared.divided += usize::from(is_wanted && is_free && !whole);
+            is_free && whole
+        });
+        spared
+    }
+
+    /// What is to be said of it.
+    pub fn notes(&self, spared: Spared, module: &MappedModule, runtimes_own: bool) -> Vec<String> {
+        let (name, path) = (&self.name, module.path.display());
+        let mut notes = Vec::new();
+        let lost = if is_linker(&module.path) {
+            "libraries that are loaded later are not traced"
+        } else {
+            "jumps and executed programs may be missed"
+        };
+        if runtimes_own && spared != Spared::default() {
+            notes.push(format!(
+                "{lost}: a debugger ({name}) has breakpoints where the tracer would be told of them, in {path}"
+            ));
+            return notes;
+        }
+        if spared.breakpoints > 0 {
+            notes.push(format!(
+                "{path}: {} functions are not traced because a debugger ({name}) had set breakpoints in them before the \
+                 program began; set them when it runs (after `start`)",
+                spared.breakpoints
+            ));
+        }
+        if spared.divided > 0 {
+            notes.push(format!(
+                "{path}: {} functions are not traced because a debugger ({name}) runs the program: its breakpoints behind \
+                 their first instructions would lie in the middle of a jump; compile them with {ROOM}",
+                spared.divided
+            ));
+        }
+        if spared.unread > 0 {
+            notes.push(format!(
+                "{path}: {} functions are not traced because a debugger ({name}) runs the program, and its breakpoints \
+                 can't be read from the program's memory",
+                spared.unread
+            ));
+        }
+        notes
+    }
+}

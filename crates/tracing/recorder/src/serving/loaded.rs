@@ -1,0 +1,151 @@
+//! The modules of a process, with their patches; also of those that were unloaded, since their pools stay.
+//!
+//! A pool is never unloaded: a call that was open when its module was closed may still return through it. The module often
+//! comes back to the place where it was, and finds its pool there.
+
+use super::maps::{MappedModule, Maps};
+use super::plan::ModulePlan;
+use crate::analysis::prepare::Prepared;
+use dioptra_tracelayout::message::{InstrumentedFunction, Patch};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// A module in a process: where it begins, and its file.
+pub type Planned = (u64, (String, u64));
+
+/// A pool in a process.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadedPool {
+    /// Its first address.
+    pub address: u64,
+    /// The number of its file's inode.
+    pub inode: u64,
+}
+
+/// A module in which functions are traced.
+#[derive(Debug)]
+pub struct Traced {
+    /// The module.
+    pub prepared: Arc<Prepared>,
+    /// The module's first address in the process.
+    pub start: u64,
+    /// Its pool, if it needs one.
+    pub pool: Option<LoadedPool>,
+    /// The patches that were written.
+    pub patches: Vec<Patch>,
+    /// The functions that the runtime has learned.
+    pub functions: Vec<InstrumentedFunction>,
+}
+
+impl Traced {
+    /// Whether its pool is there.
+    fn has_pool(&self, maps: &Maps) -> bool {
+        self.pool.is_none_or(|pool| {
+            maps.areas
+                .iter()
+                .any(|area| area.start == pool.address && area.file.1 == pool.inode)
+        })
+    }
+}
+
+/// The modules of a process.
+#[derive(Clone, Debug, Default)]
+pub struct LoadedModules {
+    present: HashMap<Planned, Option<Arc<Traced>>>,
+    /// Modules that were unloaded and had pools.
+    unloaded: Vec<Arc<Traced>>,
+}
+
+impl LoadedModules {
+    /// Returns the modules of a forked child, whose parent has these now: the parent may have loaded and unloaded
+    /// others since.
+    pub fn in_child(&self, maps: &Maps) -> LoadedModules {
+        let is_there = |traced: &Arc<Traced>| traced.has_pool(maps);
+        // The recorder can't see which functions the child's runtime knows, but may tell it twice. Where a pool is, it
+        // knows them.
+        let is_same = |traced: &Arc<Traced>| {
+            is_there(traced) && (traced.pool.is_some() || traced.functions.is_empty())
+        };
+        LoadedModules {
+            present: self
+                .present
+                .iter()
+                .filter(|(_, traced)| traced.as_ref().is_none_or(is_same))
+                .map(|(module, traced)| (module.clone(), traced.clone()))
+                .collect(),
+            unloaded: self
+                .unloaded
+                .iter()
+                .filter(|traced| is_there(traced))
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Notes that only these modules are there any more, and returns where the others began, and the functions that the runtime
+    /// has to forget.
+    pub fn keep(&mut self, present: &HashSet<Planned>) -> (Vec<u64>, Vec<InstrumentedFunction>) {
+        let (mut gone, mut forgotten) = (Vec::new(), Vec::new());
+        for (module, traced) in self
+            .present
+            .extract_if(|module, _| !present.contains(module))
+        {
+            gone.push(module.0);
+            let Some(traced) = traced else {
+                continue;
+            };
+            let none =
+                |function: &InstrumentedFunction| InstrumentedFunction { id: 0, ..*function };
+            forgotten.extend(traced.functions.iter().map(none));
+            if traced.pool.is_some() {
+                self.unloaded.push(traced);
+            }
+        }
+        (gone, forgotten)
+    }
+
+    /// Notes that a module is there, and returns whether it was not before.
+    pub fn add(&mut self, module: Planned) -> bool {
+        let is_new = !self.present.contains_key(&module);
+        if is_new {
+            self.present.insert(module, None);
+        }
+        is_new
+    }
+
+    /// Takes back that modules are there for which nothing was done: the process broke off.
+    pub fn retract(&mut self, modules: &[Planned]) {
+        let is_left = |module: &Planned, traced: &Option<Arc<Traced>>| {
+            traced.is_none() && modules.contains(module)
+        };
+        self.present
+            .retain(|module, traced| !is_left(module, traced));
+    }
+
+    /// Returns the plan for a module that is back in its place and whose pool is there.
+    pub fn returned(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        module: &MappedModule,
+    ) -> Option<ModulePlan> {
+        let (start, _) = module.range();
+        let is_it =
+            |traced: &Arc<Traced>| traced.start == start && Arc::ptr_eq(&traced.prepared, prepared);
+        let at = self.unloaded.iter().position(is_it)?;
+        let traced = self.unloaded.swap_remove(at);
+        Some(ModulePlan {
+            pool: Vec::new(),
+            pool_address: 0,
+            pool_size: 0,
+            patches: traced.patches.clone(),
+            functions: traced.functions.clone(),
+            loaded: traced.pool,
+        })
+    }
+
+    /// Notes that a module's functions are traced.
+    pub fn traced(&mut self, module: &MappedModule, traced: Traced) {
+        let key = (traced.start, module.file.clone());
+        self.present.insert(key, Some(Arc::new(traced)));
+    }
+}

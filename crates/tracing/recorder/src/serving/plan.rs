@@ -1,0 +1,236 @@
+//! What is to be done in a process so that a module's calls are traced: its pool and patches.
+
+use super::loaded::LoadedPool;
+use super::maps::{MappedModule, Maps};
+use crate::analysis::candidates::{Candidate, CandidateBody};
+use crate::analysis::observed::HookWork;
+use crate::analysis::prepare::Prepared;
+use crate::arch::{ImportSite, JUMP, PoolError, Prologue, patch as site_patch, pool, upper_bound};
+use crate::pools::hooks::{HookKind, HookOptions};
+use crate::pools::thunks::{Body, Wanted, Work};
+use crate::selection::selector::SiteVariant;
+use dioptra_tracelayout::message::{InstrumentedFunction, PATCH_SIZE, Patch, RuntimeAddresses};
+use thiserror::Error;
+
+/// A module of a process, made traceable.
+#[derive(Debug)]
+pub struct ModulePlan {
+    /// The pool's file; empty if no thunk is needed.
+    pub pool: Vec<u8>,
+    /// Where it must lie.
+    pub pool_address: u64,
+    /// How large it is in memory.
+    pub pool_size: u64,
+    /// What is to be written, by address.
+    pub patches: Vec<Patch>,
+    /// Functions that call the runtime themselves.
+    pub functions: Vec<InstrumentedFunction>,
+    /// The pool, if the process has loaded it for the module before.
+    pub loaded: Option<LoadedPool>,
+}
+
+/// Why a module can't be traced.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// Its segments are not where its file says.
+    #[error("it is not mapped as its file says")]
+    Mapping,
+    /// No room for thunks.
+    #[error("no memory is free near it")]
+    Far,
+    /// No thunks.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// What is to be done in a process for one of its modules; `None` if there is nothing.
+///
+/// # Errors
+/// [`PlanError`]
+pub fn plan(
+    prepared: &Prepared,
+    module: &MappedModule,
+    maps: &Maps,
+    runtime: RuntimeAddresses,
+    options: &HookOptions,
+) -> Result<Option<ModulePlan>, PlanError> {
+    let code = &prepared.code;
+    let bias = module.bias(
+        code.segments
+            .iter()
+            .map(|segment| (segment.offset, segment.address)),
+    );
+    let bias = bias.ok_or(PlanError::Mapping)?;
+    let mut wanted = Vec::new();
+    let mut sites: Vec<Place<'_>> = Vec::new();
+    let mut patches = Vec::new();
+    let mut functions = Vec::new();
+    for hook in &prepared.hooks {
+        wanted.push(Wanted {
+            work: match hook.work {
+                HookWork::Observe(function) => Work::Observe(function),
+                HookWork::Execve => Work::Replace(runtime.execve),
+            },
+            body: Body::Displaced(hook.prologue.rebase(bias)),
+            is_leaf: false,
+            places: Vec::new(),
+        });
+        sites.push(Place::At(hook.site, Some(&hook.prologue)));
+    }
+    // Functions' first instructions may call those that are called through pointers: these first.
+    let is_called = |(candidate, _): &(&Candidate, _)| !candidate.calls.is_empty();
+    let candidates = || code.candidates.iter().zip(&prepared.chosen);
+    let others = candidates().filter(|candidate| !is_called(candidate));
+    for (candidate, (variant, id)) in candidates().filter(is_called).chain(others) {
+        if prepared
+            .hooks
+            .iter()
+            .any(|hook| hook.site == candidate.site)
+        {
+            continue;
+        }
+        match variant {
+            SiteVariant::Skip => {
+                if let Some(bytes) = candidate.neutral {
+                    patches.extend(patch(candidate.site.wrapping_add(bias), bytes, maps));
+                }
+            }
+            _ if matches!(candidate.body, CandidateBody::Itself) => {
+                let sampling = variant.sampling();
+                let kind = match variant {
+                    SiteVariant::Sample(_) => HookKind::CountCall,
+                    SiteVariant::SampleFilter(_) => HookKind::CountTree,
+                    SiteVariant::JudgeFilter(_) => HookKind::JudgeTree,
+                    SiteVariant::Timed => HookKind::Timed,
+                    SiteVariant::Filter => HookKind::Filter,
+                    SiteVariant::Mute => HookKind::Mute,
+                    SiteVariant::Record | SiteVariant::Skip => HookKind::Record,
+                };
+                functions.push(InstrumentedFunction {
+                    address: candidate.start.wrapping_add(bias),
+                    id: *id,
+                    kind: kind.bits(options) as u32,
+                    slot: sampling.map_or(0, |sampling| sampling.slot),
+                    sample: sampling.map_or(0, |sampling| sampling.kind as u32),
+                });
+            }
+            traced => {
+                let kind = match traced {
+                    SiteVariant::Timed => HookKind::Timed,
+                    SiteVariant::Filter | SiteVariant::JudgeFilter(_) => HookKind::Filter,
+                    SiteVariant::Mute => HookKind::Mute,
+                    SiteVariant::SampleFilter(_) => HookKind::Chosen,
+                    SiteVariant::Record | SiteVariant::Sample(_) | SiteVariant::Skip => {
+                        HookKind::Record
+                    }
+                };
+                wanted.push(Wanted {
+                    work: match (traced, traced.sampling()) {
+                        _ if candidate.is_told() => Work::Tell(*id, kind),
+                        (SiteVariant::JudgeFilter(sampling), _) => Work::Judge(*id, *sampling),
+                        (_, Some(sampling)) => Work::Sample(*id, kind, sampling),
+                        (_, None) => Work::Trace(*id, kind),
+                    },
+                    body: match &candidate.body {
+                        CandidateBody::At(address) => Body::At(address.wrapping_add(bias)),
+                        CandidateBody::Displaced(prologue) => {
+                            Body::Displaced(prologue.rebase(bias))
+                        }
+                        CandidateBody::Pointer(address) => {
+                            Body::Pointer(address.wrapping_add(bias))
+                        }
+                        CandidateBody::Itself => continue,
+                    },
+                    is_leaf: prepared.leaves.contains(&candidate.start),
+                    places: candidate
+                        .calls
+                        .iter()
+                        .map(|call| call.rebase(bias).at)
+                        .collect(),
+                });
+                sites.push(match candidate.calls.as_slice() {
+                    [] => Place::At(
+                        candidate.site,
+                        match &candidate.body {
+                            CandidateBody::Displaced(prologue) => Some(prologue),
+                            _ => None,
+                        },
+                    ),
+                    calls => Place::Calls(calls),
+                });
+            }
+        }
+    }
+    let mut made = ModulePlan {
+        pool: Vec::new(),
+        pool_address: 0,
+        pool_size: 0,
+        patches: Vec::new(),
+        functions: Vec::new(),
+        loaded: None,
+    };
+    if !wanted.is_empty() {
+        let (start, end) = module.range();
+        made.pool_address = maps
+            .room_near(start, end, upper_bound(&wanted))
+            .ok_or(PlanError::Far)?;
+        let pool = pool(made.pool_address, &wanted, runtime, *options)?;
+        let places = || sites.iter().zip(&pool.thunks);
+        for (place, thunk) in places() {
+            let Place::At(site, prologue) = place else {
+                continue;
+            };
+            let site = site.wrapping_add(bias);
+            if let Some(bytes) = thunk.and_then(|thunk| site_patch(site, thunk, *prologue)) {
+                patches.extend(patch(site, &bytes, maps));
+            }
+        }
+        // What has been moved away is called from the pool.
+        let mut moved: Vec<u64> = patches.iter().map(|patch| patch.address).collect();
+        moved.sort_unstable();
+        for (place, thunk) in places() {
+            let (Place::Calls(calls), Some(thunk)) = (place, thunk) else {
+                continue;
+            };
+            for call in calls.iter().map(|call| call.rebase(bias)) {
+                let from = call.at.saturating_sub(PATCH_SIZE as u64);
+                let at = moved.partition_point(|address| *address < from);
+                let near = moved.get(at..).unwrap_or_default().iter();
+                let mut near = near.take_while(|address| **address < call.at + PATCH_SIZE as u64);
+                if near.any(|address| call.overlaps(*address, JUMP as u64)) {
+                    continue;
+                }
+                if let Some(bytes) = call.direct(*thunk) {
+                    patches.extend(patch(call.at, &bytes, maps));
+                }
+            }
+        }
+        made.pool = pool.file;
+        made.pool_size = pool.size;
+    }
+    patches.sort_by_key(|patch| patch.address);
+    made.patches = patches;
+    made.functions = functions;
+    let is_empty = made.patches.is_empty() && made.functions.is_empty();
+    Ok((!is_empty).then_some(made))
+}
+
+/// Where a thunk is reached from.
+enum Place<'a> {
+    /// A jump, over what was moved away for it.
+    At(u64, Option<&'a Prologue>),
+    /// Calls.
+    Calls(&'a [ImportSite]),
+}
+
+fn patch(address: u64, bytes: &[u8], maps: &Maps) -> Option<Patch> {
+    let mut patch = Patch {
+        address,
+        length: u8::try_from(bytes.len()).ok()?,
+        protection: maps.protection(address)?,
+        reserved: [0; 6],
+        bytes: [0; PATCH_SIZE],
+    };
+    patch.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(patch)
+}

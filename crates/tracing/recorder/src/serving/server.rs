@@ -1,0 +1,304 @@
+//! Answers traced processes.
+
+use super::greeting::Peer;
+use super::loaded::LoadedPool;
+use super::patching;
+use super::process::{self, PlannedModule, Plans};
+use super::wire::{bytes_of_slice, memory_file, receive, send};
+use crate::recording::shared::{Shared, monotonic};
+use dioptra_tracelayout::VERSION;
+use dioptra_tracelayout::message::{
+    Applied, Hello, InstrumentedFunction, Reason, SetupStep, StepKind, StepRequest, Welcome,
+};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A socket, and the name that processes find it by.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    /// The name.
+    pub name: String,
+}
+
+impl Listener {
+    /// A new one, with a name that cannot be guessed. The number behind its last `-` is our network namespace's: programs
+    /// in others cannot reach the socket.
+    ///
+    /// # Errors
+    /// Of the system calls.
+    pub fn new() -> io::Result<Listener> {
+        let mut random = [0_u8; 16];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let namespace = fs::metadata("/proc/self/ns/net").map_or(0, |file| file.ino());
+        let name = format!("dioptra-{:032x}-{namespace}", u128::from_ne_bytes(random));
+        let address = SocketAddr::from_abstract_name(name.as_bytes())?;
+        Ok(Listener {
+            listener: UnixListener::bind_addr(&address)?,
+            name,
+        })
+    }
+
+    /// Answers, each process in a thread of its own, until the end is announced by [`Listener::end`].
+    pub fn serve(&self, shared: &Arc<Shared>) {
+        // Given up for a moment when there are no more descriptors: a process that waits for an answer must get one.
+        let mut spare = spare();
+        loop {
+            let accepted = self.listener.accept();
+            if shared.arena.header().stop.load(Ordering::Relaxed) != 0 {
+                return;
+            }
+            match accepted {
+                Ok((stream, _)) => self::start(stream, shared),
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                    drop(spare.take());
+                    if let Ok((stream, _)) = self.listener.accept() {
+                        refuse(
+                            &stream,
+                            shared,
+                            "the recorder may not open more files (`ulimit -n`)",
+                        );
+                    } else {
+                        std::thread::sleep(PAUSE);
+                    }
+                    spare = self::spare();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A process that has closed its end meanwhile, or a want of memory that may pass.
+                Err(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// Lets [`Listener::serve`] return, after `stop` was set in the arena. Needs no descriptor.
+    pub fn end(&self) {
+        // SAFETY: a descriptor of ours; the call wakes who waits for connections.
+        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+}
+
+/// The time to wait before asking again for a connection that could not be had.
+const PAUSE: Duration = Duration::from_millis(5);
+
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Answers a process in a thread of its own.
+fn start(stream: UnixStream, shared: &Arc<Shared>) {
+    let stream = Arc::new(stream);
+    let answering = {
+        let (stream, shared) = (Arc::clone(&stream), Arc::clone(shared));
+        std::thread::Builder::new().spawn(move || answer(&stream, &shared))
+    };
+    if let Err(error) = answering {
+        refuse(
+            &stream,
+            shared,
+            &format!("the recorder can't start a thread: {error}"),
+        );
+    }
+}
+
+/// Notes why a process that connects is not traced; the process goes on when the connection is closed.
+fn refuse(stream: &UnixStream, shared: &Shared, why: &str) {
+    let peer = Peer::of(stream).map_or_else(|_| "a process".to_owned(), |peer| peer.to_string());
+    let text = format!("{peer} is not traced: {why}");
+    shared.state().note_loss(text);
+}
+
+fn answer(stream: &UnixStream, shared: &Shared) {
+    let note = |text| shared.state().note(text);
+    let peer = match Peer::of(stream) {
+        Ok(peer) => peer,
+        Err(error) => return note(format!("a process can't be asked who it is: {error}")),
+    };
+    match peer.hello(stream) {
+        Ok(hello) => {
+            if let Err(error) = serve_peer(stream, &peer, &hello, shared) {
+                shared.state().note_loss(format!(
+                    "{peer}, which was to be traced, broke off: {error}"
+                ));
+            }
+        }
+        Err(why) => note(why),
+    }
+}
+
+fn serve_peer(stream: &UnixStream, peer: &Peer, hello: &Hello, shared: &Shared) -> io::Result<()> {
+    let pid = peer.pid;
+    let refusal = peer.refusal(hello);
+    let refused = refusal.is_some();
+    let is_start = hello.reason == Reason::Start as u32;
+    if is_start {
+        shared.state().execs.connected(pid, monotonic());
+    }
+    if let Some(refusal) = refusal.filter(|_| is_start) {
+        shared.state().note(refusal);
+    }
+    let welcome = Welcome {
+        version: u32::from(VERSION),
+        refused: u32::from(refused),
+        arena_size: shared.arena.size() as u64,
+        pid,
+        reserved: 0,
+    };
+    if refused || !is_start {
+        send(stream, &welcome, &[])?;
+    } else {
+        let files = [shared.arena.file(), shared.arena.presence()];
+        send(stream, &welcome, &files.map(AsRawFd::as_raw_fd))?;
+    }
+    if refused {
+        return Ok(());
+    }
+    // It has mapped the arena now: what is free from here on stays so, as far as it is up to the runtime.
+    let _: StepRequest = receive(stream)?;
+    let plans = process::plans(pid, hello, shared)?;
+    let keys: Vec<_> = plans.modules.iter().map(PlannedModule::key).collect();
+    let result = carry_out_all(stream, pid, hello, plans, shared);
+    if result.is_err()
+        && let Some(loaded) = shared.state().planned.get_mut(&pid)
+    {
+        // It may connect again.
+        loaded.retract(&keys);
+    }
+    result?;
+    let done = SetupStep {
+        kind: StepKind::Done as u32,
+        patches: 0,
+        pool_address: 0,
+        pool_size: 0,
+    };
+    send(stream, &done, &[])
+}
+
+/// Lets the process do all that is planned.
+fn carry_out_all(
+    stream: &UnixStream,
+    pid: u32,
+    hello: &Hello,
+    plans: Plans,
+    shared: &Shared,
+) -> io::Result<()> {
+    if !plans.forgotten.is_empty() {
+        learn(stream, &plans.forgotten)?;
+    }
+    for planned in plans.modules {
+        carry_out(stream, pid, hello, planned, shared)?;
+    }
+    Ok(())
+}
+
+/// Lets the process do what is planned for a module.
+fn carry_out(
+    stream: &UnixStream,
+    pid: u32,
+    hello: &Hello,
+    mut planned: PlannedModule,
+    shared: &Shared,
+) -> io::Result<()> {
+    /// How often a place near the module is looked for: other threads may take it before the process does.
+    const TRIES: u32 = 4;
+    let mut loaded = planned.plan.loaded;
+    let mut is_done = true;
+    for attempt in 1.. {
+        if planned.plan.patches.is_empty() {
+            break;
+        }
+        // The pool first, by itself: loading it takes locks that other threads may hold, who can't be stopped before.
+        let pool = memory_file(&planned.plan.pool)?;
+        let step = SetupStep {
+            kind: StepKind::Module as u32,
+            patches: 0,
+            pool_address: planned.plan.pool_address,
+            pool_size: planned.plan.pool_size,
+        };
+        let descriptor = pool.as_raw_fd();
+        send(stream, &step, &[descriptor, descriptor])?;
+        let mut next: StepRequest = receive(stream)?;
+        if next.applied == Applied::Misplaced as u32
+            && attempt < TRIES
+            && let Some(again) = planned.again(pid, hello, shared)?
+        {
+            planned.plan = again;
+            continue;
+        }
+        if planned.plan.pool_size > 0 {
+            loaded = Some(LoadedPool {
+                address: planned.plan.pool_address,
+                inode: pool.metadata()?.ino(),
+            });
+        }
+        if next.applied == Applied::Done as u32 {
+            let (patches, module) = (&planned.plan.patches, &planned.module);
+            next = patching::patch(stream, pid, hello, patches, module, shared)?;
+        }
+        is_done &= applied(&next, pid, &planned.module.path, shared);
+        break;
+    }
+    if !planned.plan.functions.is_empty() {
+        let next = learn(stream, &planned.plan.functions)?;
+        is_done &= applied(&next, pid, &planned.module.path, shared);
+    }
+    if is_done {
+        planned.note_done(pid, loaded, shared);
+    }
+    Ok(())
+}
+
+/// Lets the process learn functions.
+fn learn(stream: &UnixStream, functions: &[InstrumentedFunction]) -> io::Result<StepRequest> {
+    let list = memory_file(bytes_of_slice(functions))?;
+    let step = SetupStep {
+        kind: StepKind::Functions as u32,
+        patches: functions.len() as u32,
+        pool_address: 0,
+        pool_size: 0,
+    };
+    let descriptor = list.as_raw_fd();
+    send(stream, &step, &[descriptor, descriptor])?;
+    receive(stream)
+}
+
+/// Returns whether a step went well, and says so if not.
+fn applied(next: &StepRequest, pid: u32, path: &Path, shared: &Shared) -> bool {
+    if next.applied == Applied::Done as u32 {
+        return true;
+    }
+    let why = match next.applied {
+        n if n == Applied::NoPool as u32 => "the tracer's code could not be loaded",
+        n if n == Applied::Misplaced as u32 => {
+            "the tracer's code was not loaded where it has to be"
+        }
+        n if n == Applied::NoMemory as u32 => {
+            "there is no memory for what the tracer has to know of its functions"
+        }
+        _ if is_forbidden(next.error) => {
+            "its code could not be made writable, which SELinux or systemd's MemoryDenyWriteExecute= forbids"
+        }
+        _ => "its code could not be made writable",
+    };
+    let error = match next.error {
+        0 => String::new(),
+        errno => format!(" ({})", io::Error::from_raw_os_error(errno.cast_signed())),
+    };
+    shared.state().note_loss(format!(
+        "process {pid}: {} is not traced: {why}{error}",
+        path.display()
+    ));
+    false
+}
+
+/// Whether an error of `mprotect` says that a policy forbids code to be written to.
+fn is_forbidden(errno: u32) -> bool {
+    [libc::EACCES, libc::EPERM].contains(&errno.cast_signed())
+}

@@ -1,0 +1,439 @@
+//! Threads of a traced process, stopped while its code is written to.
+//!
+//! A patch replaces several instructions by a jump. A thread that has executed the first of them and not the last would go
+//! on in the middle of the jump. Such threads exist where a library's constructor has started them before the tracer's own
+//! constructor ran, and where a module is found that has been mapped for a while. So all threads but the one that writes
+//! are stopped meanwhile, as debuggers do it (`PTRACE_SEIZE` and `PTRACE_INTERRUPT`, which send no signal), and none of
+//! them may be inside the instructions that are overwritten:
+//!
+//! - its program counter, where it will go on;
+//! - a program counter that a signal handler will return to. The kernel keeps it on the handler's stack. All words of the
+//!   stacks are compared, so a word that has the same value by chance counts, too;
+//! - a return address is never inside: a call among displaced instructions is the last of them.
+//!
+//! A thread that is inside goes on for a moment and is stopped again. A function whose first instructions a thread does
+//! not leave stays as it is, and is not traced.
+//!
+//! Rejected: an `int3` with a handler for SIGTRAP, and signals that stop threads, since both are visible to the program; and
+//! jumps that lead to themselves while the bytes behind them are written, since they say nothing of the threads that are
+//! inside, and since a thread with a real-time priority would spin where the one that writes gets no CPU.
+//!
+//! A program can notice that a waiting system call is interrupted. The kernel restarts most of them. Those that would
+//! end with EINTR instead ([`restart`]) are restarted, too, on x86-64; their time limit begins again.
+
+use super::maps::Maps;
+use crate::arch::{Registers, restart};
+use dioptra_processes::procfs;
+use std::collections::{BTreeSet, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// The time that threads may take to stop: on a busy machine each must be given a CPU.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which threads are let go on again and again, so that they leave the code that will be overwritten. On a
+/// busy machine a thread
+/// that may go on gets no CPU for some milliseconds.
+const LEAVING: Duration = Duration::from_millis(400);
+/// The longest time for which threads are let go on before they are stopped again.
+const TURN: Duration = Duration::from_millis(16);
+/// The most bytes of a stack that are searched for program counters.
+const STACK_SEARCHED: u64 = 64 << 20;
+/// `PTRACE_EVENT_STOP`: a stop that no signal has caused.
+const EVENT_STOP: i32 = 128;
+
+/// Why the threads of a process are not stopped.
+#[derive(Debug, Error)]
+pub enum CannotStop {
+    /// The system does not permit it.
+    #[error("they can't be stopped: {0}")]
+    Refused(#[from] io::Error),
+    /// One of them did not stop.
+    #[error("one of them could not be stopped in time")]
+    Late,
+    /// A process that is no thread of this one has the same memory.
+    #[error("a process shares its memory")]
+    SharedMemory,
+}
+
+/// The stopped threads of a process; they go on when this is dropped.
+///
+/// Only the thread that made this value can use it: the kernel takes requests from no other thread, and lets all
+/// stopped threads go on when that one ends.
+pub struct StoppedThreads {
+    pid: u32,
+    /// The thread that goes on.
+    spared: u32,
+    threads: Vec<Stopped>,
+    /// Threads that can't execute the program's code.
+    others: HashSet<u32>,
+    memory: File,
+}
+
+struct Stopped {
+    tid: u32,
+    /// The stop of the thread; `None` as long as the thread runs.
+    stop: Option<Stop>,
+}
+
+#[derive(Clone, Copy)]
+struct Stop {
+    /// The signal that the thread has not received yet because of the stop, or 0.
+    signal: i32,
+    /// Whether the whole process is stopped by a signal: then the thread would be stopped without the recorder, too.
+    is_groups: bool,
+}
+
+/// Whether a process has threads besides one, or shares its memory with another process.
+pub fn has_others(pid: u32, spared: u32) -> bool {
+    procfs::threads(pid).iter().any(|tid| *tid != spared) || shares_memory(pid)
+}
+
+impl StoppedThreads {
+    /// Stops all threads of a process but one.
+    ///
+    /// # Errors
+    /// [`CannotStop`]
+    pub fn stop(pid: u32, spared: u32) -> Result<StoppedThreads, CannotStop> {
+        let mut stopped = StoppedThreads {
+            pid,
+            spared,
+            threads: Vec::new(),
+            others: HashSet::new(),
+            memory: File::open(format!("/proc/{pid}/mem"))?,
+        };
+        stopped.stop_all()?;
+        Ok(stopped)
+    }
+
+    /// Stops all running threads, until none is left that could start another one.
+    fn stop_all(&mut self) -> Result<(), CannotStop> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let mut is_new = false;
+            for tid in procfs::threads(self.pid) {
+                let is_known = self.threads.iter().any(|thread| thread.tid == tid);
+                if tid == self.spared || is_known || self.others.contains(&tid) {
+                    continue;
+                }
+                is_new = true;
+                match seize(tid) {
+                    Ok(()) => self.threads.push(Stopped { tid, stop: None }),
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    Err(_) if is_idle(self.pid, tid) => {
+                        self.others.insert(tid);
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            self.wait(end)?;
+            if !is_new && !shares_memory(self.pid) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(CannotStop::SharedMemory);
+            }
+            if !is_new {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Waits until all threads that were told to stop have done so.
+    fn wait(&mut self, end: Instant) -> Result<(), CannotStop> {
+        let mut rest = Duration::from_micros(10);
+        loop {
+            for thread in &mut self.threads {
+                if thread.stop.is_none() {
+                    thread.stop = stop_of(thread.tid);
+                    if thread.stop.is_some_and(|stop| stop.signal == 0) {
+                        let _ = restart_system_call(thread.tid);
+                    }
+                }
+            }
+            let pid = self.pid;
+            self.threads
+                .retain(|thread| thread.stop.is_some() || !is_gone(pid, thread.tid));
+            if self.threads.iter().all(|thread| thread.stop.is_some()) {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                return Err(CannotStop::Late);
+            }
+            thread::sleep(rest);
+            rest = (rest * 2).min(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets threads leave these ranges of addresses, which are sorted: afterwards no thread goes on behind a range's
+    /// first address and before its end. Returns the numbers of the ranges that threads did not leave.
+    ///
+    /// # Errors
+    /// [`CannotStop`]
+    pub fn leave(&mut self, ranges: &[Range<u64>]) -> Result<BTreeSet<usize>, CannotStop> {
+        let end = Instant::now() + LEAVING;
+        // At first only as long as an instruction takes, later so long that a handler can return.
+        let mut turn = Duration::from_micros(1);
+        loop {
+            let maps = match has_handlers(self.pid) {
+                true => Maps::read(self.pid)?,
+                false => Maps::default(),
+            };
+            let mut held = BTreeSet::new();
+            let mut inside = Vec::new();
+            for (number, thread) in self.threads.iter().enumerate() {
+                let found = self.found(thread, &maps, ranges)?;
+                if !found.is_empty() {
+                    inside.push(number);
+                    held.extend(found);
+                }
+            }
+            if inside.is_empty() || Instant::now() > end {
+                return Ok(held);
+            }
+            for number in &inside {
+                self.threads[*number].go_on();
+            }
+            thread::sleep(turn);
+            turn = (turn * 2).min(TURN);
+            for number in inside {
+                // A thread that a signal has stopped would be stopped again as soon as it may go on.
+                let tid = self.threads[number].tid;
+                if stop_of(tid).is_none() {
+                    let _ = request(libc::PTRACE_INTERRUPT, tid, 0, 0);
+                }
+            }
+            self.stop_all()?;
+        }
+    }
+
+    /// Returns the numbers of the ranges that a thread may go on in the middle of.
+    fn found(
+        &self,
+        thread: &Stopped,
+        maps: &Maps,
+        ranges: &[Range<u64>],
+    ) -> io::Result<BTreeSet<usize>> {
+        let registers = registers(thread.tid)?;
+        let mut found = BTreeSet::new();
+        found.extend(range_around(registers.program_counter(), ranges));
+        let area = |address: u64| {
+            let mut areas = maps.areas.iter();
+            areas.find(|area| (area.start..area.end).contains(&address))
+        };
+        let Some(stack) = area(registers.stack_pointer()) else {
+            // No handler is at work in a process without handlers.
+            return Ok(found);
+        };
+        let from = registers.stack_pointer() & !7;
+        let end = stack.end.min(from.saturating_add(STACK_SEARCHED));
+        self.search(from..end, ranges, &mut found)?;
+        // A handler with a stack of its own may have interrupted another one that has none: the thread's first stack holds
+        // the C library's description of the thread, or is the process's.
+        let first = match thread.tid == self.pid {
+            true => maps.areas.iter().find(|area| area.path == b"[stack]"),
+            false => area(registers.thread_pointer()),
+        };
+        if let Some(first) = first.filter(|first| first.start != stack.start) {
+            let searched = first.end.saturating_sub(STACK_SEARCHED);
+            let start = first.start.max(searched);
+            self.search(start..first.end, ranges, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// Looks for program counters on a stack.
+    fn search(
+        &self,
+        stack: Range<u64>,
+        ranges: &[Range<u64>],
+        found: &mut BTreeSet<usize>,
+    ) -> io::Result<()> {
+        let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else {
+            return Ok(());
+        };
+        let all = first.start..last.end;
+        let mut bytes = vec![0; 1 << 16];
+        let mut at = stack.start;
+        while at < stack.end {
+            let size = (stack.end - at).min(bytes.len() as u64) as usize;
+            let part = &mut bytes[..size];
+            self.memory.read_exact_at(part, at)?;
+            let (words, _) = part.as_chunks::<8>();
+            let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+            for word in words.filter(|word| all.contains(word)) {
+                found.extend(range_around(word, ranges));
+            }
+            at += size as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for StoppedThreads {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            let signal = thread.stop.map_or(0, |stop| stop.signal);
+            // This fails for a thread that is gone or does not stop: the kernel lets it go when this thread ends.
+            let _ = request(libc::PTRACE_DETACH, thread.tid, 0, signal as usize);
+        }
+    }
+}
+
+impl Stopped {
+    /// Lets the thread go on, unless it would be stopped without the recorder.
+    fn go_on(&mut self) {
+        if let Some(stop) = self.stop.filter(|stop| !stop.is_groups) {
+            self.stop = None;
+            let _ = request(libc::PTRACE_CONT, self.tid, 0, stop.signal as usize);
+        }
+    }
+}
+
+/// Returns the number of the range that an address is inside of: behind its first address.
+fn range_around(address: u64, ranges: &[Range<u64>]) -> Option<usize> {
+    let number = ranges.partition_point(|range| range.start < address);
+    let number = number.checked_sub(1)?;
+    (address < ranges.get(number)?.end).then_some(number)
+}
+
+fn request(what: libc::c_uint, tid: u32, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: addresses are of memory of the request's kind that outlives the call; see the callers.
+    match unsafe { libc::ptrace(what, tid as libc::pid_t, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Tells a thread to stop.
+fn seize(tid: u32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, tid, 0, 0)?;
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0)
+}
+
+/// Returns the stop of a thread; `None` if it runs.
+///
+/// Does not wait for one: the thread that waits for the command could take a notice away.
+fn stop_of(tid: u32) -> Option<Stop> {
+    let mut information = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let place = information.as_mut_ptr().expose_provenance();
+    let information = match request(libc::PTRACE_GETSIGINFO, tid, 0, place) {
+        // SAFETY: the kernel has filled it.
+        Ok(()) => unsafe { information.assume_init() },
+        // A stop of the whole process, about which the kernel tells nothing more.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            return Some(Stop {
+                signal: 0,
+                is_groups: true,
+            });
+        }
+        Err(_) => return None,
+    };
+    let is_event = information.si_code >> 8 == EVENT_STOP;
+    Some(Stop {
+        signal: if is_event { 0 } else { information.si_signo },
+        is_groups: is_event && information.si_signo != libc::SIGTRAP,
+    })
+}
+
+fn registers(tid: u32) -> io::Result<Registers> {
+    let mut registers = MaybeUninit::<Registers>::zeroed();
+    let mut part = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    let place = (&raw mut part).expose_provenance();
+    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, place)?;
+    // SAFETY: integers, of which the kernel has written some.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// The set of general registers.
+const NT_PRSTATUS: usize = 1;
+
+/// Restarts a system call that the stop has interrupted, if the kernel does not do so.
+fn restart_system_call(tid: u32) -> io::Result<()> {
+    let Some(mut registers) = restart(registers(tid)?) else {
+        return Ok(());
+    };
+    let mut part = libc::iovec {
+        iov_base: (&raw mut registers).cast(),
+        iov_len: size_of::<Registers>(),
+    };
+    let place = (&raw mut part).expose_provenance();
+    request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, place)
+}
+
+/// Returns the state of a thread, as `/proc/PID/stat` has it, and its name.
+fn state(pid: u32, tid: u32) -> Option<(u8, Vec<u8>)> {
+    let text = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let begin = text.iter().position(|byte| *byte == b'(')?;
+    let end = text.iter().rposition(|byte| *byte == b')')?;
+    let name = text.get(begin + 1..end)?.to_vec();
+    Some((*text.get(end + 2)?, name))
+}
+
+fn is_gone(pid: u32, tid: u32) -> bool {
+    state(pid, tid).is_none_or(|(state, _)| matches!(state, b'Z' | b'X'))
+}
+
+/// Whether a thread can't execute the program's code: it has ended, or works for the kernel (`io_uring`).
+fn is_idle(pid: u32, tid: u32) -> bool {
+    is_gone(pid, tid) || state(pid, tid).is_some_and(|(_, name)| name.starts_with(b"iou-"))
+}
+
+/// Whether a process has signal handlers.
+fn has_handlers(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mut lines = status.lines();
+    let caught = lines.find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.is_none_or(|caught| u64::from_str_radix(caught.trim(), 16) != Ok(0))
+}
+
+/// Whether a child shares the memory of a process, such as that of `vfork` before it executes a program.
+fn shares_memory(pid: u32) -> bool {
+    const KCMP_VM: i32 = 1;
+    let is_same = |child: &u32| {
+        let (pid, child) = (pid as libc::pid_t, *child as libc::pid_t);
+        // SAFETY: numbers only.
+        unsafe { libc::syscall(libc::SYS_kcmp, pid, child, KCMP_VM, 0, 0) == 0 }
+    };
+    procfs::threads(pid).iter().any(|tid| {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{tid}/children"));
+        let children = children.unwrap_or_default();
+        let mut children = children
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok());
+        children.any(|child| is_same(&child))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_a_range_is_inside() {
+        let ranges = [10..15, 20..25, 25..30];
+        for (address, around) in [
+            (9, None),
+            (10, None),
+            (11, Some(0)),
+            (14, Some(0)),
+            (15, None),
+            (20, None),
+            (24, Some(1)),
+            (25, None),
+            (26, Some(2)),
+            (30, None),
+        ] {
+            assert_eq!(range_around(address, &ranges), around, "{address}");
+        }
+        assert_eq!(range_around(1, &[]), None);
+    }
+}
