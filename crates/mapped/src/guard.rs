@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 /// No byte of a mapping was missing.
 const NONE: usize = usize::MAX;
 
-/// The smallest page that any kernel for Linux has: faults are told by pages of at least this size.
+/// The smallest page that any kernel for Linux has: the kernel reports faults by pages of at least this size.
 const SMALLEST_PAGE: usize = 4096;
 
 /// A mapping, as the handler knows it.
@@ -90,7 +90,7 @@ impl Entry {
         let end = self.end.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_whole = version.is_multiple_of(2) && version == self.version.load(Ordering::Relaxed);
-        // A fault is told by the address that was read, or by its page.
+        // The kernel reports the address that was read, or its page.
         let first_page = start & !(SMALLEST_PAGE - 1);
         (is_whole && start != 0 && (first_page..end).contains(&address)).then_some(end)
     }

@@ -17,7 +17,7 @@ use thiserror::Error;
 /// Where commands are looked for when `PATH` is not set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What executes a script without `#!`.
+/// The shell that executes a script without `#!`.
 const SHELL: &CStr = c"/bin/sh";
 
 /// Why a command did not start.
@@ -35,7 +35,7 @@ pub enum CommandError {
     /// There is such a file, but it may not be, or cannot be, executed.
     #[error("{}: cannot be executed: {source}; check its permissions and its format", .program.display())]
     NotExecutable {
-        /// What was to be executed.
+        /// The path of the program that could not be executed.
         program: PathBuf,
         /// The exec's error.
         source: io::Error,
@@ -69,10 +69,10 @@ impl CommandError {
     }
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandStatus {
-    /// It exited with this status.
+    /// The command exited with this status.
     Exited(u8),
     /// This signal killed it.
     Signaled(i32),
@@ -178,7 +178,7 @@ impl HeldCommand {
         self.pid.unsigned_abs()
     }
 
-    /// What was asked to be executed, as given.
+    /// Returns the program's name or path as it was given.
     pub fn program(&self) -> &Path {
         &self.program
     }
@@ -220,7 +220,7 @@ impl HeldCommand {
         }
     }
 
-    /// How the command ended, or `None` while it runs. Does not block.
+    /// Returns the command's end, or `None` while it runs. Does not block.
     ///
     /// # Errors
     /// [`CommandError::System`] if the child can't be waited for.
@@ -254,7 +254,7 @@ impl HeldCommand {
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
                 error => Err(self.system("wait4", error)),
             },
-            // A stop is no end: the tracer stops threads of its program for a moment, and is told of it here.
+            // A stop is no end: the tracer stops threads of its program for a moment, and this call sees the stop, too.
             _ if libc::WIFSTOPPED(status) => Ok(None),
             _ => {
                 self.status = Some(CommandStatus::from_wait(status));
@@ -296,7 +296,7 @@ impl Drop for HeldCommand {
     }
 }
 
-/// What is executed: everything that exec needs, prepared before the fork, since the child of a program with threads
+/// The arguments of `execve`, prepared before the fork, since the child of a program with threads
 /// may not allocate.
 struct Image {
     /// Paths to try, in order.

@@ -1,4 +1,4 @@
-//! What `/proc` tells of processes and threads that exist already.
+//! Processes and threads that exist already, as `/proc` lists them.
 //!
 //! Everything here may vanish between two reads. A process that is gone gives `None` or an empty list, never an
 //! error: its end is in the recording, since events are opened before `/proc` is read.

@@ -51,7 +51,7 @@ impl Signals {
     /// start background jobs so, whose recording `kill -INT` must end nevertheless.
     ///
     /// # Errors
-    /// Of the system calls.
+    /// The system calls' errors.
     pub fn new() -> io::Result<Signals> {
         // SAFETY: both sets are initialised by the calls before they are read; the descriptor is new and ours.
         unsafe {
@@ -101,7 +101,7 @@ impl Signals {
     /// Waits for a signal, up to `timeout`.
     ///
     /// # Errors
-    /// Of `poll`, but not that a signal of another kind interrupted it.
+    /// The errors of `poll`, but not that a signal of another kind interrupted it.
     pub fn wait(&self, timeout: Duration) -> io::Result<()> {
         let mut fd = libc::pollfd {
             fd: self.file.as_raw_fd(),
@@ -151,7 +151,7 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // What came but was not read has been overtaken by the recording's end; unblocked, it would kill us.
+        // A signal that came but was not read has been overtaken by the recording's end; unblocked, it would kill us.
         while self.take().is_some() {}
         // SAFETY: the set was filled by the call that blocked the signals.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, ptr::null_mut()) };

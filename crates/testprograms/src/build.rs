@@ -264,7 +264,7 @@ pub fn kernel(flags: &[&str]) -> Result<PathBuf, Skip> {
         .build()
 }
 
-/// What `COMPILER --version` prints, asked once a process.
+/// Returns the output of `COMPILER --version`; the compiler runs once in a process.
 fn compiler_version(compiler: &OsString) -> Result<String, Skip> {
     static VERSIONS: OnceLock<Mutex<HashMap<OsString, String>>> = OnceLock::new();
     // A panic elsewhere leaves the map whole.

@@ -1,4 +1,4 @@
-//! What the machine that runs a test has and allows.
+//! The abilities and limits of the machine that runs a test.
 
 use std::ffi::OsStr;
 use std::io;

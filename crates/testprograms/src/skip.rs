@@ -15,7 +15,7 @@ pub const NO_SKIP: &str = "DIOPTRA_NO_SKIP";
 /// Test runners show the output of failed tests only, so the reasons would be lost without it.
 pub const SKIPS_FILE: &str = "DIOPTRA_SKIPS_FILE";
 
-/// What this machine lacks for a test; not an error.
+/// The thing that this machine lacks for a test; not an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "print it, so that the skipped test says why"]
 pub struct Skip {

@@ -15,7 +15,7 @@ const FOLDERS: [&str; 3] = ["", "tests/programs", "tests/pmu"];
 fn named(text: &str) -> Vec<String> {
     let mut paths = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with("    ")) {
-        // What is between backticks has an odd place.
+        // Splitting at backticks puts the text between them at odd indices.
         // Files in a command are the reader's.
         let is_command = |span: &&str| span.starts_with("dioptra ") || span.starts_with("--");
         let spans = line.split('`').skip(1).step_by(2);

@@ -1,4 +1,4 @@
-//! What the programs claim to be known by construction is what `perf` finds.
+//! `perf` finds the counts and shares that the programs claim by construction.
 
 use std::collections::HashMap;
 use std::path::Path;

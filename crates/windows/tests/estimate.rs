@@ -713,8 +713,8 @@ fn what_interrupts_take_of_a_clock_is_found_by_periods() {
     );
 }
 
-/// How much rows differ is told by rows: events of one row that come otherwise than in proportion to its time, such as
-/// the switches that arming makes, are no other row.
+/// The difference between rows comes from rows alone. Events of one row that are not in proportion to its time, such as the
+/// switches that arming causes, do not look like another row.
 #[test]
 fn events_that_disagree_make_no_spread_between_rows() {
     let mut windows = Windows::new(vec![CountedGroup::new(vec![0, 1, 2])]);

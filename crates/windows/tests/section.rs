@@ -162,7 +162,7 @@ fn bursts_are_small() {
     assert!(each <= 11.5, "{each} bytes a burst of one thread");
 }
 
-/// Whatever is missing at the end, what lies before it is read, and the place is told.
+/// A section that ends early is read up to there, and the offset of its end is reported.
 #[test]
 fn a_section_that_was_cut_is_read_up_to_there() {
     let windows = windows(30);

@@ -137,7 +137,7 @@ impl Total {
 }
 
 impl Analysis<'_> {
-    /// What interrupts take of the windows that clocks lead ([`Windows::set_clock`](super::Windows::set_clock)), in the
+    /// Returns the time that interrupts take of the windows that clocks lead ([`Windows::set_clock`](super::Windows::set_clock)), in the
     /// order of the clocks' numbers. Two passes over the windows for each.
     pub(super) fn interrupts(&self) -> Vec<Artefact> {
         let leaders = self.windows().groups().iter();

@@ -3,8 +3,8 @@
 //! A [`Schedule`] says when there are windows: `long` from the start of one burst to the next, then `batch` windows of
 //! `short` back to back. Ordinary sampling is the schedule without `long`.
 //!
-//! How windows are made depends on the kernel and the events. [`find_source`] tries it out, on the calling thread and
-//! by what really comes, and attaches the [`WindowSource`] that serves best:
+//! The kernel and the events decide in which way windows can be made. [`find_source`] tries the ways on the calling thread,
+//! judges them by the samples that arrive, and attaches the [`WindowSource`] that serves best:
 //!
 //! | [`SourceKind`] | |
 //! |---|---|

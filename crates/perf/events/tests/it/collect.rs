@@ -1,4 +1,4 @@
-//! A listener that keeps what it is told, ways to wait for it, and work to be measured.
+//! A listener that keeps all records, ways to wait for it, and work to be measured.
 
 use dioptra_perfevents::record::{
     Comm, Lost, Mmap, RawRecord, RecordError, Sample, SampleId, Switch, Task, Throttle,

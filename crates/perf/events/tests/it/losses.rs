@@ -120,7 +120,7 @@ fn members_of_a_group_count_for_themselves_and_lose_nothing() {
     }
 }
 
-/// T18: throttling is told and counted.
+/// T18: throttling is reported and counted.
 #[test]
 fn t18_throttling_is_counted() {
     // Far above any allowed rate.

@@ -1,4 +1,4 @@
-//! Windows on this machine: what is armed comes, as long as asked, and all bursts are told.
+//! Windows on this machine: armed bursts arrive, their windows have the wanted length, and all bursts are reported.
 
 use crate::collect::{PATIENCE, fault};
 use crate::skip;

@@ -51,24 +51,24 @@ const WORDS: [(SampleType, &str); 9] = [
 ];
 
 /// Offset of a field in bytes from the start of a sample's body; [`ABSENT`] where there is none.
-type Place = u8;
+type WordIndex = u8;
 
 /// Behind every prefix: reading there gives nothing.
-const ABSENT: Place = u8::MAX;
+const ABSENT: WordIndex = u8::MAX;
 
 /// Where the fields of one word each stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Prefix {
     /// Bytes of all of them.
     length: usize,
-    id: Place,
-    ip: Place,
-    task: Place,
-    time: Place,
-    addr: Place,
-    stream_id: Place,
-    cpu: Place,
-    period: Place,
+    id: WordIndex,
+    ip: WordIndex,
+    task: WordIndex,
+    time: WordIndex,
+    addr: WordIndex,
+    stream_id: WordIndex,
+    cpu: WordIndex,
+    period: WordIndex,
     read: bool,
     callchain: bool,
 }
@@ -76,7 +76,7 @@ pub(super) struct Prefix {
 impl Prefix {
     pub fn new(fields: SampleType) -> Self {
         let mut places = [ABSENT; WORDS.len()];
-        let mut length: Place = 0;
+        let mut length: WordIndex = 0;
         for (place, (field, _)) in places.iter_mut().zip(WORDS) {
             if fields.contains(field) {
                 *place = length;
@@ -130,11 +130,11 @@ impl RecordLayout {
         let Some((words, rest)) = body.split_at_checked(prefix.length) else {
             return Err(prefix.cut_field(self.sample_type, body.len()));
         };
-        let word = |place: Place| {
+        let word = |place: WordIndex| {
             let bytes = words.get(usize::from(place)..)?.first_chunk::<8>()?;
             Some(order.u64(*bytes))
         };
-        let half = |place: Place, second: usize| {
+        let half = |place: WordIndex, second: usize| {
             let bytes = words.get(usize::from(place) + second..)?;
             Some(order.u32(*bytes.first_chunk::<4>()?))
         };
