@@ -1,7 +1,7 @@
 //! `cargo xtask arm-test`: calls of programs for 64-bit Arm, traced in a virtual machine of QEMU's.
 //!
 //! `tests/programs/trace-hard.cpp` writes a log of its own calls, through exceptions, jumps, signals and exchanged stacks.
-//! It is built in all ways in which calls can be traced there, at all levels of optimisation; each trace has to be
+//! The program is built in all ways in which calls can be traced there, at all levels of optimisation; each trace has to be
 //! the log. Traces that were recorded by rules have to be what reading by the same rules makes of one with all calls.
 
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ const METHODS: [(&str, &[&str], &str); 6] = [
 
 const LEVELS: [&str; 4] = ["-O0", "-O1", "-O2", "-O3"];
 
-/// What the program does, and how often.
+/// The program's cases, and the number of rounds of each.
 const CASES: [(&str, u32); 5] = [
     ("exceptions", 10),
     ("jumps", 20),
@@ -75,7 +75,7 @@ const RULED_LEVEL: &str = "-O2";
 /// Debian's kernel with large pages.
 const LARGE_PAGES: &str = "linux-image-arm64-16k";
 
-/// What to run, and with what.
+/// The checks to run, and the files to run them with.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Only the ways whose name contains this

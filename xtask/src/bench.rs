@@ -114,7 +114,7 @@ fn save(name: &str, mut result: Value) -> Result<()> {
     Ok(())
 }
 
-/// What the figures depend on besides the tools.
+/// Returns everything besides the tools that the figures depend on.
 fn machine() -> Value {
     let line = |path: &str| {
         std::fs::read_to_string(path)

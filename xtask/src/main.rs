@@ -44,7 +44,7 @@ enum Chore {
     Fuzz {
         /// This target only
         target: Option<String>,
-        /// How long each runs
+        /// The seconds that each target runs
         #[arg(long, default_value_t = 60)]
         seconds: u32,
     },

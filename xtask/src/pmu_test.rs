@@ -42,7 +42,7 @@ const TOOLS: &[Tool] = &[
     command("tar", &["tar"]),
 ];
 
-/// What to run, and with what.
+/// The checks to run, and the files to run them with.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Only the steps whose name contains this; may be given several times
@@ -160,7 +160,7 @@ fn check(arguments: &Arguments) -> Result<bool> {
     Ok(table.passed())
 }
 
-/// How a guest is booted.
+/// The files and options that a guest is booted with.
 pub(crate) struct Boot<'a> {
     /// Look for newer versions of what was downloaded.
     pub refresh: bool,

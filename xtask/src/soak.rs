@@ -8,19 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Arguments of `cargo xtask soak`.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How many random trees of calls are executed, over all ways to build the program
+    /// The number of random trees of calls that are executed, over all ways to build the program
     #[arg(long, default_value_t = 10_000)]
     trees: u64,
-    /// How often a traced program is killed
+    /// The number of times that a traced program is killed
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// For how many seconds a traced program compares its calls' times with its own
     #[arg(long, default_value_t = 200)]
     seconds: u64,
-    /// How many stacks a traced program exchanges by itself at most
+    /// The largest number of stacks that a traced program exchanges by itself
     #[arg(long, default_value_t = 200_000)]
     fibers: u64,
-    /// How often libraries are reloaded, code is patched under busy threads, and programs with sanitizers and LuaJIT run
+    /// The number of rounds in which libraries are reloaded, code is patched under busy threads, and programs with sanitizers and LuaJIT run
     #[arg(long, default_value_t = 5)]
     rounds: u32,
     /// The first seed; without it, the clock's

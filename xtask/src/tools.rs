@@ -291,7 +291,7 @@ fn apt(prefix: &[&str], arguments: &[&str]) {
         .args(&words[1..])
         .stdin(Stdio::null())
         .output();
-    // Of a success nothing is told: debconf complains of what a minimal system lacks.
+    // The output of a successful installation is not shown: debconf complains of what a minimal system lacks.
     match output {
         Ok(output) if output.status.success() => {}
         Ok(output) => println!(

@@ -15,19 +15,19 @@ use super::{build, build_dioptra, find_perf, save, version};
 
 /// CPU-seconds for a MB that Gooda takes on a flat profile of one process.
 const GOODA: f64 = 0.036;
-/// How many of the hottest functions are disassembled.
+/// The number of the hottest functions that are disassembled.
 const FUNCTIONS: usize = 500;
 
-/// What to measure, on what.
+/// The profiles to measure, and the number of rounds.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How often each tool runs
+    /// The number of runs of each tool
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Small profiles and one run: whether all of it works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// What the profiles hold; the whole machine with and without call chains, and with ten events, unless given
+    /// The kinds of profiles; the whole machine with and without call chains, and with ten events, unless given
     #[arg(long = "kind", value_enum, value_delimiter = ',')]
     kinds: Vec<Kind>,
     /// Size of the profiles to record, in MB, in place of each kind's own; they are kept for the next time
@@ -100,7 +100,7 @@ impl AnalyzeBench {
             samples: input.samples,
         };
         let report = || Contestant::new("report", &self.dioptra, &["report", "-i", file]);
-        // What it prints is cut short: the table is what costs.
+        // The output is cut short, since the table is the expensive part.
         let levels = ["report", "-i", file, "--limit", "20", "--by"];
         let levels = [&levels[..], &["program,module,function,address"]].concat();
         let tree = Contestant::new("tree", &self.analyze, &["tree", file]);

@@ -17,10 +17,10 @@ use super::compare::{median, run_json};
 use super::measure::{self, Run};
 use super::{build_dioptra, cpus, find_perf, save, version};
 
-/// What to measure.
+/// The measurements to make.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How often each tool runs
+    /// The number of runs of each tool
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Leave dioptra out
@@ -419,7 +419,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to kill.
+        // The program may have ended by itself; then there is nothing to kill.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

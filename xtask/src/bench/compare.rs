@@ -47,14 +47,14 @@ impl Contestant {
     }
 }
 
-/// How much there was to do.
+/// The amount of work of a job.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
     pub bytes: u64,
     pub samples: Option<u64>,
 }
 
-/// What all tools took for one job. The first tool is the one that the ratios judge, the last one the measure.
+/// The figures of all tools for one job. The ratios compare the first tool with the last one.
 pub struct Comparison {
     mode: String,
     tools: Vec<(Contestant, Vec<Run>)>,

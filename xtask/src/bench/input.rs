@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use super::{cpus, measure, scratch};
 use crate::{root, test::cargo};
 
-/// What is recorded, and how.
+/// The kind of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     /// The whole machine with frame-pointer call chains, while it compiles
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Those whose reports are compared.
+    /// The kinds whose reports are compared.
     pub const ALL: [Kind; 5] = [
         Kind::SysFp,
         Kind::AppFp,
@@ -147,7 +147,7 @@ pub fn cut(input: &Input, megabytes: u64) -> Result<Input> {
 /// The records up to about `bytes` of a file, and behind them the table of feature sections and the sections.
 fn cut_bytes(whole: &[u8], bytes: u64) -> Option<Vec<u8>> {
     let word = |at: usize| Some(u64::from_ne_bytes(*whole.get(at..)?.first_chunk()?));
-    // Of the header: where the data starts and how long it is, and the bits of the features that the file has.
+    // Fields of the header: the start and length of the data, and the bits of the features that the file has.
     const DATA: usize = 40;
     const FEATURES: std::ops::Range<usize> = 72..104;
     let (start, length) = (word(DATA)?, word(DATA + 8)?);
@@ -242,7 +242,7 @@ fn record(perf: &Path, kind: Kind, bytes: u64, path: &Path) -> Result<Option<u64
     Ok(samples)
 }
 
-/// What runs while we record; it ends with this value.
+/// The program that runs during a recording; it ends when this value is dropped.
 enum Workload {
     /// Loops of compilers and other programs, each in a process group of its own.
     Machine(Vec<Child>),

@@ -8,9 +8,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What peers may use at most: enough for a tool that copes with its input.
+/// The address space that peers may use, in bytes: enough for a tool that copes with its input.
 const ADDRESS_SPACE: libc::rlim_t = 12 << 30;
-/// How long a command may run.
+/// The longest time that a command may run.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// One run of a command.

@@ -13,16 +13,16 @@ use super::input::{self, Input, Kind};
 use super::{build_dioptra, find_perf, save, version};
 use crate::{root, test::cargo};
 
-/// What to compare, on what.
+/// The profiles to compare on, and the number of rounds.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// How often each tool runs
+    /// The number of runs of each tool
     #[arg(long, default_value_t = 5)]
     runs: usize,
     /// Small profiles and few runs: whether all of it works, not how fast it is
     #[arg(long)]
     quick: bool,
-    /// What the profiles hold; all kinds unless given
+    /// The kinds of profiles; all kinds unless given
     #[arg(long = "kind", value_enum, value_delimiter = ',')]
     kinds: Vec<Kind>,
     /// Size of the profiles to record, in MB, in place of each kind's own; they are kept for the next time
@@ -91,7 +91,7 @@ impl Mode {
         }
     }
 
-    /// Those that make sense for a kind of profile.
+    /// Returns the modes that make sense for a kind of profile.
     fn of(kind: Kind) -> &'static [Mode] {
         match kind {
             Kind::SysFp | Kind::AppFp => &[Mode::Flat, Mode::Tree, Mode::Children, Mode::Default],
@@ -220,7 +220,7 @@ impl ReportBench {
         ours.into_iter().chain([peer]).collect()
     }
 
-    /// What dioptra takes for the beginnings of one long profile, of these sizes in MB.
+    /// Measures dioptra on the beginnings of one long profile, of these sizes in MB.
     fn growth(&self, sizes: &[u64]) -> Result<Value> {
         let Some(dioptra) = &self.dioptra else {
             return Ok(Value::Null);
@@ -258,7 +258,7 @@ impl ReportBench {
     }
 }
 
-/// What decoding alone takes, on one thread, beside the crate linux-perf-data.
+/// Measures decoding alone, on one thread, beside the crate linux-perf-data.
 fn decoders(file: &Path, runs: usize) -> Result<Value> {
     let output = Command::new(cargo())
         .args([

@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use super::{build, save, scratch, version};
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Args)]
 pub struct Arguments {
-    /// How often each is measured
+    /// The number of rounds
     #[arg(long, default_value_t = 5)]
     pub(super) rounds: u32,
     /// Calls of a run, about
@@ -27,10 +27,10 @@ pub struct Arguments {
     /// Not uftrace
     #[arg(long)]
     without_peer: bool,
-    /// What calls take that sampling leaves out instead of those that are recorded
+    /// Measure calls that sampling leaves out instead of recorded ones
     #[arg(long, conflicts_with_all = ["read", "real"])]
     pub(super) sampled: bool,
-    /// How fast traces are read instead of how they are recorded
+    /// Measure how fast traces are read, instead of recording
     #[arg(long)]
     pub(super) read: bool,
     /// With --read: calls of the traces that are read with filters, in parts, of 200 threads and of 100,000 functions (32 bytes each
@@ -306,7 +306,7 @@ fn print(
     for ((number, at), measured) in results {
         let (workload, _) = workloads[*number];
         let method = &METHODS[*at];
-        // What an uninstrumented program takes: hooks that do nothing are part of a method's price.
+        // The time of an uninstrumented program: hooks that do nothing are part of a method's price.
         let uninstrumented = METHODS.iter().position(|method| method.flags.is_empty());
         let plain = uninstrumented
             .and_then(|plain| results.get(&(*number, plain)))

@@ -1,6 +1,6 @@
 //! `cargo xtask bench trace --read`: large traces with filters, in parts, of many threads and of many functions.
 //!
-//! What counts is CPU time beside uftrace's for the same calls, and that memory is bounded.
+//! The benchmark compares CPU time with uftrace's for the same calls, and shows that memory is bounded.
 
 use super::measure::{self, Run};
 use super::trace::nanoseconds;
@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How many functions the program of many functions has at most.
+/// The number of functions of the program of many functions.
 const FUNCTIONS: u64 = 100_000;
 
 const FLAGS: [&str; 5] = [

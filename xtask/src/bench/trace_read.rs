@@ -1,7 +1,7 @@
 //! `cargo xtask bench trace --read`: what it takes to read a trace, beside uftrace with its own of the same program.
 //!
-//! What counts is records (entries and exits) a second of CPU time, and that memory does not grow with the trace: each is read at
-//! one size and at eight times that size.
+//! The benchmark counts records (entries and exits) in a second of CPU time. It shows that memory does not grow with the
+//! trace: each trace is read at one size and at eight times that size.
 
 use super::measure::{self, Run};
 use super::trace::nanoseconds;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How much larger the large trace is.
+/// The size of the large trace relative to the small one.
 const TIMES: u64 = 8;
 /// At least so many records a second of the peer's.
 const TARGET: f64 = 3.0;
@@ -36,12 +36,12 @@ const COMMANDS: [(&str, &[&str], &[&str]); 6] = [
     ),
 ];
 
-/// What a command took, in each round.
+/// The times of a command in each round.
 #[derive(Default)]
 struct Measured {
     ours: Vec<Run>,
     peers: Vec<Run>,
-    /// Of the large trace.
+    /// The runs of dioptra on the large trace.
     ours_large: Vec<Run>,
     peers_large: Vec<Run>,
 }

@@ -15,7 +15,7 @@ use super::{build, save};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// What windows cost the program that is recorded, and its file, instead
+    /// Measure what windows cost the recorded program, and its file, instead
     #[arg(long)]
     cost: bool,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct Arguments {
     hardware: bool,
     #[command(flatten)]
     of_hardware: super::windows_hardware::HardwareArguments,
-    /// How often each program is recorded
+    /// The number of recordings of each program
     #[arg(long, default_value_t = 2000)]
     runs: u32,
     /// Only scenarios whose name contains this

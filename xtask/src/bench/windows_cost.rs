@@ -22,10 +22,10 @@ use super::{build_dioptra, save};
 
 /// By how much the program may be slowed.
 const SLOWED_AT_MOST: f64 = 1.2;
-/// How large the windows may be, against their samples.
+/// The largest size of the windows relative to their samples.
 const LARGER_AT_MOST: f64 = 1.05;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(clap::Args)]
 pub struct CostArguments {
     /// With --cost: how often each recording is made
@@ -42,7 +42,7 @@ struct Cost {
     wall: f64,
 }
 
-/// How a program is run: a name, and the recorder's arguments if it is recorded.
+/// A way to run a program: a name, and the recorder's arguments if it is recorded.
 type Way = (&'static str, Option<Vec<String>>);
 
 /// The way that all others are compared with.
@@ -134,7 +134,7 @@ pub fn run(arguments: &CostArguments) -> Result<()> {
     Ok(())
 }
 
-/// What one way took against another.
+/// The time of one way relative to another's.
 struct Ratio {
     /// Median of its own seconds.
     seconds: f64,
@@ -204,7 +204,7 @@ fn children_seconds(line: &str) -> Option<f64> {
     found.then_some(sum)
 }
 
-/// What windows take of a file.
+/// Returns the bytes that windows take of a file.
 fn size(dioptra: &Path, windows: &str, file: &Path) -> Result<Value> {
     let program: PathBuf =
         dioptra_testprograms::c("windows", &[]).map_err(|skip| anyhow::anyhow!("{skip}"))?;

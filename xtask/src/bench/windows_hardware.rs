@@ -5,7 +5,7 @@
 //! recorded with bursts of windows, with steady windows, and by periods of each event, and each function's metric is
 //! compared with its own.
 //!
-//! It is for machines with hardware counters; `--software` takes faults per millisecond instead, which any machine counts.
+//! This benchmark is for machines with hardware counters; `--software` takes faults per millisecond instead, which any machine counts.
 //! There the times of a function alone have the kernel's share in them: `period`, which divides by samples in the function
 //! itself, is then larger by what the kernel takes.
 
@@ -19,7 +19,7 @@ use super::{build_dioptra, save};
 
 const FUNCTIONS: [&str; 5] = ["divide", "add", "branch", "chase", "touch"];
 
-/// What to compare.
+/// The metrics and programs to compare.
 #[derive(clap::Args)]
 pub struct HardwareArguments {
     /// With --hardware: how many rounds the program makes
@@ -35,7 +35,7 @@ struct Metric {
     name: &'static str,
     numerator: &'static str,
     denominator: &'static str,
-    /// What perf's denominator is in units of the metric's.
+    /// The size of a unit of perf's denominator in units of the metric's.
     scale: f64,
     short: &'static str,
 }
@@ -109,7 +109,7 @@ pub fn run(arguments: &HardwareArguments) -> Result<()> {
                 println!("{way:8} {function:8} {alone:10.3} no windows kept");
                 continue;
             };
-            // Of a function that has none of what is counted there is no share to be off by.
+            // A function without any counted event has no share that could be wrong.
             let off = if alone.abs() < 0.05 {
                 String::new()
             } else {
@@ -143,7 +143,7 @@ fn alone(metric: &Metric, program: &Path, function: &str, rounds: u64) -> Result
     Ok((many.0 - few.0) / ((many.1 - few.1) * metric.scale))
 }
 
-/// What `perf stat` counts of numerator and denominator.
+/// Returns the counts of numerator and denominator by `perf stat`.
 fn count(metric: &Metric, program: &Path, function: &str, rounds: u64) -> Result<(f64, f64)> {
     let output = Command::new("perf")
         .args(["stat", "-x", ",", "-e"])

@@ -127,7 +127,7 @@ fn configure(tree: &Path, sources: &BTreeMap<(String, String), Vec<String>>) -> 
         .collect();
     write("etc/apt/sources.list", &lines.concat())?;
 
-    // Of apt's configuration only the transport's: hooks name programs that the tree lacks.
+    // Copies only the transport's part of apt's configuration: hooks name programs that the tree lacks.
     let transport =
         ["http", "https", "Check-", "Retries", "ForceIPv"].map(|at| format!("Acquire::{at}"));
     let dump = output_of(Command::new("apt-config").arg("dump")).unwrap_or_default();

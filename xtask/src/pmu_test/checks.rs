@@ -48,13 +48,13 @@ pub struct Guest {
 pub const LONG: u64 = 1500;
 /// Rounds of `medium`: some ten bursts, and 100,000 short periods.
 const MEDIUM: u64 = 500;
-/// How often the loops of `windows` turn: half of the time is the kernel's, which serves the faults.
+/// The turns of the loops of `windows`: half of the time is the kernel's, which serves the faults.
 const WINDOWS: [(&str, u64); 3] = [("QUIET", 20_000), ("FAULTING", 1), ("CALLING", 500)];
-/// What sets faults of `seldom` apart.
+/// The work between two faults of `seldom`.
 const SELDOM: (&str, u64) = ("WORK", 1552);
 /// Rounds of `windows`.
 pub const ROUNDS: u64 = 600;
-/// How long one call of each function of `rates` is; the rounds make the program.
+/// The length of one call of each function of `rates`; the rounds make the program.
 const RATES: [(&str, u64); 4] = [
     ("QUIET", 20_000),
     ("FAULTING", 6),
@@ -136,9 +136,9 @@ type Check = fn(&Guest, &Results, &mut Table) -> Result<()>;
 pub struct Step {
     /// Its name, and that of its folder.
     pub name: &'static str,
-    /// What the guest runs in the folder; see the prelude in `machine`.
+    /// The commands that the guest runs in the folder; see the prelude in `machine`.
     pub lines: String,
-    /// What is made of it here.
+    /// The comparison of the results with the expected values.
     pub check: Check,
 }
 
@@ -153,7 +153,7 @@ pub fn steps(guest: &Guest) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// What one step left.
+/// The files and outputs of one step.
 pub struct Results {
     folder: PathBuf,
 }
@@ -178,7 +178,7 @@ impl Results {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What a command of `run NAME …` wrote to standard output, if it succeeded.
+    /// Returns the standard output of a command of `run NAME …`, if the command succeeded.
     pub fn output(&self, name: &str) -> Result<String> {
         let status = self.status(name)?;
         if status != 0 {
@@ -244,7 +244,7 @@ pub fn column(table: &Value, id: &str, event: Option<&str>) -> Result<usize> {
         .with_context(|| format!("the table has no column {id}"))
 }
 
-/// What a cell may hold: a count, or a scaled one.
+/// A number that a cell may hold: a count, or a scaled one.
 pub trait Number: Copy + Default + std::ops::Add<Output = Self> {
     /// The cell's number, zero if it has none.
     fn of(cell: &Value) -> Self;

@@ -201,7 +201,7 @@ fn toolchain_with_library(version: &str, cache: &Path) -> Result<PathBuf> {
         fs::create_dir_all(cache)?;
         let fresh = cache.join(format!("rust-{version}.{}", std::process::id()));
         copy_tree(&original, &fresh)?;
-        // What the toolchain has is not what was asked for.
+        // The toolchain's library is another one than the wanted one.
         let _ = fs::remove_dir_all(fresh.join("lib/rustlib").join(TARGET));
         let place = fresh.join("lib/rustlib/src/rust");
         if !place.exists() {
@@ -291,7 +291,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
         if status.success() {
             return Ok(());
         }
-        // What a link across file systems left behind.
+        // Removes the remains of a link across file systems.
         let _ = fs::remove_dir_all(to);
     }
     bail!("{} could not be copied to {}", from.display(), to.display())

@@ -1,4 +1,4 @@
-//! What a program of `tests/pmu` executes, found by stepping through objdump's listing of it: the truth that recordings of
+//! The instructions that a program of `tests/pmu` executes, found by stepping through objdump's listing of it: the truth that recordings of
 //! the emulated counters are held against, known before the program runs.
 
 use std::collections::{BTreeMap, HashMap};
@@ -107,7 +107,7 @@ impl Listing {
             .map_or("", |(_, name)| name)
     }
 
-    /// Steps through the program from `_start` to its exit. `at` is told each instruction's address before the
+    /// Steps through the program from `_start` to its exit. `at` gets each instruction's address before the
     /// instruction is executed; the result is their number.
     ///
     /// # Errors

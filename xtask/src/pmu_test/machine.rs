@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::initramfs;
 
-/// What the guest boots from, and where its results go.
+/// The files that the guest boots from, and the folder of its results.
 pub struct Machine<'a> {
     /// The kernel's image.
     pub kernel: &'a Path,
@@ -75,7 +75,7 @@ impl Machine<'_> {
         let mut qemu = self.command(&image, &archive);
         let mut child = qemu.spawn().context("starting qemu-system-aarch64")?;
         let outcome = self.watch(&mut child);
-        // What is still running now has hung.
+        // A guest that still runs has hung.
         let _ = child.kill();
         let _ = child.wait();
         if archive.exists() {

@@ -1,4 +1,4 @@
-//! What was expected, and what came.
+//! Expected values beside measured ones.
 
 use std::fmt::Display;
 
@@ -64,7 +64,7 @@ impl Table {
         self.push(check, parts.join(" … "), text.trim().to_string(), passed);
     }
 
-    /// What should have been checked, and why it could not be.
+    /// Adds a check that could not be made, with the reason.
     pub fn failure(&mut self, check: &str, why: &str) {
         self.push(check, String::new(), why.to_string(), false);
     }

@@ -1,4 +1,4 @@
-//! What `perf annotate` takes for the hottest functions of a profile.
+//! The time of `perf annotate` for the hottest functions of a profile.
 //!
 //! Asked for no function it annotates all that have samples, the hottest first, in one run: the file is read once, and
 //! each function's code comes from a disassembler of its own. Another run that ends with the first function tells what
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::super::measure::{self, Run};
 
-/// How long perf may annotate.
+/// The longest time that perf may annotate.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Lets perf annotate up to `most` functions and prints what it took beside `ours`, CPU-seconds for as many in
@@ -63,7 +63,7 @@ fn annotated(perf: &Path, file: &str, most: usize) -> Result<(Run, Option<usize>
     let end = Instant::now() + PATIENCE;
     let output = started.stdout().context("perf's output")?;
     let (send, headings) = mpsc::channel();
-    // It ends with perf, whose output is then at its end.
+    // The thread ends with perf, whose output is then at its end.
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
         let mut line = Vec::new();
@@ -93,7 +93,7 @@ fn annotated(perf: &Path, file: &str, most: usize) -> Result<(Run, Option<usize>
     Ok((started.finish(&[])?, done))
 }
 
-/// What a run took. That it was ended is no failure.
+/// Returns a run's figures. A run that was ended is no failure.
 fn figures(run: &Run) -> Value {
     json!({"cpu_s": run.cpu, "wall_s": run.wall, "peak_bytes": run.peak})
 }

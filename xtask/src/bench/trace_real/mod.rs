@@ -34,7 +34,7 @@ const WAYS: [Way; 2] = [
     ("default", &[], &[]),
 ];
 
-/// What traces.
+/// A tracer, or none.
 #[derive(Clone, Copy, PartialEq)]
 enum Tool {
     Ours,
@@ -52,7 +52,7 @@ impl Tool {
     }
 }
 
-/// What was measured of a tool with one program in one way.
+/// The measurements of a tool with one program in one way.
 #[derive(Default)]
 struct Measured {
     runs: Vec<Run>,
@@ -62,7 +62,7 @@ struct Measured {
     differs: bool,
     failure: Option<String>,
     calls: f64,
-    /// Of the directory.
+    /// The size of the trace's directory in bytes.
     bytes: f64,
     lost: Option<u64>,
 }
@@ -266,14 +266,14 @@ impl Bench<'_> {
         }
         measured.runs.push(run);
         measured.idle.push(idle);
-        // What is written is the same each time, as good as.
+        // The output is nearly the same each time.
         if measured.runs.len() == self.arguments.rounds as usize {
             self.count(tool, measured)?;
         }
         Ok(())
     }
 
-    /// What is in the trace.
+    /// Counts the calls in the trace.
     fn count(&self, tool: Tool, measured: &mut Measured) -> Result<()> {
         let trace = self.trace(tool);
         for entry in fs::read_dir(&trace)? {
@@ -306,7 +306,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How many functions each tool has patched.
+    /// Returns the number of functions that each tool has patched.
     fn patched(&self, program: &Real) -> Option<String> {
         let trace = self.tracing(program, &WAYS[0], Tool::Ours, &program.idle)?;
         self.start(&trace, &self.folder.join("idle.out")).ok()?;

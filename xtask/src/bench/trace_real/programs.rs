@@ -10,7 +10,7 @@ use crate::{root, test::cargo};
 /// A program and how it is traced.
 #[derive(Debug, Clone)]
 pub struct Real {
-    /// What it is, and how it was built.
+    /// The program's name, and the way in which it was built.
     pub name: String,
     /// The program that is traced, its arguments.
     pub command: Vec<String>,
@@ -239,7 +239,7 @@ fn packages(folder: &Path) -> Result<Packages> {
     Ok(Packages(serde_json::from_str(&answer)?))
 }
 
-/// What a command prints, trimmed.
+/// Returns a command's output, trimmed.
 fn said(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())

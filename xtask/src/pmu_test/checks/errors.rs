@@ -1,4 +1,4 @@
-//! What the PMU does not have, and what the other commands say of it.
+//! Events that the PMU does not have, and the messages of the other commands about them.
 
 use anyhow::Result;
 

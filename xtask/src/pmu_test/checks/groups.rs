@@ -8,7 +8,7 @@ use super::{Guest, LONG, Results, Step, by_name, column, facts};
 use crate::pmu_test::table::Table;
 
 const PERIOD: u64 = 100_003;
-/// Of the groups that take turns: some hundred samples in a turn.
+/// The period of the groups that take turns: some hundred samples in a turn.
 const TURNS: u64 = 10_007;
 
 pub fn steps() -> Vec<Step> {

@@ -14,7 +14,7 @@ use crate::pmu_test::table::Table;
 const SHORT: u64 = 300;
 /// Windows of a burst.
 const BATCH: usize = 4;
-/// How far rates may be from the truth: several times what a few hundred bursts let them vary.
+/// The largest relative error of rates: several times the variation of a few hundred bursts.
 const NEAR: f64 = 0.03;
 
 pub fn steps(guest: &Guest) -> Result<Vec<Step>> {
@@ -110,7 +110,7 @@ impl Burst {
 }
 
 impl Windows {
-    /// Of the bursts whose groups have `counters` counters. A leader's samples belong to one burst after the other.
+    /// Reads the bursts whose groups have `counters` counters. A leader's samples belong to one burst after the other.
     fn read(results: &Results, name: &str, counters: usize) -> Result<Windows> {
         let mut leaders: BTreeMap<u64, Vec<Value>> = BTreeMap::new();
         for sample in results.lines(&format!("{name}-dump"))? {
@@ -180,7 +180,7 @@ fn truth(guest: &Guest) -> Result<(f64, f64)> {
         calls += u64::from(place == leaf);
         match listing.function(place) {
             "faulting" => faulting += 1,
-            // What calls is in it all the time but for the two instructions of leaf.
+            // The caller runs all the time but for the two instructions of leaf.
             "calling" | "leaf" => calling += 1,
             _ => {}
         }
@@ -191,7 +191,7 @@ fn truth(guest: &Guest) -> Result<(f64, f64)> {
     ))
 }
 
-/// What holds of all windows of one group made by armed bursts.
+/// Checks the properties of all windows of one group that armed bursts made.
 fn armed(results: &Results, windows: &Windows, groups: usize, table: &mut Table) -> Result<Value> {
     results.output("a")?;
     let info = results.json("a-info")?["windows"].clone();
@@ -385,7 +385,7 @@ fn seldom(guest: &Guest, results: &Results, table: &mut Table) -> Result<()> {
         let event = closure["event"].as_str().unwrap_or_default();
         let number = |name: &str| closure[name].as_f64().context("a closure has no number");
         let (low, high) = (number("error_low")?, number("error_high")?);
-        // What varies not at all is off by its last digits.
+        // A value without any variation may differ in its last digits.
         let doubled = ((high - low) / 2.0).max(1e-9);
         table.between(&format!("{event}: error"), -0.25, 0.25, number("error")?);
         table.between(
