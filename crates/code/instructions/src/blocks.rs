@@ -393,7 +393,7 @@ impl ControlFlow {
         (at < self.blocks.len()).then_some(at)
     }
 
-    /// How many indirect jumps lead nobody knows where: blocks and loops may be joined by edges that are
+    /// Returns the number of indirect jumps with unknown targets: blocks and loops may be joined by edges that are
     /// missing here.
     #[must_use]
     pub fn unresolved_jumps(&self) -> usize {

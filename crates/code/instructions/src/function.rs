@@ -9,7 +9,7 @@ use dioptra_symbols::{CodeError, CodeMachine, ModuleCode};
 
 /// The instructions of one function, by rising address and without gaps.
 ///
-/// It owns a copy of the function's bytes, so it outlives the module it came from. *Relative* addresses are
+/// The value owns a copy of the function's bytes, so it outlives the module it came from. *Relative* addresses are
 /// those of the rest of this crate (file offsets), *virtual* ones those of `objdump`.
 #[derive(Debug, Clone)]
 pub struct FunctionCode {
@@ -24,7 +24,7 @@ pub struct FunctionCode {
     tables: Vec<JumpTable>,
 }
 
-/// What a machine's decoder hands over, one instruction at a time.
+/// One instruction as a machine's decoder hands it over.
 pub(crate) struct Decoded {
     pub length: u8,
     pub kind: InstructionKind,
@@ -137,7 +137,7 @@ impl FunctionCode {
         &self.bytes
     }
 
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.instructions.len()

@@ -1,6 +1,6 @@
 //! One instruction.
 
-/// What an instruction does to the flow of control.
+/// The effect of an instruction on the flow of control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[repr(u8)]
@@ -81,7 +81,7 @@ pub struct Instruction<'a> {
     pub virtual_address: u64,
     /// Its bytes.
     pub bytes: &'a [u8],
-    /// What it does to the flow of control.
+    /// The instruction's effect on the flow of control.
     pub kind: InstructionKind,
     /// Where it jumps to or what it calls, if the instruction itself tells.
     pub target: Option<Target>,

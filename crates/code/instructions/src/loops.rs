@@ -15,7 +15,7 @@ pub struct Loop {
     pub latches: Vec<usize>,
     /// The number of the loop directly around it.
     pub parent: Option<usize>,
-    /// How many loops there are around it, and itself: from 1.
+    /// The number of loops around it, itself included: from 1.
     pub depth: usize,
     /// Its own number and those of all loops inside it.
     pub nested: Range<usize>,
@@ -27,7 +27,7 @@ pub struct Loop {
 pub struct IrreducibleRegion {
     /// Its blocks by rising number.
     pub blocks: Vec<usize>,
-    /// Those of them that can be reached from outside the region.
+    /// The blocks that can be reached from outside the region.
     pub entries: Vec<usize>,
 }
 
@@ -79,7 +79,7 @@ impl LoopNest {
         known(*self.innermost.get(block)?)
     }
 
-    /// How many loops there are around a block.
+    /// Returns the number of loops around a block.
     #[must_use]
     pub fn depth(&self, block: usize) -> usize {
         self.innermost(block).map_or(0, |at| self.loops[at].depth)
@@ -218,7 +218,7 @@ fn number_by_nesting(mut loops: Vec<Loop>, mut innermost: Vec<u32>) -> (Vec<Loop
     (loops, innermost)
 }
 
-/// What is still cyclic when the edges back to loop headers are taken away: strongly connected components,
+/// Finds the parts that are still cyclic without the edges back to loop headers: strongly connected components,
 /// after Tarjan (1972).
 fn irreducible_regions(
     flow: &ControlFlow,

@@ -90,7 +90,7 @@ impl SourceMap {
         line_of(self.frames(instruction), credit)
     }
 
-    /// How many instructions have no line.
+    /// Returns the number of instructions without a line.
     #[must_use]
     pub fn unknown(&self) -> usize {
         self.unknown
@@ -146,7 +146,7 @@ fn line_of(frames: &[Frame], credit: Credit) -> Option<(&Arc<str>, u32)> {
     Some((frame.file.as_ref()?, frame.line?))
 }
 
-/// What tells frames apart: names are shared, so their addresses do.
+/// A key that tells frames apart. Names are shared, so their addresses suffice.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     function: usize,

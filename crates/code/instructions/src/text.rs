@@ -11,7 +11,7 @@ use super::instruction::{Instruction, InstructionKind};
 use super::{aarch64, x86};
 use dioptra_symbols::CodeMachine;
 
-/// How x86 instructions are written; other machines have one way.
+/// The syntax of x86 instructions; other machines have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Syntax {
     /// As `objdump` and `perf annotate` write: source first, `%rax`, `$1`.

@@ -276,7 +276,7 @@ fn compare_range(
     }
 }
 
-/// What must hold of any blocks and edges.
+/// Checks the properties of any blocks and edges.
 fn check_shape(function: &FunctionCode, flow: &ControlFlow) {
     let mut next = 0;
     let mut address = function.addresses().start;

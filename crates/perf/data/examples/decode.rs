@@ -1,4 +1,4 @@
-//! How fast a recording is decoded, beside the crate linux-perf-data: every field of every sample, the addresses of
+//! The speed of decoding a recording, beside the crate linux-perf-data: every field of every sample, the addresses of
 //! every call chain added up; the median of the thread's CPU time. `cargo run --release --example decode -- FILE [RUNS [alone]]`.
 
 use dioptra_perfdata::PerfData;
@@ -55,7 +55,7 @@ fn theirs(path: &Path) -> Result<Sum, Box<dyn Error>> {
     Ok(sum)
 }
 
-/// What this thread has used of the CPU: other programs that run do not count.
+/// Returns this thread's CPU time, which other programs do not change.
 fn used() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

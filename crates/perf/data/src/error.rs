@@ -1,4 +1,4 @@
-//! What can go wrong when a recording is opened or written. Reading never fails: see [`crate::ReadSummary`].
+//! The errors of opening and writing a recording. Reading never fails: see [`crate::ReadSummary`].
 
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum OpenError {
         path.display()
     )]
     Missing {
-        /// What was asked for.
+        /// The path that was given.
         path: PathBuf,
     },
     /// The system refused to open, read or map it.
@@ -55,7 +55,7 @@ pub enum OpenError {
         /// The directory.
         path: PathBuf,
     },
-    /// It does not start as a perf.data file does.
+    /// The file does not start as a perf.data file does.
     #[error(
         "{name} is not a perf.data file: it begins with {begins}, not with PERFILE2; name a file that `dioptra record` or `perf record` wrote"
     )]
@@ -74,7 +74,7 @@ pub enum OpenError {
         name: String,
         /// Where in the file, in bytes.
         offset: u64,
-        /// What is wrong there.
+        /// The fault at that offset.
         what: &'static str,
     },
 }
@@ -104,7 +104,7 @@ pub enum WriteError {
     NoSuchEvent {
         /// The index passed.
         index: usize,
-        /// How many events there are.
+        /// The number of events.
         count: usize,
     },
     /// Ids were added to an event of a pipe after its start.
@@ -115,7 +115,7 @@ pub enum WriteError {
     LateIds {
         /// The event's index.
         index: usize,
-        /// How many ids.
+        /// The number of ids.
         late: usize,
     },
     /// Features were passed that do not fit the format.
@@ -160,11 +160,11 @@ pub(crate) fn describe_beginning(bytes: &[u8]) -> String {
 pub struct Damage {
     /// Offset in the file, in bytes; of a `--threads` directory, in the file that `why` names.
     pub offset: u64,
-    /// What is wrong there.
+    /// The fault at that offset.
     pub why: String,
 }
 
-/// How many [`Damage`]s are kept; more are only counted.
+/// The number of [`Damage`]s that are kept; more are only counted.
 pub const DAMAGE_LIMIT: usize = 32;
 
 /// Appends to a bounded list.

@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EventDescription {
-    /// What it counts and what its records hold.
+    /// The counted event and the fields of its records.
     pub attr: Attr,
     /// Name, such as `cycles:u`.
     pub name: String,
@@ -20,7 +20,7 @@ pub struct EventDescription {
     pub layout: RecordLayout,
     /// The unit of its counts, where one was recorded.
     pub unit: Option<String>,
-    /// What its counts are multiplied with, where that was recorded.
+    /// The factor of its counts, if it was recorded.
     pub scale: Option<f64>,
 }
 
@@ -167,7 +167,7 @@ impl IdMap {
 pub(crate) struct EventTable {
     pub events: Vec<EventDescription>,
     order: ByteOrder,
-    /// Of each event.
+    /// The positions of the fields, by event.
     positions: Vec<Positions>,
     /// Where all events agree.
     common: Option<Positions>,

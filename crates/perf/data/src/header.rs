@@ -112,7 +112,7 @@ impl Header {
 }
 
 /// The byte order that the magic tells, `None` where it is none of perf's.
-/// How many bytes at the start of a recording [`check_magic`] looks at.
+/// The number of bytes at the start of a recording that [`check_magic`] looks at.
 pub(crate) const MAGIC_SIZE: u64 = 16;
 
 /// The byte order of the recording that starts with `bytes`; `name` is for messages.

@@ -35,7 +35,7 @@ file_types! {
     FINISHED_ROUND = 68, "FINISHED_ROUND";
     /// Which CPU and thread each id belongs to.
     ID_INDEX = 69, "ID_INDEX";
-    /// What traces the AUX data holds.
+    /// The kind of traces in the AUX data.
     AUXTRACE_INFO = 70, "AUXTRACE_INFO";
     /// AUX data, which follows the record.
     AUXTRACE = 71, "AUXTRACE";
@@ -53,13 +53,13 @@ file_types! {
     STAT_ROUND = 77, "STAT_ROUND";
     /// Unit, scale, name or CPUs of an event.
     EVENT_UPDATE = 78, "EVENT_UPDATE";
-    /// How cycle counters become times.
+    /// The conversion of cycle counters to times.
     TIME_CONV = 79, "TIME_CONV";
     /// Pipes: a feature section.
     HEADER_FEATURE = 80, "FEATURE";
     /// Records, compressed with zstd.
     COMPRESSED = 81, "COMPRESSED";
-    /// What existed before the recording has been told.
+    /// The end of the records about processes that existed before the recording.
     FINISHED_INIT = 82, "FINISHED_INIT";
     /// Records, compressed with zstd, with the length of the data.
     COMPRESSED2 = 83, "COMPRESSED2";

@@ -1,4 +1,4 @@
-//! What a file has in its header stands in records of a pipe: attrs, names, features.
+//! The header of a pipe: attrs, names and features stand in records there.
 
 use crate::error::{Damage, note};
 use crate::events::EventDescription;
@@ -10,7 +10,7 @@ use dioptra_perfrecords::{Attr, ByteOrder, Cursor};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// What a pipe's records tell about the whole recording.
+/// The description of the whole recording in a pipe's records.
 #[derive(Debug, Default)]
 pub(crate) struct PipeHeader {
     pub events: Vec<EventDescription>,
@@ -20,7 +20,7 @@ pub(crate) struct PipeHeader {
     pub damaged: Vec<Damage>,
 }
 
-/// What an EVENT_UPDATE is about.
+/// The subjects of an EVENT_UPDATE record.
 mod update {
     pub const UNIT: u64 = 0;
     pub const SCALE: u64 = 1;
@@ -35,7 +35,7 @@ pub(crate) fn scan(bytes: &[u8], range: Range<usize>, order: ByteOrder) -> PipeH
     let mut by_id = FxHashMap::default();
     let bytes = bytes.get(..range.end).unwrap_or(bytes);
     let mut at = range.start;
-    // Where records are missing is told by the reading itself.
+    // `PerfData::read` reports missing records.
     let mut walk = Walk::new(bytes, range.start, order);
     loop {
         let found = match walk.next(at) {

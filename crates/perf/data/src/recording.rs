@@ -21,7 +21,7 @@ const LEAST_ATTR: u64 = 64;
 /// Bytes of a name in the section of event types, and of an entry.
 const EVENT_TYPE_NAME: usize = 64;
 
-/// How a recording is stored.
+/// The container of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// A file with sections.
@@ -78,7 +78,7 @@ impl PerfData {
     /// Opens a recording: a file of either format, a pipe's path, or a directory of `perf record --threads`.
     ///
     /// # Errors
-    /// [`OpenError`] where there is no recording; damage behind the header is told by [`PerfData::read`].
+    /// [`OpenError`] where there is no recording; [`PerfData::read`] reports damage behind the header.
     pub fn open(path: &Path) -> Result<PerfData, OpenError> {
         if path.is_dir() {
             return PerfData::open_directory(path);
@@ -256,7 +256,7 @@ impl PerfData {
         &self.table.events
     }
 
-    /// What the recording tells about its machine and itself.
+    /// Returns the description of the recording and its machine.
     pub fn features(&self) -> &Features {
         &self.features
     }
@@ -266,7 +266,7 @@ impl PerfData {
         self.order
     }
 
-    /// How the recording is stored.
+    /// Returns the container of the recording.
     pub fn format(&self) -> Format {
         self.format
     }
@@ -291,7 +291,7 @@ impl PerfData {
         events.get(event.unwrap_or(0)).map(|event| &event.layout)
     }
 
-    /// How much of a mapped file stays in memory behind the record that was passed on last, in bytes.
+    /// The part of a mapped file, in bytes, that stays in memory behind the record that was passed on last.
     pub const LASTING_IN_MEMORY: usize = crate::read::KEPT;
 
     /// Bytes of a record, borrowed for as long as the recording is: for who wants to look at records after `visit` has

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::{Deref, Range};
 use std::path::Path;
 
-/// How much of a stream is kept in memory before it goes to a file, in bytes.
+/// The part of a stream, in bytes, that is kept in memory before the stream goes to a file.
 const SPOOL_LIMIT: u64 = 64 << 20;
 
 /// Ranges are given back in multiples of this, in bytes: the largest page that Linux systems commonly have.

@@ -1,4 +1,4 @@
-//! What reading a recording found: counts of every record type, losses, damage.
+//! The results of reading a recording: counts of every record type, losses, damage.
 
 use crate::error::{DAMAGE_LIMIT, Damage, note};
 use dioptra_perfrecords::record::RecordType;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Types below this are counted in an array.
 const COMMON_TYPES: usize = 96;
 
-/// How many records of each type there are.
+/// The number of records of each type.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RecordCounts {
     common: [u64; COMMON_TYPES],
@@ -33,7 +33,7 @@ impl RecordCounts {
         }
     }
 
-    /// How many records of `kind` there are.
+    /// Returns the number of records of `kind`.
     pub fn get(&self, kind: RecordType) -> u64 {
         match self.common.get(kind.0 as usize) {
             Some(count) => *count,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for RecordCounts {
     }
 }
 
-/// What reading found. Nothing that was left out is silent: every figure here belongs into an output's facts.
+/// The results of reading a recording. Every loss is counted: each figure here belongs into an output's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadSummary {
@@ -74,22 +74,22 @@ pub struct ReadSummary {
     pub lost: u64,
     /// Samples that LOST_SAMPLES records say were lost.
     pub lost_samples: u64,
-    /// How many times an event was throttled.
+    /// The number of times that an event was throttled.
     pub throttled: u64,
     /// Samples whose id belongs to no event; they are passed on with `event: None`.
     pub unknown_ids: u64,
     /// Records of types that this crate does not know (passed on all the same), and compressed ones that could not be
     /// unpacked.
     pub skipped: u64,
-    /// Bytes that are no records, among the records; each place is told in [`ReadSummary::damaged`].
+    /// Bytes that are no records, among the records; [`ReadSummary::damaged`] has the offset of each.
     pub skipped_bytes: u64,
     /// Bytes behind the last record that are messages of the recorder, for people.
     pub message_bytes: u64,
     /// Records that came too late to be put into the order of time.
     pub out_of_order: u64,
-    /// What is damaged, at most [`DAMAGE_LIMIT`] entries.
+    /// The damages, at most [`DAMAGE_LIMIT`] entries.
     pub damaged: Vec<Damage>,
-    /// How many damages there are.
+    /// The number of damages.
     pub damages: u64,
     /// The offset in the file where reading stopped before the end of the data.
     pub stopped_at: Option<u64>,

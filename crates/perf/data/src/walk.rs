@@ -26,7 +26,7 @@ pub(crate) enum Stop {
 }
 
 impl Stop {
-    /// What to tell of it; `None` at an ordinary end.
+    /// Returns the reason to report; `None` at an ordinary end.
     pub fn why(self) -> Option<String> {
         match self {
             Stop::End => None,
@@ -40,7 +40,7 @@ impl Stop {
     }
 }
 
-/// What is found at a place where a record should be.
+/// The bytes at an offset where a record should be.
 pub(crate) enum Next<'a> {
     Record(Step<'a>),
     /// Bytes that are no records up to here.
@@ -141,7 +141,7 @@ impl<'d> Walk<'d> {
     }
 }
 
-/// How many ordinary records follow each other from `at` on, [`ROW`] at most, and why there are no more.
+/// Returns the number of ordinary records in a row from `at` on, [`ROW`] at most, and the reason why the row ends.
 fn row(bytes: &[u8], mut at: usize, order: ByteOrder) -> (usize, Option<Stop>) {
     for count in 0..ROW {
         match step(bytes, at, order) {
@@ -202,7 +202,7 @@ fn cut(rest: &[u8], needed: u64) -> Stop {
     }
 }
 
-/// How many bytes follow the record, as it states.
+/// Returns the number of bytes that follow the record, as the record states.
 fn trailing_length(raw: &RawRecord<'_>, order: ByteOrder) -> usize {
     let length = if raw.kind == file_type::AUXTRACE {
         raw.body.first_chunk::<8>().map(|size| order.u64(*size))

@@ -125,7 +125,7 @@ fn samples(bytes: &[u8]) -> (Vec<Range<usize>>, ReadSummary) {
 /// A name, and what gives one byte after the other.
 type Filling = (&'static str, Box<dyn FnMut() -> u8>);
 
-/// What a disk may leave in place of data.
+/// Returns bytes that a disk may leave in place of data.
 fn fillings() -> [Filling; 4] {
     let mut state = 1_u64;
     let mut text = "the quick brown fox jumps over the lazy dog "

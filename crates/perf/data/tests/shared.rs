@@ -12,7 +12,7 @@ use support::{
     shared_recordings,
 };
 
-/// Those that perf 6.1 reads: the others have newer attrs or compressed records.
+/// Returns the recordings that perf 6.1 reads: the others have newer attrs or compressed records.
 fn for_perf() -> Vec<PathBuf> {
     let mut paths = shared_recordings();
     paths.retain(|path| !name(path).starts_with("lpd-"));
@@ -120,7 +120,7 @@ fn records_are_those_of_linux_perf_data() {
     }
 }
 
-/// What perf 6.1 refuses has another witness: every sample, also of newer and of compressed files.
+/// linux-perf-data reads the files that perf 6.1 refuses: every sample is compared, also in newer and compressed files.
 #[test]
 fn samples_are_those_of_linux_perf_data() {
     let mut refused_by_perf = 0;
@@ -132,7 +132,7 @@ fn samples_are_those_of_linux_perf_data() {
         let recording = PerfData::open(&path).expect("a recording");
         let mut ours = our_sample_fields(&recording);
         let mut theirs = linux_perf_data_samples(&path);
-        // It orders samples of the same time otherwise.
+        // linux-perf-data orders samples of the same time otherwise.
         ours.sort_unstable();
         theirs.sort_unstable();
         assert!(!ours.is_empty(), "{file}");

@@ -267,7 +267,7 @@ fn mend(bytes: &[u8], path: &Path) {
     std::fs::write(path, mended).expect("the copy");
 }
 
-/// What is left of a recording gives what perf reads of a mended copy.
+/// Compares the rest of a damaged recording with perf's reading of a mended copy.
 #[track_caller]
 fn compare_left(bytes: &[u8], folder: &Path, what: &str) {
     let (left, mended) = (folder.join("left.data"), folder.join("mended.data"));
@@ -288,7 +288,7 @@ struct Recorder(Child);
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -181,7 +181,7 @@ fn accepted(path: &Path, from: &PerfData, what: &str) {
     }
 }
 
-/// What perf prints of a recording that comes through a pipe.
+/// Returns perf's output for a recording that comes through a pipe.
 fn perf_of_stream(path: &Path, arguments: &str) -> String {
     let command = format!("cat \"$0\" | perf {arguments} -i -");
     let output = Command::new("sh").args(["-c", &command]).arg(path).output();

@@ -136,7 +136,7 @@ impl<'a> Finder<'a> {
         destination(word) == register || (is_pair && word >> 10 & 0x1f == register)
     }
 
-    /// What a register holds before an instruction, if that is an address made there.
+    /// Returns a register's value before an instruction, if the value is an address made there.
     fn constant(&mut self, before: usize, register: u32) -> Option<u64> {
         let (at, word) = self.definition(before, register, FAR_FOR_PLACE)?;
         let address = self.code.virtual_start().wrapping_add(at as u64 * 4);
@@ -153,7 +153,7 @@ impl<'a> Finder<'a> {
         Some(made_address(word, address)?.wrapping_add(number))
     }
 
-    /// How many values an index can have where an instruction reads it.
+    /// Returns the number of values that an index can have where an instruction reads it.
     fn bound(&mut self, read_at: usize, mut index: u32) -> Option<u64> {
         let mut at = read_at;
         let mut has_jumped = false;

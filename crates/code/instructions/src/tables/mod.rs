@@ -16,14 +16,14 @@ use dioptra_symbols::CodeMachine;
 
 /// More entries than any compiler makes: a `switch` of 16 bits.
 const MOST_ENTRIES: u64 = 1 << 16;
-/// How many values a byte has: the bound of an index that isn't compared.
+/// The number of values of a byte: the bound of an index that isn't compared.
 const BYTE_VALUES: u64 = 256;
 /// Entries of all tables of a function, so that hostile code can't ask for more than memory has.
 const MOST_ENTRIES_IN_ALL: usize = 1 << 18;
-/// How many instructions are looked at before a jump, and in all for a function.
+/// The number of instructions that are looked at before a jump, and in all for a function.
 const FAR: usize = 256;
 const MOST_STEPS: usize = 1 << 20;
-/// How far back the place of a table may be loaded.
+/// The largest distance, in instructions, at which a table's address may be loaded before the jump.
 const FAR_FOR_PLACE: usize = 8192;
 
 /// A table before its entries are read.
@@ -31,18 +31,18 @@ const FAR_FOR_PLACE: usize = 8192;
 struct Shape {
     /// Where it lies.
     place: u64,
-    /// What its entries are added to; entries are addresses if there is nothing.
+    /// The address that its entries are added to; `None` if entries are addresses.
     base: Option<u64>,
-    /// How wide an entry is, in bytes, and whether it has a sign.
+    /// The width of an entry, in bytes, and whether it has a sign.
     size: usize,
     is_signed: bool,
     /// By how many bits an entry is shifted.
     shift: u32,
-    /// How many entries there are.
+    /// The number of entries.
     count: u64,
 }
 
-/// What finds tables before their entries are read.
+/// Finds tables before their entries are read.
 trait FindShape {
     fn shape(&mut self, jump: usize) -> Option<Shape>;
 }
@@ -108,7 +108,7 @@ fn jumps_to(jumps: &[(u32, u32)], to: usize) -> impl Iterator<Item = usize> {
 /// Where the part of a function lies that is seldom executed, as virtual addresses: compilers put it elsewhere, in one
 /// piece, and conditional jumps lead there. Other functions are called without conditions.
 fn cold_part(code: &FunctionCode) -> Range<u64> {
-    /// How far it goes on behind the places of conditional jumps.
+    /// The number of bytes that it goes on behind the targets of conditional jumps.
     const BEYOND: u64 = 512;
     let outside = code.targets().iter().filter_map(|(at, target)| {
         let is_conditional = code.packed()[*at as usize].kind == InstructionKind::ConditionalJump;

@@ -22,7 +22,7 @@ struct Unbounded {
     at: usize,
 }
 
-/// What is compared before the jump: a register, or memory at the same address.
+/// The operand that is compared before the jump: a register, or memory at the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Register(Register),
@@ -83,7 +83,7 @@ impl<'a> Finder<'a> {
         x86::decoder(bits, raw.bytes, raw.virtual_address).decode()
     }
 
-    /// What the jump and the instructions that make its operand say.
+    /// Reads the jump and the instructions that make its operand.
     fn unbounded(&mut self, jump: usize) -> Option<Unbounded> {
         let instruction = self.decode(jump);
         if !matches!(
@@ -233,7 +233,7 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// What a register holds before an instruction, if that was put there as a constant.
+    /// Returns a register's value before an instruction, if the value was put there as a constant.
     fn constant(&mut self, before: usize, register: Register) -> Option<u64> {
         let (at, made) = self.definition(before, register, FAR_FOR_PLACE)?;
         match made.mnemonic() {
@@ -289,7 +289,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// How many values the index can have, on the ways to the instruction that reads it.
+    /// Returns the number of values that the index can have, on the ways to the instruction that reads it.
     fn bound(&mut self, read_at: usize, index: Register) -> Option<u64> {
         let mut ways = vec![Way::to(read_at, Watched::Register(index))];
         let mut seen: Vec<usize> = Vec::new();
@@ -386,7 +386,7 @@ impl<'a> Finder<'a> {
                 way.limits.push((original, count));
             }
         }
-        // What is known of a register before something is subtracted from it.
+        // These limits hold for a register before something is subtracted from it.
         way.limits.append(&mut way.new_limits);
     }
 }
@@ -401,9 +401,9 @@ struct Way {
     conditions: Vec<ConditionCode>,
     /// Registers other than the index, and how many values they can have.
     limits: Vec<(Register, u64)>,
-    /// Those that hold before the instruction just passed.
+    /// The limits that hold before the instruction that was passed last.
     new_limits: Vec<(Register, u64)>,
-    /// How many values the index has because of its width.
+    /// The number of values that the index has because of its width.
     natural: Option<u64>,
     left: usize,
 }

@@ -1,4 +1,4 @@
-//! What a recording tells about its machine and itself: the feature sections of a file, or a pipe's records of them.
+//! The description of a recording and its machine: the feature sections of a file, or a pipe's records of them.
 
 mod parse;
 mod topology;
@@ -45,7 +45,7 @@ features! {
     VERSION = 5,
     /// The machine's architecture, as `uname -m` prints it.
     ARCH = 6,
-    /// How many CPUs there are.
+    /// The number of CPUs.
     NRCPUS = 7,
     /// The CPU's name.
     CPUDESC = 8,
@@ -179,9 +179,9 @@ pub struct Features {
     pub tracing_data: Option<u64>,
     /// Bytes of the list of AUX data.
     pub auxtrace: Option<u64>,
-    /// How many BPF programs are described.
+    /// The number of BPF programs that are described.
     pub bpf_programs: Option<u32>,
-    /// How many BPF types are described.
+    /// The number of BPF types that are described.
     pub bpf_types: Option<u32>,
     /// Events that were counted in threads too short to be sampled.
     pub unsampled: Vec<Unsampled>,
@@ -193,7 +193,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// How many sections are of kinds that this crate does not know.
+    /// Returns the number of sections whose kinds this crate does not know.
     pub fn unknown(&self) -> usize {
         self.sections
             .keys()
@@ -222,7 +222,7 @@ pub struct GroupDescription {
     pub name: String,
     /// Index of the leader among the events.
     pub leader: u32,
-    /// How many events the group has, the leader among them.
+    /// The number of the group's events, the leader among them.
     pub members: u32,
 }
 
@@ -235,14 +235,14 @@ pub struct PmuMapping {
     pub name: String,
 }
 
-/// How records were compressed.
+/// The compression of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// 1 is zstd.
     pub kind: u32,
     /// Level.
     pub level: u32,
-    /// How many times smaller the data became, about.
+    /// The size of the data relative to its compressed size, rounded.
     pub ratio: u32,
     /// Bytes that one compressed record holds at most.
     pub mmap_length: u32,

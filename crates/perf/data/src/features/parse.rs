@@ -20,7 +20,7 @@ pub(crate) struct DescribedEvent {
     pub ids: Vec<u64>,
 }
 
-/// What is wrong with a section.
+/// A section's damage.
 #[derive(Debug)]
 pub(crate) struct SectionDamage {
     /// Where, in bytes from its start.

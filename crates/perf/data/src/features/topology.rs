@@ -53,7 +53,7 @@ pub struct CacheLevel {
 pub struct MemoryNode {
     /// Number.
     pub node: u64,
-    /// How many blocks it has.
+    /// The number of its blocks.
     pub blocks: u64,
 }
 

@@ -41,10 +41,10 @@ impl Place {
     }
 }
 
-/// How many records ahead memory is fetched.
+/// The number of records ahead of the current one whose memory is fetched.
 const AHEAD: usize = 6;
 
-/// How many bytes ahead of the record that is read memory is fetched.
+/// The distance in bytes between the current record and the memory that is fetched.
 const AHEAD_BYTES: usize = 1536;
 /// Bytes of a mapped file that are passed before their memory is given back.
 const RELEASE: usize = 16 << 20;
@@ -72,9 +72,9 @@ fn prefetch(bytes: &[u8], place: Place) {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Waiting>,
-    /// How many at the front are in order and may be passed on.
+    /// The number of records at the front that are in order and may be passed on.
     ready: usize,
-    /// How many of those were passed on.
+    /// The number of records that were passed on.
     passed: usize,
     /// Whether `waiting` is in order as a whole.
     sorted: bool,
@@ -147,7 +147,7 @@ pub(super) struct Stream<'d> {
     unpacker: Unpacker,
 }
 
-/// How the messages begin that perf writes to standard error.
+/// The beginning of the messages that perf writes to standard error.
 const MESSAGE: &[u8] = b"[ perf record: ";
 
 impl<'d> Stream<'d> {
@@ -467,7 +467,7 @@ impl Found<'_, '_> {
         })
     }
 
-    /// What the summary tells of a record that is no sample.
+    /// Counts a record that is no sample in the summary.
     fn count(&self, table: &EventTable, summary: &mut ReadSummary) {
         let raw = &self.step.raw;
         let mut at = Cursor::new(raw.body, table.order());

@@ -10,7 +10,7 @@ use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 const CHUNK: usize = 128 << 10;
 /// Bytes that may wait unpacked, whatever the size of the file.
 const LEAST_LIMIT: usize = 32 << 20;
-/// How many times the file's size may wait unpacked.
+/// The most bytes that may wait unpacked, as a multiple of the file's size.
 const LIMIT_RATIO: usize = 32;
 
 /// The largest window that zstd uses, as the logarithm of its bytes: that of level 22.
@@ -35,7 +35,7 @@ pub(super) struct Unpacker {
     /// For each compressed record: the position of its first byte, and its offset in the file.
     origins: VecDeque<(u64, u64)>,
     limit: usize,
-    /// How much the decoder may reserve to look back at, as the logarithm of the bytes.
+    /// The memory that the decoder may reserve to look back, as the logarithm of the bytes.
     window_log: u32,
     broken: bool,
 }

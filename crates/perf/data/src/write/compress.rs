@@ -9,14 +9,14 @@ use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 const BATCH: usize = 512 << 10;
 /// The largest payload of a record, a multiple of eight.
 const PAYLOAD: usize = (u16::MAX as usize - HEADER_SIZE) & !7;
-/// What one COMPRESSED record holds at most, in bytes: perf reserves so much for each.
+/// The most bytes that one COMPRESSED record holds: perf reserves so much for each.
 pub(super) const MMAP_LENGTH: u32 = 1 << 20;
 
 const _: () = assert!(BATCH + u16::MAX as usize <= MMAP_LENGTH as usize);
 
 /// Levels above this look back farther than [`WINDOW`], for which readers would have to reserve up to 128 MiB.
 const LAST_MODEST_LEVEL: i32 = 20;
-/// How far compression looks back at most, as the logarithm of the bytes.
+/// The largest distance that compression looks back, as the logarithm of the bytes.
 const WINDOW: u32 = 25;
 
 pub(super) struct Compressor {
@@ -56,7 +56,7 @@ impl Compressor {
         self.level.max(0).cast_unsigned()
     }
 
-    /// How many times smaller the data became, rounded down, at least 1.
+    /// Returns the size of the data relative to its compressed size, rounded down, at least 1.
     pub fn ratio(&self) -> u32 {
         let ratio = self.bytes_in / self.bytes_out.max(1);
         u32::try_from(ratio).unwrap_or(u32::MAX).max(1)

@@ -11,7 +11,7 @@ use dioptra_perfevents::Unsampled;
 use dioptra_perfrecords::ATTR_SIZE_IN_FILES;
 use dioptra_perfrecords::record::HEADER_SIZE;
 
-/// What [`crate::Writer::finish`] writes beside the records. What is `None` or empty is left out.
+/// The features that [`crate::Writer::finish`] writes beside the records. Fields that are `None` or empty are left out.
 ///
 /// The writer adds what it knows itself: the events, the times of samples, the compression. The fields have the
 /// meaning and unit of those of the same name in [`crate::Features`].

@@ -35,7 +35,7 @@ const MAGIC: &[u8; 8] = if cfg!(target_endian = "little") {
 /// An event of a recording to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventToWrite {
-    /// What was opened.
+    /// The attributes that the event was opened with.
     pub attr: Attr,
     /// Name, such as `cpu-clock:u`.
     pub name: String,
@@ -43,7 +43,7 @@ pub struct EventToWrite {
     pub ids: Vec<u64>,
 }
 
-/// How a recording is written.
+/// Options of writing a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Compresses the records with zstd at this level, 1 to 22.
@@ -211,7 +211,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// How many records of each type were written.
+    /// Returns the number of written records of each type.
     pub fn records(&self) -> &RecordCounts {
         &self.records
     }

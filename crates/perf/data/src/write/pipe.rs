@@ -75,7 +75,7 @@ impl<W: Write> Writer<W> {
         };
         let mut written = written.clone();
         let compression = self.compressor.as_ref().map(|compressor| Compression {
-            // What the ratio will be nobody knows yet.
+            // The ratio is not known yet.
             ratio: 1,
             ..compressor.describe()
         });

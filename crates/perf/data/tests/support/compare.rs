@@ -1,4 +1,4 @@
-//! What we read of a recording beside what perf reads of it.
+//! Our reading of a recording beside perf's.
 
 use super::{
     BUSY, has_perf, our_counts, our_dump, our_samples, perf, perf_counts, perf_dump, perf_samples,
@@ -155,7 +155,7 @@ fn compare_fields(path: &Path, recording: &PerfData, what: &str) {
         }
         let mut perfs = script(path, name).expect(name);
         for line in &mut perfs {
-            // What the bits of a data source mean stands behind them.
+            // The meaning of a data source's bits stands behind them.
             line.truncate(line.find(' ').unwrap_or(line.len()));
         }
         let ours = of_samples(recording, |_, sample| value(sample));

@@ -1,4 +1,4 @@
-//! What the tests share: finding recordings and perf, and reading what perf says about a recording.
+//! Helpers of the tests: finding recordings and perf, and reading what perf says about a recording.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod compare;
@@ -100,7 +100,7 @@ pub const BUSY: &[&str] = &[
     "for i in 1 2 3; do ls /usr/bin >/dev/null; done; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done",
 ];
 
-/// How many records of each type perf counts: `perf report --stats`, its first section.
+/// Returns the number of records of each type that perf counts: `perf report --stats`, its first section.
 pub fn perf_counts(path: &Path) -> BTreeMap<String, u64> {
     let output = perf(&["report", "--stats", "-i", text(path)]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -124,7 +124,7 @@ pub fn perf_counts(path: &Path) -> BTreeMap<String, u64> {
 /// The kernel's records by type number, as the crate linux-perf-data reads them.
 pub fn linux_perf_data_counts(path: &Path) -> BTreeMap<u32, u64> {
     let open = || BufReader::new(File::open(path).expect("a file"));
-    // It refuses a pipe as a file.
+    // The reader of files refuses pipes.
     let reader = PerfFileReader::parse_file(open());
     let reader = reader.or_else(|_| PerfFileReader::parse_pipe(open()));
     let PerfFileReader {
@@ -210,7 +210,7 @@ pub fn our_kernel_counts(recording: &PerfData) -> BTreeMap<u32, u64> {
     counts
 }
 
-/// How many samples perf finds in a recording that comes through a pipe.
+/// Returns the number of samples that perf finds in a recording that comes through a pipe.
 pub fn perf_samples_of_stream(path: &Path) -> usize {
     let command = "cat \"$0\" | perf script -F time -i -";
     let output = Command::new("sh").args(["-c", command]).arg(path).output();
@@ -221,7 +221,7 @@ pub fn perf_samples_of_stream(path: &Path) -> usize {
         .count()
 }
 
-/// How many records of each type we count, compressed ones by their content.
+/// Returns the number of records of each type that we count, compressed ones by their content.
 pub fn our_counts(recording: &PerfData) -> BTreeMap<String, u64> {
     let summary = recording.read(|_| ControlFlow::Continue(()));
     let counts = summary.records.iter();

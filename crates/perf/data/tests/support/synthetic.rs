@@ -91,7 +91,7 @@ fn trailer(body: &mut Bytes, time: u64, id: u64) {
     body.u32(100).u32(100).u64(time).u64(id).u32(0).u32(0);
 }
 
-/// What happens in the recording, out of the order of time as two rings give it.
+/// The records of the recording, out of the order of time as two rings give it.
 pub fn records(order: ByteOrder) -> Bytes {
     let mut all = Bytes::new(order);
     let mut comm = all.part();
