@@ -13,7 +13,7 @@ use crate::elf::Image;
 use crate::note::{Hex, Note};
 use crate::options::SymbolOptions;
 
-/// What the stripped file tells of its debug file.
+/// The description of a debug file in its stripped file.
 pub(crate) struct Wanted<'a> {
     /// The stripped file as found on this machine.
     pub path: &'a Path,
@@ -56,7 +56,7 @@ fn find_here(
     }
     let (name, _) = wanted.link?;
     let name = Path::new(OsStr::from_bytes(name));
-    // It is a bare file name by definition; anything else would lead out of the directories.
+    // The link is a bare file name by definition; anything else would lead out of the directories.
     if name.file_name() != Some(name.as_os_str()) {
         return None;
     }

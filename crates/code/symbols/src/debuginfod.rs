@@ -13,7 +13,7 @@ use crate::note::{Hex, Note};
 
 /// Longer than any server that works takes to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How long a server's "not found" is believed.
+/// The time for which a server's "not found" is believed.
 const MISS_HOLDS: Duration = Duration::from_secs(600);
 /// Larger debug files aren't fetched.
 const LARGEST: u64 = 4 << 30;
@@ -158,7 +158,7 @@ impl Debuginfod {
         let result = copy(&mut reader, &part, length);
         let result = result.and_then(|()| fs::rename(&part, path));
         if result.is_err() {
-            // What was fetched so far is of no use.
+            // An incomplete file is of no use.
             let _ = fs::remove_file(&part);
         }
         result.map(|()| true)
@@ -170,7 +170,8 @@ fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// What asks, for `timeout` at most for each file. It reads the system's certificates only when a server needs them.
+/// Returns a client that asks for `timeout` at most for each file. The client reads the system's certificates only when
+/// a server needs them.
 fn agent(timeout: Duration) -> Agent {
     let tls = TlsConfig::builder()
         .root_certs(RootCerts::PlatformVerifier)

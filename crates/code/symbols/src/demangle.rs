@@ -15,7 +15,7 @@ const DEEPEST: u32 = 160;
 /// The name as the programmer wrote it: C++ (Itanium mangling) with parameters, Rust (v0 and legacy)
 /// without the hash. Anything else comes back as it is.
 ///
-/// What follows the mangled part is kept: symbol versions (`@@GLIBCXX_3.4`), `@plt`, and the
+/// The text behind the mangled part is kept: symbol versions (`@@GLIBCXX_3.4`), `@plt`, and the
 /// compiler's suffixes.
 ///
 /// ```

@@ -10,13 +10,13 @@ use object::read::{CompressedData, CompressionFormat, ReadRef};
 
 use crate::elf::{ElfError, Image, Section};
 
-/// How gimli reads sections here.
+/// The type by which gimli reads sections here.
 pub(crate) type Slice<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// Debug information packs three to six to one; beyond this it is a bomb.
 const MOST_EXPANSION: u64 = 64;
 
-/// What lines and inline frames need. The others (locations of variables, types, macros) are more
+/// The sections that lines and inline frames need. The others (locations of variables, types, macros) are more
 /// than half of a debug file.
 const NEEDED: [SectionId; 10] = [
     SectionId::DebugAbbrev,
@@ -31,7 +31,7 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStrOffsets,
 ];
 
-/// What a package of split files has besides. All sections its index tells of must be there, or its
+/// The further sections of a package of split files. All sections that its index lists must be there, or its
 /// units can't be cut out.
 const NEEDED_IN_PACKAGE: [SectionId; 7] = [
     SectionId::DebugCuIndex,
@@ -176,7 +176,7 @@ impl DebugSections {
     }
 }
 
-/// How many bytes a section has in the file. They are there: the size is what the file claims.
+/// Returns the size of a section in the file. The bytes exist, unlike the size that a header may claim.
 fn size_in(file: &File, section: &Section<'_>) -> Result<usize, ElfError> {
     if section.kind == object::elf::SHT_NOBITS {
         return Ok(0);

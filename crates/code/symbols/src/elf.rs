@@ -1,4 +1,4 @@
-//! What naming needs of an ELF file: segments, sections, symbols, notes; either class and byte order.
+//! The parts of an ELF file that naming needs: segments, sections, symbols, notes; either class and byte order.
 
 use object::elf;
 use object::endian::Endianness;
@@ -12,7 +12,7 @@ use crate::table::Binding;
 const LONGEST_NAME: usize = 128 * 1024;
 /// Longer names are not read one by one.
 const SHORT_NAME: u64 = 4096;
-/// Of so many bytes of names one may be read alone; more are faster read at once.
+/// The size of a name table, in bytes, up to which names are read one by one; larger ones are faster read at once.
 const NAMES_ALONE: u64 = 512;
 /// Notes in more or larger sections than any real file has are not looked at.
 const MOST_NOTES: usize = 64;

@@ -63,7 +63,7 @@ pub(crate) struct Lines<'a> {
     places: Places<'a>,
 }
 
-/// Of each line: its address and where it begins. Ordered by the address, equal ones as the file has them.
+/// The address and the beginning of each line, in the order of addresses; equal ones as the file has them.
 enum Places<'a> {
     Found(Vec<(u64, u32)>),
     Stored {
@@ -112,12 +112,12 @@ impl<'a> Lines<'a> {
         self.places = Places::Found(kept);
     }
 
-    /// How many bytes they have.
+    /// Returns the size of the text in bytes.
     pub fn bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// How many there are.
+    /// Returns the number of symbols.
     pub fn len(&self) -> usize {
         match &self.places {
             Places::Found(places) => places.len(),
@@ -149,7 +149,7 @@ impl<'a> Lines<'a> {
         self.parse(self.place(index)?.1)
     }
 
-    /// How many lines lie before the first one whose address is no longer as wanted.
+    /// Returns the number of lines before the first one whose address `is_wanted` refuses.
     pub fn count_while(&self, is_wanted: impl Fn(u64) -> bool) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -279,7 +279,7 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
         let modules =
             "ext4 741376 1 - Live 0xffffffffc0201000\ncrc 16384 2 ext4, Live 0xffffffffc0100000\n";
         let same = key(b"boot", b"build", modules);
-        // How often a module is used does not matter.
+        // The number of a module's users does not matter.
         let used = modules.replace(" 1 - ", " 3 fuse, ");
         assert_eq!(key(b"boot", b"build", &used), same);
         for other in [

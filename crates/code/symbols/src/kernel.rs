@@ -325,7 +325,7 @@ ffffffffc0900000 t bpf_prog_1234\t[bpf]
             .map(|function| (function.raw_name, function.module))
     }
 
-    /// What is stored answers as the text does, or not at all.
+    /// Stored symbols answer as the text does, or not at all.
     #[test]
     fn stored_symbols_are_those_of_the_text() {
         let folder = tempfile::tempdir().unwrap();

@@ -26,7 +26,7 @@ const MOST_FRAMES: usize = 1024;
 
 /// The debug information of one module, which tells source lines and inline frames.
 ///
-/// It holds small and unpacked sections in memory (see [`heap_bytes`](Self::heap_bytes)), so drop it when
+/// The value holds small and unpacked sections in memory (see [`heap_bytes`](Self::heap_bytes)), so drop it when
 /// the module's addresses have been asked for. It may be shared; each thread asks through a
 /// [`LineReader`] of its own.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ pub struct ModuleLines {
     split: SplitFiles,
     /// The mapped file's code segments, which turn file offsets into addresses.
     segments: Vec<Segment>,
-    /// What to add to an address of the mapped file to get one of the debug file.
+    /// The address in the debug file minus the address in the mapped file.
     moved: u64,
     /// The file that refers to split files.
     path: PathBuf,
@@ -208,7 +208,7 @@ impl ModuleLines {
         self.sections.is_none()
     }
 
-    /// What is worth telling: problems with their remedy, debug files used. Split files that are
+    /// Returns notes: problems with their remedy, debug files used. Split files that are
     /// missing are known only after the addresses were asked for.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
@@ -308,7 +308,7 @@ impl LineReader<'_> {
                 }
             };
         };
-        // What is damaged inside a unit ends the list; the frames before it hold.
+        // Damage inside a unit ends the list; the frames before it hold.
         let Ok(mut found) = found else {
             return;
         };

@@ -14,7 +14,7 @@ pub struct ModuleSymbols {
     pub(crate) table: SymbolTable,
     pub(crate) notes: Vec<Note>,
     pub(crate) demangle: bool,
-    /// What to add to a queried address to get the table's address (the kernel may have moved).
+    /// The table's address minus the queried address (the kernel may have moved).
     pub(crate) shift: u64,
     /// Names of the owners that symbols refer to; index 0 is "none".
     pub(crate) owners: Vec<String>,
@@ -37,7 +37,7 @@ impl ModuleSymbols {
     /// Where the function lies that covers an address, also one without a name: first address and the
     /// one behind the last.
     ///
-    /// In a stripped file this is told by the unwind tables (`.eh_frame`), so that code without a name
+    /// In a stripped file the unwind tables (`.eh_frame`) give this, so that code without a name
     /// can at least be grouped by function. A function that the compiler split has an extent for each
     /// part.
     #[must_use]
@@ -55,13 +55,13 @@ impl ModuleSymbols {
             .map(|symbol| self.describe(symbol))
     }
 
-    /// What is worth telling about these names: problems with their remedy, debug files used.
+    /// Returns notes about these names: problems with their remedy, debug files used.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// How many functions have a name.
+    /// Returns the number of functions with a name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
@@ -98,7 +98,7 @@ impl ModuleSymbols {
     }
 }
 
-/// What stands for a function without a name: its file and its place there, such as `<libz.so.1+0x1234>`.
+/// Returns a name for a function without one: its file and its address there, such as `<libz.so.1+0x1234>`.
 pub fn place_name(file: &str, place: u64) -> String {
     format!("<{file}+{place:#x}>")
 }

@@ -127,7 +127,7 @@ impl Symbolizer {
                 Ok(())
             }
             ModuleKind::Vdso => {
-                // It belongs to the kernel: another kernel's vdso has other code.
+                // The vdso belongs to the kernel: another kernel's vdso has other code.
                 let recorded = self.options.recorded_kernel.as_ref();
                 if let Some(note) = kernel::other_kernel(recorded, None) {
                     return Err(note);
@@ -198,7 +198,7 @@ impl ModuleCode {
     /// Takes the machine and the places of an image's code.
     ///
     /// # Errors
-    /// What to tell if the image has none that can be decoded.
+    /// Reads the headers, and notes if the image has no code that can be decoded.
     fn read_headers<'d, R: ReadRef<'d>>(
         &mut self,
         image: &Image<'d, R>,
@@ -249,7 +249,7 @@ impl ModuleCode {
         self.machine
     }
 
-    /// What is worth telling: why there is no code.
+    /// Returns notes: the reasons why there is no code.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes

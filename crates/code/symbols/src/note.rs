@@ -1,4 +1,4 @@
-//! What a caller should tell the user about a module's names.
+//! Notes for the user about a module's names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ pub enum Note {
         path: PathBuf,
         /// Its build id, which names its debug file.
         build_id: Option<Vec<u8>>,
-        /// How many symbols name functions nevertheless, several of one function among them.
+        /// The number of symbols that name functions nevertheless, several of one function among them.
         named: usize,
     },
     /// The file is not an ELF file.
@@ -58,7 +58,7 @@ pub enum Note {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is broken.
+        /// The broken part.
         what: String,
     },
     /// A debug file was used.
@@ -102,14 +102,14 @@ pub enum Note {
     NoSplitFiles {
         /// The file that refers to them.
         path: PathBuf,
-        /// How many were wanted so far and not found.
+        /// The number of files that were wanted so far and not found.
         missing: usize,
     },
     /// A debuginfod server could not be asked, or failed; it isn't asked again.
     Debuginfod {
         /// The server.
         server: String,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
     /// A process made code while it ran and left no list of it.
@@ -156,7 +156,7 @@ pub enum Note {
     /// The kernel was loaded at another address than when recorded: names were shifted, and those
     /// of kernel modules left out, because modules move on their own.
     KernelMoved {
-        /// How far: running address minus recorded address.
+        /// The distance: running address minus recorded address.
         by: i64,
     },
 }

@@ -1,10 +1,10 @@
-//! What callers ask with: the module wanted, and where names may come from.
+//! The requests of callers: the wanted module, and the sources of names.
 
 use std::path::{Path, PathBuf};
 
 use crate::debuginfod::Debuginfod;
 
-/// What sort of thing a mapping's name stands for.
+/// The kind of thing that a mapping's name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModuleKind {
     /// An executable or shared object on disk.
@@ -50,10 +50,10 @@ impl ModuleKind {
     }
 }
 
-/// What names a module: as recorded.
+/// A module as it was recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct ModuleRequest<'a> {
-    /// What sort of module it is.
+    /// The kind of module.
     pub kind: ModuleKind,
     /// The mapping's name, for a file its path on the recorded machine.
     pub path: &'a Path,
@@ -102,7 +102,7 @@ impl Default for SymbolOptions {
     }
 }
 
-/// What a recording tells of the kernel it ran on.
+/// The kernel that a recording ran on, as recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedKernel {
     /// The release as `uname -r` prints it.

@@ -22,12 +22,12 @@ pub(crate) struct PltEntry<'d> {
     pub callee: Callee<'d>,
 }
 
-/// What an entry calls.
+/// The function that an entry calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Callee<'d> {
     /// The function of this name, wherever it is found.
     Named(&'d [u8]),
-    /// What the function at this address of the same file chooses when the file is loaded.
+    /// The function that the resolver at this address of the same file chooses when the file is loaded.
     ChosenBy(u64),
 }
 
@@ -46,7 +46,7 @@ impl PltEntry<'_> {
     }
 }
 
-/// How an entry finds its target.
+/// The way in which an entry finds its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     /// Jumps through the slot at this address.

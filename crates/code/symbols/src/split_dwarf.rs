@@ -57,7 +57,7 @@ impl SplitFiles {
         gimli::DwarfPackage::load(load, empty).ok()
     }
 
-    /// What addr2line asks for: one unit of the package, or one `.dwo` file.
+    /// Loads the part that addr2line asks for: one unit of the package, or one `.dwo` file.
     pub(crate) fn load<'a>(
         &'a self,
         wanted: &SplitDwarfLoad<Slice<'a>>,
@@ -112,7 +112,7 @@ impl SplitFiles {
         candidates
     }
 
-    /// How many split files were wanted and not found so far.
+    /// Returns the number of split files that were wanted and not found so far.
     pub(crate) fn missing(&self) -> usize {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.values().filter(|place| place.is_none()).count()

@@ -106,7 +106,7 @@ impl Symbolizer {
 
     fn load_vdso(&self, request: &ModuleRequest<'_>, wanted: Option<&[u64]>) -> ModuleSymbols {
         let mut loading = Loading::new(&self.options, wanted);
-        // It belongs to the kernel: another kernel's vdso has other addresses.
+        // The vdso belongs to the kernel: another kernel's vdso has other addresses.
         if let Some(note) = kernel::other_kernel(self.options.recorded_kernel.as_ref(), None) {
             loading.notes.push(note);
             return loading.finish();
@@ -285,7 +285,7 @@ impl<'a> Loading<'a> {
             );
         }
         if is_stripped {
-            // Of the wanted addresses, as the file has them.
+            // Translates the wanted addresses to those of the file.
             let wanted = self.wanted.map(|wanted| {
                 let addresses = wanted.iter().filter_map(|offset| {
                     let mut segments = segments.iter();
@@ -497,7 +497,7 @@ impl Target<'_> {
         }
     }
 
-    /// What to add to an address of another image of the same build; not zero after prelinking.
+    /// Returns the difference to an address of another image of the same build; not zero after prelinking.
     fn moved(&self, other: Option<u64>) -> u64 {
         match (self.base, other) {
             (Some(here), Some(other)) => here.wrapping_sub(other),

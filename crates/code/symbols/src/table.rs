@@ -8,7 +8,7 @@ use crate::wanted::Wanted;
 /// No enclosing symbol.
 const NONE: u32 = u32::MAX;
 
-/// How much a symbol's name is to be preferred over an alias at the same address.
+/// The rank of a symbol's name among aliases at the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binding {
     Local,
@@ -27,7 +27,7 @@ pub(crate) struct NewSymbol<'a> {
     pub binding: Binding,
     /// Declared a function, in contrast to a mere label.
     pub is_function: bool,
-    /// How good the table is that it comes from; the lowest wins among equals.
+    /// The rank of the table that it comes from; the lowest wins among equals.
     pub source: u8,
     /// Index of the owner in the caller's own list (kernel module); zero if there is none.
     pub owner: u16,
@@ -102,7 +102,7 @@ pub(crate) struct TableBuilder {
     name_budget: usize,
     /// The addresses that will be asked for; `None` for all.
     wanted: Option<Wanted>,
-    /// How many symbols were offered.
+    /// The number of symbols that were offered.
     offered: usize,
 }
 
@@ -135,7 +135,7 @@ impl TableBuilder {
         }
     }
 
-    /// How many symbols were offered, aliases and unwanted ones among them.
+    /// Returns the number of symbols that were offered, aliases and unwanted ones among them.
     pub(crate) fn offered(&self) -> usize {
         self.offered
     }
@@ -273,7 +273,7 @@ impl TableBuilder {
 /// and where several start together the longest comes first, so that the last one is the best.
 fn choose(entries: Vec<Entry>) -> Vec<Entry> {
     let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
-    // How far the declared functions so far reach: a label inside one is no function of its own.
+    // The end of the declared functions so far: a label inside one is no function of its own.
     let mut covered_to = 0u64;
     let mut entries = entries.into_iter().peekable();
     while let Some(best) = entries.next() {
@@ -375,7 +375,7 @@ impl SymbolTable {
         self.files.get(file as usize).map(String::as_str)
     }
 
-    /// How many symbols there are.
+    /// Returns the number of symbols.
     pub(crate) fn len(&self) -> usize {
         self.starts.len()
     }

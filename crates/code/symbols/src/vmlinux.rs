@@ -1,6 +1,6 @@
 //! The kernel's own file, `vmlinux`: functions where kallsyms tells none, source lines, inline frames, instructions.
 //!
-//! It is linked for one address and runs at another, chosen at each start: a symbol whose address was recorded
+//! A kernel is linked for one address and runs at another, chosen at each start: a symbol whose address was recorded
 //! tells how far it was moved.
 
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::table::{Binding, NewSymbol, TableBuilder};
 pub(crate) struct Vmlinux {
     pub path: PathBuf,
     pub build_id: Option<Vec<u8>>,
-    /// What to add to an address of the file to get the recorded one.
+    /// The recorded address minus the address in the file.
     pub moved: u64,
     /// Its code, as linked.
     segments: Vec<Segment>,

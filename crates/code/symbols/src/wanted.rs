@@ -11,7 +11,7 @@ use crate::table::{Entry, NewSymbol};
 /// Sorted addresses, and what was left out before each of them.
 pub(crate) struct Wanted {
     addresses: Vec<u64>,
-    /// Of each address: the symbols left out between the address before it and it; one more behind the last.
+    /// By address: the symbols left out between the address before it and it; one more gap lies behind the last.
     gaps: Vec<Gap>,
     /// For each piece of `1 << shift` bytes from the first address on, the first address that lies in it or behind it.
     first: Vec<u32>,
@@ -104,7 +104,7 @@ impl Wanted {
         false
     }
 
-    /// What stands for the symbols that were left out.
+    /// Returns entries that stand for the symbols that were left out.
     pub(crate) fn stand_ins(&self) -> impl Iterator<Item = Entry> + '_ {
         let gaps = self.gaps.iter().filter(|gap| gap.last_start > 0);
         gaps.flat_map(|gap| {

@@ -434,7 +434,7 @@ fn names_are_found_in_packed_symbols() {
         symbols.notes()
     );
     assert!(symbols.notes().is_empty());
-    // Damaged, it is told and the rest is used.
+    // A damaged section is noted, and the rest is used.
     let mut bytes = std::fs::read(&packed).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;

@@ -21,7 +21,7 @@ fn load(kind: ModuleKind, path: &Path) -> ModuleSymbols {
     })
 }
 
-/// Of every so-many-th function: its first byte, one inside, its last, and the one behind it.
+/// Returns addresses of every `every`th function: its first byte, one inside, its last, and the one behind it.
 fn probes(symbols: &ModuleSymbols, every: usize) -> BTreeSet<u64> {
     let ends = |start: u64, size: u64| [start, start + size / 2, start + size - 1, start + size];
     symbols

@@ -202,7 +202,7 @@ fn our_stacks(file: &Path, options: SymbolOptions) -> Ours {
     ours
 }
 
-/// What part of perf's stacks is ours too; prints others.
+/// Compares perf's stacks with ours and prints those that differ.
 fn compare(file: &Path) -> Option<(usize, usize, Ours)> {
     let perf = perf_stacks(file)?;
     let ours = our_stacks(file, SymbolOptions::default());

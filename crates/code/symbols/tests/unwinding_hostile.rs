@@ -147,7 +147,7 @@ proptest! {
                     prop_assert!((1..=MOST_FRAMES).contains(&frames.len()));
                     prop_assert_eq!(frames[0], sample.registers[0]);
                     prop_assert!(end != StackEnd::WrongMachine);
-                    // What a cache knows of other processes and samples changes nothing.
+                    // Entries of other processes and samples in the cache change nothing.
                     let fresh = &mut UnwindCache::default();
                     prop_assert_eq!(space.unwind(&registers, &bytes, fresh, &mut again), end);
                     prop_assert_eq!(&again, &frames);

@@ -165,7 +165,7 @@ fn a_given_file_names_another_kernel() {
     assert!(notes.iter().any(is_mismatch), "{notes:?}");
 }
 
-/// What has no code says so: no file, a loadable module, debug information without code.
+/// A kernel without code says so: no file, a loadable module, debug information without code.
 #[test]
 fn a_kernel_without_code_says_why() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn the_file_is_found_by_release_and_build_id() {
     let id = build_id(&path).unwrap();
     let root = dir.path().join("root");
     let below = |name: &str| root.join(name.replace("RELEASE", RELEASE));
-    // What lies in the first place is another build of the same release.
+    // The first candidate is another build of the same release.
     let first = below("boot/vmlinux-RELEASE");
     std::fs::create_dir_all(first.parent().unwrap()).unwrap();
     std::fs::copy(&decoy, first).unwrap();

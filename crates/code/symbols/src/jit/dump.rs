@@ -184,7 +184,7 @@ impl Dump {
     }
 
     fn skip(&mut self, count: u64) -> std::io::Result<()> {
-        // It came from 32 bits.
+        // The count came from 32 bits.
         self.file.seek_relative(i64::try_from(count).unwrap_or(0))
     }
 

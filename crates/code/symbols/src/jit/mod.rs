@@ -15,9 +15,9 @@ use versions::Versions;
 /// The functions that one process's JIT compilers made.
 #[derive(Debug, Default)]
 pub struct JitSymbols {
-    /// Of jitdump files, which tell when code came and went.
+    /// Functions of jitdump files, which record when code came and went.
     dumped: Versions,
-    /// Of the map file, which only tells what there was in the end.
+    /// Functions of the map file, which lists only those that existed in the end.
     listed: Versions,
     notes: Vec<Note>,
     demangle: bool,
@@ -161,13 +161,13 @@ impl JitSymbols {
             .line(version, version.start + (offset - version.code))
     }
 
-    /// What is worth telling: files that are missing or damaged.
+    /// Returns notes: files that are missing or damaged.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 
-    /// How many functions there were, over time.
+    /// Returns the number of functions over time.
     #[must_use]
     pub fn len(&self) -> usize {
         self.dumped.len() + self.listed.len()

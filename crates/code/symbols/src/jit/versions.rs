@@ -18,7 +18,7 @@ pub(super) struct Version {
     lines: (usize, usize),
 }
 
-/// What stays the same of a function while it moves.
+/// The properties of a function that stay the same while it moves.
 struct Details {
     code: u64,
     name: (usize, u32),
@@ -47,7 +47,7 @@ pub(super) struct Versions {
     names: String,
     lines: Vec<Line>,
     files: Vec<String>,
-    /// Those that are there now, by start; none overlaps another.
+    /// The functions that exist now, by start; none overlaps another.
     live: BTreeMap<u64, usize>,
 }
 
@@ -109,7 +109,7 @@ impl Versions {
         let Some(end) = start.checked_add(size).filter(|&end| end > start) else {
             return;
         };
-        // What overlaps starts below the end; of what starts below the start, only the last can reach in.
+        // A function that overlaps starts below the end. Of those that start below the start, only the last can reach in.
         while let Some((&other, &index)) = self.live.range(..end).next_back() {
             if self.all[index].end <= start {
                 break;

@@ -50,7 +50,7 @@ impl UnwindMachine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UserRegisters {
-    /// Of 64-bit x86.
+    /// The registers of 64-bit x86.
     X86_64 {
         /// Instruction pointer.
         ip: u64,
@@ -59,7 +59,7 @@ pub enum UserRegisters {
         /// Frame pointer, `rbp`.
         bp: u64,
     },
-    /// Of 64-bit Arm.
+    /// The registers of 64-bit Arm.
     Aarch64 {
         /// Program counter.
         pc: u64,
@@ -119,11 +119,11 @@ pub struct UnwindMapping<'a> {
     pub end: u64,
     /// Where in the file it starts.
     pub file_offset: u64,
-    /// What is mapped. Anything but files and the vdso has no unwind tables.
+    /// The mapped image. Anything but files and the vdso has no unwind tables.
     pub module: ModuleRequest<'a>,
 }
 
-/// How a stack ended.
+/// The end of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StackEnd {
@@ -175,7 +175,7 @@ impl StackUnwinder {
         }
     }
 
-    /// What is worth telling about the modules met so far: files that aren't there or are other builds.
+    /// Returns notes about the modules met so far: files that aren't there or are other builds.
     #[must_use]
     pub fn notes(&self) -> Vec<Note> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);

@@ -15,7 +15,7 @@ const MOST_FRAMES: usize = 1024;
 /// Stacks lie between these on every machine; sums of what is between can't overflow.
 const STACKS: Range<u64> = 4096..1 << 62;
 
-/// How many editions the modules of a cache may span. framehop tells them apart by a number of 16 bits
+/// The number of editions that the modules of a cache may span. framehop tells them apart by a number of 16 bits
 /// that counts all changes, so an old entry could be taken for a new one after 65536 changes. Some room
 /// is left for threads that read modules at the same time.
 const MOST_EDITIONS: u64 = 60_000;
@@ -23,7 +23,7 @@ const MOST_EDITIONS: u64 = 60_000;
 type X86_64 = UnwinderX86_64<Arc<[u8]>>;
 type Aarch64 = UnwinderAarch64<Arc<[u8]>>;
 
-/// What unwinds where no tables are. There is but one of each, or the editions would run out.
+/// The unwinder for code without tables. There is but one for each processor, or the editions would run out.
 static NO_TABLES_X86_64: LazyLock<ModuleUnwinder<X86_64>> =
     LazyLock::new(ModuleUnwinder::without_tables);
 static NO_TABLES_AARCH64: LazyLock<ModuleUnwinder<Aarch64>> =
@@ -33,7 +33,7 @@ static NO_TABLES_AARCH64: LazyLock<ModuleUnwinder<Aarch64>> =
 struct Placed {
     range: Range<u64>,
     file_offset: u64,
-    /// What to take from an address for that in the file; `None` where the tables tell nothing of the mapping.
+    /// The load bias: mapping address minus the address in the file. `None` if the tables do not cover the mapping.
     bias: Option<u64>,
     tables: Arc<UnwindTables>,
 }
@@ -238,7 +238,7 @@ impl AddressSpace {
         Some(placed)
     }
 
-    /// How the stack ended that couldn't be followed beyond its last frame.
+    /// Returns the end of a stack that couldn't be followed beyond its last frame.
     fn failed(&self, error: Error, dump: Dump<'_>, frames: &[u64]) -> StackEnd {
         let Some((&last, before)) = frames.split_last() else {
             return StackEnd::Broken;
@@ -306,7 +306,7 @@ impl OfModule for Aarch64 {
     }
 }
 
-/// What unwinding found out about addresses; for one thread, and for any number of processes.
+/// A cache of unwinding rules by address; for one thread, and for any number of processes.
 #[derive(Default)]
 pub struct UnwindCache {
     x86_64: Caches<CacheX86_64>,

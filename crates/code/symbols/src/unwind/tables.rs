@@ -30,7 +30,7 @@ static EDITION: AtomicU64 = AtomicU64::new(0);
 
 /// framehop's unwinder of one module, or of code without tables.
 ///
-/// It knows the module at the addresses that the file states, wherever processes map it: so what caches know of it
+/// The unwinder knows the module at the addresses that the file states, wherever processes map it. So one cache of it
 /// serves all processes, and a mapping more or less changes nothing for the other modules.
 pub(super) struct ModuleUnwinder<U> {
     pub unwinder: U,
@@ -74,7 +74,7 @@ pub(super) enum MachineUnwinder {
     Aarch64(ModuleUnwinder<UnwinderAarch64<Arc<[u8]>>>),
 }
 
-/// What framehop needs of a module, shared by all places it is mapped at.
+/// The parts of a module that framehop needs, shared by all its mappings.
 #[derive(Default)]
 pub(super) struct UnwindTables {
     sections: ExplicitModuleSectionInfo<Arc<[u8]>>,
@@ -146,7 +146,7 @@ impl UnwindTables {
     }
 
     fn read_vdso(&mut self, symbolizer: &Symbolizer, path: &Path) -> Result<(), Note> {
-        // It belongs to the kernel: another kernel's vdso has other addresses.
+        // The vdso belongs to the kernel: another kernel's vdso has other addresses.
         let recorded = symbolizer.options.recorded_kernel.as_ref();
         if let Some(note) = crate::kernel::other_kernel(recorded, None) {
             return Err(note);
@@ -254,12 +254,12 @@ impl UnwindTables {
             .find_map(|segment| segment.address_of(offset))
     }
 
-    /// What unwinds in this module.
+    /// Returns the unwinder of this module.
     pub(super) fn unwinder(&self) -> Option<&MachineUnwinder> {
         self.unwinder.as_ref()
     }
 
-    /// What to take from an address of a mapping for the address that the file states; `None` when the mapping isn't
+    /// Returns the load bias: mapping address minus the address in the file. `None` when the mapping isn't
     /// of code of this file.
     pub(super) fn bias(&self, mapped: &Range<u64>, file_offset: u64) -> Option<u64> {
         // A mapping starts on a page, perhaps before its segment.

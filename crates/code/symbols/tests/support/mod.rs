@@ -162,7 +162,7 @@ pub fn unversioned(name: &str) -> &str {
     name.split('@').next().unwrap_or(name)
 }
 
-/// What readelf says of the symbols of some files (a program and its debug file).
+/// The symbols of some files (a program and its debug file) according to readelf.
 #[derive(Default)]
 pub struct Truth {
     /// Addresses of a name without its version.
