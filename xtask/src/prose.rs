@@ -16,14 +16,15 @@ const FOLDERS: &[&str] = &["crates", "tests", "xtask"];
 /// The folders whose prose is older than these rules, and is not checked until it has been rewritten. The list only shrinks.
 const NOT_YET: &[&str] = &[
     "crates/cli",
-    "crates/code",
-    "crates/perf/data",
+    "crates/code/instructions/src/tables",
+    "crates/code/symbols/src/debug_file.rs",
+    "crates/code/symbols/src/wanted.rs",
+    "crates/perf/data/src/read",
     "crates/perf/events/src/attach",
     "crates/sampling",
     "crates/tables",
     "crates/tracing/filters/src/site.rs",
     "crates/tracing/recorder",
-    "xtask",
 ];
 
 /// The words with which no line of documentation or comment begins, since such sentences hide their subject.
