@@ -126,7 +126,7 @@ fn address_of(path: &Path) -> Option<impl Fn(u64) -> u64> {
 }
 
 /// Function, file and line; empty and 0 for unknown.
-type Place = (String, String, u32);
+type SourcePosition = (String, String, u32);
 
 /// A path without detours, which both sides take in other places.
 fn tidy(path: &str) -> String {
@@ -144,8 +144,8 @@ fn tidy(path: &str) -> String {
 }
 
 /// addr2line's answers, in the order of the questions.
-fn addr2line(program: &str, path: &Path, addresses: &[u64]) -> Option<Vec<Vec<Place>>> {
-    let mut answers: Vec<Vec<Place>> = Vec::new();
+fn addr2line(program: &str, path: &Path, addresses: &[u64]) -> Option<Vec<Vec<SourcePosition>>> {
+    let mut answers: Vec<Vec<SourcePosition>> = Vec::new();
     for some in addresses.chunks(1000) {
         let mut command = Command::new(program);
         command.args(["-a", "-i", "-f", "-e"]).arg(path);
@@ -178,7 +178,7 @@ fn addr2line(program: &str, path: &Path, addresses: &[u64]) -> Option<Vec<Vec<Pl
     Some(answers)
 }
 
-fn places(frames: &[Frame]) -> Vec<Place> {
+fn places(frames: &[Frame]) -> Vec<SourcePosition> {
     for (at, frame) in frames.iter().enumerate() {
         assert_eq!(frame.is_inlined, at + 1 < frames.len());
     }
@@ -197,7 +197,7 @@ fn places(frames: &[Frame]) -> Vec<Place> {
 /// Whether both tell the same. Binutils give an inlined function without a linkage name that of the
 /// function it was inlined into; LLVM takes the name from the symbol table, with suffixes like
 /// `.isra.0`.
-fn agree(ours: &[Place], truth: &[Place]) -> bool {
+fn agree(ours: &[SourcePosition], truth: &[SourcePosition]) -> bool {
     let plain = |name: &str| name.split('.').next().unwrap().to_owned();
     let outermost = truth.last().map(|(name, ..)| name);
     ours.len() == truth.len()
