@@ -14,7 +14,7 @@ const DOTS: &str = "…";
 /// Shortens a name to at most `width` terminal cells. The name is escaped text ([`crate::escape()`]).
 ///
 /// ```
-/// use dioptra_report::fit_name;
+/// use dioptra_tables::fit_name;
 /// let name = "std::vector<int, std::allocator<int> >::push_back(int const&)";
 /// assert_eq!(fit_name(name, 80), name);
 /// assert_eq!(fit_name(name, 42), "std::vector<…>::push_back(int const&)");
@@ -47,7 +47,7 @@ pub fn fit_name(name: &str, width: usize) -> Cow<'_, str> {
 /// Replaces all type arguments of a name by `<…>`, and leaves the compiler's hashes out.
 ///
 /// ```
-/// use dioptra_report::fold_arguments;
+/// use dioptra_tables::fold_arguments;
 /// assert_eq!(fold_arguments("<alloc::vec::Vec<u8> as Drop>::drop"), "<alloc::vec::Vec<…> as Drop>::drop");
 /// assert_eq!(fold_arguments("core::mem::swap::<u8>::h0123456789abcdef"), "core::mem::swap<…>");
 /// assert_eq!(fold_arguments("bool operator< <int>(A<int>, B)"), "bool operator< <…>(A<…>, B)");
