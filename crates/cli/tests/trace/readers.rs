@@ -222,6 +222,15 @@ fn a_time_range_cuts_durations() {
         graph.ends_with("(1) program\n (1) main\n (1) b\n\n"),
         "{graph}"
     );
+    // A program's name and arguments may follow, as in uftrace; a second function may not.
+    for words in ["program", "program 10 -x --nosuch", "./program 10"] {
+        assert_eq!(
+            made.shown("graph", &format!("-r 3us~ -f none {words}")),
+            graph
+        );
+    }
+    let refused = String::from_utf8(made.run("graph", "a b").stderr).expect("UTF-8");
+    assert!(refused.contains("a second word: b"), "{refused}");
     let replayed = made.shown("replay", "-r 3us~");
     let expected = "#  ELAPSED   DURATION     TID     FUNCTION\n   3.000 us   1.000 us [     7] |   b();\n   5.000 us   5.000 us [     7] | } /* main */\n";
     assert_eq!(replayed, expected);

@@ -9,6 +9,7 @@ use super::fields;
 use super::render::{Output, Sources, Style, title};
 use super::report::open_calls;
 use super::selected::{Data, Naming, Selected, facts};
+use super::usage;
 use dioptra_calls::{CallPathTree, FunctionNames, View, call_tree};
 use dioptra_filters::MatchStyle;
 use dioptra_tables::{Facts, Severity, escape};
@@ -46,6 +47,9 @@ pub struct Arguments {
     /// Show this function's callers, and what it calls
     #[arg(value_name = "FUNC")]
     function: Option<String>,
+    /// Arguments of the traced program, which may follow its name as in uftrace
+    #[arg(num_args = 0.., trailing_var_arg = true, hide = true, requires = "function")]
+    program_arguments: Vec<String>,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -73,6 +77,16 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let names_program = |text: &&String| {
         is_program(&trace, text) && !names.matching(text, MatchStyle::Simple).contains(&true)
     };
+    if let Some(extra) = arguments.program_arguments.first()
+        && !arguments
+            .function
+            .as_deref()
+            .is_some_and(|word| is_program(&trace, word))
+    {
+        return Err(usage(format_args!(
+            "graph shows one function, and there is a second word: {extra}"
+        )));
+    }
     match arguments
         .function
         .as_ref()
