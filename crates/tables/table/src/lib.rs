@@ -29,6 +29,7 @@ mod short_names;
 mod sort;
 mod table;
 mod text;
+mod view;
 
 pub use cell::Cell;
 pub use emphasis::Emphasis;
@@ -44,3 +45,4 @@ pub use order::LeftOut;
 pub use short_names::{cut_end, cut_middle, fit_name, fold_arguments};
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
+pub use view::{View, ViewOptions, ViewRow};

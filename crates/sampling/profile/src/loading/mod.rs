@@ -8,6 +8,7 @@ pub(crate) mod details;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;
+pub(crate) mod progress;
 pub(crate) mod sample_fields;
 pub(crate) mod sideband;
 pub(crate) mod visit;

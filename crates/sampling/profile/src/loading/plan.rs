@@ -1,9 +1,11 @@
 //! What to read of a recording, and which of its samples to count.
 
 use crate::loading::load::LoadOptions;
+use crate::loading::progress::LoadProgress;
 use crate::processes::tasks::{Tasks, ThreadId};
 use dioptra_symbols::SymbolOptions;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// How a recording is read: what is kept, which samples count, and where the modules lie.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct LoadPlan {
     pub filter: SampleFilter,
     /// Where the modules lie whose tables unwind copies of user stacks.
     pub symbols: SymbolOptions,
+    /// The progress of the reading, which other threads watch and may cancel. `None` if nobody does.
+    pub progress: Option<Arc<LoadProgress>>,
 }
 
 /// Where samples count that were taken in the kernel.
