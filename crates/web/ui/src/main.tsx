@@ -8,6 +8,7 @@ import "./style/base.css";
 import "./style/shell.css";
 import "./style/table.css";
 import "./style/views.css";
+import "./style/code.css";
 
 findToken();
 followTheme();

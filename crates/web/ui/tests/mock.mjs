@@ -10,7 +10,7 @@ import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
 
 const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
 export const TOKEN = "mock-token";
-const FUNCTIONS = 200_000;
+const FUNCTIONS = Number(process.env.FUNCTIONS ?? 200_000);
 const EVENTS = [
   { key: "cpu-clock", name: "cpu-clock", unit: "ns", period: 250_000 },
   { key: "page-faults", name: "page-faults", unit: "events", period: 37 },
@@ -59,58 +59,56 @@ function table(query) {
   const children = query.get("children") === "1";
   const from = Number(query.get("from") ?? 0);
   const count = Number(query.get("count") ?? 200);
-  let columns, rows;
-  if (by[0] === "function" || by[0] === "module" || (by[0] === "thread") || by[0] === "comm" || by[0] === "cpu") {
-    const isFunction = by[0] === "function";
-    columns = [...measureColumns(children), ...(isFunction ? [text("module"), text("function"), text("module_id", true)] : [text(by[0])])];
-    const things = isFunction ? functions : by[0] === "module" ? modules.map((m, at) => ({ key: m.key, name: m.name, samples: totals.map((t) => Math.floor(t / (at + 2) ** 1.3)) }))
-      : processes.map((p) => ({ key: p.key, name: p.name, samples: totals.map((t) => Math.floor(t * p.share / 9)) }));
-    rows = things.filter((each) => each.samples[0] + each.samples[1] > 0 || isFunction).map((each, id) => ({
-      id, parent: null, depth: 0, below: 0, key: isFunction ? { function: each.key, module: each.module.key } : { [by[0]]: each.key },
-      cells: [...measureCells(each.samples, children), ...(isFunction ? [each.module.name, each.name, "x"] : [each.name])], samples: each.samples, name: each.name,
-    }));
-    const wanted = query.getAll("module");
-    if (isFunction && wanted.length) rows = rows.filter((row) => wanted.includes(row.key.module));
-    const only = query.getAll("function");
-    if (isFunction && only.length) rows = rows.filter((row) => only.includes(row.key.function));
+  const kinds = { module: modules.map((m, at) => ({ ...m, samples: totals.map((t) => Math.floor(t / (at + 2) ** 1.3)) })), function: functions };
+  let columns, things, below = null;
+  if (by.length === 1) {
+    columns = [...measureColumns(children), ...(by[0] === "function" ? [text("module"), text("function"), text("module_id", true)] : [text(by[0])])];
+    things = kinds[by[0]] ?? processes.map((p) => ({ ...p, samples: totals.map((t) => Math.floor((t * p.share) / 9)) }));
   } else {
     columns = [...measureColumns(false), text("pid", true), text("process"), text("module"), text("name")];
-    const below = query.get("below");
+    below = query.get("below");
     const under = below === null ? null : processes[Math.floor(Number(below) / 10)];
-    rows = under ? modules.map((module, at) => {
-      const samples = totals.map((total) => Math.floor((total * under.share) / 9 / (at + 2)));
-      return { id: processes.indexOf(under) * 10 + at + 1, parent: Number(below), depth: 1, below: 0, key: { [by[0]]: under.key, module: module.key }, cells: [...measureCells(samples, false), 1, null, null, module.name], samples, name: module.name };
-    }) : processes.map((process, at) => {
-      const samples = totals.map((total) => Math.floor((total * process.share) / 9));
-      return { id: at * 10, parent: null, depth: 0, below: modules.length, key: { [by[0]]: process.key }, cells: [...measureCells(samples, false), 1, process.name, null, `${process.name} (${process.key})`], samples, name: process.name };
-    });
+    things = under ? modules.map((m, at) => ({ ...m, under, samples: totals.map((t) => Math.floor((t * under.share) / 9 / (at + 2))) }))
+      : processes.map((p) => ({ ...p, samples: totals.map((t) => Math.floor((t * p.share) / 9)) }));
   }
-  const total = rows.length;
+  const isFunction = by[0] === "function" && by.length === 1;
+  const total = things.length;
+  for (const [parameter, keyOf] of [["module", (each) => each.module?.key], ["function", (each) => each.key]]) {
+    const wanted = query.getAll(parameter);
+    if (isFunction && wanted.length) things = things.filter((each) => wanted.includes(keyOf(each)));
+  }
   const filter = query.get("filter");
   if (filter) {
-    let test;
+    let test = (name) => name.toLowerCase().includes(filter.toLowerCase());
     if (query.get("regex") === "1") {
-      let pattern;
-      try { pattern = new RegExp(filter, "i"); } catch (error) { return { status: 400, body: { error: { code: "bad_pattern", text: String(error.message), remedy: null } } }; }
-      test = (name) => pattern.test(name);
-    } else test = (name) => name.toLowerCase().includes(filter.toLowerCase());
-    rows = rows.filter((row) => test(row.name));
+      try { const pattern = new RegExp(filter, "i"); test = (name) => pattern.test(name); } catch (error) { return { status: 400, body: { error: { code: "bad_pattern", text: String(error.message), remedy: null } } }; }
+    }
+    things = things.filter((each) => test(each.name));
   }
   const sort = /^(.*?)(?::(asc|desc))?$/.exec(query.get("sort") || "");
-  let sorted_by = null;
+  const sorted_by = sort?.[1] ? { column: sort[1], direction: sort[2] ?? "desc" } : { column: columns[0].id, direction: "desc" };
   if (sort?.[1]) {
-    const at = columns.findIndex((column) => column.id === sort[1]);
+    const event = EVENTS.findIndex(({ key }) => sort[1].includes(`[${key}]`));
+    const value = event < 0 ? (each) => (sort[1] === "module" ? each.module?.name : each.name) : (each) => each.samples[event];
     const sign = sort[2] === "asc" ? 1 : -1;
-    rows.sort((a, b) => sign * (a.cells[at] < b.cells[at] ? -1 : a.cells[at] > b.cells[at] ? 1 : 0));
-    sorted_by = { column: sort[1], direction: sort[2] ?? "desc" };
-  } else sorted_by = { column: columns[0].id, direction: "desc" };
-  const sums = columns.map((column, at) => (column.kind === "name" || column.name === "total" ? null : rows.reduce((sum, row) => sum + row.cells[at], 0)));
-  const shown = rows.slice(from, from + count).map(({ samples, name, ...row }) => ({
-    ...row,
-    notes: Object.fromEntries(EVENTS.filter((_, e) => samples[e] > 0 && samples[e] < 10).map(({ key }) => [`self_percent[${key}]`, "few_samples"])),
-    ...(query.get("errors") === "1" ? { standard_errors: Object.fromEntries(EVENTS.flatMap(({ key, period }, e) => [[`self_percent[${key}]`, (100 * Math.sqrt(samples[e])) / totals[e]], [`samples[${key}]`, Math.sqrt(samples[e])], [`weight[${key}]`, Math.sqrt(samples[e]) * period]])) } : {}),
-  }));
-  return { schema: 1, profile: 0, generation: 1, columns, rows: shown, from, total_rows: total, matching_rows: rows.length, totals: sums, sorted_by, facts: [] };
+    things = [...things].sort((a, b) => sign * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
+  }
+  const sums = EVENTS.map((_, e) => things.reduce((sum, each) => sum + each.samples[e], 0));
+  const withTotal = by.length === 1 && children;
+  const sumCells = measureCells(sums, withTotal).map((cell, at) => (columns[at].name === "total" ? null : cell));
+  const rows = things.slice(from, from + count).map((each, at) => {
+    const { samples } = each;
+    const key = isFunction ? { function: each.key, module: each.module.key } : each.under ? { [by[0]]: each.under.key, module: each.key } : { [by[0]]: each.key };
+    const names = isFunction ? [each.module.name, each.name, "x"] : by.length === 1 ? [each.name] : each.under ? [1, null, null, each.name] : [1, each.name, null, `${each.name} (${each.key})`];
+    const errors = EVENTS.flatMap(({ key, period }, e) => [[`self_percent[${key}]`, (100 * Math.sqrt(samples[e])) / totals[e]], [`samples[${key}]`, Math.sqrt(samples[e])], [`weight[${key}]`, Math.sqrt(samples[e]) * period]]);
+    return {
+      id: each.under ? Number(below) + at + 1 : by.length > 1 ? processes.findIndex((p) => p.key === each.key) * 10 : from + at, parent: each.under ? Number(below) : null, depth: each.under ? 1 : 0,
+      below: by.length > 1 && !each.under ? modules.length : 0, key, cells: [...measureCells(samples, withTotal), ...names],
+      notes: Object.fromEntries(EVENTS.filter((_, e) => samples[e] > 0 && samples[e] < 10).map(({ key }) => [`self_percent[${key}]`, "few_samples"])),
+      ...(query.get("errors") === "1" ? { standard_errors: Object.fromEntries(errors) } : {}),
+    };
+  });
+  return { schema: 1, profile: 0, generation: 1, columns, rows, from, total_rows: total, matching_rows: things.length, totals: [...sumCells, ...columns.slice(sumCells.length).map(() => null)], sorted_by, facts: [] };
 }
 
 function flame(query) {
@@ -140,14 +138,32 @@ function flame(query) {
   };
   if (first >= 0) grow(-1, 0, 40_000, first);
   else for (let top = 0; top < 4; top++) grow(-1, 0, 40_000 / (top + 1), top);
+  const sums = EVENTS.map((_, e) => nodes.total[e].reduce((sum, each, at) => sum + (nodes.parent[at] < 0 ? each : 0), 0));
   for (let at = nodes.id.length - 1; at >= 0; at--) for (let e = 0; e < 2; e++) {
     nodes.own[e][at] += nodes.total[e][at];
     if (nodes.parent[at] >= 0) nodes.own[e][nodes.parent[at]] -= nodes.total[e][at];
     nodes.own_samples[e][at] = Math.round(nodes.own[e][at] / EVENTS[e].period);
   }
+  const root = query.get("root");
+  const levels = Number(query.get("levels") ?? 1e9);
+  if (root !== null || levels < 1e9) {
+    // Keeps the root with its levels, or the top levels; positions change, so indices are written anew.
+    const depth = [], place = [];
+    const kept = { id: [], parent: [], function: [], below: [], own: [[], []], total: [[], []], own_samples: [[], []], total_samples: [[], []] };
+    for (let at = 0; at < nodes.id.length; at++) {
+      const up = nodes.parent[at];
+      const isTop = root === null ? up < 0 : at === Number(root);
+      depth[at] = isTop ? (root === null ? 1 : 0) : up >= 0 && depth[up] >= 0 ? depth[up] + 1 : -1;
+      if (depth[at] < 0 || depth[at] > levels) continue;
+      place[at] = kept.id.length;
+      kept.id.push(at); kept.parent.push(isTop ? -1 : place[up]); kept.function.push(nodes.function[at]); kept.below.push(nodes.below[at]);
+      for (const list of ["own", "total", "own_samples", "total_samples"]) for (let e = 0; e < 2; e++) kept[list][e].push(nodes[list][e][at]);
+    }
+    Object.assign(nodes, kept);
+  }
   return {
     profile: 0, generation: 1, direction: inverted ? "callers" : "callees",
-    events: EVENTS.map(({ key, name, unit, period }, e) => { const weight = nodes.total[e].reduce((sum, each, at) => sum + (nodes.parent[at] < 0 ? each : 0), 0); return { key, name, unit, total: { samples: Math.round(weight / period), weight } }; }),
+    events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, total: { samples: Math.round(sums[e] / period), weight: sums[e] } })),
     functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules, above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
   };
 }

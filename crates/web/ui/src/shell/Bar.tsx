@@ -24,7 +24,7 @@ export function Bar(props: { onHelp(): void }) {
   const events = () => loaded()?.events.filter((event) => event.sampled) ?? [];
   return (
     <header class="bar">
-      <span class="brand">dioptra</span>
+      <h1 class="brand">dioptra</h1>
       <Show when={(status()?.profiles.length ?? 0) > 1} fallback={<span class="file" title={visible(loaded()?.path ?? "")}>{visible(loaded()?.label ?? "")}</span>}>
         <select
           aria-label="Profile" value={state.profile}

@@ -142,6 +142,7 @@ export function DataTable(props: TableProps) {
 function NameCell(props: { column: ShownColumn; row: ShownRow; rows: RowSource; onOpen?(row: ShownRow): void }) {
   const text = () => { const cell = props.row.cells[props.column.at]; return cell === null || cell === undefined ? "" : String(cell); };
   const isMain = () => props.column.kind === "main";
+  const shown = () => fold(text()) || (isMain() ? "[no name]" : "");
   const isTree = () => isMain() && props.rows.setOpen !== undefined;
   const isOpen = () => props.rows.isOpen?.(props.row) ?? false;
   return (
@@ -156,8 +157,8 @@ function NameCell(props: { column: ShownColumn; row: ShownRow; rows: RowSource; 
           onClick={(event) => { event.stopPropagation(); props.rows.setOpen?.(props.row, !isOpen()); }}
         />
       </Show>
-      <Show when={isMain() && props.onOpen} fallback={<span class="label">{fold(text())}</span>}>
-        <span class="label link" onClick={(event) => { event.stopPropagation(); props.onOpen?.(props.row); }}>{fold(text())}</span>
+      <Show when={isMain() && props.onOpen} fallback={<span class="label">{shown()}</span>}>
+        <span class="label link" onClick={(event) => { event.stopPropagation(); props.onOpen?.(props.row); }}>{shown()}</span>
       </Show>
     </div>
   );

@@ -29,7 +29,7 @@ export function TableHead(props: HeadProps) {
       <div class="row groups" role="row" aria-rowindex="1">
         <For each={props.groups}>
           {(group) => (
-            <div class="cell group" classList={{ event: group.event !== null }} role="columnheader" aria-colspan={group.span} style={{ "grid-column": `span ${group.span}` }}>
+            <div class="cell group" classList={{ event: group.event !== null }} role={group.event === null ? "gridcell" : "columnheader"} aria-colspan={group.span} style={{ "grid-column": `span ${group.span}` }}>
               <Show when={group.event}>
                 {(event) => (
                   <Show when={group.canOpen} fallback={<span class="label" title={visible(event())}>{fold(event())}</span>}>

@@ -12,6 +12,8 @@ interface ToolsProps {
   /** The filter, where the table has one. */
   filter?: { text: string; regex: boolean; label: string; onChange(text: string, regex: boolean): void; error: string | null };
   onSave(format: "csv" | "json"): void;
+  /** Which rows are saved; all, unless said otherwise. */
+  saves?: string;
   note?: string;
   /** What stands at the left. */
   lead?: JSX.Element;
@@ -68,8 +70,8 @@ export function TableTools(props: ToolsProps) {
         <button onClick={() => change({ widths: {}, hidden: {}, expanded: {}, measures: null, errors: false })}>As at first</button>
       </Menu>
       <Menu label="Save">
-        <button onClick={() => props.onSave("csv")}>CSV, all rows</button>
-        <button onClick={() => props.onSave("json")}>JSON, all rows</button>
+        <button onClick={() => props.onSave("csv")}>CSV, {props.saves ?? "all rows"}</button>
+        <button onClick={() => props.onSave("json")}>JSON, {props.saves ?? "all rows"}</button>
       </Menu>
     </div>
   );

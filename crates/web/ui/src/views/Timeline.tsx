@@ -1,1 +1,138 @@
-export function TimelineView() { return <div />; }
+// The timeline: the samples of each thread, process or CPU over time. A brush selects a range for every view.
+
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { count, duration, inUnit, plural } from "../format";
+import { fold, visible } from "../names";
+import type { TimelineAnswer } from "../net/types";
+import { csv, savePng, saveText } from "../save";
+import { Wrong } from "../shell/Message";
+import { loaded } from "../state/profile";
+import { createQuestion } from "../state/query";
+import { learnNames, selection, selectRow, shownEvents } from "../state/selection";
+import { go, type KeyList, type PageState, state } from "../state/url";
+import { Menu } from "../table/Tools";
+import { createRowHeight } from "../table/virtual";
+import { LaneCanvas } from "../timeline/LaneCanvas";
+import type { Stretch } from "../timeline/scale";
+import { timelineSvg } from "../timeline/svg";
+
+const MOST_LANES = 120;
+const LANES: { key: PageState["lanes"]; title: string }[] = [{ key: "thread", title: "Threads" }, { key: "process", title: "Processes" }, { key: "cpu", title: "CPUs" }];
+
+interface Hover { time: number; lane: number; x: number; y: number }
+
+export function TimelineView() {
+  const bounds = (): Stretch => ({ from: 0, to: Math.max(1, Math.ceil(loaded()!.duration_ns ?? 1)) });
+  const [zoom, setZoom] = createSignal<Stretch | null>(null);
+  const [shared, setShared] = createSignal(true);
+  const [hover, setHover] = createSignal<Hover | null>(null);
+  const laneHeight = createRowHeight(2.1);
+  const shown = createMemo(() => zoom() ?? bounds());
+  const bins = () => Math.max(100, Math.min(1200, Math.round((innerWidth - 260) / 2)));
+  const span = (stretch: Stretch) => `${Math.floor(stretch.from)}..${Math.ceil(stretch.to)}`;
+  const whole = createQuestion<TimelineAnswer>("timeline", () => ({ ...selection(["time"]), rows: "all", bins: bins(), span: span(bounds()) }));
+  const kind = () => (state.lanes === "cpu" && !loaded()!.has.cpus ? "thread" : state.lanes);
+  // A lane that is selected stays beside the others, so that another can be chosen.
+  const rows = createQuestion<TimelineAnswer>("timeline", () => ({
+    ...selection(kind() === "cpu" ? ["time", "cpu"] : kind() === "process" ? ["time", "process"] : ["time", "thread"]), rows: kind(), bins: bins(), span: span(shown()), count: MOST_LANES,
+  }));
+  const brush = (): Stretch | null => (state.time ? { from: state.time[0] ?? bounds().from, to: state.time[1] ?? bounds().to } : null);
+  const setBrush = (stretch: Stretch | null) => go({ time: stretch ? [Math.round(stretch.from), Math.round(stretch.to)] : null });
+  const setShown = (stretch: Stretch) => setZoom(stretch.from <= bounds().from && stretch.to >= bounds().to ? null : { from: Math.max(0, stretch.from), to: Math.min(bounds().to, stretch.to) });
+  const covers = (answer: TimelineAnswer | null): Stretch => (answer ? { from: answer.start_ns, to: answer.end_ns } : shown());
+  const lanes = createMemo(() => {
+    const answer = rows.answer();
+    return answer ? answer.rows.map((row) => ({ values: row.values, peak: shared() ? answer.peak : row.values.reduce((most, value) => Math.max(most, value), 0) })) : [];
+  });
+  const overview = createMemo(() => (whole.answer()?.rows ?? []).slice(0, 1).map((row) => ({ values: row.values, peak: whole.answer()!.peak })));
+  const choose = (row: TimelineAnswer["rows"][number]) => {
+    const change = selectRow(kind() === "cpu" ? { cpu: row.key.cpu! } : kind() === "process" ? { process: row.key.process! } : { thread: row.key.thread! });
+    const list = Object.keys(change)[0] as KeyList;
+    const key = (change[list] as string[])[0]!;
+    learnNames([[list, key, nameWithNumber(row)]]);
+    go({ [list]: state[list].length === 1 && state[list][0] === key ? [] : [key] });
+  };
+  const isChosen = (row: TimelineAnswer["rows"][number]) => { const list = kind() as "thread"; const key = row.key[list]; return key !== undefined && state[list].includes(key); };
+  const nameWithNumber = (row: TimelineAnswer["rows"][number]) => (row.number === null || kind() === "cpu" ? row.name : `${row.name} (${row.number})`);
+  let canvas: HTMLCanvasElement | null = null;
+  const save = (what: "csv" | "json" | "svg" | "png") => {
+    const answer = rows.answer();
+    if (!answer) return;
+    if (what === "csv") saveText("dioptra-timeline.csv", csv([["lane", ...Array.from({ length: answer.bins }, (_, bin) => Math.round(answer.start_ns + bin * answer.bin_ns))], ...answer.rows.map((row) => [nameWithNumber(row), ...row.values])]), "text/csv");
+    else if (what === "json") saveText("dioptra-timeline.json", JSON.stringify(answer), "application/json");
+    else if (what === "png") { if (canvas) savePng("dioptra-timeline.png", canvas); }
+    else saveText("dioptra-timeline.svg", timelineSvg(answer, lanes(), nameWithNumber, laneHeight()), "image/svg+xml");
+  };
+  return (
+    <>
+      <div class="tools" role="toolbar" aria-label="Timeline">
+        <span class="toggles" role="group" aria-label="Lanes">
+          <For each={LANES.filter((lane) => lane.key !== "cpu" || loaded()!.has.cpus)}>
+            {(lane) => <button class="toggle" aria-pressed={kind() === lane.key} onClick={() => go({ lanes: lane.key })}>{lane.title}</button>}
+          </For>
+        </span>
+        <button class="toggle" aria-pressed={shared()} onClick={() => setShared(!shared())} title="All lanes have the same height for the same number of samples">One scale</button>
+        <button disabled={!brush()} onClick={() => { const now = brush(); if (now) setShown(now); }}>Zoom to selection</button>
+        <button disabled={!zoom()} onClick={() => setZoom(null)}>Show all</button>
+        <span class="note">{rows.answer() ? `${duration(Math.round(rows.answer()!.bin_ns))} a bin` : ""}{rows.answer()?.untimed ? ` · ${plural(rows.answer()!.untimed, "sample")} without a time` : ""}</span>
+        <span class="space" />
+        <span class="note">Drag: select time · Ctrl+wheel: zoom · double click: clear</span>
+        <Menu label="Save">
+          <button onClick={() => save("csv")}>CSV, shown lanes</button>
+          <button onClick={() => save("json")}>JSON, shown lanes</button>
+          <button onClick={() => save("svg")}>SVG picture</button>
+          <button onClick={() => save("png")}>PNG picture</button>
+        </Menu>
+      </div>
+      <div class="timeline" aria-busy={rows.busy() || whole.busy()}>
+        <div class="lane-row overview">
+          <div class="lane-names"><div class="lane-name head">All, {visible(shownEvents()[0] ?? "")}</div></div>
+          <LaneCanvas
+            label="The whole recording" lanes={overview()} laneHeight={laneHeight() * 1.6} shown={bounds()} data={covers(whole.answer())} bounds={bounds()} brush={brush()} axis
+            onBrush={setBrush} onZoom={setShown} onHover={() => setHover(null)}
+          />
+        </div>
+        <Show when={whole.error() ?? rows.error()}>{(error) => <Wrong error={error()} />}</Show>
+        <div class="lane-scroll">
+          <div class="lane-row">
+            <ul class="lane-names" aria-label={LANES.find((lane) => lane.key === kind())!.title}>
+              <li class="lane-axis" aria-hidden="true" style={{ height: `${Math.round(laneHeight() * 1.6 / 2.1)}px` }}>{zoom() ? "zoomed" : ""}</li>
+              <For each={rows.answer()?.rows ?? []}>
+                {(row) => (
+                  <li style={{ height: `${laneHeight()}px` }}>
+                    <button class="lane-name" aria-pressed={isChosen(row)} title={`${visible(row.process_name ?? row.name)} · ${visible(row.name)}: ${inUnit(row.samples, "samples")} samples. Click to select.`} onClick={() => choose(row)}>
+                      <span class="name">{fold(nameWithNumber(row))}</span><span class="samples">{count(row.samples)}</span>
+                    </button>
+                  </li>
+                )}
+              </For>
+            </ul>
+            <LaneCanvas
+              label="Lanes" lanes={lanes()} laneHeight={laneHeight()} shown={shown()} data={covers(rows.answer())} bounds={bounds()} brush={brush()} axis
+              onBrush={setBrush} onZoom={setShown} onHover={(time, lane, x, y) => setHover(time === null ? null : { time, lane, x, y })} onReady={(ready) => { canvas = ready; }}
+            />
+          </div>
+          <Show when={(rows.answer()?.total_rows ?? 0) > (rows.answer()?.rows.length ?? 0)}>
+            <p class="dim more-lanes">{count(rows.answer()!.total_rows - rows.answer()!.rows.length)} lanes with fewer samples are not shown. Select a process or module to see them.</p>
+          </Show>
+        </div>
+      </div>
+      <Show when={hover()}>{(at) => <Bin answer={rows.answer()} hover={at()} />}</Show>
+    </>
+  );
+}
+
+function Bin(props: { answer: TimelineAnswer | null; hover: Hover }) {
+  const row = () => props.answer?.rows[props.hover.lane];
+  const bin = () => (props.answer ? Math.min(props.answer.bins - 1, Math.floor((props.hover.time - props.answer.start_ns) / props.answer.bin_ns)) : 0);
+  return (
+    <Show when={row()}>
+      {(row) => (
+        <div class="tooltip" style={{ left: `${Math.min(props.hover.x + 12, innerWidth - 320)}px`, top: `${Math.min(props.hover.y + 16, innerHeight - 90)}px` }}>
+          <div class="title">{visible(row().name).slice(0, 300)}</div>
+          <div class="dim">{duration(props.hover.time)}: {plural(row().values[bin()] ?? 0, "sample")}</div>
+        </div>
+      )}
+    </Show>
+  );
+}

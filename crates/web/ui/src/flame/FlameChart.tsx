@@ -1,0 +1,182 @@
+// The flame graph as a thing to use: hover, zoom, keyboard. The view above it decides what is asked and shown.
+
+import { createEffect, createSignal, on, onCleanup, onMount, Show } from "solid-js";
+import { count, inUnit, shareOf } from "../format";
+import { visible } from "../names";
+import { colour, isDark } from "../shell/theme";
+import { createRowHeight } from "../table/virtual";
+import { drawFlame, type FlameLook, labelOf, levelTop } from "./draw";
+import { ALL, type FlameModel, inAnswer, neighbour, nodeAt } from "./model";
+
+interface FlameProps {
+  model: FlameModel;
+  upwards: boolean;
+  found: Uint8Array | null;
+  label: string;
+  /** The reader zoomed to a node: the view may ask for a finer tree below it. */
+  onZoom(node: number): void;
+  onOpen(fn: number): void;
+  onFocus(fn: number): void;
+  /** Hands out what is drawn now, for saving. */
+  onReady(handle: { canvas: HTMLCanvasElement; look(): FlameLook }): void;
+}
+
+const ZOOM_MS = 140;
+
+export function FlameChart(props: FlameProps) {
+  let canvas!: HTMLCanvasElement;
+  let box!: HTMLDivElement;
+  const rowHeight = createRowHeight(1.5);
+  const [size, setSize] = createSignal({ width: 100, height: 100 });
+  const [range, setRange] = createSignal({ from: 0, to: 1 });
+  const [scroll, setScroll] = createSignal(0);
+  const [hovered, setHovered] = createSignal<{ node: number; x: number; y: number } | null>(null);
+  const [current, setCurrent] = createSignal(ALL);
+  let zoomed = ALL;
+  let frame = 0;
+
+  const contentHeight = () => Math.max(props.model.levels.length * rowHeight(), size().height);
+  const look = (): FlameLook => ({
+    width: size().width, height: size().height, rowHeight: rowHeight(), from: range().from, to: range().to, scroll: scroll(), upwards: props.upwards,
+    dark: isDark(), font: `${Math.round(rowHeight() * 0.62)}px ${colour("mono")}`, characterWidth: characterWidth(),
+    colours: { text: isDark() ? "#e8ebee" : "#1b1f24", dim: colour("dim"), back: colour("back"), line: colour("strong-line"), mark: colour("mark"), accent: colour("accent") },
+    found: props.found, current: current(),
+  });
+  const characterWidth = () => {
+    const context = canvas.getContext("2d")!;
+    context.font = `${Math.round(rowHeight() * 0.62)}px ${colour("mono")}`;
+    return context.measureText("0").width;
+  };
+  const draw = () => {
+    frame = 0;
+    const ratio = devicePixelRatio || 1;
+    const { width, height } = size();
+    if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(height * ratio);
+    }
+    const context = canvas.getContext("2d")!;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    drawFlame(context, props.model, look());
+  };
+  const redraw = () => { if (frame === 0) frame = requestAnimationFrame(draw); };
+  createEffect(() => { size(); range(); scroll(); current(); isDark(); rowHeight(); void [props.model, props.upwards, props.found]; redraw(); });
+
+  const clampScroll = (value: number) => Math.max(0, Math.min(contentHeight() - size().height, value));
+  // A new tree is shown whole, its root in sight.
+  createEffect(on(() => props.model, (model) => {
+    setRange({ from: 0, to: 1 });
+    zoomed = model.answer.above.length;
+    setCurrent(zoomed);
+    setHovered(null);
+    setScroll(props.upwards ? clampScroll(contentHeight()) : 0);
+  }));
+  createEffect(on(() => [props.upwards, size().height], () => setScroll(props.upwards ? clampScroll(contentHeight()) : 0)));
+
+  const animate = (from: number, to: number) => {
+    const start = { ...range() };
+    const began = performance.now();
+    const step = (now: number) => {
+      const part = Math.min(1, (now - began) / ZOOM_MS);
+      const eased = 1 - (1 - part) ** 3;
+      setRange({ from: start.from + (from - start.from) * eased, to: start.to + (to - start.to) * eased });
+      if (part < 1) requestAnimationFrame(step);
+    };
+    requestAnimationFrame(step);
+  };
+  const zoom = (node: number) => {
+    zoomed = node;
+    setCurrent(node);
+    animate(props.model.left[node]!, props.model.right[node]!);
+    props.onZoom(node);
+  };
+  const show = (node: number) => {
+    setCurrent(node);
+    const top = levelTop({ ...look(), scroll: 0 }, props.model.levels.length, props.model.depth[node]!);
+    if (top < scroll()) setScroll(clampScroll(top));
+    else if (top + rowHeight() > scroll() + size().height) setScroll(clampScroll(top + rowHeight() - size().height));
+    if (props.model.right[node]! <= range().from || props.model.left[node]! >= range().to) setRange({ from: 0, to: 1 });
+  };
+  const find = (event: MouseEvent): number => {
+    const bounds = canvas.getBoundingClientRect();
+    const y = event.clientY - bounds.top + scroll();
+    const row = Math.floor((props.upwards ? contentHeight() - 1 - y : y) / rowHeight());
+    const x = (event.clientX - bounds.left) / bounds.width;
+    return nodeAt(props.model, row, range().from + x * (range().to - range().from));
+  };
+  const onWheel = (event: WheelEvent) => {
+    event.preventDefault();
+    if (!event.ctrlKey && !event.metaKey && !event.shiftKey) { setScroll(clampScroll(scroll() + event.deltaY)); return; }
+    const bounds = canvas.getBoundingClientRect();
+    const at = (event.clientX - bounds.left) / bounds.width;
+    const { from, to } = range();
+    const width = Math.min(1, (to - from) * Math.exp((event.deltaY || event.deltaX) * 0.002));
+    const left = Math.max(0, Math.min(1 - width, from + at * (to - from) - at * width));
+    setRange({ from: left, to: left + width });
+  };
+  const onKey = (event: KeyboardEvent) => {
+    const ways: Record<string, "up" | "down" | "left" | "right"> = {
+      ArrowUp: props.upwards ? "down" : "up", ArrowDown: props.upwards ? "up" : "down", ArrowLeft: "left", ArrowRight: "right",
+    };
+    const way = ways[event.key];
+    const fn = props.model.fn[current()]!;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (way) show(neighbour(props.model, current(), way));
+    else if (event.key === "Enter") zoom(current());
+    else if (event.key === "Escape" || event.key === "Backspace") zoom(Math.max(0, props.model.parent[zoomed]!));
+    else if (event.key === "o" && fn >= 0) props.onOpen(fn);
+    else if (event.key === "f" && fn >= 0) props.onFocus(fn);
+    else return;
+    event.preventDefault();
+  };
+  onMount(() => {
+    const observer = new ResizeObserver(() => setSize({ width: box.clientWidth, height: box.clientHeight }));
+    observer.observe(box);
+    canvas.addEventListener("wheel", onWheel, { passive: false });
+    onCleanup(() => { observer.disconnect(); cancelAnimationFrame(frame); });
+    props.onReady({ canvas, look });
+  });
+
+  const said = () => {
+    const node = current();
+    return `${labelOf(props.model, node)}, ${shareOf(props.model.right[node]! - props.model.left[node]!, 1)}`;
+  };
+  return (
+    <div class="flame" ref={box}>
+      <canvas
+        ref={canvas} tabindex="0" role="application" aria-label={`${props.label}. Arrow keys move, Enter zooms, Escape zooms out, o opens the function.`}
+        style={{ width: `${size().width}px`, height: `${size().height}px` }} onKeyDown={onKey}
+        onMouseMove={(event) => { const node = find(event); setHovered(node < 0 ? null : { node, x: event.clientX, y: event.clientY }); }}
+        onMouseLeave={() => setHovered(null)} onClick={(event) => { const node = find(event); if (node >= 0) zoom(node); }}
+        onDblClick={(event) => { const fn = props.model.fn[find(event)] ?? -1; if (fn >= 0) props.onOpen(fn); }}
+        onContextMenu={(event) => { const fn = props.model.fn[find(event)] ?? -1; if (fn >= 0) { event.preventDefault(); props.onFocus(fn); } }}
+      />
+      <div class="off-screen" role="status">{said()}</div>
+      <Show when={hovered()}>{(at) => <Details model={props.model} node={at().node} x={at().x} y={at().y} />}</Show>
+    </div>
+  );
+}
+
+/** What is known about a node, beside the pointer. */
+function Details(props: { model: FlameModel; node: number; x: number; y: number }) {
+  const each = () => props.model.answer.functions[props.model.fn[props.node]!];
+  const at = () => inAnswer(props.model, props.node);
+  const nodes = () => props.model.answer.nodes;
+  const rows = () => props.model.answer.events.map((event, e) => {
+    const total = at() < 0 ? null : nodes().total[e]?.[at()] ?? 0;
+    return total === null ? null : {
+      name: event.name, total: inUnit(total, event.unit), share: shareOf(total, event.total.weight),
+      own: shareOf(nodes().own[e]?.[at()] ?? 0, event.total.weight), samples: count(nodes().total_samples[e]?.[at()] ?? 0),
+    };
+  }).filter((row) => row !== null);
+  return (
+    <div class="tooltip" style={{ left: `${Math.max(4, Math.min(props.x + 12, innerWidth - 480))}px`, top: `${Math.min(props.y + 16, innerHeight - 150)}px` }}>
+      <div class="title">{visible(each()?.name ?? "all").slice(0, 1200)}</div>
+      <div class="dim">{visible(each() ? (props.model.answer.modules[each()!.module]?.name ?? "") : "")}{each()?.inlined ? " · inlined" : ""}</div>
+      <table><tbody>
+        <tr><td /><td class="value dim">total</td><td /><td class="value dim">self</td><td class="value dim">samples</td></tr>
+        {rows().map((row) => <tr><td>{visible(row.name)}</td><td class="value">{row.share}</td><td class="value">{row.total}</td><td class="value">{row.own}</td><td class="value">{row.samples}</td></tr>)}
+      </tbody></table>
+    </div>
+  );
+}

@@ -1,0 +1,168 @@
+// A call tree as rows of a table. The children of a node are asked for when it is opened.
+
+import { type Accessor, createEffect, createMemo, createSignal, on, onCleanup, untrack } from "solid-js";
+import { ask, isCancelled, type Parameters, query } from "../net/client";
+import type { Column, ErrorBody, FlameAnswer } from "../net/types";
+import { toBody } from "../state/query";
+import { learnNames } from "../state/selection";
+import type { RowSource, ShownRow, Sorting } from "../table/model";
+
+const MOST = 1000;
+/** Fewer samples than this make a share doubtful, as in reports. */
+const FEW = 10;
+
+interface CallNode extends ShownRow {
+  number: number;
+  children: CallNode[] | null;
+}
+
+export interface CallRows {
+  source: RowSource;
+  columns: Accessor<Column[]>;
+  error: Accessor<ErrorBody | null>;
+  busy: Accessor<boolean>;
+  /** Opens the heaviest child of each row, from the top down. */
+  openHottest(): Promise<void>;
+  closeAll(): void;
+}
+
+/** The columns of a call tree: for each event total and self, as shares and as counts. */
+export function callColumns(events: FlameAnswer["events"]): Column[] {
+  const columns = events.flatMap(({ key, name, unit }): Column[] => {
+    const one = (id: string, title: string, of: string | null, kind: Column["kind"]): Column => ({ id: `${id}[${key}]`, name: title, unit: of, kind, event: name, parent: null, for_programs: false });
+    return [
+      one("total_percent", "total", "percent", "ratio"), one("self_percent", "self", "percent", "ratio"),
+      one("samples", "samples", "samples", "count"), one("weight", unit === "ns" ? "time" : "events", unit, "weight"),
+    ];
+  });
+  const text = (id: string): Column => ({ id, name: id, unit: null, kind: "name", event: null, parent: null, for_programs: false });
+  return [text("function"), text("module"), ...columns];
+}
+
+/** Fetches a call tree; opened rows stay open when the question changes. */
+export function createCallRows(parameters: Accessor<Parameters | null>, sorting: Accessor<Sorting | null>): CallRows {
+  const [tops, setTops] = createSignal<CallNode[]>([]);
+  const [columns, setColumns] = createSignal<Column[]>([]);
+  const [error, setError] = createSignal<ErrorBody | null>(null);
+  const [busy, setBusy] = createSignal(false);
+  const [version, setVersion] = createSignal(0);
+  const open = new Set<string>();
+  let current: AbortController | null = null;
+
+  const toNodes = (answer: FlameAnswer, under: CallNode | null): CallNode[] => {
+    const { nodes, functions, modules, events } = answer;
+    const names: [("function" | "module"), string, string][] = [];
+    const shown: CallNode[] = [];
+    // Asked with a root, the answer's first node is the root itself.
+    const wanted = under === null ? -1 : nodes.id.indexOf(under.number);
+    for (let at = 0; at < nodes.id.length; at++) {
+      if (nodes.parent[at] !== wanted) continue;
+      const fn = functions[nodes.function[at]!];
+      const module = modules[fn?.module ?? -1];
+      if (fn) names.push(["function", fn.key, fn.name]);
+      const notes: Record<string, string> = {};
+      const cells = events.flatMap((event, e) => {
+        const total = nodes.total[e]![at]!;
+        const own = nodes.own[e]![at]!;
+        const samples = nodes.total_samples[e]![at]!;
+        if (samples > 0 && samples < FEW) notes[`total_percent[${event.key}]`] = notes[`self_percent[${event.key}]`] = "few_samples";
+        return [share(total, event.total.weight), share(own, event.total.weight), samples, total];
+      });
+      shown.push({
+        id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },
+        cells: [fn?.name ?? "", module?.name ?? "", ...cells], depth: under ? under.depth + 1 : 0, below: nodes.below[at]!, notes, children: null,
+      });
+    }
+    learnNames(names);
+    return shown;
+  };
+  const load = async (under: CallNode | null, mine: AbortController): Promise<CallNode[]> => {
+    const answer = await ask<FlameAnswer>("flame", { ...untrack(parameters), levels: 1, count: MOST, least: 0, root: under ? under.number : null }, mine.signal);
+    if (current === mine && under === null) setColumns(callColumns(answer.events));
+    const nodes = toNodes(answer, under);
+    await Promise.all(nodes.filter((node) => open.has(node.id) && node.below > 0).map(async (node) => { node.children = await load(node, mine); }));
+    return nodes;
+  };
+  createEffect(on(() => { const now = parameters(); return now === null ? null : query(now); }, async (now) => {
+    current?.abort();
+    current = null;
+    if (now === null) { setTops([]); return; }
+    const mine = new AbortController();
+    current = mine;
+    setBusy(true);
+    try {
+      const nodes = await load(null, mine);
+      if (current !== mine) return;
+      setTops(nodes);
+      setError(null);
+      // A tree with one root says nothing while it is closed.
+      if (nodes.length === 1 && nodes[0]!.below > 0 && !open.has(nodes[0]!.id)) setOpen(nodes[0]!, true);
+    } catch (problem) {
+      if (current !== mine || isCancelled(problem)) return;
+      setTops([]);
+      setError(toBody(problem));
+    }
+    setBusy(false);
+  }));
+  onCleanup(() => current?.abort());
+
+  const setOpen = async (node: CallNode, opens: boolean): Promise<void> => {
+    if (opens) open.add(node.id);
+    else open.delete(node.id);
+    setVersion((before) => before + 1);
+    const mine = current;
+    if (!opens || node.children !== null || !mine) return;
+    try {
+      node.children = await load(node, mine);
+      setVersion((before) => before + 1);
+    } catch (problem) {
+      if (!isCancelled(problem)) setError(toBody(problem));
+    }
+  };
+  const sorted = (nodes: readonly CallNode[]): readonly CallNode[] => {
+    const by = sorting();
+    const at = by ? untrack(columns).findIndex((column) => column.id === by.column) : -1;
+    if (!by || at < 0) return nodes;
+    const sign = by.direction === "asc" ? 1 : -1;
+    return [...nodes].sort((a, b) => sign * compare(a.cells[at] ?? null, b.cells[at] ?? null));
+  };
+  const flat = createMemo(() => {
+    version();
+    const out: CallNode[] = [];
+    const add = (nodes: readonly CallNode[]) => {
+      for (const node of sorted(nodes)) {
+        out.push(node);
+        if (open.has(node.id) && node.children) add(node.children);
+      }
+    };
+    add(tops());
+    return out;
+  });
+  return {
+    columns, error, busy,
+    source: {
+      total: () => flat().length,
+      row: (index) => flat()[index],
+      want: () => undefined,
+      isOpen: (row) => { version(); return open.has(row.id); },
+      setOpen: (row, opens) => void setOpen(row as CallNode, opens),
+    },
+    openHottest: async () => {
+      let node = tops()[0];
+      for (let depth = 0; node && node.below > 0 && depth < 500; depth++) {
+        await setOpen(node, true);
+        node = node.children?.[0];
+      }
+    },
+    closeAll: () => { open.clear(); setVersion((before) => before + 1); },
+  };
+}
+
+function share(part: number, total: number): number {
+  return total > 0 ? (100 * part) / total : 0;
+}
+
+function compare(a: string | number | null, b: string | number | null): number {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  return String(a ?? "").localeCompare(String(b ?? ""));
+}

@@ -1,0 +1,87 @@
+// Places of blocks and edges of a control-flow graph, by dagre.
+
+import { Graph, layout } from "@dagrejs/dagre";
+import type { FunctionModel } from "./model";
+
+export interface PlacedBlock {
+  block: number;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+export interface PlacedEdge {
+  from: number;
+  to: number;
+  kind: string;
+  executions: number | null;
+  isBack: boolean;
+  points: { x: number; y: number }[];
+}
+
+export interface PlacedGraph {
+  blocks: PlacedBlock[];
+  edges: PlacedEdge[];
+  width: number;
+  height: number;
+  /** How many cold blocks have no place. */
+  leftOut: number;
+}
+
+/** More blocks take long to place, and nobody can read them. */
+const MOST_BLOCKS = 160;
+export const BLOCK_WIDTH = 172;
+const BLOCK_HEIGHT = 50;
+
+/** Places the hottest blocks. */
+export function placeBlocks(model: FunctionModel): PlacedGraph {
+  const { blocks, edges } = model.answer;
+  const order = blocks.map((_, at) => at).sort((a, b) => (blocks[b]!.weight[0] ?? 0) - (blocks[a]!.weight[0] ?? 0));
+  const kept = new Set(order.slice(0, MOST_BLOCKS));
+  // The entry says where the reader is.
+  if (blocks.length > 0) kept.add(0);
+  const graph = new Graph({ multigraph: true });
+  graph.setGraph({ rankdir: "TB", nodesep: 26, ranksep: 30, edgesep: 12, marginx: 12, marginy: 12 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  for (const block of [...kept].sort((a, b) => a - b)) graph.setNode(String(block), { width: BLOCK_WIDTH, height: BLOCK_HEIGHT });
+  const shown = edges.filter((edge) => edge.to !== null && kept.has(edge.from) && kept.has(edge.to));
+  // A block that leads to itself gets a loop at its side; dagre need not know.
+  shown.forEach((edge, at) => edge.from !== edge.to && graph.setEdge(String(edge.from), String(edge.to), {}, String(at)));
+  layout(graph);
+  const size = graph.graph() as { width?: number; height?: number };
+  return {
+    blocks: [...kept].map((block) => {
+      const node = graph.node(String(block)) as { x: number; y: number; width: number; height: number };
+      return { block, x: node.x - node.width / 2, y: node.y - node.height / 2, width: node.width, height: node.height };
+    }),
+    edges: shown.map((edge, at) => {
+      if (edge.from === edge.to) {
+        const node = graph.node(String(edge.from)) as { x: number; y: number; width: number; height: number };
+        const right = node.x + node.width / 2;
+        const points = [[0, 0.3], [22, 0.3], [22, 0], [22, -0.3], [0, -0.3]].map(([x, y]) => ({ x: right + x!, y: node.y + y! * node.height }));
+        return { from: edge.from, to: edge.from, kind: edge.kind, executions: edge.executions, isBack: true, points };
+      }
+      const placed = graph.edge({ v: String(edge.from), w: String(edge.to), name: String(at) }) as { points?: { x: number; y: number }[] };
+      return { from: edge.from, to: edge.to!, kind: edge.kind, executions: edge.executions, isBack: edge.to! <= edge.from, points: placed.points ?? [] };
+    }),
+    width: size.width ?? 1, height: size.height ?? 1, leftOut: blocks.length - kept.size,
+  };
+}
+
+/** A smooth path through points. */
+export function edgePath(points: readonly { x: number; y: number }[]): string {
+  const first = points[0];
+  if (!first) return "";
+  let out = `M${first.x.toFixed(1)} ${first.y.toFixed(1)}`;
+  for (let at = 1; at < points.length - 1; at++) {
+    const now = points[at]!;
+    const next = points[at + 1]!;
+    const isLast = at === points.length - 2;
+    const x = isLast ? next.x : (now.x + next.x) / 2;
+    const y = isLast ? next.y : (now.y + next.y) / 2;
+    out += `Q${now.x.toFixed(1)} ${now.y.toFixed(1)} ${x.toFixed(1)} ${y.toFixed(1)}`;
+  }
+  if (points.length === 2) out += `L${points[1]!.x.toFixed(1)} ${points[1]!.y.toFixed(1)}`;
+  return out;
+}

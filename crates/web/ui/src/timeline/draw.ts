@@ -1,0 +1,76 @@
+// Draws lanes of a timeline: in each, a bar for every bin.
+
+import { axisTime } from "../format";
+import { marks, type Stretch } from "./scale";
+
+export interface LaneColours {
+  back: string;
+  stripe: string;
+  line: string;
+  bar: string;
+  text: string;
+  veil: string;
+  accent: string;
+}
+
+export interface Lane {
+  values: readonly number[];
+  /** The value that fills the lane's height. */
+  peak: number;
+}
+
+/** Draws lanes of equal height below each other, and veils what the brush leaves out. */
+export function drawLanes(
+  context: CanvasRenderingContext2D, width: number, laneHeight: number, lanes: readonly Lane[], shown: Stretch, data: Stretch, brush: Stretch | null, colours: LaneColours,
+): void {
+  const height = laneHeight * lanes.length;
+  context.fillStyle = colours.back;
+  context.fillRect(0, 0, width, height);
+  const scale = width / (shown.to - shown.from);
+  lanes.forEach((lane, at) => {
+    const bottom = (at + 1) * laneHeight;
+    if (at % 2 === 1) { context.fillStyle = colours.stripe; context.fillRect(0, at * laneHeight, width, laneHeight); }
+    const bins = lane.values.length;
+    if (bins === 0 || lane.peak <= 0) return;
+    const binWidth = ((data.to - data.from) / bins) * scale;
+    const left = (data.from - shown.from) * scale;
+    context.fillStyle = colours.bar;
+    context.beginPath();
+    for (let bin = 0; bin < bins; bin++) {
+      const value = lane.values[bin]!;
+      if (value <= 0) continue;
+      const tall = Math.max(1, (value / lane.peak) * (laneHeight - 3));
+      context.rect(left + bin * binWidth, bottom - 1 - tall, Math.max(binWidth, 0.6), tall);
+    }
+    context.fill();
+  });
+  context.fillStyle = colours.line;
+  for (let at = 1; at <= lanes.length; at++) context.fillRect(0, at * laneHeight - 1, width, 1);
+  if (brush) {
+    const from = (brush.from - shown.from) * scale;
+    const to = (brush.to - shown.from) * scale;
+    context.fillStyle = colours.veil;
+    if (from > 0) context.fillRect(0, 0, Math.min(from, width), height);
+    if (to < width) context.fillRect(Math.max(0, to), 0, width - Math.max(0, to), height);
+    context.fillStyle = colours.accent;
+    for (const x of [from, to]) if (x >= 0 && x <= width) context.fillRect(Math.min(width - 1, Math.max(0, x - 0.5)), 0, 1, height);
+  }
+}
+
+/** Draws an axis with times. */
+export function drawAxis(context: CanvasRenderingContext2D, width: number, height: number, shown: Stretch, font: string, colours: LaneColours): void {
+  context.fillStyle = colours.stripe;
+  context.fillRect(0, 0, width, height);
+  context.font = font;
+  context.textBaseline = "middle";
+  const { step, times } = marks(shown, width / 110);
+  const scale = width / (shown.to - shown.from);
+  for (const time of times) {
+    const x = (time - shown.from) * scale;
+    context.fillStyle = colours.line;
+    context.fillRect(x, 0, 1, height);
+    context.fillStyle = colours.text;
+    const text = axisTime(time, step);
+    if (x + context.measureText(text).width + 6 < width) context.fillText(text, x + 4, height / 2);
+  }
+}

@@ -1,0 +1,41 @@
+// A timeline as an SVG file.
+
+import { axisTime } from "../format";
+import { visible } from "../names";
+import type { TimelineAnswer } from "../net/types";
+import { xml } from "../save";
+import { colour } from "../shell/theme";
+import type { Lane } from "./draw";
+import { laneColours } from "./LaneCanvas";
+import { marks } from "./scale";
+
+const NAMES = 240;
+const LANES = 1200;
+const AXIS = 24;
+
+/** Writes the shown lanes with their names and an axis. */
+export function timelineSvg(answer: TimelineAnswer, lanes: readonly Lane[], nameOf: (row: TimelineAnswer["rows"][number]) => string, laneHeight: number): string {
+  const colours = laneColours();
+  const height = AXIS + lanes.length * laneHeight;
+  const out = [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${NAMES + LANES}" height="${height}" font-family="monospace" font-size="12">`,
+    `<rect width="100%" height="100%" fill="${colours.back}"/>`,
+  ];
+  const { step, times } = marks({ from: answer.start_ns, to: answer.end_ns }, 10);
+  for (const time of times) {
+    const x = NAMES + ((time - answer.start_ns) / (answer.end_ns - answer.start_ns)) * LANES;
+    out.push(`<path d="M${x.toFixed(1)} 0V${height}" stroke="${colours.line}"/><text x="${(x + 4).toFixed(1)}" y="16" fill="${colours.text}">${axisTime(time, step)}</text>`);
+  }
+  lanes.forEach((lane, at) => {
+    const bottom = AXIS + (at + 1) * laneHeight - 1;
+    const width = LANES / Math.max(1, lane.values.length);
+    let path = "";
+    lane.values.forEach((value, bin) => {
+      if (value > 0) path += `M${(NAMES + bin * width).toFixed(2)} ${bottom}v${(-Math.max(1, (value / lane.peak) * (laneHeight - 3))).toFixed(1)}h${width.toFixed(2)}V${bottom}z`;
+    });
+    const name = visible(nameOf(answer.rows[at]!)).slice(0, 32);
+    out.push(`<text x="8" y="${bottom - laneHeight / 3}" fill="${colour("text")}">${xml(name)}</text><path d="${path}" fill="${colours.bar}"/><path d="M0 ${bottom}H${NAMES + LANES}" stroke="${colours.line}"/>`);
+  });
+  out.push("</svg>");
+  return out.join("\n");
+}
