@@ -163,7 +163,7 @@ function flame(query) {
   }
   return {
     profile: 0, generation: 1, direction: inverted ? "callers" : "callees",
-    events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, total: { samples: Math.round(sums[e] / period), weight: sums[e] } })),
+    events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, samples: Math.round(sums[e] / period), weight: sums[e] })),
     functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules, above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
   };
 }

@@ -165,8 +165,8 @@ function Details(props: { model: FlameModel; node: number; x: number; y: number 
   const rows = () => props.model.answer.events.map((event, e) => {
     const total = at() < 0 ? null : nodes().total[e]?.[at()] ?? 0;
     return total === null ? null : {
-      name: event.name, total: inUnit(total, event.unit), share: shareOf(total, event.total.weight),
-      own: shareOf(nodes().own[e]?.[at()] ?? 0, event.total.weight), samples: count(nodes().total_samples[e]?.[at()] ?? 0),
+      name: event.name, total: inUnit(total, event.unit), share: shareOf(total, event.weight),
+      own: shareOf(nodes().own[e]?.[at()] ?? 0, event.weight), samples: count(nodes().total_samples[e]?.[at()] ?? 0),
     };
   }).filter((row) => row !== null);
   return (

@@ -66,7 +66,7 @@ export function createCallRows(parameters: Accessor<Parameters | null>, sorting:
         const own = nodes.own[e]![at]!;
         const samples = nodes.total_samples[e]![at]!;
         if (samples > 0 && samples < FEW) notes[`total_percent[${event.key}]`] = notes[`self_percent[${event.key}]`] = "few_samples";
-        return [share(total, event.total.weight), share(own, event.total.weight), samples, total];
+        return [share(total, event.weight), share(own, event.weight), samples, total];
       });
       shown.push({
         id: `${under?.id ?? ""}/${fn?.key ?? ""}`, number: nodes.id[at]!, key: { ...(fn ? { function: fn.key } : {}), ...(module ? { module: module.key } : {}) },

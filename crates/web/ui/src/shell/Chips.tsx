@@ -2,7 +2,7 @@
 
 import { For, Show } from "solid-js";
 import { duration } from "../format";
-import { cutMiddle, fold } from "../names";
+import { cutMiddle, fold, visible } from "../names";
 import { isSelective, nameOf, toggle } from "../state/selection";
 import { go, KEY_LISTS, type KeyList, noConditions, state } from "../state/url";
 
@@ -23,7 +23,7 @@ export function Chips() {
         <For each={KEY_LISTS}>
           {(list) => (
             <For each={state[list]}>
-              {(key) => <Chip kind={KINDS[list]} text={cutMiddle(fold(nameOf(list, key)), 80)} whole={nameOf(list, key)} onRemove={() => toggle(list, key)} />}
+              {(key) => <Chip kind={KINDS[list]} text={cutMiddle(list === "function" || list === "through" ? fold(nameOf(list, key)) : visible(nameOf(list, key)), 80)} whole={nameOf(list, key)} onRemove={() => toggle(list, key)} />}
             </For>
           )}
         </For>

@@ -46,7 +46,7 @@ export function FunctionPicker() {
           <For each={rows()}>
             {(row) => (
               <li><button title={visible(row.name).slice(0, 2000)} onClick={() => pick(row)}>
-                <span class="share">{typeof row.share === "number" ? inUnit(row.share, "percent") : ""}</span><span class="name">{fold(row.name)} <span class="dim">{fold(row.module)}</span></span>
+                <span class="share">{typeof row.share === "number" ? inUnit(row.share, "percent") : ""}</span><span class="name">{fold(row.name) || "[no name]"} <span class="dim">{visible(row.module).slice(0, 200)}</span></span>
               </button></li>
             )}
           </For>

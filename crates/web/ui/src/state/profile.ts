@@ -44,5 +44,5 @@ export async function showReady(): Promise<void> {
   const shown = loaded();
   if (shown && shown.profile === ready.index && shown.generation === ready.generation) return;
   forgetAnswers();
-  setLoaded(await ask<ProfileAnswer>("profile", { profile: ready.index, generation: ready.generation }));
+  setLoaded(await ask<ProfileAnswer>("profile", { profile: ready.index }));
 }

@@ -2,7 +2,7 @@
 // keyboard. Only the rows in sight exist as elements.
 
 import { createEffect, createMemo, createSignal, createUniqueId, For, Index, on, onCleanup, onMount, Show } from "solid-js";
-import { fold, visible } from "../names";
+import { cutMiddle, fold, visible } from "../names";
 import type { Cell, Column } from "../net/types";
 import { copyText } from "../save";
 import { arrangeColumns, type ShownColumn } from "./columns";
@@ -142,7 +142,9 @@ export function DataTable(props: TableProps) {
 function NameCell(props: { column: ShownColumn; row: ShownRow; rows: RowSource; onOpen?(row: ShownRow): void }) {
   const text = () => { const cell = props.row.cells[props.column.at]; return cell === null || cell === undefined ? "" : String(cell); };
   const isMain = () => props.column.kind === "main";
-  const shown = () => fold(text()) || (isMain() ? "[no name]" : "");
+  // Modules and threads have no type arguments: what looks like them is a part of their names.
+  const isFunction = () => props.column.id === "function";
+  const shown = () => (isFunction() ? fold(text()) : visible(cutMiddle(text(), 300))) || (isMain() ? "[no name]" : "");
   const isTree = () => isMain() && props.rows.setOpen !== undefined;
   const isOpen = () => props.rows.isOpen?.(props.row) ?? false;
   return (

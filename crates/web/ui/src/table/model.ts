@@ -29,7 +29,7 @@ export interface RowSource {
 
 export interface Sorting {
   column: string;
-  direction: "asc" | "desc";
+  direction: string;
 }
 
 /** The next step of sorting by a column: numbers begin with the largest, names with the first; the third click ends it. */

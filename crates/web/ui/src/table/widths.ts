@@ -14,6 +14,8 @@ export interface Widths {
 
 const NARROWEST = 36;
 const NARROWEST_MAIN = 180;
+/** On wide screens the main column leaves room free, so that numbers stay near their names; in units of the font's size. */
+const WIDEST_MAIN = 66;
 
 function natural(column: ShownColumn, errors: boolean, em: number): number {
   if (column.kind === "name") return column.id === "module" ? 15 * em : column.unit === null && /id$/.test(column.id) ? 6 * em : 12 * em;
@@ -33,7 +35,7 @@ export function createWidths(
     if (main >= 0) {
       const others = out.reduce((sum, width, at) => (at === main ? sum : sum + width), 0);
       const left = room() - others;
-      out[main] = Math.max(NARROWEST_MAIN, settings.widths[columns()[main]!.id] ?? 0, left);
+      out[main] = Math.max(NARROWEST_MAIN, settings.widths[columns()[main]!.id] ?? Math.min(left, WIDEST_MAIN * em));
     }
     return out.map(Math.round);
   });

@@ -119,7 +119,7 @@ function Hottest(props: { by: KeyList; title: string }) {
     else go({ ...selectRow(row.key), view: "hotspots" });
   };
   return (
-    <section class="card" aria-label={`Hottest: ${props.title}`}>
+    <section class="card" aria-label={`Hottest: ${props.title}`} aria-busy={question.busy()}>
       <h2>{props.title} <span class="dim">by {visible(shownEvents()[0] ?? "")}</span></h2>
       <Show when={question.error()}>{(error) => <Wrong error={error()} />}</Show>
       <Show when={question.answer()}>
@@ -135,7 +135,7 @@ function Hottest(props: { by: KeyList; title: string }) {
                       <button title={visible(name(answer(), row)).slice(0, 4000)} onClick={() => open(row)}>
                         <span class="share" style={{ "--bar": `${typeof share() === "number" ? share() : 0}%` }}>{typeof share() === "number" ? inUnit(share() as number, "percent") : "–"}</span>
                         <span class="samples">{typeof samples() === "number" ? count(samples() as number) : ""}</span>
-                        <span class="name">{fold(name(answer(), row))} <span class="dim">{fold(moduleOf(answer(), row))}</span></span>
+                        <span class="name">{(props.by === "function" ? fold(name(answer(), row)) : visible(name(answer(), row)).slice(0, 300)) || "[no name]"} <span class="dim">{visible(moduleOf(answer(), row)).slice(0, 200)}</span></span>
                       </button>
                     </li>
                   );

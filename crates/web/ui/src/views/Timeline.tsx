@@ -2,7 +2,7 @@
 
 import { createMemo, createSignal, For, Show } from "solid-js";
 import { count, duration, inUnit, plural } from "../format";
-import { fold, visible } from "../names";
+import { visible } from "../names";
 import type { TimelineAnswer } from "../net/types";
 import { csv, savePng, saveText } from "../save";
 import { Wrong } from "../shell/Message";
@@ -101,7 +101,7 @@ export function TimelineView() {
                 {(row) => (
                   <li style={{ height: `${laneHeight()}px` }}>
                     <button class="lane-name" aria-pressed={isChosen(row)} title={`${visible(row.process_name ?? row.name)} · ${visible(row.name)}: ${inUnit(row.samples, "samples")} samples. Click to select.`} onClick={() => choose(row)}>
-                      <span class="name">{fold(nameWithNumber(row))}</span><span class="samples">{count(row.samples)}</span>
+                      <span class="name">{visible(nameWithNumber(row)).slice(0, 200)}</span><span class="samples">{count(row.samples)}</span>
                     </button>
                   </li>
                 )}
