@@ -28,6 +28,7 @@ Examples:
   dioptra record ./program                   sample a program into perf.data
   dioptra report                             show its hottest functions
   dioptra annotate                           show the hottest one's source and instructions
+  dioptra web                                look at all of it in a browser
   dioptra trace -P . ./program               show a program's calls
   dioptra doctor                             check what works on this machine"
 )]
@@ -54,6 +55,8 @@ enum Command {
     Info(Later<commands::info::Arguments>),
     /// Show every record of a profile in full, in time order
     Dump(Later<commands::dump::Arguments>),
+    /// Show profiles in a browser: tables, flame graphs, timelines, source and instructions
+    Web(Later<commands::web::Arguments>),
     /// Trace the functions that a command calls, and show the calls
     Trace(Later<Box<commands::trace::Arguments>>),
     /// Check what works on this machine, what does not, and how to mend it
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Command::Metrics(Later(arguments)) => (1, commands::metrics::run(arguments)),
         Command::Info(Later(arguments)) => (1, commands::info::run(arguments)),
         Command::Dump(Later(arguments)) => (1, commands::dump::run(arguments)),
+        Command::Web(Later(arguments)) => (1, commands::web::run(arguments)),
         Command::Trace(Later(arguments)) => {
             (arguments.failure_status(), commands::trace::run(*arguments))
         }

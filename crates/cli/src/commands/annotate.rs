@@ -269,7 +269,7 @@ fn style(arguments: &Arguments, screen: &Screen) -> AnnotationStyle {
 }
 
 /// `OLD=NEW`.
-fn renamed(text: &str) -> Result<(String, String), String> {
+pub fn renamed(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((old, new)) if !old.is_empty() && !new.is_empty() => {
             Ok((old.to_owned(), new.to_owned()))

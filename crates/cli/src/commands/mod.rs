@@ -15,3 +15,4 @@ pub mod report;
 mod shown;
 pub mod sum;
 pub mod trace;
+pub mod web;

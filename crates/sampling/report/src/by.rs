@@ -135,16 +135,25 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
 pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
-    report_with_keys(inputs, options).map(|(table, _)| table)
+    keyed(inputs, options, false).map(|(table, _)| table)
 }
 
-/// As [`report`], with the key of each row, by the row's id.
+/// As [`report`], with the key of each row, by the row's id. Without [`ReportOptions::children`] no row stands for places
+/// that only called others, even if the profiles hold call chains.
 ///
 /// # Errors
 /// As [`report`].
 pub fn report_with_keys(
     inputs: &[Input<'_>],
     options: &ReportOptions<'_>,
+) -> Result<(Table, Vec<RowKey>), ReportError> {
+    keyed(inputs, options, !options.children)
+}
+
+fn keyed(
+    inputs: &[Input<'_>],
+    options: &ReportOptions<'_>,
+    counted_only: bool,
 ) -> Result<(Table, Vec<RowKey>), ReportError> {
     let mut labels = Labels::new(inputs, options.by, options.slices, false);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
@@ -155,6 +164,7 @@ pub fn report_with_keys(
             levels: options.by,
             events: &counted,
             children: options.children,
+            counted_only,
             estimates: options.errors
                 || !options.metrics.is_empty()
                 || is_scaled(inputs, options.events),

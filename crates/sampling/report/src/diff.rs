@@ -83,6 +83,7 @@ pub fn diff(inputs: &[Input<'_>], options: &DiffOptions<'_>) -> Result<Table, Re
         &GridOptions {
             levels: options.by,
             events: &counted,
+            counted_only: false,
             children: false,
             estimates: true,
             apart: true,

@@ -21,6 +21,8 @@ pub(crate) struct GridOptions<'a> {
     pub levels: &'a [Dimension],
     pub events: &'a [TableEvent],
     pub children: bool,
+    /// Whether rows that count nothing of their own are left out, where totals are not shown.
+    pub counted_only: bool,
     /// Estimates that know each sample's weight.
     pub estimates: bool,
     /// Each profile keeps counts of its own; else they are summed.
@@ -262,6 +264,7 @@ fn count(
     let Input { profile, names, .. } = *input;
     if let [dimension] = *options.levels
         && !options.estimates
+        && !(options.counted_only && profile.options().call_chains)
         && !matches!(dimension, Dimension::Block | Dimension::Time)
         && (options.children || dimension != Dimension::Address)
     {

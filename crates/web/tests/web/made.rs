@@ -1,6 +1,6 @@
 //! A recording with hostile names, whose counts are known.
 
-use crate::records::{ID, Records, SECOND, USER, attr, event, two};
+use crate::records::{ID, Records, SECOND, USER, attr, event, text, two, word};
 use dioptra_perfrecords::SampleType;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// A function's name that a careless page would run.
 pub const SCRIPT: &str = "<script>alert(1)</script>";
 /// A thread's name that is no UTF-8.
-const NOT_UTF8: &[u8] = b"\xff<b>&\"\0\0\0\0\0\0\0\0\0";
+const NOT_UTF8: &[u8] = b"\xff<b>&\"";
 
 /// The recording and its process's map of functions.
 pub struct Made {
@@ -51,14 +51,47 @@ impl Made {
     }
 }
 
+/// Adds a record that is no sample. The ids at its end have the CPU, as the events' samples do.
+fn add(records: &mut Records, kind: u32, misc: u16, pid: u32, parts: &[Vec<u8>]) {
+    records.time += 1;
+    let ids = [two(pid, pid), word(records.time), two(0, 0), word(ID)].concat();
+    let body = parts.concat();
+    records.push(kind, misc, &[&body, &ids]);
+}
+
+fn comm(records: &mut Records, pid: u32, tid: u32, is_exec: bool, name: &[u8]) {
+    let misc = u16::from(is_exec) << 13;
+    let mut name = name.to_vec();
+    name.resize((name.len() + 1).next_multiple_of(8), 0);
+    add(records, 3, misc, pid, &[two(pid, tid), name]);
+}
+
+/// Maps memory without a file, which a map of functions describes.
+fn map(records: &mut Records, pid: u32) {
+    let range = [word(0x10000), word(0x10000), word(0)].concat();
+    let parts = [two(pid, pid), range, text("//anon")];
+    add(records, 1, 2, pid, &parts);
+}
+
+fn fork(records: &mut Records, child: (u32, u32), parent: (u32, u32)) {
+    let pids = [two(child.0, parent.0), two(child.1, parent.1)].concat();
+    let time = word(records.time + 1);
+    add(records, 7, 0, parent.0, &[pids, time]);
+}
+
+fn exit(records: &mut Records, pid: u32) {
+    let pids = [two(pid, 1), two(pid, 1)].concat();
+    let time = word(records.time + 1);
+    add(records, 4, 0, pid, &[pids, time]);
+}
+
 /// The recording with so many of its samples.
 pub fn recording(samples: usize) -> Vec<u8> {
     let mut records = Records::default();
-    records.comm(42, 42, true, "program");
-    records.map(42, 0x10000, 0x10000, 0, "//anon");
-    records.fork((42, 43), (42, 42));
-    let trailer = records.trailer(42);
-    records.push(3, 0, &[&two(42, 43), NOT_UTF8, &trailer]);
+    comm(&mut records, 42, 42, true, b"program");
+    map(&mut records, 42);
+    fork(&mut records, (42, 43), (42, 42));
+    comm(&mut records, 42, 43, false, NOT_UTF8);
     let mut stacks: Vec<(u32, &[u64])> = Vec::new();
     stacks.extend([(42, &[LEAF, EVIL, MAIN][..]); 15]);
     stacks.extend([(42, &[LEAF, MAIN][..]); 5]);
@@ -69,31 +102,21 @@ pub fn recording(samples: usize) -> Vec<u8> {
     }
     if samples > stacks.len() {
         // One fault, and a second process with the number of the first.
-        let rest = [1, USER, LEAF];
-        records.sample_on(SECOND, (42, 42), LEAF, 1, 0, &[2, rest[1], rest[2]]);
-        records.exit(42);
-        records.fork((42, 42), (1, 1));
-        records.comm(42, 42, true, "again");
-        records.map(42, 0x10000, 0x10000, 0, "//anon");
+        records.sample_on(SECOND, (42, 42), LEAF, 1, 0, &[2, USER, LEAF]);
+        exit(&mut records, 42);
+        fork(&mut records, (42, 42), (1, 1));
+        comm(&mut records, 42, 42, true, b"again");
+        map(&mut records, 42);
         for _ in stacks.len()..samples {
             sample(&mut records, (42, 42), &[LEAF], 3);
         }
     }
+    let mut faults = attr(SampleType::CALLCHAIN | SampleType::CPU);
+    faults.config = 2;
+    let clock = attr(SampleType::CALLCHAIN | SampleType::CPU);
     let events = [
-        event(
-            "cpu-clock",
-            attr(SampleType::CALLCHAIN | SampleType::CPU),
-            &[ID],
-        ),
-        event(
-            "page-faults",
-            {
-                let mut attr = attr(SampleType::CALLCHAIN | SampleType::CPU);
-                attr.config = 2;
-                attr
-            },
-            &[SECOND],
-        ),
+        event("cpu-clock", clock, &[ID]),
+        event("page-faults", faults, &[SECOND]),
     ];
     records.file(&events)
 }

@@ -1,0 +1,133 @@
+//! `dioptra web`.
+
+use super::annotate::renamed;
+use super::profiles::{is_stdin, open};
+use crate::output::say;
+use crate::symbol_sources::SymbolSources;
+use anyhow::{Context, bail};
+use dioptra_report::SourceFiles;
+use dioptra_symbols::SymbolOptions;
+use dioptra_web::{Server, WebOptions};
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+
+/// Arguments of `dioptra web`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  dioptra web                                look at perf.data in a browser
+  dioptra web before.data after.data         look at two profiles
+  dioptra web --port 8000 --no-open          for a tunnel: ssh -L 8000:127.0.0.1:8000 THIS_MACHINE
+  dioptra web --source-path /build=$HOME/src")]
+pub struct Arguments {
+    /// The profiles; `-` is standard input
+    #[arg(value_name = "FILE", default_value = "perf.data")]
+    files: Vec<PathBuf>,
+    /// Listen on this port [default: one that is free]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Listen on this address of the machine, so that others can look, too: everybody who has the printed address reads the
+    /// profiles and the source files that they name, without encryption
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    listen: IpAddr,
+    /// Print the page's address, but open no browser
+    #[arg(long)]
+    no_open: bool,
+    /// Show C++ and Rust names as linkers see them
+    #[arg(long)]
+    no_demangle: bool,
+    /// Look for the recorded files below this directory
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Source files recorded below OLD lie below NEW; may be given several times
+    #[arg(long, value_name = "OLD=NEW", value_parser = renamed)]
+    source_path: Vec<(String, String)>,
+    #[command(flatten)]
+    sources: SymbolSources,
+}
+
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(directory) = &arguments.symfs
+        && !directory.is_dir()
+    {
+        bail!(
+            "--symfs {}: no such directory; give the one that holds the recorded machine's files",
+            directory.display()
+        );
+    }
+    if arguments.files.iter().filter(|path| is_stdin(path)).count() > 1 {
+        bail!("standard input (`-`) can be read once only; give files");
+    }
+    // What is no profile is told here, where the name was given, and not on a page.
+    for path in arguments.files.iter().filter(|path| !is_stdin(path)) {
+        open(path)?;
+    }
+    let symbols = arguments.sources.add_to(SymbolOptions {
+        demangle: !arguments.no_demangle,
+        symfs: arguments.symfs.clone(),
+        ..SymbolOptions::default()
+    })?;
+    let options = WebOptions {
+        files: arguments.files,
+        listen: arguments.listen,
+        port: arguments.port,
+        symbols,
+        sources: SourceFiles {
+            symfs: arguments.symfs,
+            renamed: arguments.source_path,
+        },
+    };
+    let mut server = Server::bind(&options).with_context(|| match options.port {
+        Some(port) => format!("--port {port}: give another one, or none to take one that is free"),
+        None => format!(
+            "--listen {}: give an address of this machine",
+            options.listen
+        ),
+    })?;
+    server.obey_signals()?;
+    let url = server.url();
+    let mut out = io::stdout().lock();
+    writeln!(out, "{url}").context("writing the page's address")?;
+    out.flush().context("writing the page's address")?;
+    let is_seen = out.is_terminal();
+    drop(out);
+    if !options.listen.is_loopback() {
+        say!(
+            "warning: other machines can reach this page: whoever has the address reads the profiles and the source files \
+             that they name, and whoever listens to the network reads along; `ssh -L` is safer"
+        );
+    }
+    if !arguments.no_open && is_seen && has_display() {
+        open_browser(&url);
+    }
+    if is_seen {
+        say!("Ctrl-C ends the page");
+    }
+    server.run()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a browser could open a window.
+fn has_display() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")
+}
+
+/// Opens the page in the user's browser, if the desktop knows one.
+fn open_browser(url: &str) {
+    let opener = Command::new("xdg-open")
+        .arg(url)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    match opener {
+        // It ends when the browser was told, or with the browser; nobody waits for it, but it is collected.
+        Ok(mut opener) => {
+            std::thread::spawn(move || opener.wait());
+        }
+        Err(error) => say!("no browser was opened (xdg-open: {error}); open the address above"),
+    }
+}
