@@ -15,7 +15,7 @@ use support::{Records, USER, attr, event};
 
 const OTHER: u64 = 78;
 
-/// What happens next in a recording.
+/// The next thing that happens in a recording.
 #[derive(Clone, Debug)]
 enum Step {
     Sample {

@@ -1,4 +1,4 @@
-//! Parts: who ran a sample, and where. Counts may be kept apart by them.
+//! Parts: the thread, image, name and CPU of a sample. Counts may be kept apart by part.
 
 use crate::hash::FxBuildHasher;
 use crate::processes::images::ImageId;
@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 /// The index of a [`Part`] in [`Parts`].
 pub type PartId = u32;
 
-/// The part of counts that are not kept apart.
+/// The part of counts that are not kept apart by part.
 pub(crate) const WHOLE: PartId = 0;
 
 /// The thread and CPU of samples. A recording has few pairs of them, since most threads stay on few CPUs.
@@ -16,11 +16,11 @@ pub(crate) const WHOLE: PartId = 0;
 pub struct Part {
     /// The thread; `None` where [`crate::LoadOptions::threads`] was not asked for.
     pub thread: Option<ThreadId>,
-    /// What the thread's process ran; `None` without the thread.
+    /// The program image that the thread's process ran; `None` without the thread.
     pub image: Option<ImageId>,
-    /// The thread's name when it was sampled, in [`Tasks::comms`]; `None` without the thread, and where it had none.
+    /// The thread's name when it was sampled, in [`Tasks::comms`]; `None` without the thread, and where it had no name.
     pub comm: Option<u32>,
-    /// The CPU; `None` where [`crate::LoadPlan::cpus`] was not asked for, and of samples that do not tell theirs.
+    /// The CPU; `None` where [`crate::LoadPlan::cpus`] was not asked for, and for samples without a CPU.
     pub cpu: Option<u32>,
 }
 
@@ -29,7 +29,7 @@ pub struct Part {
 pub struct Parts {
     list: Vec<Part>,
     ids: HashMap<Part, PartId, FxBuildHasher>,
-    /// By thread: its last part. Without threads, one.
+    /// By thread: its last part. Without threads there is one entry.
     last: Vec<(Part, PartId)>,
 }
 
@@ -51,7 +51,7 @@ impl Parts {
         cpu: None,
     };
 
-    /// The part with this id.
+    /// Returns the part with this id.
     ///
     /// # Panics
     /// On an id that these parts did not give.
@@ -60,22 +60,22 @@ impl Parts {
         self.list[id as usize]
     }
 
-    /// How many parts there are. The first one tells nothing of its samples.
+    /// Returns the number of parts. The first part says nothing about its samples.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Never true: the part that tells nothing is always there.
+    /// Returns false: the first part is always there.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// All parts in the order of their ids.
+    /// Returns all parts in the order of their ids.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Part> + '_ {
         self.list.iter().copied()
     }
 
-    /// The part of a thread as it is now.
+    /// Returns the part of a thread, with its current image and name.
     #[inline]
     pub(crate) fn of_thread(
         &mut self,
@@ -92,7 +92,7 @@ impl Parts {
         self.intern(thread as usize, part)
     }
 
-    /// The part of a CPU.
+    /// Returns the part of a CPU.
     #[inline]
     pub(crate) fn of_cpu(&mut self, cpu: Option<u32>) -> PartId {
         self.intern(
@@ -127,7 +127,7 @@ impl Parts {
         id
     }
 
-    /// Drops what only growing needs.
+    /// Drops the data that only growing needs.
     pub(crate) fn freeze(&mut self) {
         self.ids = HashMap::default();
         self.last = Vec::new();

@@ -1,4 +1,4 @@
-//! Counting samples: from what one tells to the place where it counts.
+//! Counting samples at their places.
 
 use crate::counts::counter::{Count, Hit};
 use crate::counts::sample_keys::PartId;
@@ -15,8 +15,8 @@ use dioptra_perfdata::FileRecord;
 use dioptra_perfrecords::record::{CpuMode, RawRecord};
 use dioptra_perfrecords::{AttrFlags, U64s};
 
-/// How many samples wait to be counted at most, and how many frames of their stacks: more would not stay in the
-/// CPU's nearest cache.
+/// The largest number of waiting samples, and of the frames of their stacks. More would not stay in the CPU's nearest
+/// cache.
 const WAITING: usize = 32;
 const WAITING_FRAMES: u32 = 2048;
 
@@ -28,22 +28,22 @@ struct Sample {
     hit: Hit,
 }
 
-/// Samples that wait to be counted: the tables of places are large, and what they hold of one sample is fetched while
-/// others are read.
+/// Samples that wait to be counted. The tables of places are large, so the entries of one sample are fetched into the
+/// cache while other samples are read.
 #[derive(Default)]
 pub(crate) struct Waiting {
     samples: Vec<Sample>,
-    /// By sample, where stacks are not kept.
+    /// The frames by sample, where stacks are not kept.
     frames: Vec<Frame>,
-    /// By sample, where they are.
+    /// The walks by sample, where stacks are kept.
     walks: Walks,
-    /// Whose last chains wait for the walks.
+    /// The threads whose last chains wait for the walks.
     threads: Vec<ThreadId>,
 }
 
 impl<'a> Loader<'a> {
-    /// Counts a sample, with the address and the call chain that it tells. `then` is the memory of its process at its
-    /// time where that is not the one of now.
+    /// Counts a sample, with its address and its call chain. `then` is the memory of the sample's process at the
+    /// sample's time, where that differs from the current memory.
     #[inline]
     pub(crate) fn settle(
         &mut self,
@@ -62,7 +62,7 @@ impl<'a> Loader<'a> {
             1.0
         };
         let (mode, own) = (raw.misc.cpu_mode(), (ip, chain));
-        // Of a sample in the kernel the user code that entered it.
+        // Finds the user code that entered the kernel, for a sample taken in the kernel.
         let entry = state.kernel_entry.as_ref();
         let caller = entry
             .filter(|_| mode == CpuMode::Kernel)
@@ -94,7 +94,7 @@ impl<'a> Loader<'a> {
             self.waiting.frames.push(frame);
         }
         if reads_group || self.events[event].tells_times {
-            // What else it counts depends on the samples before it.
+            // The members of the group or the counter's times depend on the samples before this one.
             let place = self.count_waiting();
             if reads_group {
                 self.group(task, raw, hit, Some((task.part, place)));
@@ -114,8 +114,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Has a sample's stack unwound, and counts samples that waited for that. In recordings with copied stacks all
-    /// samples wait, so that they are counted in the order of the file.
+    /// Sends a sample's stack to be unwound, and counts earlier samples that are done. In recordings with copied stacks
+    /// all samples wait, so that they are counted in the order of the file.
     pub(crate) fn settle_later(&mut self, task: SampledTask, record: &FileRecord<'_>) {
         let index = task.process as usize;
         if let Some(unwinding) = &mut self.unwinding {
@@ -146,7 +146,7 @@ impl<'a> Loader<'a> {
     fn settle_batch(&mut self, batch: Batch<'a>) {
         for (task, raw, memory, chain) in batch.samples() {
             let sample = self.events[task.event].shape.essence(&raw, true);
-            // It was read before: this reads the same again.
+            // The record was parsed successfully before, and parses the same way here.
             if let Some(sample) = sample {
                 let chain = chain.or(sample.chain);
                 self.settle(task, &raw, (sample.ip, chain), Some(memory));
@@ -157,7 +157,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Begins the walk to a sample's stack. Its own address ends the stack, where that is not the chain's end anyway.
+    /// Begins the walk to a sample's stack. The sample's own address ends the stack, where the chain does not end with
+    /// it anyway.
     #[inline]
     fn begin_walk(
         &mut self,
@@ -185,8 +186,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Finds the places of all samples that wait, and counts those samples. Tells the place of the last one, which may
-    /// be one more than the samples.
+    /// Finds the places of all waiting samples, and counts those samples. Returns the place of the last walk or frame,
+    /// which may belong to a sample that is not in the list yet.
     pub(crate) fn count_waiting(&mut self) -> u32 {
         let mut waiting = std::mem::take(&mut self.waiting);
         let mut places = [0; WAITING];
@@ -233,8 +234,8 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// A sample that holds the values of its whole group (`{a,b}:S`): as perf does, it counts for each member of the
-    /// group whose value has grown, by as much as it has grown. Without a place it did not pass the filter.
+    /// Counts a sample that holds the values of its whole group (`{a,b}:S`). As in perf, the sample counts for each
+    /// member whose value has grown, by the growth. A sample without a place did not pass the filter.
     fn group(
         &mut self,
         task: SampledTask,
@@ -286,7 +287,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Begins the walk to the stack of a call chain; none for a chain that makes no sense.
+    /// Begins the walk to the stack of a call chain; `None` for a chain with unknown marks.
     #[inline]
     fn chain(
         &mut self,
@@ -324,7 +325,7 @@ impl<'a> Loader<'a> {
         chained
     }
 
-    /// Where a sample's own address lies; counted where that is in no mapping.
+    /// Returns the frame of a sample's own address, and counts addresses in no mapping.
     #[inline]
     fn locate(
         &mut self,
@@ -345,7 +346,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The frame of an address, interned; see [`locate`].
+/// Returns the interned frame of an address; see [`locate`].
 #[inline]
 pub(crate) fn resolve(
     kernel: &mut Space,
@@ -358,7 +359,7 @@ pub(crate) fn resolve(
     frames.intern(locate(kernel, kernel_image, user, mode, address))
 }
 
-/// The frame of an address. What lies in no mapping belongs to the unknown module.
+/// Returns the frame of an address. Addresses in no mapping belong to the unknown module.
 #[inline]
 fn locate(
     kernel: &mut Space,
@@ -373,8 +374,8 @@ fn locate(
             None => now.frame(address),
         },
         CpuMode::Kernel => kernel.frame(address).or_else(|| {
-            // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings
-            // was made by a user from whom they are hidden.
+            // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings was
+            // made by a user who cannot see them.
             let in_image = kernel.start().is_none_or(|start| start <= address);
             in_image.then_some(Frame {
                 address,

@@ -1,4 +1,4 @@
-//! What samples tell besides where they lie: branch stacks, and the memory that was accessed.
+//! Details of samples beside their places: branch stacks, and accessed memory.
 
 use crate::branches::{BranchProfile, Branches, Owner};
 use crate::loading::counting::resolve;
@@ -11,7 +11,7 @@ use crate::stacks::frames::FrameId;
 use dioptra_perfdata::{FileRecord, PerfData};
 use dioptra_perfrecords::record::CpuMode;
 
-/// What is kept of it, by event.
+/// The branches and memory samples of a profile, by event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Details {
     pub branches: Vec<Option<Box<BranchProfile>>>,
@@ -19,8 +19,9 @@ pub(crate) struct Details {
     dropped: DroppedDetails,
 }
 
-/// What a profile had before its samples were narrowed, and could not keep for those that were left: branch records and
-/// memory samples are kept as sums, not by sample. Load it again with a filter ([`crate::LoadPlan::filter`]) to have it.
+/// The details that a profile lost when its samples were narrowed. Branch records and memory samples are kept as sums,
+/// not by sample. To have them for a part of the samples, load the profile again with a filter
+/// ([`crate::LoadPlan::filter`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedDetails {
@@ -31,7 +32,7 @@ pub struct DroppedDetails {
 }
 
 impl Details {
-    /// Without what is not known of some of the samples.
+    /// Returns details without branches and memory samples, for a selection that splits their sums.
     pub fn none_left(&self) -> Self {
         Details {
             dropped: DroppedDetails {
@@ -42,7 +43,7 @@ impl Details {
         }
     }
 
-    /// What is known of the samples at some places: memory samples are kept by place.
+    /// Returns the details of the samples at some places. Memory samples are kept by place; branches are dropped.
     pub fn at(&self, keep: impl Fn(FrameId) -> bool) -> Self {
         let mut memory = self.memory.clone();
         memory
@@ -65,13 +66,13 @@ impl Details {
 }
 
 impl Profile {
-    /// What narrowing the samples has dropped; nothing of a profile as it was loaded.
+    /// Returns the details that narrowing the samples has dropped; nothing for a profile as it was loaded.
     pub fn dropped(&self) -> DroppedDetails {
         self.details.dropped
     }
 }
 
-/// The same while it is read.
+/// The collectors of the details while a recording is read.
 #[derive(Debug)]
 pub(crate) struct Collectors {
     branches: Option<Branches>,
@@ -79,7 +80,7 @@ pub(crate) struct Collectors {
 }
 
 impl Collectors {
-    /// `None` where nothing was asked for, or the recording has nothing of it.
+    /// Makes the collectors. `None` where nothing was asked for, or the recording holds no such details.
     pub fn new(data: &PerfData, plan: &LoadPlan) -> Option<Box<Self>> {
         let branches = plan.branches.then(|| Branches::new(data)).flatten();
         let memory = plan.memory.then(|| Accesses::new(data)).flatten();
@@ -92,7 +93,7 @@ impl Collectors {
             || self.memory.as_ref().is_some_and(|all| all.has(event))
     }
 
-    /// Records are missing.
+    /// Notes that records are missing.
     pub fn lost(&mut self) {
         if let Some(branches) = &mut self.branches {
             branches.lost();
@@ -109,7 +110,7 @@ impl Collectors {
 }
 
 impl Loader<'_> {
-    /// Adds what a sample tells that stands for `period` events.
+    /// Adds the details of a sample that stands for `period` events.
     pub(crate) fn detail(
         &mut self,
         event: usize,
@@ -155,7 +156,7 @@ impl Loader<'_> {
     }
 }
 
-/// Where an address of a branch lies, which may be elsewhere than the sample: kernels take the upper half.
+/// Returns the mode of a branch address, which may differ from the sample's mode: kernels take the upper half.
 fn mode_of(address: u64) -> CpuMode {
     if address >> 63 == 1 {
         CpuMode::Kernel

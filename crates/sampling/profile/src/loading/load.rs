@@ -1,4 +1,4 @@
-//! Reading a recording once, in time order, into the model.
+//! Reads a recording once, in time order, into the model.
 
 use crate::branches::BranchFilter;
 use crate::counts::counter::{Count, Counter, Keep};
@@ -32,17 +32,17 @@ use hashbrown::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// What to keep of a recording; the less, the faster and smaller.
+/// The parts of a recording to keep; loading less is faster and needs less memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadOptions {
     /// Keep call stacks, so that totals can be computed.
     pub call_chains: bool,
-    /// Keep counts apart by thread, and by what its process ran and its name at the time.
+    /// Keep counts apart by thread, by the image that its process ran, and by its name at the time.
     pub threads: bool,
 }
 
 impl Profile {
-    /// Reads a recording. This never fails: what is damaged or lost is counted in [`Profile::losses`].
+    /// Reads a recording. This never fails: damage and losses are counted in [`Profile::losses`].
     pub fn load(data: &PerfData, options: LoadOptions) -> Profile {
         Profile::load_with(data, &options.into())
     }
@@ -61,7 +61,7 @@ impl Profile {
         Profile::load_split(data, plan, Some(visitor), Splitting::for_this_machine())
     }
 
-    /// Reads a recording; copies of stacks are unwound as `splitting` says, which the result must not show.
+    /// Reads a recording. Copies of stacks are unwound as `splitting` says, which must not change the result.
     pub(crate) fn load_split<'a>(
         data: &'a PerfData,
         plan: &'a LoadPlan,
@@ -85,13 +85,13 @@ impl Profile {
     }
 }
 
-/// What is known of one event while reading.
+/// The state of one event while a recording is read.
 pub(crate) struct EventState {
     pub(crate) shape: SampleShape,
     pub(crate) layout: RecordLayout,
     pub(crate) total: Count,
     pub(crate) counter: Counter,
-    /// Whether samples tell for how long their counter ran.
+    /// Whether samples state how long their counter ran.
     pub(crate) tells_times: bool,
     has_chains: bool,
     pub(crate) copies_stacks: bool,
@@ -99,19 +99,19 @@ pub(crate) struct EventState {
     call_stack: bool,
     /// Samples before any filter.
     pub(crate) all: Count,
-    /// There where samples in the kernel count at the user code that entered it.
+    /// Finds the user code that entered the kernel; `None` where kernel samples count at the kernel's code.
     pub(crate) kernel_entry: Option<KernelEntry>,
-    /// Those samples.
+    /// The counts of the samples that were taken in the kernel and count at user code.
     pub(crate) in_kernel: Counter,
 }
 
-/// Whose sample it is, as far as that depends on the records before it.
+/// The task and event of a sample, as far as they depend on the records before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampledTask {
     pub event: usize,
     pub process: ProcessId,
     pub thread: ThreadId,
-    /// Whether it passed the filter.
+    /// Whether the sample passed the filter.
     pub passes: bool,
     /// The part of the counts that it belongs to.
     pub part: PartId,
@@ -128,16 +128,16 @@ pub(crate) struct Loader<'a> {
     filtered: bool,
     /// The time of the first sample.
     first_time: Option<u64>,
-    /// There where stacks were copied.
+    /// Unwinds copied stacks; `None` where there are none.
     pub(crate) unwinding: Option<Box<Unwinding<'a>>>,
-    /// There where it was asked for.
+    /// The log of mappings; `None` unless it was asked for.
     pub(crate) mapping_log: Option<Box<MappingLog>>,
-    /// How long each counter ran, as its samples tell.
+    /// The time that each counter ran, as its samples state it.
     pub(crate) running: Running,
-    /// Who ran the samples, where counts are kept apart by that.
+    /// The parts of the samples, where counts are kept apart by part.
     who: sample_keys::Parts,
     pub(crate) events: Vec<EventState>,
-    /// The event to which samples of unknown ids belong: the only one that samples, or the only one whose samples may
+    /// The event of samples with unknown ids. It is the only event that samples, or the only one whose samples may
     /// carry the id of another recorder's event.
     pub(crate) only_sampler: Option<usize>,
     pub(crate) modules: Modules,
@@ -146,7 +146,7 @@ pub(crate) struct Loader<'a> {
     pub(crate) tasks: Tasks,
     /// By process.
     pub(crate) spaces: Vec<Space>,
-    /// By process: when its space changed last, as a value of `changes`.
+    /// By process: the value of `changes` when its space last changed.
     pub(crate) versions: Vec<u64>,
     pub(crate) changes: u64,
     pub(crate) kernel: Space,
@@ -157,8 +157,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
     /// The event of each id that samples of groups read; empty where no samples do.
     pub(crate) readings: HashMap<u64, usize, FxBuildHasher>,
-    /// The value of an id in the last sample of its group. Inherited counters share an id, and each thread has values of
-    /// its own; the others' thread is 0.
+    /// The value of an id in the last sample of its group, by id and thread. Inherited counters share an id, and each
+    /// thread has values of its own. For counters that are not inherited the thread is 0.
     pub(crate) last_values: HashMap<(u64, ThreadId), u64, FxBuildHasher>,
     /// By thread.
     pub(crate) memos: Vec<ChainMemo>,
@@ -167,7 +167,7 @@ pub(crate) struct Loader<'a> {
     /// Samples that wait to be counted.
     pub(crate) waiting: Waiting,
     pub(crate) budget: CopyBudget,
-    /// There where branches or memory accesses were asked for and recorded.
+    /// The collectors of branches and memory accesses; `None` unless they were asked for and recorded.
     pub(crate) collectors: Option<Box<Collectors>>,
     /// Looks at the samples that hold the counts of a group.
     pub(crate) visitor: Option<&'a mut dyn GroupVisitor>,
@@ -238,8 +238,8 @@ impl<'a> Loader<'a> {
             .filter(|(_, event)| event.attr.samples() && !crate::profile::is_dummy(&event.attr))
             .map(|(index, _)| index);
         let only_sampler = samplers.next().filter(|_| samplers.next().is_none());
-        // The kernel may write an id of another recorder's event into the sample of a software event other than a clock,
-        // where both watch one thread.
+        // The kernel may write an id of another recorder's event into the sample of a software event other than a
+        // clock, where both watch one thread.
         let recorded = data.events().iter().enumerate();
         let mut sharing = recorded
             .filter(|(_, event)| may_have_foreign_ids(&event.attr))
@@ -315,7 +315,7 @@ impl<'a> Loader<'a> {
             | RecordType::NAMESPACES
             | RecordType::KSYMBOL => {
                 if may_map_kernel(&record.raw) {
-                    // Samples that wait are of the kernel as it was.
+                    // Waiting samples belong to the kernel's mappings before this record.
                     self.settle_all();
                 }
                 self.sideband(record);
@@ -384,7 +384,7 @@ impl<'a> Loader<'a> {
                 self.losses.malformed += 1;
                 return;
             };
-            // Samples that wait came before it.
+            // Waiting samples came before this one.
             self.settle_all();
             let mut call_stack = std::mem::take(&mut self.call_stack);
             call_stack.of(&whole, record.raw.misc.cpu_mode());
@@ -403,7 +403,7 @@ impl<'a> Loader<'a> {
         if self.visitor.is_none() {
             return;
         }
-        // Samples that wait came before it.
+        // Waiting samples came before the gap.
         self.settle_all();
         if let Some(visitor) = &mut self.visitor {
             match raw.kind {
@@ -478,25 +478,25 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Whether an event's samples hold the CPU's stack of open calls.
+/// Returns whether an event's samples hold the CPU's stack of open calls.
 fn has_call_stack(attr: &Attr) -> bool {
     attr.sample_type.contains(SampleType::BRANCH_STACK)
         && BranchFilter(attr.branch_sample_type).is_call_stack()
 }
 
-/// The socket of each CPU, as far as the recording tells.
+/// Returns the socket of each CPU, where the recording states it.
 fn sockets(data: &PerfData) -> Arc<[u32]> {
     let topology = data.features().cpu_topology.as_ref();
     let cpus = topology.map_or(&[][..], |topology| &topology.cpus);
     cpus.iter().map(|(_, socket)| *socket).collect()
 }
 
-/// Whether a record that is no sample may change what is known of the kernel.
+/// Returns whether a record that is no sample may change the kernel's mappings.
 fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
     match raw.kind {
         RecordType::KSYMBOL => true,
         RecordType::MMAP | RecordType::MMAP2 => {
-            // The kernel's pid is all ones, whatever the order of the bytes.
+            // The kernel's pid is all ones in either byte order.
             raw.misc.cpu_mode() == CpuMode::Kernel || raw.body.starts_with(&[u8::MAX; 4])
         }
         _ => false,

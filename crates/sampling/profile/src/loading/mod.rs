@@ -1,7 +1,7 @@
 //! Reading a recording into a [`Profile`](crate::Profile), once and in time order.
 //!
-//! [`plan`] says which counts to keep. [`load`] reads the records; [`sideband`] follows threads and mappings; [`counting`]
-//! finds the stack of each sample and counts the sample there.
+//! [`plan`] says which counts to keep. [`load`] reads the records, and [`sideband`] follows threads and mappings.
+//! [`counting`] finds the stack of each sample and counts the sample there.
 
 pub(crate) mod counting;
 pub(crate) mod details;

@@ -1,4 +1,4 @@
-//! Reading what is no sample: threads, names, mappings.
+//! Reads the records that are no samples: threads, names, mappings.
 
 use crate::loading::load::Loader;
 use crate::processes::address_space::{Mapping, Space};
@@ -12,10 +12,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// FORK: written by perf for a process that was there before; its mappings follow and are not its parent's.
+/// FORK: perf wrote the record for a process that ran before the recording. Its mappings follow and are not its
+/// parent's.
 const FORK_EXEC: u16 = 1 << 13;
 
-/// MMAP: of data, not of code.
+/// MMAP: a mapping of data, not of code.
 const MMAP_DATA: u16 = 1 << 13;
 
 /// The pid of the kernel's mappings.
@@ -186,7 +187,7 @@ impl Loader<'_> {
                 end,
                 offset: mmap.start.wrapping_sub(bias),
                 module,
-                // Mappings that were there before are written without a time, or with none.
+                // Mappings from before the recording are written without a time, or with a time of 0.
                 from: time.filter(|time| *time != 0),
                 until: None,
             };
@@ -202,7 +203,8 @@ impl Loader<'_> {
         }
     }
 
-    /// `[kernel.kallsyms]_text` at a page offset: where the symbol `_text` was.
+    /// Learns the address of the kernel's reference symbol. A mapping named `[kernel.kallsyms]_text` states it as its
+    /// page offset.
     fn reference(&mut self, mmap: &Mmap<'_>) {
         let Some(end) = mmap.name.iter().position(|byte| *byte == b']') else {
             return;
@@ -213,7 +215,7 @@ impl Loader<'_> {
         }
     }
 
-    /// Code that the kernel made at run time, such as a BPF program, is a module of its own name.
+    /// Adds code that the kernel made at run time, such as a BPF program, as a module of its own name.
     fn kernel_symbol(&mut self, symbol: &Ksymbol<'_>) {
         const GONE: u16 = 1;
         if symbol.flags & GONE != 0 || symbol.length == 0 {
@@ -235,7 +237,7 @@ impl Loader<'_> {
     }
 }
 
-/// Build ids are padded with zeros to 20 bytes in recordings.
+/// Removes the zeros that pad build ids to 20 bytes in recordings.
 pub(crate) fn without_padding(id: &[u8]) -> &[u8] {
     let end = id
         .iter()

@@ -1,4 +1,4 @@
-//! Counting a part of a recording again, from memory.
+//! Counts a part of a recording again, from memory.
 
 use crate::counts::counter::Cell;
 use crate::counts::sample_keys::Part;
@@ -10,11 +10,12 @@ use crate::stacks::frames::FrameId;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Which samples of a loaded profile count. An empty list lets all pass; each condition must hold.
+/// The conditions that samples of a loaded profile must meet to count. An empty list lets all samples pass, and each
+/// condition must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Nanoseconds since the recording's first sample: from this one on, up to before that one. Samples without a
-    /// time do not pass unless both are `None`. Needs [`crate::LoadPlan::log`].
+    /// Nanoseconds since the recording's first sample: the start, which is included, and the end, which is not. Samples
+    /// without a time do not pass unless both are `None`. Needs [`crate::LoadPlan::log`].
     pub time: (Option<u64>, Option<u64>),
     /// Threads. These and the next five need [`crate::LoadOptions::threads`].
     pub threads: Vec<ThreadId>,
@@ -26,17 +27,17 @@ pub struct Selection {
     pub processes: Vec<ProcessId>,
     /// Numbers of processes.
     pub pids: Vec<u32>,
-    /// What the process ran when it was sampled.
+    /// The programs that the process ran when it was sampled.
     pub programs: Vec<ProgramId>,
-    /// CPUs. Samples that do not tell theirs do not pass. This and the next one need [`crate::LoadPlan::cpus`].
+    /// CPUs. Samples without a CPU do not pass. This field and the next one need [`crate::LoadPlan::cpus`].
     pub cpus: Vec<RangeInclusive<u32>>,
     /// Sockets; samples of CPUs whose socket is not known do not pass.
     pub sockets: Vec<u32>,
-    /// By [`crate::FrameId`]: whether samples pass that were taken there.
+    /// By [`crate::FrameId`]: whether samples whose innermost frame it is pass.
     pub leaves: Option<Vec<bool>>,
 }
 
-/// A profile that was not loaded with what a question needs.
+/// The reason why a loaded profile cannot answer a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
@@ -49,10 +50,10 @@ pub enum SelectError {
     /// Counts are not kept apart by CPU.
     #[error("the profile was loaded without CPUs; load it with LoadPlan::cpus")]
     NoCpus,
-    /// Blocks were asked for.
+    /// Blocks were asked for without a mapping from places to blocks.
     #[error("blocks need a mapping from places to blocks; give HierarchyOptions::blocks")]
     NoBlocks,
-    /// More levels than there can be.
+    /// There are no levels, or more than a hierarchy may have.
     #[error("a hierarchy has from 1 to 16 levels")]
     Levels,
 }
@@ -110,8 +111,9 @@ impl Selection {
 }
 
 impl Profile {
-    /// The same profile with the counts of the selected samples only. Modules, frames, stacks and tasks are shared, so
-    /// ids and [`crate::Names`] stay those of this profile. [`crate::EventProfile::unfiltered`] still tells of all.
+    /// Returns the same profile with only the counts of the selected samples. Modules, frames, stacks and tasks are
+    /// shared, so ids and [`crate::Names`] stay those of this profile. [`crate::EventProfile::unfiltered`] still counts
+    /// all samples.
     ///
     /// # Errors
     /// [`SelectError`] where the profile was not loaded with what the selection asks for.
@@ -148,7 +150,7 @@ impl Profile {
         }
         for event in &mut selected.events {
             event.counts = event.counts.select(selection.time, keep);
-            // The log tells the times of all samples, not which were taken in the kernel.
+            // The log holds the times of all samples, but not whether they were taken in the kernel.
             event.in_kernel = None;
             event.total = event.counts.total();
         }

@@ -1,7 +1,7 @@
-//! The function's machine code, and what its instructions lead to.
+//! The function's machine code, and the targets of its instructions.
 
 use super::find::{FoundFunction, request};
-use super::model::{AnnotateOptions, JumpTarget, Place, PlaceCount, PlaceFrame};
+use super::model::{AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, JumpTarget};
 use dioptra_instructions::{
     CallBlocks, ControlFlow, FunctionCode, Instruction, InstructionText, Syntax,
 };
@@ -10,7 +10,8 @@ use dioptra_symbols::{CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Symbol
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Functions that do not return, as linkers know them: what follows their calls is not reached from there.
+/// Linker names of functions that do not return, sorted for binary search. Code after their calls is not reached from
+/// there.
 const NO_RETURN: &[&str] = &[
     "_Exit",
     "_Unwind_Resume",
@@ -40,7 +41,7 @@ const NO_RETURN: &[&str] = &[
     "siglongjmp",
 ];
 
-/// Beginnings of names of such functions: Rust's panics.
+/// Beginnings of the linker names of Rust's panicking functions, which do not return either.
 const NO_RETURN_BEGINNINGS: &[&str] = &[
     "_ZN4core9panicking",
     "_ZN3std9panicking",
@@ -70,9 +71,9 @@ fn returns(raw_name: &str) -> bool {
 /// A function's code.
 pub(super) struct Decoded {
     pub code: FunctionCode,
-    /// Names of what lies outside of the function.
+    /// The symbols outside of the function to which its instructions lead.
     symbols: ModuleSymbols,
-    /// Where data that is named by its distance lies; `None` for code without a file.
+    /// The module's code, which turns virtual addresses into relative ones; `None` for code without a file.
     module: Option<ModuleCode>,
     text: InstructionText,
     syntax: Syntax,
@@ -82,7 +83,7 @@ pub(super) struct Decoded {
 /// Decodes a function.
 ///
 /// # Errors
-/// Why there is no code.
+/// The reason why there is no code.
 pub(super) fn decode(
     symbolizer: &Symbolizer,
     found: &FoundFunction,
@@ -140,7 +141,7 @@ pub(super) fn decode(
     })
 }
 
-/// Code of a JIT compiler, which lies in its jitdump file.
+/// Decodes a function of a JIT compiler, whose code lies in its jitdump file.
 fn decode_jit(
     module: &Module,
     addresses: Range<u64>,
@@ -157,7 +158,7 @@ fn decode_jit(
         return Err(format!("{}: is no file", path.display()));
     }
     let file = std::fs::File::open(&path).map_err(failed)?;
-    /// Where the header tells the machine, as ELF files number them.
+    /// The offset of the machine's number in the file's header; the number is that of ELF files.
     const MACHINE: u64 = 12;
     let mut machine = [0; 4];
     file.read_exact_at(&mut machine, MACHINE).map_err(failed)?;
@@ -173,7 +174,7 @@ fn decode_jit(
         }
     };
     let length = addresses.end - addresses.start;
-    /// No function is longer.
+    /// The size in bytes of the longest function that is read.
     const MOST: u64 = 4 << 20;
     if length > MOST {
         return Err(format!(
@@ -188,7 +189,8 @@ fn decode_jit(
         .map_err(|error| error.to_string())
 }
 
-/// The relative and virtual address that an instruction leads to: its target, else the code whose address it takes.
+/// Returns the relative and the virtual address to which an instruction leads: its target, else the code whose
+/// address it takes.
 fn leads_to(
     code: &FunctionCode,
     instruction: &Instruction<'_>,
@@ -203,7 +205,7 @@ fn leads_to(
 }
 
 impl Decoded {
-    /// The blocks; calls that do not return end theirs.
+    /// Returns the control flow. A call ends a block if it does not return.
     pub fn control_flow(&self) -> ControlFlow {
         let calls = |instruction: &Instruction<'_>| {
             let target = instruction.target.and_then(|target| target.address);
@@ -213,12 +215,13 @@ impl Decoded {
         self.code.control_flow_where(CallBlocks::Continue, calls)
     }
 
-    /// The kernel's file, if the code is the kernel's.
+    /// Returns the kernel's file if the code is the kernel's.
     pub fn kernel_file(&self) -> Option<&Path> {
         self.module.as_ref()?.kernel_file()
     }
 
-    /// The function at a relative address outside of this one: its name, and how far in.
+    /// Returns the name of the function at a relative address outside of this one, and the address's distance from
+    /// its start.
     pub fn function_at(&self, address: u64) -> Option<(String, u64)> {
         if self.code.addresses().contains(&address) {
             return None;
@@ -252,14 +255,14 @@ impl Decoded {
         })
     }
 
-    /// All instructions; `frames` tells what executes at each.
+    /// Returns all instructions as places; `frames` returns the functions that execute at an instruction.
     pub fn places(
         &self,
         events: usize,
-        mut frames: impl FnMut(&Instruction<'_>) -> Vec<PlaceFrame>,
-    ) -> Vec<Place> {
+        mut frames: impl FnMut(&Instruction<'_>) -> Vec<AddressFrame>,
+    ) -> Vec<AnnotatedAddress> {
         let mut text = InstructionText::new(self.syntax);
-        let mut places: Vec<Place> = Vec::with_capacity(self.code.len());
+        let mut places: Vec<AnnotatedAddress> = Vec::with_capacity(self.code.len());
         for instruction in self.code.instructions() {
             let frames = frames(&instruction);
             let frames = match places.last() {
@@ -268,7 +271,7 @@ impl Decoded {
             };
             let mut written = String::new();
             text.write(&self.code, &instruction, &mut written);
-            places.push(Place {
+            places.push(AnnotatedAddress {
                 address: instruction.address,
                 virtual_address: instruction.virtual_address,
                 bytes: instruction.bytes.to_vec(),
@@ -276,7 +279,7 @@ impl Decoded {
                 kind: Some(instruction.kind),
                 target: self.target(&instruction),
                 block: None,
-                counts: vec![PlaceCount::default(); events],
+                counts: vec![AddressCount::default(); events],
                 frames,
             });
         }
