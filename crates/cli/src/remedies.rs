@@ -12,6 +12,7 @@ use dioptra_tables::{Facts, Remedy};
 use dioptra_tracedata::TraceOpenError;
 use dioptra_windows::record::WindowRecordError;
 use std::error::Error;
+use std::io::ErrorKind;
 
 /// Returns an error's text with its causes, and the first remedy for one of them.
 pub fn of_chain(error: &anyhow::Error) -> String {
@@ -36,6 +37,9 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
         return match error {
             PerfDataError::Missing { .. } => {
                 Some("record one with `dioptra record -- COMMAND`, or name another with -i")
+            }
+            PerfDataError::NotPerfData { .. } => {
+                Some("name a file that `dioptra record` or `perf record` wrote")
             }
             _ => None,
         };
@@ -62,6 +66,9 @@ fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<RecordError>() {
         return match error {
             RecordError::Attach(AttachError::Open(error)) => of_refusal(error),
+            RecordError::Create { source, .. } if source.kind() == ErrorKind::NotSeekable => {
+                Some("use `-o -` and redirect that into the pipe")
+            }
             RecordError::Create { .. } => Some(OTHER_OUTPUT),
             RecordError::Extension(error) => of(&**error),
             _ => None,

@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::remedies;
 use crate::screen::{Screen, ScreenArguments, Spelling, is_utf8};
 use crate::symbol_sources::SymbolSources;
-use anyhow::{anyhow, bail};
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use dioptra_instructions::{Credit, Syntax};
 use dioptra_profile::{LoadPlan, Names, Profile, SampleFilter};
@@ -192,7 +192,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let symbolizer = Symbolizer::new(options);
     let wanted = arguments.function.as_deref();
     let found = find_function(&profile, &names, &symbolizer, &events, wanted)
-        .map_err(|error| anyhow!("{}: {error}", arguments.input.display()))?;
+        .with_context(|| arguments.input.display().to_string())?;
     let mut annotation = annotate(
         &profile,
         &names,

@@ -53,9 +53,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The file does not start as a perf.data file does.
-    #[error(
-        "{name} is not a perf.data file: it begins with {begins}, not with PERFILE2; name a file that `perf record` or another writer of perf.data wrote"
-    )]
+    #[error("{name} is not a perf.data file: it begins with {begins}, not with PERFILE2")]
     NotPerfData {
         /// The file, or "standard input".
         name: String,

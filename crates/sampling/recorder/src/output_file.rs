@@ -25,7 +25,7 @@ pub fn create(path: &Path) -> io::Result<(File, Created)> {
         if found.file_type().is_fifo() {
             return Err(io::Error::new(
                 io::ErrorKind::NotSeekable,
-                "it is a pipe, and a file's head is written last; write to standard output, and redirect that into the pipe",
+                "it is a pipe, and a file's head is written last",
             ));
         }
         // An empty file, as mktemp makes it, is no recording to be kept.

@@ -515,7 +515,7 @@ fn texts(notes: Option<&Vec<&Note>>) -> Vec<String> {
 }
 
 /// Returns the remedy for a module's missing names, lines or code.
-fn remedy(note: &Note) -> Option<Remedy> {
+pub(crate) fn remedy(note: &Note) -> Option<Remedy> {
     match note {
         Note::NoFile { .. } | Note::BuildIdMismatch { .. } | Note::Unverified { .. } => {
             Some(Remedy::GiveRecordedFiles)

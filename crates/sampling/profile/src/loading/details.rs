@@ -1,15 +1,14 @@
 //! Details of samples beside their places: branch stacks, and accessed memory.
 
 use crate::branches::{BranchProfile, Branches, Owner};
-use crate::loading::counting::resolve;
-use crate::loading::load::Loader;
+use crate::loading::identify::SampledTask;
 use crate::loading::plan::LoadPlan;
+use crate::loading::system::System;
 use crate::memory::{Accesses, MemoryProfile};
-use crate::processes::tasks::{ProcessId, ThreadId};
 use crate::profile::Profile;
-use crate::stacks::frames::FrameId;
-use dioptra_perfdata::{FileRecord, PerfData};
-use dioptra_perfrecords::record::CpuMode;
+use crate::stacks::frames::{FrameId, Frames};
+use dioptra_perfdata::PerfData;
+use dioptra_perfrecords::record::{CpuMode, RawRecord, RecordError, RecordLayout};
 
 /// The branches and memory samples of a profile, by event.
 #[derive(Clone, Debug, Default)]
@@ -100,58 +99,52 @@ impl Collectors {
         }
     }
 
+    /// Adds the details of a sample.
+    ///
+    /// # Errors
+    /// The sample could not be parsed.
+    pub fn collect(
+        &mut self,
+        task: SampledTask,
+        raw: &RawRecord<'_>,
+        layout: &RecordLayout,
+        (system, frames): (&mut System<'_>, &mut Frames),
+    ) -> Result<(), RecordError> {
+        let (event, process) = (task.event, task.process);
+        if !self.has(event) {
+            return Ok(());
+        }
+        let sample = layout.sample(raw)?;
+        let owner = Owner {
+            thread: task.thread,
+            process,
+            versions: (system.versions[process as usize], system.kernel_version),
+        };
+        let mut resolve = |mode, address, frames: &mut Frames| {
+            frames.intern(system.locate(process, None, mode, address))
+        };
+        if let Some(memory) = &mut self.memory {
+            let frame = resolve(raw.misc.cpu_mode(), sample.ip.unwrap_or(0), frames);
+            memory.add(event, &sample, process, frame);
+        }
+        if let Some(branches) = &mut self.branches {
+            branches.add(
+                event,
+                &sample,
+                task.weight,
+                owner,
+                frames,
+                |address, frames| resolve(mode_of(address), address, frames),
+            );
+        }
+        Ok(())
+    }
+
     pub fn finish(self) -> Details {
         Details {
             branches: self.branches.map(Branches::finish).unwrap_or_default(),
             memory: self.memory.map(Accesses::finish).unwrap_or_default(),
             dropped: DroppedDetails::default(),
-        }
-    }
-}
-
-impl Loader<'_> {
-    /// Adds the details of a sample that stands for `period` events.
-    pub(crate) fn detail(
-        &mut self,
-        event: usize,
-        record: &FileRecord<'_>,
-        (process, thread): (ProcessId, ThreadId),
-        period: u64,
-    ) {
-        let Some(collectors) = self.collectors.as_mut().filter(|all| all.has(event)) else {
-            return;
-        };
-        let Ok(sample) = self.events[event].layout.sample(&record.raw) else {
-            self.losses.malformed += 1;
-            return;
-        };
-        let owner = Owner {
-            thread,
-            process,
-            versions: (self.versions[process as usize], self.kernel_version),
-        };
-        let (kernel, space) = (&mut self.kernel, &mut self.spaces[process as usize]);
-        let kernel_image = self.kernel_image;
-        let mut resolve = |mode, address, frames: &mut _| {
-            resolve(
-                kernel,
-                kernel_image,
-                (&mut *space, None),
-                frames,
-                mode,
-                address,
-            )
-        };
-        if let Some(memory) = &mut collectors.memory {
-            let mode = record.raw.misc.cpu_mode();
-            let frame = resolve(mode, sample.ip.unwrap_or(0), &mut self.frames);
-            memory.add(event, &sample, process, frame);
-        }
-        if let Some(branches) = &mut collectors.branches {
-            let frames = &mut self.frames;
-            branches.add(event, &sample, period, owner, frames, |address, frames| {
-                resolve(mode_of(address), address, frames)
-            });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! Code that later replaced other code at the same address therefore stays separate, as does the code of two processes.
 
 use crate::hash::FxBuildHasher;
-use crate::loading::load::Loader;
+use crate::loading::system::System;
 use crate::processes::address_space::{Mapping, Space};
 use crate::processes::modules::{JIT_LABEL, Module};
 use crate::processes::tasks::ProcessId;
@@ -128,7 +128,7 @@ impl Jit {
     }
 }
 
-impl Loader<'_> {
+impl System<'_> {
     /// Reads a jitdump file that a process has mapped.
     pub(crate) fn jit_dump(&mut self, process: ProcessId, path: &[u8]) {
         let mapping = Mapping {

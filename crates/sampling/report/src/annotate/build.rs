@@ -79,13 +79,16 @@ pub fn annotate(
     let decoded = match decode(symbolizer, found, module, options) {
         Ok(decoded) => Some(decoded),
         Err(why) => {
+            let cause = why.to_string();
             let text = format!(
                 "no instructions, only the addresses of samples: {}",
-                escape(&why)
+                escape(&cause)
             );
-            annotation
-                .facts
-                .add(Severity::Fallback, "no_code", text, why);
+            let facts = &mut annotation.facts;
+            facts.add(Severity::Fallback, "no_code", text, cause);
+            if let Some(remedy) = why.remedy() {
+                facts.propose(remedy);
+            }
             None
         }
     };

@@ -2,13 +2,19 @@
 
 use super::find::{FoundFunction, request};
 use super::model::{AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, JumpTarget};
+use crate::profile_facts::remedy;
 use dioptra_instructions::{
     CallBlocks, ControlFlow, FunctionCode, Instruction, InstructionText, Syntax,
 };
 use dioptra_profile::Module;
-use dioptra_symbols::{CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Symbolizer, demangle};
+use dioptra_symbols::{
+    CodeError, CodeMachine, ModuleCode, ModuleKind, ModuleSymbols, Note, Symbolizer, demangle,
+};
+use dioptra_tables::Remedy;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// Linker names of functions that do not return, sorted for binary search. Code after their calls is not reached from
 /// there.
@@ -40,6 +46,38 @@ const NO_RETURN: &[&str] = &[
     "rust_panic",
     "siglongjmp",
 ];
+
+/// The reason why a function's instructions can't be shown.
+#[derive(Debug, Error)]
+pub(super) enum NoInstructions {
+    #[error("the code had no file, and nothing is left of it")]
+    Gone,
+    #[error("nothing tells where this function begins and ends")]
+    NoExtent,
+    #[error("it belongs to {0}; code of loadable kernel modules is not read")]
+    OfKernelModule(String),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Unread(Vec<Note>),
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    #[error("{}: {error}", path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("{}: is no file", .0.display())]
+    NotAFile(PathBuf),
+    #[error("{}: instructions of machine {machine}, neither x86's nor 64-bit Arm's", path.display())]
+    Machine { path: PathBuf, machine: u32 },
+    #[error("{}: {length} bytes are no function", path.display())]
+    TooLong { path: PathBuf, length: u64 },
+}
+
+impl NoInstructions {
+    pub(super) fn remedy(&self) -> Option<Remedy> {
+        match self {
+            NoInstructions::Unread(notes) => notes.iter().find_map(remedy),
+            _ => None,
+        }
+    }
+}
 
 /// Beginnings of the linker names of Rust's panicking functions, which do not return either.
 const NO_RETURN_BEGINNINGS: &[&str] = &[
@@ -89,18 +127,15 @@ pub(super) fn decode(
     found: &FoundFunction,
     module: &Module,
     options: &AnnotateOptions,
-) -> Result<Decoded, String> {
-    let told = |code: &ModuleCode, otherwise: String| {
-        let notes: Vec<String> = code.notes().iter().map(ToString::to_string).collect();
-        if notes.is_empty() {
-            otherwise
-        } else {
-            notes.join("; ")
-        }
+) -> Result<Decoded, NoInstructions> {
+    // The notes of the module's code say more than the failure that follows from them.
+    let explained = |code: &ModuleCode, otherwise: NoInstructions| match code.notes() {
+        [] => otherwise,
+        notes => NoInstructions::Unread(notes.to_vec()),
     };
     if module.kind == ModuleKind::NotAFile {
         let addresses = found.addresses.clone();
-        let addresses = addresses.ok_or("the code had no file, and nothing is left of it")?;
+        let addresses = addresses.ok_or(NoInstructions::Gone)?;
         return Ok(Decoded {
             code: decode_jit(module, addresses, options)?,
             symbols: ModuleSymbols::default(),
@@ -112,18 +147,15 @@ pub(super) fn decode(
     }
     let of_module = symbolizer.code(&request(module));
     let Some(addresses) = found.addresses.clone() else {
-        let otherwise = "nothing tells where this function begins and ends".to_owned();
-        return Err(told(&of_module, otherwise));
+        return Err(explained(&of_module, NoInstructions::NoExtent));
     };
     let start = addresses.start;
     let code = FunctionCode::of_module(&of_module, addresses).map_err(|error| {
         let symbols = symbolizer.load_for(&request(module), &[start]);
         let owner = symbols.function(start).and_then(|found| found.module);
         match owner {
-            Some(owner) => {
-                format!("it belongs to {owner}; code of loadable kernel modules is not read")
-            }
-            None => told(&of_module, error.to_string()),
+            Some(owner) => NoInstructions::OfKernelModule(owner.to_owned()),
+            None => explained(&of_module, error.into()),
         }
     })?;
     let text = InstructionText::new(options.syntax);
@@ -146,16 +178,19 @@ fn decode_jit(
     module: &Module,
     addresses: Range<u64>,
     options: &AnnotateOptions,
-) -> Result<FunctionCode, String> {
+) -> Result<FunctionCode, NoInstructions> {
     use std::os::unix::fs::FileExt;
     let path: PathBuf = match &options.sources.symfs {
         Some(root) => root.join(module.path().strip_prefix("/").unwrap_or(module.path())),
         None => module.path().to_path_buf(),
     };
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let failed = |error: io::Error| NoInstructions::Io {
+        path: path.clone(),
+        error,
+    };
     let is_file = std::fs::metadata(&path).map_err(failed)?.is_file();
     if !is_file {
-        return Err(format!("{}: is no file", path.display()));
+        return Err(NoInstructions::NotAFile(path));
     }
     let file = std::fs::File::open(&path).map_err(failed)?;
     /// The offset of the machine's number in the file's header; the number is that of ELF files.
@@ -167,26 +202,23 @@ fn decode_jit(
         3 => CodeMachine::I386,
         183 => CodeMachine::Aarch64,
         other => {
-            return Err(format!(
-                "{}: instructions of machine {other}, neither x86's nor 64-bit Arm's",
-                path.display()
-            ));
+            return Err(NoInstructions::Machine {
+                path,
+                machine: other,
+            });
         }
     };
     let length = addresses.end - addresses.start;
     /// The size in bytes of the longest function that is read.
     const MOST: u64 = 4 << 20;
     if length > MOST {
-        return Err(format!(
-            "{}: {length} bytes are no function",
-            path.display()
-        ));
+        return Err(NoInstructions::TooLong { path, length });
     }
     let mut bytes = vec![0; length as usize];
     file.read_exact_at(&mut bytes, addresses.start)
         .map_err(failed)?;
-    FunctionCode::decode(machine, bytes, addresses.start, addresses.start, &())
-        .map_err(|error| error.to_string())
+    let (start, code) = (addresses.start, &());
+    Ok(FunctionCode::decode(machine, bytes, start, start, code)?)
 }
 
 /// Returns the relative and the virtual address to which an instruction leads: its target, else the code whose

@@ -1,7 +1,7 @@
 //! Samples that are unwound and counted together.
 
 use super::{MemoryState, Splitting, UnwindCounts};
-use crate::loading::load::SampledTask;
+use crate::loading::identify::SampledTask;
 use dioptra_perfdata::PerfData;
 use dioptra_perfrecords::record::{Misc, RawRecord, RecordType, Sample};
 use dioptra_perfrecords::{ByteOrder, U64s};

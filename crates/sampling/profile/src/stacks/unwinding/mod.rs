@@ -17,7 +17,7 @@ mod tests;
 pub(crate) use batch::Batch;
 pub(crate) use memory::MemoryState;
 
-use crate::loading::load::SampledTask;
+use crate::loading::identify::SampledTask;
 use crate::processes::address_space::Space;
 use crate::processes::modules::Modules;
 use dioptra_perfdata::PerfData;

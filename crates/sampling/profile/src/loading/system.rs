@@ -1,13 +1,24 @@
-//! Reads the records that are no samples: threads, names, mappings.
+//! The recorded system at the time of the record that is being read: its tasks, and the memory of each process and of the
+//! kernel.
+//!
+//! [`System::apply`] follows the records that are no samples. [`System::locate`] finds the module of an address.
 
-use crate::loading::load::Loader;
-use crate::processes::address_space::{Mapping, Space};
-use crate::processes::mappings::MappedSpan;
-use crate::processes::modules::{self, JIT_LABEL};
-use crate::processes::tasks::ProcessId;
-use dioptra_perfdata::FileRecord;
-use dioptra_perfrecords::record::{CpuMode, Ksymbol, MappedFile, Mmap, Record, Task};
-use dioptra_symbols::{ModuleKind, is_jit_dump};
+use crate::hash::FxBuildHasher;
+use crate::loading::plan::LoadPlan;
+use crate::processes::address_space::{CopyBudget, Mapping, Space};
+use crate::processes::jit::Jit;
+use crate::processes::mappings::{MappedSpan, MappingLog};
+use crate::processes::modules::{self, JIT_LABEL, ModuleId, Modules};
+use crate::processes::tasks::{ProcessId, Tasks, ThreadId};
+use crate::stacks::frames::Frame;
+use crate::stacks::unwinding::MemoryState;
+use dioptra_perfdata::{FileRecord, PerfData};
+use dioptra_perfrecords::AttrFlags;
+use dioptra_perfrecords::record::{
+    CpuMode, Ksymbol, MappedFile, Mmap, RawRecord, Record, RecordLayout, RecordType, Task,
+};
+use dioptra_symbols::{ModuleKind, RecordedKernel, is_jit_dump};
+use hashbrown::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,7 +33,85 @@ const MMAP_DATA: u16 = 1 << 13;
 /// The pid of the kernel's mappings.
 const KERNEL_PID: u32 = u32::MAX;
 
-impl Loader<'_> {
+/// The tasks and memory of the recorded system.
+pub(crate) struct System<'a> {
+    pub(crate) tasks: Tasks,
+    pub(crate) modules: Modules,
+    /// By process.
+    pub(crate) spaces: Vec<Space>,
+    /// By process: the value of `changes` when its space last changed.
+    pub(crate) versions: Vec<u64>,
+    changes: u64,
+    pub(crate) kernel: Space,
+    pub(crate) kernel_version: u64,
+    pub(crate) kernel_image: ModuleId,
+    reference_symbol: Option<(String, u64)>,
+    /// Build ids of the file's table, by path.
+    build_ids: HashMap<&'a [u8], &'a [u8], FxBuildHasher>,
+    pub(crate) budget: CopyBudget,
+    pub(crate) jit: Jit,
+    /// The log of mappings; `None` unless it was asked for.
+    mapping_log: Option<Box<MappingLog>>,
+}
+
+/// The part of a record's effect that later stages have to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing but the system has changed.
+    Inside,
+    /// A thread has ended, and with its main thread the whole process.
+    ThreadEnded {
+        thread: ThreadId,
+        process: Option<ProcessId>,
+    },
+    /// The record could not be parsed.
+    Malformed,
+}
+
+impl<'a> System<'a> {
+    pub(crate) fn new(data: &'a PerfData, plan: &LoadPlan) -> Self {
+        let mut build_ids = HashMap::default();
+        for entry in &data.features().build_ids {
+            build_ids.insert(entry.path.as_slice(), entry.build_id.as_slice());
+        }
+        let mut modules = Modules::default();
+        let kernel_image = modules.intern(modules::kernel_module(
+            modules::KERNEL.as_bytes(),
+            build_ids.get(modules::KERNEL.as_bytes()).copied(),
+        ));
+        let mut attrs = data.events().iter().map(|event| &event.attr);
+        System {
+            tasks: Tasks::new(attrs.any(|attr| attr.flags.contains(AttrFlags::COMM_EXEC))),
+            modules,
+            spaces: Vec::new(),
+            versions: Vec::new(),
+            changes: 0,
+            kernel: Space::default(),
+            kernel_version: 0,
+            kernel_image,
+            reference_symbol: None,
+            build_ids,
+            budget: CopyBudget::default(),
+            jit: Jit::new(data, plan.symbols.clone()),
+            mapping_log: plan.mappings.then(Box::default),
+        }
+    }
+
+    /// Returns the kernel's identity, as far as the recording states it.
+    pub(crate) fn recorded_kernel(&self, release: Option<String>) -> RecordedKernel {
+        let build_id = self.build_ids.get(modules::KERNEL.as_bytes());
+        RecordedKernel {
+            release,
+            build_id: build_id.map(|id| without_padding(id).to_vec()),
+            reference_symbol: self.reference_symbol.clone(),
+        }
+    }
+
+    /// Returns the log of mappings, empty unless it was asked for.
+    pub(crate) fn take_mapping_log(&mut self) -> MappingLog {
+        self.mapping_log.take().map(|log| *log).unwrap_or_default()
+    }
+
     /// Makes room for a process's space.
     pub(crate) fn grow(&mut self, process: ProcessId) {
         let length = process as usize + 1;
@@ -32,16 +121,34 @@ impl Loader<'_> {
         }
     }
 
+    /// Gives a process's space a new version, after it has changed.
     pub(crate) fn change(&mut self, process: ProcessId) {
         self.changes += 1;
         self.versions[process as usize] = self.changes;
     }
 
-    pub(crate) fn sideband(&mut self, record: &FileRecord<'_>) {
-        let layout = match self.events.get(record.event.unwrap_or(0)) {
-            Some(state) => &state.layout,
-            None => return,
-        };
+    /// Returns the frame of an address in a process. `then` is the memory of the process at a sample's time, where that
+    /// differs from the current memory.
+    #[inline]
+    pub(crate) fn locate(
+        &mut self,
+        process: ProcessId,
+        then: Option<&MemoryState>,
+        mode: CpuMode,
+        address: u64,
+    ) -> Frame {
+        let space = &mut self.spaces[process as usize];
+        locate(
+            &mut self.kernel,
+            self.kernel_image,
+            (space, then),
+            mode,
+            address,
+        )
+    }
+
+    /// Follows a record that is no sample.
+    pub(crate) fn apply(&mut self, record: &FileRecord<'_>, layout: &RecordLayout) -> Effect {
         match layout.parse(&record.raw) {
             Ok(Record::Mmap(mmap, _)) => self.mapping(&mmap, record.time),
             Ok(Record::Comm(comm, _)) => {
@@ -55,29 +162,18 @@ impl Loader<'_> {
                 }
                 self.tasks.rename(thread, comm.name);
                 if comm.exec {
-                    let process = self.tasks.threads()[thread as usize].process;
-                    self.grow(process);
-                    self.spaces[process as usize].exec(&self.budget);
-                    self.jit.forget(process);
-                    self.change(process);
-                    if let Some(log) = &mut self.mapping_log {
-                        log.exec(process, record.time);
-                    }
+                    self.exec(thread, record.time);
                 }
             }
             Ok(Record::Fork(task, _)) => self.fork(&task, record.raw.misc.has(FORK_EXEC)),
             Ok(Record::Exit(task, _)) => {
                 let thread = self.tasks.thread(task.pid, task.tid);
                 self.tasks.end(task.pid, task.tid, task.time);
-                if let Some(memo) = self.memos.get_mut(thread as usize) {
-                    memo.forget();
-                }
-                if task.pid == task.tid
-                    && let Some(unwinding) = &mut self.unwinding
-                {
-                    let process = self.tasks.threads()[thread as usize].process;
-                    unwinding.forget(process as usize);
-                }
+                let process = self.tasks.threads()[thread as usize].process;
+                return Effect::ThreadEnded {
+                    thread,
+                    process: (task.pid == task.tid).then_some(process),
+                };
             }
             Ok(Record::Namespaces(namespaces, _)) => {
                 let thread = self.tasks.thread(namespaces.pid, namespaces.tid);
@@ -87,7 +183,20 @@ impl Loader<'_> {
             }
             Ok(Record::Ksymbol(symbol, _)) => self.kernel_symbol(&symbol),
             Ok(_) => {}
-            Err(_) => self.losses.malformed += 1,
+            Err(_) => return Effect::Malformed,
+        }
+        Effect::Inside
+    }
+
+    /// Empties the space of a thread's process, which has executed another program.
+    fn exec(&mut self, thread: ThreadId, time: Option<u64>) {
+        let process = self.tasks.threads()[thread as usize].process;
+        self.grow(process);
+        self.spaces[process as usize].exec(&self.budget);
+        self.jit.forget(process);
+        self.change(process);
+        if let Some(log) = &mut self.mapping_log {
+            log.exec(process, time);
         }
     }
 
@@ -237,8 +346,51 @@ impl Loader<'_> {
     }
 }
 
+/// Returns the frame of an address. Addresses in no mapping belong to the unknown module.
+#[inline]
+pub(crate) fn locate(
+    kernel: &mut Space,
+    kernel_image: ModuleId,
+    (now, then): (&mut Space, Option<&MemoryState>),
+    mode: CpuMode,
+    address: u64,
+) -> Frame {
+    let frame = match mode {
+        CpuMode::User => match then {
+            Some(memory) => memory.frame(address),
+            None => now.frame(address),
+        },
+        CpuMode::Kernel => kernel.frame(address).or_else(|| {
+            // The image's recorded end leaves out its sections for starting up. A recording without kernel mappings was
+            // made by a user who cannot see them.
+            let in_image = kernel.start().is_none_or(|start| start <= address);
+            in_image.then_some(Frame {
+                address,
+                module: kernel_image,
+            })
+        }),
+        _ => None,
+    };
+    frame.unwrap_or(Frame {
+        address,
+        module: Modules::UNKNOWN,
+    })
+}
+
+/// Returns whether a record that is no sample may change the kernel's mappings.
+pub(crate) fn may_map_kernel(raw: &RawRecord<'_>) -> bool {
+    match raw.kind {
+        RecordType::KSYMBOL => true,
+        RecordType::MMAP | RecordType::MMAP2 => {
+            // The kernel's pid is all ones in either byte order.
+            raw.misc.cpu_mode() == CpuMode::Kernel || raw.body.starts_with(&[u8::MAX; 4])
+        }
+        _ => false,
+    }
+}
+
 /// Removes the zeros that pad build ids to 20 bytes in recordings.
-pub(crate) fn without_padding(id: &[u8]) -> &[u8] {
+fn without_padding(id: &[u8]) -> &[u8] {
     let end = id
         .iter()
         .rposition(|byte| *byte != 0)
