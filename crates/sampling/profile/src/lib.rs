@@ -26,7 +26,7 @@ mod stacks;
 pub use counts::counter::Count;
 pub use counts::estimate::Estimate;
 pub use counts::multiplex::Multiplexing;
-pub use counts::sample_keys::{Part, PartId, Parts};
+pub use counts::sample_keys::{SampleKey, SampleKeyId, SampleKeys};
 pub use loading::details::DroppedDetails;
 pub use loading::load::LoadOptions;
 pub use loading::losses::Losses;

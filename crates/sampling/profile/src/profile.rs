@@ -3,7 +3,7 @@
 use crate::counts::counter::{Cell, Count, Counts};
 use crate::counts::estimate::Estimate;
 use crate::counts::multiplex::Multiplexing;
-use crate::counts::sample_keys::{Part, PartId, Parts};
+use crate::counts::sample_keys::{SampleKey, SampleKeyId, SampleKeys};
 use crate::loading::details::Details;
 use crate::loading::load::LoadOptions;
 use crate::loading::losses::Losses;
@@ -28,7 +28,7 @@ pub struct Profile {
     pub(crate) frames: Arc<Frames>,
     pub(crate) stacks: Arc<Stacks>,
     pub(crate) tasks: Arc<Tasks>,
-    pub(crate) parts: Arc<Parts>,
+    pub(crate) sample_keys: Arc<SampleKeys>,
     /// By CPU.
     pub(crate) sockets: Arc<[u32]>,
     pub(crate) start: Option<u64>,
@@ -52,7 +52,7 @@ pub struct EventProfile {
     pub(crate) weighs_events: bool,
     pub(crate) is_set_aside: bool,
     pub(crate) running: Option<Multiplexing>,
-    /// By stack, or by frame where stacks were not loaded; and by part.
+    /// By stack, or by frame where stacks were not loaded; and by sample key.
     pub(crate) counts: Counts,
     /// The part of the counts that was taken in the kernel and counts at the user code that entered it.
     pub(crate) in_kernel: Option<Counts>,
@@ -63,8 +63,8 @@ pub struct EventProfile {
 pub struct LoggedSample {
     /// Nanoseconds since the recording's first sample.
     pub elapsed: Option<u64>,
-    /// The thread, CPU and image that ran it, in [`Profile::parts`].
-    pub part: PartId,
+    /// The thread, CPU and image that ran it, in [`Profile::sample_keys`].
+    pub sample_key: SampleKeyId,
     /// The stack, or the frame where stacks were not asked for.
     pub place: u32,
     /// Its period.
@@ -129,7 +129,7 @@ impl EventProfile {
             let cell = self.counts.cell(cell);
             visit(LoggedSample {
                 elapsed: hit.elapsed,
-                part: cell.part,
+                sample_key: cell.sample_key,
                 place: cell.place,
                 weight: hit.weight,
                 factor: hit.factor,
@@ -207,9 +207,9 @@ impl Profile {
         &self.tasks
     }
 
-    /// Returns all parts into which counts are kept apart; see [`Part`].
-    pub fn parts(&self) -> &Parts {
-        &self.parts
+    /// Returns all sample keys into which counts are kept apart; see [`SampleKey`].
+    pub fn sample_keys(&self) -> &SampleKeys {
+        &self.sample_keys
     }
 
     /// Returns the socket of a CPU, where the recording states it.
@@ -257,7 +257,7 @@ impl Profile {
         self.leaf(stack)
     }
 
-    /// Calls `visit` with every counted place of an event. With counts kept apart by part, a place comes several times.
+    /// Calls `visit` with every counted place of an event. With counts kept apart by sample key, a place comes several times.
     pub(crate) fn places(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         event
             .counts
@@ -268,8 +268,8 @@ impl Profile {
     /// Calls `visit` with every counted thread of an event; none without [`LoadOptions::threads`].
     pub(crate) fn threads(&self, event: &EventProfile, mut visit: impl FnMut(ThreadId, Count)) {
         if self.options.threads {
-            self.of_parts(event, |part, count| {
-                if let Some(thread) = part.thread {
+            self.of_parts(event, |sample_key, count| {
+                if let Some(thread) = sample_key.thread {
                     visit(thread, count);
                 }
             });
@@ -280,8 +280,8 @@ impl Profile {
     /// [`crate::LoadPlan::cpus`].
     pub(crate) fn cpus(&self, event: &EventProfile, mut visit: impl FnMut(u32, Count)) {
         if self.by_cpu {
-            self.of_parts(event, |part, count| {
-                visit(part.cpu.unwrap_or(u32::MAX), count)
+            self.of_parts(event, |sample_key, count| {
+                visit(sample_key.cpu.unwrap_or(u32::MAX), count)
             });
         }
     }
@@ -304,11 +304,11 @@ impl Profile {
         inside
     }
 
-    fn of_parts(&self, event: &EventProfile, mut visit: impl FnMut(Part, Count)) {
+    fn of_parts(&self, event: &EventProfile, mut visit: impl FnMut(SampleKey, Count)) {
         event
             .counts
             .iter()
-            .for_each(|(cell, count)| visit(self.parts.get(cell.part), count));
+            .for_each(|(cell, count)| visit(self.sample_keys.get(cell.sample_key), count));
     }
 
     /// Keeps only samples whose innermost frame passes `keep`; [`EventProfile::unfiltered`] still counts all samples.

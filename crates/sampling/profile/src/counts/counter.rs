@@ -1,7 +1,7 @@
 //! Counts of samples and their weights.
 
 use crate::counts::estimate::{Estimate, Spread};
-use crate::counts::sample_keys::PartId;
+use crate::counts::sample_keys::SampleKeyId;
 use crate::hash::mix;
 use crate::selecting::sample_log::{SampleLog, Span, is_bounded, meet};
 use hashbrown::HashTable;
@@ -77,17 +77,17 @@ impl Dense {
     }
 }
 
-/// Pairs of a part and a place, each with a small id of its own, because most pairs never occur.
+/// Pairs of a sample key and a place, each with a small id of its own, because most pairs never occur.
 #[derive(Clone, Debug, Default)]
 struct Pairs {
-    list: Vec<(PartId, u32)>,
+    list: Vec<(SampleKeyId, u32)>,
     /// Ids by pair. The pair is stored here too, so that a lookup costs one cache miss and does not read the list.
-    ids: HashTable<((PartId, u32), u32)>,
+    ids: HashTable<((SampleKeyId, u32), u32)>,
 }
 
 impl Pairs {
     #[inline]
-    fn intern(&mut self, pair: (PartId, u32)) -> u32 {
+    fn intern(&mut self, pair: (SampleKeyId, u32)) -> u32 {
         // A pair costs a sample of the file, so its number fits as stack numbers do.
         let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         let entry = self.ids.entry(
@@ -133,8 +133,8 @@ struct Extras {
 /// The data that a counter keeps beside the sums by place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Keep {
-    /// Keeps counts apart by part.
-    pub parts: bool,
+    /// Keeps counts apart by sample key.
+    pub sample_keys: bool,
     /// Keeps the sums that statistical errors need.
     pub spread: bool,
     /// Keeps every sample with its time.
@@ -152,7 +152,7 @@ pub(crate) struct Counter {
 impl Counter {
     pub(crate) fn new(keep: Keep) -> Self {
         Counter {
-            pairs: keep.parts.then(Pairs::default),
+            pairs: keep.sample_keys.then(Pairs::default),
             counts: Dense::default(),
             extras: (keep.spread || keep.log).then(|| {
                 Box::new(Extras {
@@ -164,10 +164,10 @@ impl Counter {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, part: PartId, place: u32, hit: Hit) {
+    pub(crate) fn add(&mut self, sample_key: SampleKeyId, place: u32, hit: Hit) {
         let cell = match &mut self.pairs {
             None => place,
-            Some(pairs) => pairs.intern((part, place)),
+            Some(pairs) => pairs.intern((sample_key, place)),
         };
         if let Some(extras) = &mut self.extras {
             if let Some(spread) = &mut extras.spread {
@@ -199,11 +199,11 @@ impl Counter {
     }
 }
 
-/// One event's counts, by cell. A cell is a place, or a pair of a part and a place.
+/// One event's counts, by cell. A cell is a place, or a pair of a sample key and a place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// The part and place of each cell; `None` where the cell id is the place.
-    pairs: Option<Arc<Vec<(PartId, u32)>>>,
+    /// The sample key and place of each cell; `None` where the cell id is the place.
+    pairs: Option<Arc<Vec<(SampleKeyId, u32)>>>,
     counts: Dense,
     spread: Option<Spread>,
     log: Option<Arc<SampleLog>>,
@@ -211,12 +211,12 @@ pub(crate) struct Counts {
     span: Span,
 }
 
-/// A unit of counting: the samples of one part at one place.
+/// A unit of counting: the samples of one key at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
     pub id: u32,
-    /// The sample's part; [`crate::counts::sample_keys::WHOLE`] where parts were not asked for.
-    pub part: PartId,
+    /// The key of the samples; [`crate::counts::sample_keys::WHOLE`] where sample keys were not asked for.
+    pub sample_key: SampleKeyId,
     pub place: u32,
 }
 
@@ -224,11 +224,15 @@ impl Counts {
     /// Returns the cell with this id.
     #[inline]
     pub(crate) fn cell(&self, id: u32) -> Cell {
-        let (part, place) = match &self.pairs {
+        let (sample_key, place) = match &self.pairs {
             Some(pairs) => pairs[id as usize],
             None => (crate::counts::sample_keys::WHOLE, id),
         };
-        Cell { id, part, place }
+        Cell {
+            id,
+            sample_key,
+            place,
+        }
     }
 
     /// Returns the count of a cell.
@@ -353,35 +357,35 @@ mod tests {
     fn list(counts: &Counts) -> Vec<(u32, u32, u64, u64)> {
         counts
             .iter()
-            .map(|(cell, count)| (cell.part, cell.place, count.samples, count.weight))
+            .map(|(cell, count)| (cell.sample_key, cell.place, count.samples, count.weight))
             .collect()
     }
 
     #[test]
     fn sums_by_place_and_by_pair() {
-        for parts in [false, true] {
+        for sample_keys in [false, true] {
             let mut counter = Counter::new(Keep {
-                parts,
+                sample_keys,
                 ..Keep::default()
             });
             for place in [3, 0, 3] {
                 counter.add(9, place, hit(7, 0));
             }
-            let part = if parts {
+            let sample_key = if sample_keys {
                 9
             } else {
                 crate::counts::sample_keys::WHOLE
             };
             let mut cells = list(&counter.freeze());
             cells.sort_unstable();
-            assert_eq!(cells, [(part, 0, 1, 7), (part, 3, 2, 14)]);
+            assert_eq!(cells, [(sample_key, 0, 1, 7), (sample_key, 3, 2, 14)]);
         }
     }
 
     #[test]
     fn selections_of_selections() {
         let mut counter = Counter::new(Keep {
-            parts: true,
+            sample_keys: true,
             spread: true,
             log: true,
         });
@@ -396,7 +400,7 @@ mod tests {
         // Samples that an earlier selection left out stay out.
         let even = late.select((None, None), |cell| cell.place == 0);
         assert_eq!(sum(&even), (30, 15 + 45));
-        let middle = even.select((Some(10), Some(44)), |cell| cell.part != 0);
+        let middle = even.select((Some(10), Some(44)), |cell| cell.sample_key != 0);
         // 40 and 42 are even, 42 is divisible by 3.
         assert_eq!(sum(&middle), (1, 1));
         let mut left = 0;

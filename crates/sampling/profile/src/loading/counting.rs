@@ -2,7 +2,7 @@
 
 use crate::counts::counter::{Count, Counter, Hit, Keep};
 use crate::counts::multiplex::{Running, tells_times};
-use crate::counts::sample_keys::PartId;
+use crate::counts::sample_keys::SampleKeyId;
 use crate::hash::FxBuildHasher;
 use crate::loading::identify::SampledTask;
 use crate::loading::losses::Losses;
@@ -42,19 +42,19 @@ pub(crate) struct Counting<'a> {
 impl<'a> Counting<'a> {
     /// Makes the stage. `reads_groups`: some samples hold the values of their whole group.
     pub(crate) fn new(data: &'a PerfData, plan: &LoadPlan, reads_groups: bool) -> Self {
-        let parts = plan.options.threads || plan.cpus;
+        let sample_keys = plan.options.threads || plan.cpus;
         let events = data.events().iter().map(|event| {
             let tells_times = tells_times(&event.attr);
             EventCounts {
                 all: Count::default(),
                 total: Count::default(),
                 counter: Counter::new(Keep {
-                    parts,
+                    sample_keys,
                     spread: plan.errors || tells_times,
                     log: plan.log,
                 }),
                 in_kernel: Counter::new(Keep {
-                    parts,
+                    sample_keys,
                     ..Keep::default()
                 }),
                 tells_times,
@@ -93,7 +93,11 @@ impl<'a> Counting<'a> {
     /// Counts a sample at a stack.
     #[inline]
     pub(crate) fn count(&mut self, sample: WaitingSample, stack: u32) {
-        let WaitingSample { event, part, hit } = sample;
+        let WaitingSample {
+            event,
+            sample_key,
+            hit,
+        } = sample;
         let count = Count {
             samples: 1,
             weight: hit.weight,
@@ -101,9 +105,9 @@ impl<'a> Counting<'a> {
         let counts = &mut self.events[event];
         counts.all.add(count);
         counts.total.add(count);
-        counts.counter.add(part, stack, hit);
+        counts.counter.add(sample_key, stack, hit);
         if hit.in_kernel {
-            counts.in_kernel.add(part, stack, hit);
+            counts.in_kernel.add(sample_key, stack, hit);
         }
         if counts.tells_times {
             self.running.count(event);
@@ -117,7 +121,7 @@ impl<'a> Counting<'a> {
         task: SampledTask,
         (layout, raw): (&RecordLayout, &RawRecord<'_>),
         hit: Hit,
-        place: Option<(PartId, u32)>,
+        place: Option<(SampleKeyId, u32)>,
         losses: &mut Losses,
     ) {
         let attr = &self.data.events()[task.event].attr;
@@ -139,11 +143,11 @@ impl<'a> Counting<'a> {
             *before = value.value;
             match place {
                 _ if weight == 0 => {}
-                Some((part, stack)) => {
+                Some((sample_key, stack)) => {
                     let hit = Hit { weight, ..hit };
                     let sample = WaitingSample {
                         event: member,
-                        part,
+                        sample_key,
                         hit,
                     };
                     self.count(sample, stack);

@@ -1,6 +1,6 @@
 //! The first stage of a sample: its event, its task, and the key under which it counts.
 
-use crate::counts::sample_keys::{self, PartId, Parts};
+use crate::counts::sample_keys::{self, SampleKeyId, SampleKeys};
 use crate::loading::plan::LoadPlan;
 use crate::loading::sample_fields::Essence;
 use crate::loading::system::System;
@@ -16,8 +16,8 @@ pub(crate) struct SampledTask {
     pub thread: ThreadId,
     /// Whether the sample passed the filter.
     pub passes: bool,
-    /// The part of the counts that it belongs to.
-    pub part: PartId,
+    /// The key under which it counts.
+    pub sample_key: SampleKeyId,
     pub weight: u64,
     /// Nanoseconds since the first sample.
     pub elapsed: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Identifier<'a> {
     /// The time of the first sample.
     pub(crate) first_time: Option<u64>,
     /// The keys of the samples, where counts are kept apart by key.
-    pub(crate) keys: Parts,
+    pub(crate) keys: SampleKeys,
 }
 
 impl<'a> Identifier<'a> {
@@ -44,7 +44,7 @@ impl<'a> Identifier<'a> {
             filtered: !plan.filter.is_empty(),
             only_sampler: only_sampler(data),
             first_time: None,
-            keys: Parts::default(),
+            keys: SampleKeys::default(),
         }
     }
 
@@ -61,7 +61,7 @@ impl<'a> Identifier<'a> {
         let elapsed = time.map(|time| time.saturating_sub(first));
         let filter = &self.plan.filter;
         let passes = !self.filtered || filter.passes(&system.tasks, thread, sample.cpu, elapsed);
-        let part = if !passes {
+        let sample_key = if !passes {
             sample_keys::WHOLE
         } else if self.plan.options.threads {
             let cpu = sample.cpu.filter(|_| self.plan.cpus);
@@ -76,7 +76,7 @@ impl<'a> Identifier<'a> {
             process: system.tasks.threads()[thread as usize].process,
             thread,
             passes,
-            part,
+            sample_key,
             weight: sample.weight,
             elapsed,
         }

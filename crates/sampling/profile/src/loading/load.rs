@@ -344,7 +344,7 @@ impl<'a> Loader<'a> {
         self.stacking.begin(system, task, then, (mode, ip, chain));
         let sample = WaitingSample {
             event: task.event,
-            part: task.part,
+            sample_key: task.sample_key,
             hit,
         };
         // The members of the group, or the counter's times, depend on the samples before this one.
@@ -375,7 +375,7 @@ impl<'a> Loader<'a> {
         stack: Option<u32>,
     ) {
         let layout = &self.events[task.event].layout;
-        let place = stack.map(|stack| (task.part, stack));
+        let place = stack.map(|stack| (task.sample_key, stack));
         let losses = &mut self.losses;
         self.counting
             .count_group(task, (layout, raw), hit, place, losses);
@@ -455,7 +455,7 @@ impl<'a> Loader<'a> {
             events,
             frames: Arc::new(frames),
             stacks: Arc::new(stacks),
-            parts: Arc::new(keys),
+            sample_keys: Arc::new(keys),
             sockets: sockets(self.data),
             start: self.identifier.first_time,
             stack_order: Arc::default(),

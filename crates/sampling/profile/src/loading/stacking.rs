@@ -1,7 +1,7 @@
 //! The second stage of a sample: its frame, or its call stack.
 
 use crate::counts::counter::Hit;
-use crate::counts::sample_keys::PartId;
+use crate::counts::sample_keys::SampleKeyId;
 use crate::loading::identify::SampledTask;
 use crate::loading::losses::Losses;
 use crate::loading::system::{System, locate};
@@ -24,7 +24,7 @@ const WAITING_FRAMES: u32 = 2048;
 #[derive(Clone, Copy)]
 pub(crate) struct WaitingSample {
     pub event: usize,
-    pub part: PartId,
+    pub sample_key: SampleKeyId,
     pub hit: Hit,
 }
 

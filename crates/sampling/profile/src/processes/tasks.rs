@@ -1,6 +1,6 @@
 //! Processes and threads in time order. The kernel reuses both numbers, so each task is identified by number and start.
 
-use crate::counts::sample_keys::Part;
+use crate::counts::sample_keys::SampleKey;
 use crate::hash::FxBuildHasher;
 use crate::processes::images::{self, Awaits, Image, ImageId, Program};
 use crate::processes::modules::{ModuleId, Modules};
@@ -94,14 +94,14 @@ impl Tasks {
         &self.programs
     }
 
-    /// Returns all names that threads had, each once; see [`crate::Part::comm`].
+    /// Returns all names that threads had, each once; see [`crate::SampleKey::comm`].
     pub fn comms(&self) -> &[String] {
         &self.comms
     }
 
-    /// Returns the name that a part's thread had when it was sampled, in the form of [`Tasks::thread_name`].
-    pub fn comm_of(&self, part: Part) -> String {
-        match (part.comm, part.thread) {
+    /// Returns the name that a sample key's thread had when it was sampled, in the form of [`Tasks::thread_name`].
+    pub fn comm_of(&self, sample_key: SampleKey) -> String {
+        match (sample_key.comm, sample_key.thread) {
             (Some(comm), _) => self.comms[comm as usize].clone(),
             (None, Some(thread)) => match self.threads.get(thread as usize) {
                 Some(thread) => name(None, thread.tid),

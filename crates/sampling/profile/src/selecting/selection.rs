@@ -1,7 +1,7 @@
 //! Counts a part of a recording again, from memory.
 
 use crate::counts::counter::Cell;
-use crate::counts::sample_keys::Part;
+use crate::counts::sample_keys::SampleKey;
 use crate::processes::images::ProgramId;
 use crate::processes::tasks::{ProcessId, ThreadId};
 use crate::profile::Profile;
@@ -72,10 +72,10 @@ impl Selection {
         !(self.cpus.is_empty() && self.sockets.is_empty())
     }
 
-    fn passes(&self, profile: &Profile, part: Part) -> bool {
+    fn passes(&self, profile: &Profile, sample_key: SampleKey) -> bool {
         let tasks = profile.tasks();
         let of_thread = || {
-            let Some(id) = part.thread else {
+            let Some(id) = sample_key.thread else {
                 return false;
             };
             let Some(thread) = tasks.threads().get(id as usize) else {
@@ -83,25 +83,25 @@ impl Selection {
             };
             let pid = || tasks.processes()[thread.process as usize].pid;
             let program = || {
-                part.image.is_some_and(|image| {
+                sample_key.image.is_some_and(|image| {
                     self.programs
                         .contains(&tasks.images()[image as usize].program)
                 })
             };
             (self.threads.is_empty() || self.threads.contains(&id))
                 && (self.tids.is_empty() || self.tids.contains(&thread.tid))
-                && (self.comms.is_empty() || self.comms.contains(&tasks.comm_of(part)))
+                && (self.comms.is_empty() || self.comms.contains(&tasks.comm_of(sample_key)))
                 && (self.processes.is_empty() || self.processes.contains(&thread.process))
                 && (self.pids.is_empty() || self.pids.contains(&pid()))
                 && (self.programs.is_empty() || program())
         };
         let of_cpu = || {
             (self.cpus.is_empty()
-                || part
+                || sample_key
                     .cpu
                     .is_some_and(|cpu| self.cpus.iter().any(|range| range.contains(&cpu))))
                 && (self.sockets.is_empty()
-                    || part
+                    || sample_key
                         .cpu
                         .and_then(|cpu| profile.socket(cpu))
                         .is_some_and(|socket| self.sockets.contains(&socket)))
@@ -128,13 +128,13 @@ impl Profile {
         if selection.asks_for_cpus() && !self.by_cpu {
             return Err(SelectError::NoCpus);
         }
-        let parts: Vec<bool> = self
-            .parts
+        let sample_keys: Vec<bool> = self
+            .sample_keys
             .iter()
-            .map(|part| selection.passes(self, part))
+            .map(|sample_key| selection.passes(self, sample_key))
             .collect();
         let keep = |cell: Cell| {
-            parts[cell.part as usize]
+            sample_keys[cell.sample_key as usize]
                 && selection.leaves.as_ref().is_none_or(|leaves| {
                     let leaf = self.leaf(cell.place);
                     leaves.get(leaf as usize).is_some_and(|wanted| *wanted)

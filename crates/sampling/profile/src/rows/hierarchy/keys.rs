@@ -1,10 +1,10 @@
 //! The key of a sample on each level.
 //!
-//! A level's key depends on the sample's part, on its time, or on its place. Places with the same keys on all levels of
+//! A level's key depends on the key of the sample, on its time, or on its place. Places with the same keys on all levels of
 //! places form one *branch*. Branches form a tree by these levels alone, and recursion is found in this tree.
 
 use super::{Group, HierarchyOptions};
-use crate::counts::sample_keys::{Part, PartId};
+use crate::counts::sample_keys::{SampleKey, SampleKeyId};
 use crate::hash::FxBuildHasher;
 use crate::naming::names::Names;
 use crate::profile::Profile;
@@ -18,8 +18,8 @@ type KeyOf<'a, T> = Box<dyn Fn(T) -> u32 + 'a>;
 
 /// The property of a sample that decides a level's key.
 enum Source {
-    /// The sample's part; holds the key of each kind of part.
-    Part(Vec<u32>),
+    /// The key of the sample; holds the level's key for each kind of them.
+    SampleKey(Vec<u32>),
     Time,
     /// The sample's place; holds the number of the level among the levels of places.
     Place(usize),
@@ -71,7 +71,7 @@ pub(super) struct Keys {
     sources: Vec<Source>,
     /// By level: the number of levels of places up to and including it.
     depths: Vec<u8>,
-    /// By part: its kind. Parts of one kind have the same keys on all levels.
+    /// By sample key: its kind. Sample keys of one kind have the same keys on all levels.
     kinds: Vec<u32>,
     /// The tree of places; node 0 is its root.
     pub branches: Vec<Branch>,
@@ -107,7 +107,7 @@ impl Keys {
             let source = match of_part(profile, *dimension)? {
                 Some(key) => {
                     part_levels.push(key);
-                    Source::Part(Vec::new())
+                    Source::SampleKey(Vec::new())
                 }
                 None if *dimension == Dimension::Time => {
                     if !profile.has_times() {
@@ -143,13 +143,13 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Assigns each part a kind. Parts with the same keys on all levels of parts are of one kind.
-    fn find_kinds(&mut self, profile: &Profile, levels: &[KeyOf<'_, Part>]) {
+    /// Assigns each sample key a kind. Sample keys with the same keys on all levels are of one kind.
+    fn find_kinds(&mut self, profile: &Profile, levels: &[KeyOf<'_, SampleKey>]) {
         let mut ids: HashMap<Vec<u32>, u32, FxBuildHasher> = HashMap::default();
         let mut columns = vec![Vec::new(); levels.len()];
-        for part in profile.parts().iter() {
-            let keys: Vec<u32> = levels.iter().map(|key| key(part)).collect();
-            // The number of kinds is at most the number of parts.
+        for sample_key in profile.sample_keys().iter() {
+            let keys: Vec<u32> = levels.iter().map(|key| key(sample_key)).collect();
+            // The number of kinds is at most the number of sample keys.
             let next = u32::try_from(ids.len()).unwrap_or(u32::MAX);
             let kind = *ids.entry(keys).or_insert_with_key(|keys| {
                 for (column, key) in columns.iter_mut().zip(keys) {
@@ -161,7 +161,7 @@ impl Keys {
         }
         let mut columns = columns.into_iter();
         for source in &mut self.sources {
-            if let Source::Part(keys) = source {
+            if let Source::SampleKey(keys) = source {
                 *keys = columns.next().unwrap_or_default();
             }
         }
@@ -253,10 +253,10 @@ impl Keys {
         self.of_time
     }
 
-    /// Returns the kind of a part, which is shared by all parts with the same keys.
+    /// Returns the kind of a sample key, which is shared by all sample keys with the same keys.
     #[inline]
-    pub(super) fn part(&self, part: PartId) -> u32 {
-        self.kinds[part as usize]
+    pub(super) fn sample_key(&self, sample_key: SampleKeyId) -> u32 {
+        self.kinds[sample_key as usize]
     }
 
     /// Returns the branch of samples at a frame, which is that of the innermost function there.
@@ -288,7 +288,7 @@ impl Keys {
     /// Returns the key on `level` of a group's samples at a branch of places.
     pub(super) fn key(&self, level: usize, group: Group, branch: u32) -> u32 {
         match &self.sources[level] {
-            Source::Part(keys) => keys[group.part as usize],
+            Source::SampleKey(keys) => keys[group.sample_key as usize],
             Source::Time => group.slice,
             Source::Place(place) => {
                 let mut at = self.branches[branch as usize];
@@ -301,28 +301,33 @@ impl Keys {
     }
 }
 
-/// Returns the function from parts to keys for a dimension of parts; `None` for other dimensions.
+/// Returns the function from a sample key to a level's key; `None` for dimensions that do not depend on sample keys.
 fn of_part<'a>(
     profile: &'a Profile,
     dimension: Dimension,
-) -> Result<Option<KeyOf<'a, Part>>, SelectError> {
+) -> Result<Option<KeyOf<'a, SampleKey>>, SelectError> {
     const NONE: u32 = u32::MAX;
     let tasks = profile.tasks();
-    let key: KeyOf<'a, Part> = match dimension {
-        Dimension::Program => Box::new(|part| {
-            part.image
+    let key: KeyOf<'a, SampleKey> = match dimension {
+        Dimension::Program => Box::new(|sample_key| {
+            sample_key
+                .image
                 .map_or(NONE, |image| tasks.images()[image as usize].program)
         }),
-        Dimension::Process => Box::new(|part| {
-            part.thread
+        Dimension::Process => Box::new(|sample_key| {
+            sample_key
+                .thread
                 .map_or(NONE, |thread| tasks.threads()[thread as usize].process)
         }),
-        Dimension::Thread => Box::new(|part| part.thread.unwrap_or(NONE)),
-        Dimension::Comm => Box::new(|part| part.comm.unwrap_or(NONE)),
-        Dimension::Cpu => Box::new(|part| part.cpu.unwrap_or(NONE)),
-        Dimension::Socket => {
-            Box::new(|part| part.cpu.and_then(|cpu| profile.socket(cpu)).unwrap_or(NONE))
-        }
+        Dimension::Thread => Box::new(|sample_key| sample_key.thread.unwrap_or(NONE)),
+        Dimension::Comm => Box::new(|sample_key| sample_key.comm.unwrap_or(NONE)),
+        Dimension::Cpu => Box::new(|sample_key| sample_key.cpu.unwrap_or(NONE)),
+        Dimension::Socket => Box::new(|sample_key| {
+            sample_key
+                .cpu
+                .and_then(|cpu| profile.socket(cpu))
+                .unwrap_or(NONE)
+        }),
         _ => return Ok(None),
     };
     match dimension {

@@ -42,7 +42,7 @@ pub(super) fn count(
             above.reserve_exact(event.counts.iter().count());
             for (cell, count) in event.counts.iter() {
                 let group = growing.group(Group {
-                    part: keys.part(cell.part),
+                    sample_key: keys.sample_key(cell.sample_key),
                     slice: 0,
                 });
                 let branch = keys.innermost(profile.leaf(cell.place));

@@ -125,8 +125,8 @@ struct Growing {
 /// Samples with the same keys on all levels that do not depend on their places.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Group {
-    /// The kind of their parts; see [`Keys::part`].
-    part: u32,
+    /// The kind of their sample keys; see [`Keys::sample_key`].
+    sample_key: u32,
     slice: u32,
 }
 
@@ -257,7 +257,7 @@ impl Hits {
         }
         for (cell, count) in event.counts.iter() {
             let group = growing.group(Group {
-                part: keys.part(cell.part),
+                sample_key: keys.sample_key(cell.sample_key),
                 slice: 0,
             });
             hits.list.push(Hit {
@@ -291,7 +291,7 @@ impl Hits {
             if last[index].1 == usize::MAX || last[index].0 != slice {
                 let cell = event.counts.cell(id);
                 let group = growing.group(Group {
-                    part: keys.part(cell.part),
+                    sample_key: keys.sample_key(cell.sample_key),
                     slice,
                 });
                 last[index] = (slice, self.list.len());
@@ -443,7 +443,7 @@ fn own_of_cells(
 ) {
     for (cell, count) in event.counts.iter() {
         let group = growing.group(Group {
-            part: keys.part(cell.part),
+            sample_key: keys.sample_key(cell.sample_key),
             slice: 0,
         });
         let branch = keys.innermost(profile.leaf(cell.place));
