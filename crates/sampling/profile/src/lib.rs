@@ -31,6 +31,7 @@ pub use loading::details::DroppedDetails;
 pub use loading::load::LoadOptions;
 pub use loading::losses::Losses;
 pub use loading::plan::{KernelSamples, LoadPlan, SampleFilter};
+pub use loading::progress::LoadProgress;
 pub use loading::visit::{GroupSample, GroupVisitor};
 pub use naming::debug_info::DebugInfoWanted;
 pub use naming::names::{FunctionId, FunctionName, LineId, ModuleNote, Names, SourceLine};
@@ -46,7 +47,9 @@ pub use rows::function_paths::FunctionPaths;
 pub use rows::hierarchy::{
     Hierarchy, HierarchyCell, HierarchyOptions, HierarchyRow, Slices, TimeSlices, hierarchy,
 };
+pub use rows::tree::around::{TreesAround, trees_around};
 pub use rows::tree::{CallTree, TreeDirection, TreeLimits, TreeRow, call_tree};
+pub use selecting::bins::{BinOptions, Binned, BinnedBy, BinnedRow};
 pub use selecting::selection::{SelectError, Selection};
 pub use stacks::call_stacks::{StackId, StackNode, Stacks};
 pub use stacks::frames::{Frame, FrameId, Frames};

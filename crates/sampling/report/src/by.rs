@@ -7,6 +7,7 @@ use crate::grid::{Grid, GridOptions, GridRow, Match, Measure};
 use crate::labels::{Labels, word};
 use crate::match_facts::match_facts;
 use crate::profile_facts::{block_facts, facts_of_shares, multiplex_facts};
+use crate::row_key::RowKey;
 use crate::set_aside::events_of_windows;
 use crate::working_set::WorkingSet;
 use crate::{Input, MetricColumns, PercentOf, ReportError, ShownNumbers, TableEvent};
@@ -135,6 +136,17 @@ pub fn by(profile: &Profile, names: &Names, options: &ByOptions) -> Result<Table
 /// # Errors
 /// [`ReportError`] if the profiles were not loaded with what a dimension needs, or the table has more rows than fit.
 pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table, ReportError> {
+    report_with_keys(inputs, options).map(|(table, _)| table)
+}
+
+/// As [`report`], with the key of each row, by the row's id.
+///
+/// # Errors
+/// As [`report`].
+pub fn report_with_keys(
+    inputs: &[Input<'_>],
+    options: &ReportOptions<'_>,
+) -> Result<(Table, Vec<RowKey>), ReportError> {
     let mut labels = Labels::new(inputs, options.by, options.slices, false);
     let (derived, counted) = Derived::all(options.metrics, inputs, options.events);
     let grid = Grid::new(
@@ -233,6 +245,8 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         table.push_repeating(parent, &cells, &names.cells, &notes)?;
     }
     match_facts(&mut table.facts, &grid.notes, inputs);
+    let keys = (0..grid.len()).map(|index| RowKey::of(grid.row(index)));
+    let keys: Vec<RowKey> = keys.collect();
     drop(grid);
     sort(
         &mut table,
@@ -256,7 +270,7 @@ pub fn report(inputs: &[Input<'_>], options: &ReportOptions<'_>) -> Result<Table
         set.add_facts(&mut table.facts);
     }
     add_few(&mut table, options.few);
-    Ok(table)
+    Ok((table, keys))
 }
 
 /// Returns the profiles' events for which a table's event stands.

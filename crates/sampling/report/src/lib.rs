@@ -16,12 +16,14 @@ mod columns;
 mod derived;
 mod diff;
 mod error;
+mod event_unit;
 mod events;
 mod grid;
 mod labels;
 mod locations;
 mod match_facts;
 mod profile_facts;
+mod row_key;
 mod row_labels;
 mod set_aside;
 mod shapes;
@@ -33,19 +35,21 @@ pub use annotate::{
     AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
     AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, AnnotationStyle, AnnotationView,
     BranchColumns, Drawing, FindError, FoundFunction, JumpTarget, MemoryColumn, SourceFiles,
-    SourceText, annotate, find_function, write_annotation, write_annotation_dot,
-    write_annotation_json, write_annotation_ndjson,
+    SourceText, annotate, edge_kind_word, find_function, function_with_id, instruction_kind_word,
+    write_annotation, write_annotation_dot, write_annotation_json, write_annotation_ndjson,
 };
 pub use blocks::{BlockPlace, Blocks};
-pub use by::{ByOptions, ReportOptions, by, report};
+pub use by::{ByOptions, ReportOptions, by, report, report_with_keys};
 pub use call_graph::{CallGraphOptions, call_graph, has_calls};
 pub use columns::{PercentOf, ShownNumbers};
 pub use derived::{MetricColumns, metric_unit, push_metric};
 pub use diff::{DiffOptions, Normalize, adjusted, diff, profile_letter, significance};
 pub use error::ReportError;
+pub use event_unit::unit_of;
 pub use events::TableEvent;
 pub use labels::Input;
 pub use profile_facts::profile_facts;
+pub use row_key::RowKey;
 pub use row_labels::RowLabels;
 pub use shapes::Shapes;
 pub use tree::{TreeOptions, tree};

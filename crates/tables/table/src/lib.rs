@@ -30,6 +30,7 @@ mod short_names;
 mod sort;
 mod table;
 mod text;
+mod view;
 
 pub use cell::Cell;
 pub use emphasis::Emphasis;
@@ -46,3 +47,4 @@ pub use remedy::Remedy;
 pub use short_names::{cut_end, cut_middle, fit_name, fold_arguments};
 pub use table::{CellNote, Column, ColumnKind, Direction, Mark, Row, Table, Unit};
 pub use text::{TextOptions, write_text};
+pub use view::{View, ViewOptions, ViewRow};

@@ -61,7 +61,7 @@ impl Table {
     }
 
     /// Compares two rows by one column.
-    fn compare_cells(
+    pub(crate) fn compare_cells(
         &self,
         one: u32,
         other: u32,
@@ -93,7 +93,7 @@ impl Table {
     }
 }
 
-fn directed(order: Ordering, direction: Direction) -> Ordering {
+pub(crate) fn directed(order: Ordering, direction: Direction) -> Ordering {
     match direction {
         Direction::Ascending => order,
         Direction::Descending => order.reverse(),
@@ -102,7 +102,11 @@ fn directed(order: Ordering, direction: Direction) -> Ordering {
 
 /// Returns the rows of each parent together, parents by their ids, top rows first. Rows of one parent keep their order.
 /// `rows` is one more than the largest row.
-fn by_parent(order: Vec<u32>, rows: usize, parent: impl Fn(u32) -> Option<u32>) -> Vec<u32> {
+pub(crate) fn by_parent(
+    order: Vec<u32>,
+    rows: usize,
+    parent: impl Fn(u32) -> Option<u32>,
+) -> Vec<u32> {
     let place = |row: u32| parent(row).map_or(0, |parent| parent as usize + 1);
     // The place of the next row, by parent.
     let mut next = vec![0_u32; rows + 2];

@@ -74,7 +74,16 @@ impl Profile {
             }
             let summary = data.read(|record| {
                 loader.record(&record);
-                ControlFlow::Continue(())
+                match &plan.progress {
+                    Some(progress) => {
+                        progress.read(record.offset);
+                        match progress.is_cancelled() {
+                            true => ControlFlow::Break(()),
+                            false => ControlFlow::Continue(()),
+                        }
+                    }
+                    None => ControlFlow::Continue(()),
+                }
             });
             loader.settle_all();
             loader.losses.summary = summary;

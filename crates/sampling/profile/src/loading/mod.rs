@@ -9,6 +9,7 @@ pub(crate) mod identify;
 pub(crate) mod load;
 pub(crate) mod losses;
 pub(crate) mod plan;
+pub(crate) mod progress;
 pub(crate) mod sample_fields;
 pub(crate) mod stacking;
 pub(crate) mod system;

@@ -1,9 +1,11 @@
 //! The plan of a load: the data to read of a recording, and the samples to count.
 
 use crate::loading::load::LoadOptions;
+use crate::loading::progress::LoadProgress;
 use crate::processes::tasks::{Tasks, ThreadId};
 use dioptra_symbols::SymbolOptions;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// A plan for reading a recording: the data to keep, the samples that count, and the places of the modules.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +35,8 @@ pub struct LoadPlan {
     pub filter: SampleFilter,
     /// The places of the modules whose tables unwind copies of user stacks.
     pub symbols: SymbolOptions,
+    /// The progress of the reading, which other threads watch and may cancel. `None` if nobody does.
+    pub progress: Option<Arc<LoadProgress>>,
 }
 
 /// The place where samples count that were taken in the kernel.

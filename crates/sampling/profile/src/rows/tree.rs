@@ -1,5 +1,7 @@
 //! Call trees: functions below their callers, or callers below their callees.
 
+pub(crate) mod around;
+
 use crate::counts::counter::Count;
 use crate::hash::FxBuildHasher;
 use crate::naming::names::{FunctionId, Names};
@@ -70,6 +72,17 @@ struct Growing {
 }
 
 impl Growing {
+    fn new() -> Growing {
+        Growing {
+            nodes: vec![Node {
+                parent: 0,
+                function: FunctionId::MAX,
+                frames: 0,
+            }],
+            ids: HashMap::default(),
+        }
+    }
+
     fn child(&mut self, parent: u32, function: FunctionId) -> u32 {
         *self.ids.entry((parent, function)).or_insert_with(|| {
             let id = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
@@ -126,20 +139,14 @@ pub fn call_tree(
     if !profile.options().call_chains {
         return CallTree::default();
     }
-    let mut growing = Growing {
-        nodes: vec![Node {
-            parent: 0,
-            function: FunctionId::MAX,
-            frames: 0,
-        }],
-        ids: HashMap::default(),
-    };
+    let mut growing = Growing::new();
     // The counts by node, for each event.
     let columns = match direction {
         TreeDirection::Callees => callees(profile, names, &events, &mut growing),
         TreeDirection::Callers => callers(profile, names, &events, limits, &mut growing),
     };
-    shown(&growing.nodes, &columns, &events, limits)
+    let wholes: Vec<Count> = events.iter().map(|event| event.total()).collect();
+    shown(&growing.nodes, &columns, &wholes, limits)
 }
 
 fn add(column: &mut Vec<SelfAndTotal>, node: u32, own: Count, total: Count) {
@@ -285,11 +292,11 @@ fn passes(weight: u64, whole: u64, limits: TreeLimits) -> bool {
     u128::from(weight) * 10_000 >= u128::from(whole) * u128::from(limits.least)
 }
 
-/// Returns the rows that pass the limits.
+/// Returns the rows that pass the limits, which are shares of `wholes`, by event.
 fn shown(
     nodes: &[Node],
     columns: &[Vec<SelfAndTotal>],
-    events: &[&EventProfile],
+    wholes: &[Count],
     limits: TreeLimits,
 ) -> CallTree {
     let count = |event: usize, node: usize| -> SelfAndTotal {
@@ -301,10 +308,7 @@ fn shown(
     };
     let mut below: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (id, node) in (0_u32..).zip(nodes).skip(1) {
-        let counted = events
-            .iter()
-            .enumerate()
-            .any(|(event, _)| !count(event, id as usize).total.is_zero());
+        let counted = (0..wholes.len()).any(|event| !count(event, id as usize).total.is_zero());
         if counted {
             below[node.parent as usize].push(id);
         }
@@ -321,7 +325,7 @@ fn shown(
                 parent,
                 function: nodes[id as usize].function,
                 frames: nodes[id as usize].frames,
-                counts: (0..events.len())
+                counts: (0..wholes.len())
                     .map(|event| count(event, id as usize))
                     .collect(),
             });
@@ -330,13 +334,13 @@ fn shown(
         };
         let mut children: Vec<u32> = std::mem::take(&mut below[id as usize]);
         children.retain(|child| {
-            events.iter().enumerate().any(|(index, event)| {
+            wholes.iter().enumerate().any(|(index, whole)| {
                 let total = count(index, *child as usize).total.weight;
-                total > 0 && passes(total, event.total().weight, limits)
+                total > 0 && passes(total, whole.weight, limits)
             })
         });
         let weights = |child: u32| -> Vec<u64> {
-            (0..events.len())
+            (0..wholes.len())
                 .map(|event| count(event, child as usize).total.weight)
                 .collect()
         };

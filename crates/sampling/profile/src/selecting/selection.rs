@@ -35,6 +35,9 @@ pub struct Selection {
     pub sockets: Vec<u32>,
     /// By [`crate::FrameId`]: whether samples whose innermost frame it is pass.
     pub leaves: Option<Vec<bool>>,
+    /// By [`crate::StackId`]: whether samples pass that have this stack; see [`Profile::stacks_through`]. Needs
+    /// [`crate::LoadOptions::call_chains`].
+    pub stacks: Option<Vec<bool>>,
 }
 
 /// The reason why a loaded profile cannot answer a question.
@@ -50,6 +53,9 @@ pub enum SelectError {
     /// Counts are not kept apart by CPU.
     #[error("the profile was loaded without CPUs; load it with LoadPlan::cpus")]
     NoCpus,
+    /// Call stacks are not known.
+    #[error("the profile was loaded without call chains; load it with LoadOptions::call_chains")]
+    NoChains,
     /// Blocks were asked for without a mapping from places to blocks.
     #[error("blocks need a mapping from places to blocks; give HierarchyOptions::blocks")]
     NoBlocks,
@@ -128,20 +134,31 @@ impl Profile {
         if selection.asks_for_cpus() && !self.by_cpu {
             return Err(SelectError::NoCpus);
         }
+        if selection.stacks.is_some() && !self.options.call_chains {
+            return Err(SelectError::NoChains);
+        }
         let sample_keys: Vec<bool> = self
             .sample_keys
             .iter()
             .map(|sample_key| selection.passes(self, sample_key))
             .collect();
         let keep = |cell: Cell| {
+            let on_stack = |stacks: &Vec<bool>| stacks.get(cell.place as usize).copied();
             sample_keys[cell.sample_key as usize]
+                && selection
+                    .stacks
+                    .as_ref()
+                    .is_none_or(|stacks| on_stack(stacks).unwrap_or(false))
                 && selection.leaves.as_ref().is_none_or(|leaves| {
                     let leaf = self.leaf(cell.place);
                     leaves.get(leaf as usize).is_some_and(|wanted| *wanted)
                 })
         };
         let mut selected = self.clone();
-        let by_sample = bounded || selection.asks_for_threads() || selection.asks_for_cpus();
+        let by_sample = bounded
+            || selection.asks_for_threads()
+            || selection.asks_for_cpus()
+            || selection.stacks.is_some();
         if by_sample {
             selected.details = Arc::new(self.details.none_left());
         } else if let Some(leaves) = &selection.leaves {

@@ -1,6 +1,6 @@
 //! A function's control flow graph for Graphviz.
 
-use super::json::edge_kind;
+use super::json::edge_kind_word;
 use super::model::Annotation;
 use super::text::{base_name, executions};
 use dioptra_instructions::{EdgeEnd, EdgeKind};
@@ -78,7 +78,7 @@ pub fn write_annotation_dot(annotation: &Annotation, out: impl Write) -> io::Res
             out,
             "  b{} -> {to} [{look}, class={}, label={}];",
             edge.from,
-            quoted(edge_kind(edge.kind)),
+            quoted(edge_kind_word(edge.kind)),
             quoted(&label)
         )?;
     }

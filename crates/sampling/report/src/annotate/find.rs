@@ -1,5 +1,7 @@
 //! The choice of the function to annotate.
 
+pub(super) mod by_id;
+
 use super::counts::FrameCounts;
 use dioptra_profile::{FrameId, Module, ModuleId, Names, Profile, UNKNOWN};
 use dioptra_symbols::{

@@ -146,7 +146,8 @@ fn frame(frame: &AddressFrame) -> Value {
     })
 }
 
-fn kind(kind: InstructionKind) -> &'static str {
+/// Returns the kind of an instruction as JSON has it.
+pub fn instruction_kind_word(kind: InstructionKind) -> &'static str {
     match kind {
         InstructionKind::Sequential => "sequential",
         InstructionKind::ConditionalJump => "conditional_jump",
@@ -162,7 +163,7 @@ fn kind(kind: InstructionKind) -> &'static str {
 }
 
 /// Returns the name of an edge's kind in JSON and graphs.
-pub(super) fn edge_kind(kind: EdgeKind) -> &'static str {
+pub fn edge_kind_word(kind: EdgeKind) -> &'static str {
     match kind {
         EdgeKind::FallThrough => "fall_through",
         EdgeKind::Taken => "taken",
@@ -189,7 +190,7 @@ fn place(place: &AnnotatedAddress) -> Value {
         }
         object.insert("bytes".to_owned(), bytes.into());
         object.insert("text".to_owned(), place.text.clone().into());
-        object.insert("kind".to_owned(), kind(of_kind).into());
+        object.insert("kind".to_owned(), instruction_kind_word(of_kind).into());
         object.insert("block".to_owned(), place.block.into());
         if let Some(target) = &place.target {
             let function = target.function.as_ref();
@@ -261,7 +262,7 @@ fn edges(annotation: &Annotation) -> Value {
             "to": block,
             "outside": address,
             "function": edge.function,
-            "kind": edge_kind(edge.kind),
+            "kind": edge_kind_word(edge.kind),
             "executions": edge.executions.as_ref().map(executions),
         })
     });

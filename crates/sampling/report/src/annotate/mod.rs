@@ -23,8 +23,11 @@ mod text;
 
 pub use build::annotate;
 pub use dot::write_annotation_dot;
+pub use find::by_id::function_with_id;
 pub use find::{FindError, FoundFunction, find_function};
-pub use json::{write_annotation_json, write_annotation_ndjson};
+pub use json::{
+    edge_kind_word, instruction_kind_word, write_annotation_json, write_annotation_ndjson,
+};
 pub use model::{
     AddressCount, AddressFrame, AnnotateOptions, AnnotatedAddress, AnnotatedBlock, AnnotatedEdge,
     AnnotatedEvent, AnnotatedLine, AnnotatedLoop, Annotation, BranchColumns, JumpTarget,

@@ -1,0 +1,110 @@
+//! Merged call trees.
+
+use super::FactAnswer;
+use super::requests::Direction;
+use serde::Serialize;
+use ts_rs::TS;
+
+/// The answer of `/api/flame`.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct FlameAnswer {
+    /// The profile's index.
+    pub profile: usize,
+    /// The generation that answers.
+    pub generation: u64,
+    /// What stands below a function.
+    pub direction: Direction,
+    /// The events, in the order of all counts.
+    pub events: Vec<FlameEvent>,
+    /// The functions of the nodes.
+    pub functions: Vec<FlameFunction>,
+    /// Their modules.
+    pub modules: Vec<FlameModule>,
+    /// With a root: the nodes above it, the outermost first.
+    pub above: Vec<FlameAbove>,
+    /// The nodes.
+    pub nodes: FlameNodes,
+    /// The nodes that were left out because they are too light or too deep.
+    pub left_out: FlameLeftOut,
+    /// The number of nodes of the whole tree.
+    pub total_nodes: usize,
+    /// Losses, fallbacks and limits.
+    pub facts: Vec<FactAnswer>,
+}
+
+/// An event of a tree.
+#[derive(Clone, Debug, PartialEq, Serialize, TS)]
+pub struct FlameEvent {
+    /// Its key.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// The unit of its weights.
+    pub unit: Option<String>,
+    /// The selection's samples.
+    pub samples: u64,
+    /// The sum of their periods.
+    pub weight: u64,
+}
+
+/// A function of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FlameFunction {
+    /// Its key.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+    /// Its module, as an index.
+    pub module: u32,
+    /// Whether it stands for code that the compiler put into its caller.
+    pub inlined: bool,
+}
+
+/// A module of a tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FlameModule {
+    /// Its key.
+    pub key: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A node above the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, TS)]
+pub struct FlameAbove {
+    /// The node's number.
+    pub id: u32,
+    /// Its function, as an index.
+    pub function: u32,
+}
+
+/// Nodes as parallel lists. A node stands behind its parent and before its parent's next child; the heaviest child of a
+/// node comes first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct FlameNodes {
+    /// The numbers by which requests name nodes.
+    pub id: Vec<u32>,
+    /// The place of each node's parent in these lists; -1 for top nodes.
+    pub parent: Vec<i32>,
+    /// The function, as an index.
+    pub function: Vec<u32>,
+    /// The number of children in the whole tree.
+    pub below: Vec<u32>,
+    /// By event: the weight at the function itself.
+    pub own: Vec<Vec<u64>>,
+    /// By event: the weight of all samples that pass through the node.
+    pub total: Vec<Vec<u64>>,
+    /// By event: the samples at the function itself.
+    pub own_samples: Vec<Vec<u64>>,
+    /// By event: all samples that pass through the node.
+    pub total_samples: Vec<Vec<u64>>,
+}
+
+/// What a tree leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, TS)]
+pub struct FlameLeftOut {
+    /// The number of nodes.
+    pub nodes: usize,
+    /// The weight of the first event in these nodes, counted once.
+    pub weight: u64,
+}

@@ -1,0 +1,119 @@
+//! The types of requests and answers, which the page shares: `typescript` writes them for its side.
+
+mod error;
+mod flame;
+mod function;
+mod profile;
+mod requests;
+mod status;
+mod table;
+mod timeline;
+
+pub use error::{ErrorAnswer, ErrorBody};
+pub use flame::{
+    FlameAbove, FlameAnswer, FlameEvent, FlameFunction, FlameLeftOut, FlameModule, FlameNodes,
+};
+pub use function::{
+    CodeBlock, CodeEdge, CodeFrames, CodeInstructions, CodeLine, CodeLoop, CodeTarget, Counted,
+    FunctionAnswer, FunctionEvent, FunctionInfo, FunctionModule, SourceAnswer, SourceFile,
+};
+pub use profile::{EventInfo, MachineInfo, ProfileAnswer, ProfileCounts, ProfileHas};
+pub use requests::{
+    Direction, FlameRequest, FunctionRequest, Percent, ProfileRequest, SearchRequest,
+    SelectionRequest, SourceRequest, StatusRequest, Syntax, TableRequest, TimelineRequest,
+    TimelineRows, TimelineValue,
+};
+pub use status::{ProfileStatus, Progress, State, Status};
+pub use table::{
+    CellValue, FactAnswer, RowKeys, SearchAnswer, SearchHit, SearchKind, SortedBy, TableAnswer,
+    TableColumn, TableRow,
+};
+pub use timeline::{TimelineAnswer, TimelineEvent, TimelineRow};
+
+use ts_rs::{Config, TS};
+
+/// Returns one type as a TypeScript declaration.
+fn declare<T: TS>(config: &Config, text: &mut String) {
+    if let Some(docs) = T::docs() {
+        text.push_str(&docs);
+    }
+    text.push_str("export ");
+    text.push_str(&T::decl(config));
+    text.push_str("\n\n");
+}
+
+/// Returns all types as one TypeScript file: `ui/src/api/types.ts`.
+pub fn typescript() -> String {
+    // Numbers beyond 2^53 lose their last digits in a browser, which shows fewer digits anyway.
+    let config = Config::new().with_large_int("number");
+    let mut text = String::from(
+        "// Written by the tests of dioptra-web from the types in crates/web/src/api. Do not edit.\n\n",
+    );
+    macro_rules! declare_all {
+        ($($name:ty),* $(,)?) => { $( declare::<$name>(&config, &mut text); )* };
+    }
+    declare_all!(
+        ErrorAnswer,
+        ErrorBody,
+        StatusRequest,
+        Status,
+        ProfileStatus,
+        State,
+        Progress,
+        ProfileRequest,
+        ProfileAnswer,
+        MachineInfo,
+        EventInfo,
+        ProfileHas,
+        ProfileCounts,
+        FactAnswer,
+        SelectionRequest,
+        TableRequest,
+        Percent,
+        TableAnswer,
+        TableColumn,
+        TableRow,
+        CellValue,
+        RowKeys,
+        SortedBy,
+        SearchRequest,
+        SearchAnswer,
+        SearchHit,
+        SearchKind,
+        FlameRequest,
+        Direction,
+        FlameAnswer,
+        FlameEvent,
+        FlameFunction,
+        FlameModule,
+        FlameAbove,
+        FlameNodes,
+        FlameLeftOut,
+        FunctionRequest,
+        Syntax,
+        FunctionAnswer,
+        FunctionInfo,
+        FunctionModule,
+        FunctionEvent,
+        Counted,
+        CodeFrames,
+        CodeInstructions,
+        CodeTarget,
+        CodeBlock,
+        CodeEdge,
+        CodeLoop,
+        CodeLine,
+        SourceFile,
+        SourceRequest,
+        SourceAnswer,
+        TimelineRequest,
+        TimelineRows,
+        TimelineValue,
+        TimelineAnswer,
+        TimelineEvent,
+        TimelineRow,
+    );
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}

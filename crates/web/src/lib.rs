@@ -1,0 +1,36 @@
+//! A local web server and its page, which show profiles in a browser.
+//!
+//! A [`Server`] listens on loopback and loads its profiles in the background. The page is a part of the program (`ui/dist`);
+//! it asks for tables, trees and timelines below `/api/`, which `API.md` describes. Answers come from the functions that
+//! `dioptra report` and `annotate` call, so their numbers are the same.
+//!
+//! - `security`: who may ask; `routes`: from an address to an answer; `parameters`: from a query to a request.
+//! - `profiles`: loading, and loading again when a file changes; `loaded`: one loaded recording; `keys`: names of its things
+//!   in addresses.
+//! - `selected`: the samples of a request; `tables`, `flames`, `functions`, `timelines`, `searches`, `overview`: answers.
+//! - `jobs` and `cache`: answers are computed on threads that may block, while somebody waits, and kept in bounded memory.
+//! - [`api`]: the types of requests and answers, from which the page's TypeScript types are written.
+
+pub mod api;
+mod assets;
+mod cache;
+mod failure;
+mod filter;
+mod flames;
+mod functions;
+mod jobs;
+mod keys;
+mod loaded;
+mod overview;
+mod parameters;
+mod profiles;
+mod routes;
+mod searches;
+mod security;
+mod selected;
+mod server;
+mod tables;
+mod texts;
+mod timelines;
+
+pub use server::{Server, Stopper, WebError, WebOptions};

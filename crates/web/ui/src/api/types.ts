@@ -1,0 +1,1807 @@
+// Written by the tests of dioptra-web from the types in crates/web/src/api. Do not edit.
+
+/**
+ * The answer to a request that failed.
+ */
+export type ErrorAnswer = { 
+/**
+ * The error.
+ */
+error: ErrorBody, };
+
+/**
+ * An error with its remedy.
+ */
+export type ErrorBody = { 
+/**
+ * A short, stable name for programs, such as `no_such_function`.
+ */
+code: string, 
+/**
+ * The error as a sentence.
+ */
+text: string, 
+/**
+ * What the reader can do about it.
+ */
+remedy: string | null, };
+
+/**
+ * Parameters of `/api/status`.
+ */
+export type StatusRequest = { 
+/**
+ * The answer comes when the revision differs from this one.
+ */
+wait?: number, };
+
+/**
+ * The answer of `/api/status`.
+ */
+export type Status = { 
+/**
+ * The version of dioptra.
+ */
+version: string, 
+/**
+ * A number that rises whenever anything below changes.
+ */
+revision: number, 
+/**
+ * The profiles in the order of the command line.
+ */
+profiles: Array<ProfileStatus>, };
+
+/**
+ * The state of one profile.
+ */
+export type ProfileStatus = { 
+/**
+ * The index by which requests name the profile.
+ */
+index: number, 
+/**
+ * The file's name without its folder.
+ */
+label: string, 
+/**
+ * The file as it was given.
+ */
+path: string, 
+/**
+ * The number of times the file was loaded; 0 before the first time is over.
+ */
+generation: number, 
+/**
+ * The state of the generation that answers.
+ */
+state: State, 
+/**
+ * Whether the file has changed and is being loaded again.
+ */
+reloading: boolean, 
+/**
+ * How far loading is, as far as that is known.
+ */
+progress: Progress | null, 
+/**
+ * The milliseconds that loading has taken so far, or took.
+ */
+elapsed_ms: number, 
+/**
+ * Why the file could not be loaded the last time.
+ */
+error: ErrorBody | null, };
+
+/**
+ * The state of a profile.
+ */
+export type State = "waiting" | "reading" | "naming" | "ready" | "failed";
+
+/**
+ * How much of a piece of work is done.
+ */
+export type Progress = { 
+/**
+ * What is done.
+ */
+done: number, 
+/**
+ * All there is to do.
+ */
+total: number, 
+/**
+ * What both count.
+ */
+unit: string, };
+
+/**
+ * Parameters of `/api/profile`.
+ */
+export type ProfileRequest = { 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, };
+
+/**
+ * The answer of `/api/profile`.
+ */
+export type ProfileAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The file's name without its folder.
+ */
+label: string, 
+/**
+ * The file as it was given.
+ */
+path: string, 
+/**
+ * The file's size.
+ */
+size_bytes: number, 
+/**
+ * The machine that was recorded.
+ */
+machine: MachineInfo, 
+/**
+ * The recorder's command line, a word each.
+ */
+command_line: Array<string>, 
+/**
+ * The recorder's version.
+ */
+recorder: string | null, 
+/**
+ * Nanoseconds from the first sample to the last one.
+ */
+duration_ns: number | null, 
+/**
+ * Nanoseconds of the recording's clock at the first sample.
+ */
+first_time_ns: number | null, 
+/**
+ * All events.
+ */
+events: Array<EventInfo>, 
+/**
+ * The keys of the events that get columns when a request names none.
+ */
+default_events: Array<string>, 
+/**
+ * What the recording has.
+ */
+has: ProfileHas, 
+/**
+ * How many things of each kind it has.
+ */
+counts: ProfileCounts, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * The machine that was recorded, as far as the file tells.
+ */
+export type MachineInfo = { 
+/**
+ * Its name.
+ */
+hostname: string | null, 
+/**
+ * Its kernel's release.
+ */
+os_release: string | null, 
+/**
+ * Its architecture.
+ */
+arch: string | null, 
+/**
+ * Its CPU.
+ */
+cpu: string | null, 
+/**
+ * The number of CPUs that were online.
+ */
+cpus_online: number | null, 
+/**
+ * Its memory in KiB.
+ */
+memory_kib: number | null, };
+
+/**
+ * An event of the recording.
+ */
+export type EventInfo = { 
+/**
+ * The key by which requests name it.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * The unit of its weights: `ns` or `events`; none where a sample does not state for how many events it stands.
+ */
+unit: string | null, 
+/**
+ * All its samples.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, 
+/**
+ * Whether its samples hold call chains.
+ */
+has_chains: boolean, 
+/**
+ * Whether its counter shared a hardware counter, so that estimates are scaled.
+ */
+is_scaled: boolean, 
+/**
+ * Whether tables show it unless told otherwise.
+ */
+sampled: boolean, };
+
+/**
+ * What a recording has.
+ */
+export type ProfileHas = { 
+/**
+ * Call chains.
+ */
+chains: boolean, 
+/**
+ * The time of each sample.
+ */
+times: boolean, 
+/**
+ * The CPU of each sample.
+ */
+cpus: boolean, 
+/**
+ * Branch records.
+ */
+branches: boolean, 
+/**
+ * Memory samples.
+ */
+memory: boolean, };
+
+/**
+ * How many things of each kind a recording has.
+ */
+export type ProfileCounts = { 
+/**
+ * Processes.
+ */
+processes: number, 
+/**
+ * Threads.
+ */
+threads: number, 
+/**
+ * Modules.
+ */
+modules: number, 
+/**
+ * Functions on call chains.
+ */
+functions: number, 
+/**
+ * CPUs that have samples.
+ */
+cpus: number, };
+
+/**
+ * A loss, fallback, guess or limit.
+ */
+export type FactAnswer = { 
+/**
+ * A short name, unique in its list.
+ */
+id: string, 
+/**
+ * `info`, `fallback`, `warning` or `loss`.
+ */
+severity: string, 
+/**
+ * The fact as a sentence, with its remedy.
+ */
+text: string, 
+/**
+ * The fact as a number, text or object.
+ */
+value: unknown, };
+
+/**
+ * The parameters that choose samples, the same for all tables and pictures. Conditions of different parameters must all
+ * hold; of the values of one parameter any.
+ */
+export type SelectionRequest = { 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * Parameters of `/api/table` and, with a format, of `/api/export`.
+ */
+export type TableRequest = { 
+/**
+ * The levels of rows, divided by commas: program, process, thread, comm, cpu, socket, module, function, line,
+ * instruction, time.
+ */
+by?: string, 
+/**
+ * `1`: totals too.
+ */
+children?: 0 | 1, 
+/**
+ * What percentages are of.
+ */
+percent?: Percent, 
+/**
+ * `1`: standard errors too.
+ */
+errors?: 0 | 1, 
+/**
+ * Shares that rest on fewer samples are marked.
+ */
+few?: number, 
+/**
+ * The number of slices of time.
+ */
+slices?: number, 
+/**
+ * `COLUMN`, `COLUMN:asc` or `COLUMN:desc`.
+ */
+sort?: string, 
+/**
+ * The text that a row's name must contain.
+ */
+filter?: string, 
+/**
+ * `1`: the filter is a regular expression.
+ */
+regex?: 0 | 1, 
+/**
+ * Only the rows directly below this one.
+ */
+below?: number, 
+/**
+ * The number of levels that are shown.
+ */
+levels?: number, 
+/**
+ * The place of the first row.
+ */
+from?: number, 
+/**
+ * The number of rows at most.
+ */
+count?: number, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * What a percentage is of.
+ */
+export type Percent = "column" | "total" | "row" | "parent";
+
+/**
+ * The answer of `/api/table`: a range of rows of a table of `dioptra report`.
+ */
+export type TableAnswer = { 
+/**
+ * The version of the table's shape.
+ */
+schema: number, 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The columns.
+ */
+columns: Array<TableColumn>, 
+/**
+ * The rows of the range.
+ */
+rows: Array<TableRow>, 
+/**
+ * The place of the first of these rows among all that pass the filter.
+ */
+from: number, 
+/**
+ * The number of rows without the filter.
+ */
+total_rows: number, 
+/**
+ * The number of rows that pass it.
+ */
+matching_rows: number, 
+/**
+ * By column: the sum of the top rows that pass the filter; null where a sum means nothing.
+ */
+totals: Array<CellValue>, 
+/**
+ * The column by which the rows were sorted as the request asked; null for the table's own order.
+ */
+sorted_by: SortedBy | null, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * A column.
+ */
+export type TableColumn = { 
+/**
+ * Short, stable and unique in the table.
+ */
+id: string, 
+/**
+ * The heading.
+ */
+name: string, 
+/**
+ * `events`, `samples`, `percent`, `per_thousand`, `ns`, `bytes`, any other unit's symbol, or null.
+ */
+unit: string | null, 
+/**
+ * `count`, `weight`, `ratio`, `time`, `address` or `name`.
+ */
+kind: string, 
+/**
+ * The event that the column is about.
+ */
+event: string | null, 
+/**
+ * The id of the column that this one breaks down.
+ */
+parent: string | null, 
+/**
+ * Whether only programs read it.
+ */
+for_programs: boolean, };
+
+/**
+ * A row.
+ */
+export type TableRow = { 
+/**
+ * A number that is unique in the table.
+ */
+id: number, 
+/**
+ * The row above.
+ */
+parent: number | null, 
+/**
+ * The number of rows above it.
+ */
+depth: number, 
+/**
+ * The number of rows directly below it.
+ */
+below: number, 
+/**
+ * The values of selection parameters that select the row.
+ */
+key: RowKeys, 
+/**
+ * A value for each column.
+ */
+cells: Array<CellValue>, 
+/**
+ * By column: one standard error of the value.
+ */
+standard_errors?: { [key in string]: number }, 
+/**
+ * By column: what to think of the value.
+ */
+notes?: { [key in string]: string }, 
+/**
+ * Whether a name was so long that its middle was left out.
+ */
+cut?: boolean, };
+
+/**
+ * A value of a cell.
+ */
+export type CellValue = number | number | number | string | null;
+
+/**
+ * Values of selection parameters.
+ */
+export type RowKeys = { 
+/**
+ * A program.
+ */
+program?: string, 
+/**
+ * A process.
+ */
+process?: string, 
+/**
+ * A thread.
+ */
+thread?: string, 
+/**
+ * A name of threads.
+ */
+comm?: string, 
+/**
+ * A CPU.
+ */
+cpu?: string, 
+/**
+ * A module.
+ */
+module?: string, 
+/**
+ * A function.
+ */
+function?: string, 
+/**
+ * A range of time, in nanoseconds since the first sample.
+ */
+time?: [number, number], };
+
+/**
+ * The order of rows.
+ */
+export type SortedBy = { 
+/**
+ * The column's id.
+ */
+column: string, 
+/**
+ * `asc` or `desc`.
+ */
+direction: string, };
+
+/**
+ * Parameters of `/api/search`.
+ */
+export type SearchRequest = { 
+/**
+ * The text that a name must contain.
+ */
+text: string, 
+/**
+ * `1`: the text is a regular expression.
+ */
+regex?: 0 | 1, 
+/**
+ * The number of hits of each kind at most.
+ */
+count?: number, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * The answer of `/api/search`.
+ */
+export type SearchAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The things whose names match, those of each kind by falling share.
+ */
+hits: Array<SearchHit>, 
+/**
+ * The number of all things whose names match.
+ */
+total: number, };
+
+/**
+ * A thing whose name matches.
+ */
+export type SearchHit = { 
+/**
+ * What it is.
+ */
+kind: SearchKind, 
+/**
+ * The values of selection parameters that select it.
+ */
+key: RowKeys, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * A function's module, a thread's process.
+ */
+inside: string | null, 
+/**
+ * Its share of the first event, in percent.
+ */
+percent: number | null, };
+
+/**
+ * The kind of a thing that was found.
+ */
+export type SearchKind = "function" | "module" | "process" | "thread";
+
+/**
+ * Parameters of `/api/flame`.
+ */
+export type FlameRequest = { 
+/**
+ * What stands below a function.
+ */
+direction?: Direction, 
+/**
+ * The number of a node: only what is below it.
+ */
+root?: number, 
+/**
+ * The key of the function with which trees begin.
+ */
+focus?: string, 
+/**
+ * Nodes with less than this many ten-thousandths of the root's weight are left out.
+ */
+least?: number, 
+/**
+ * The number of levels below the root.
+ */
+levels?: number, 
+/**
+ * The number of nodes at most.
+ */
+count?: number, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * What stands below a function in a tree.
+ */
+export type Direction = "callees" | "callers";
+
+/**
+ * The answer of `/api/flame`.
+ */
+export type FlameAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * What stands below a function.
+ */
+direction: Direction, 
+/**
+ * The events, in the order of all counts.
+ */
+events: Array<FlameEvent>, 
+/**
+ * The functions of the nodes.
+ */
+functions: Array<FlameFunction>, 
+/**
+ * Their modules.
+ */
+modules: Array<FlameModule>, 
+/**
+ * With a root: the nodes above it, the outermost first.
+ */
+above: Array<FlameAbove>, 
+/**
+ * The nodes.
+ */
+nodes: FlameNodes, 
+/**
+ * The nodes that were left out because they are too light or too deep.
+ */
+left_out: FlameLeftOut, 
+/**
+ * The number of nodes of the whole tree.
+ */
+total_nodes: number, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * An event of a tree.
+ */
+export type FlameEvent = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * The unit of its weights.
+ */
+unit: string | null, 
+/**
+ * The selection's samples.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, };
+
+/**
+ * A function of a tree.
+ */
+export type FlameFunction = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Its module, as an index.
+ */
+module: number, 
+/**
+ * Whether it stands for code that the compiler put into its caller.
+ */
+inlined: boolean, };
+
+/**
+ * A module of a tree.
+ */
+export type FlameModule = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, };
+
+/**
+ * A node above the root.
+ */
+export type FlameAbove = { 
+/**
+ * The node's number.
+ */
+id: number, 
+/**
+ * Its function, as an index.
+ */
+function: number, };
+
+/**
+ * Nodes as parallel lists. A node stands behind its parent and before its parent's next child; the heaviest child of a
+ * node comes first.
+ */
+export type FlameNodes = { 
+/**
+ * The numbers by which requests name nodes.
+ */
+id: Array<number>, 
+/**
+ * The place of each node's parent in these lists; -1 for top nodes.
+ */
+parent: Array<number>, 
+/**
+ * The function, as an index.
+ */
+function: Array<number>, 
+/**
+ * The number of children in the whole tree.
+ */
+below: Array<number>, 
+/**
+ * By event: the weight at the function itself.
+ */
+own: Array<Array<number>>, 
+/**
+ * By event: the weight of all samples that pass through the node.
+ */
+total: Array<Array<number>>, 
+/**
+ * By event: the samples at the function itself.
+ */
+own_samples: Array<Array<number>>, 
+/**
+ * By event: all samples that pass through the node.
+ */
+total_samples: Array<Array<number>>, };
+
+/**
+ * What a tree leaves out.
+ */
+export type FlameLeftOut = { 
+/**
+ * The number of nodes.
+ */
+nodes: number, 
+/**
+ * The weight of the first event in these nodes, counted once.
+ */
+weight: number, };
+
+/**
+ * Parameters of `/api/function`. The selection's `function` is the one to show.
+ */
+export type FunctionRequest = { 
+/**
+ * How x86 instructions are written.
+ */
+syntax?: Syntax, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * How x86 instructions are written.
+ */
+export type Syntax = "att" | "intel";
+
+/**
+ * The answer of `/api/function`.
+ */
+export type FunctionAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The function.
+ */
+function: FunctionInfo, 
+/**
+ * The events, in the order of all counts.
+ */
+events: Array<FunctionEvent>, 
+/**
+ * Whether there are instructions; else they are the addresses that have samples.
+ */
+has_code: boolean, 
+/**
+ * Texts to which lists refer by index.
+ */
+strings: Array<string>, 
+/**
+ * Functions and lines, each once.
+ */
+frames: CodeFrames, 
+/**
+ * Stacks of frames, the innermost first; all but the last are inlined.
+ */
+stacks: Array<Array<number>>, 
+/**
+ * The instructions by rising address.
+ */
+instructions: CodeInstructions, 
+/**
+ * Where instructions lead.
+ */
+targets: Array<CodeTarget>, 
+/**
+ * The basic blocks by rising address.
+ */
+blocks: Array<CodeBlock>, 
+/**
+ * The ways between blocks.
+ */
+edges: Array<CodeEdge>, 
+/**
+ * The loops, each behind the one around it.
+ */
+loops: Array<CodeLoop>, 
+/**
+ * The source files.
+ */
+files: Array<SourceFile>, 
+/**
+ * The source lines, by file and line.
+ */
+lines: Array<CodeLine>, 
+/**
+ * The number of indirect jumps whose targets are unknown.
+ */
+unresolved_jumps: number, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * Which function it is.
+ */
+export type FunctionInfo = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * Its name as linkers see it.
+ */
+raw_name: string, 
+/**
+ * Its module.
+ */
+module: FunctionModule, 
+/**
+ * Its first relative address.
+ */
+start: number | null, 
+/**
+ * The first address behind it.
+ */
+end: number | null, 
+/**
+ * Its first address as objdump shows it.
+ */
+virtual_start: number | null, };
+
+/**
+ * A function's module.
+ */
+export type FunctionModule = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name in tables.
+ */
+name: string, 
+/**
+ * Its recorded path.
+ */
+path: string, };
+
+/**
+ * An event, and the function's part of it.
+ */
+export type FunctionEvent = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * The unit of its weights.
+ */
+unit: string | null, 
+/**
+ * Whether estimates are scaled for the time in which the event was not counted.
+ */
+scaled: boolean, 
+/**
+ * All selected samples.
+ */
+total: Counted, 
+/**
+ * Those in the function itself.
+ */
+own: Counted, };
+
+/**
+ * What was counted.
+ */
+export type Counted = { 
+/**
+ * Samples.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, 
+/**
+ * The same, scaled.
+ */
+estimate: number, 
+/**
+ * One standard error of the estimate.
+ */
+error: number, };
+
+/**
+ * Functions and lines as parallel lists.
+ */
+export type CodeFrames = { 
+/**
+ * The function, as an index of the texts; -1 if it is not known.
+ */
+function: Array<number>, 
+/**
+ * The source file, as an index; -1 if it is not known.
+ */
+file: Array<number>, 
+/**
+ * The line from 1; 0 if it is not known.
+ */
+line: Array<number>, 
+/**
+ * The column from 1; 0 if it is not known.
+ */
+column: Array<number>, 
+/**
+ * 1 if the compiler put the function into its caller, which is the next frame.
+ */
+inlined: Array<number>, };
+
+/**
+ * Instructions as parallel lists.
+ */
+export type CodeInstructions = { 
+/**
+ * The relative address.
+ */
+address: Array<number>, 
+/**
+ * The address that objdump shows.
+ */
+virtual_address: Array<number>, 
+/**
+ * The bytes in hexadecimal digits.
+ */
+bytes: Array<string>, 
+/**
+ * The instruction.
+ */
+text: Array<string>, 
+/**
+ * What it does to the flow of control, as an index of the texts; -1 without code.
+ */
+kind: Array<number>, 
+/**
+ * Its block; -1 if it has none.
+ */
+block: Array<number>, 
+/**
+ * Its stack of frames; -1 if nothing is known.
+ */
+stack: Array<number>, 
+/**
+ * By event, then instruction: samples.
+ */
+samples: Array<Array<number>>, 
+/**
+ * By event, then instruction: the sum of their periods.
+ */
+weight: Array<Array<number>>, 
+/**
+ * By event, then instruction: the same, scaled.
+ */
+estimate: Array<Array<number>>, 
+/**
+ * By event, then instruction: one standard error of the estimate.
+ */
+error: Array<Array<number>>, };
+
+/**
+ * Where an instruction leads.
+ */
+export type CodeTarget = { 
+/**
+ * The instruction, as an index.
+ */
+instruction: number, 
+/**
+ * The instruction to which it leads, if that is one of this function.
+ */
+to: number | null, 
+/**
+ * The address to which it leads, as objdump shows it.
+ */
+virtual_address: number, 
+/**
+ * The function to which it leads.
+ */
+function: string | null, 
+/**
+ * The distance from that function's start.
+ */
+offset: number | null, 
+/**
+ * That function's key, if the profile knows it.
+ */
+key: string | null, };
+
+/**
+ * A basic block.
+ */
+export type CodeBlock = { 
+/**
+ * Its first instruction.
+ */
+first: number, 
+/**
+ * The number of its instructions.
+ */
+count: number, 
+/**
+ * The innermost loop around it.
+ */
+loop: number | null, 
+/**
+ * The number of loops around it.
+ */
+depth: number, 
+/**
+ * By event.
+ */
+samples: Array<number>, 
+/**
+ * By event.
+ */
+weight: Array<number>, 
+/**
+ * By event.
+ */
+estimate: Array<number>, };
+
+/**
+ * A way from one block to another, or out of the function.
+ */
+export type CodeEdge = { 
+/**
+ * The block that it leaves.
+ */
+from: number, 
+/**
+ * The block to which it leads.
+ */
+to: number | null, 
+/**
+ * The relative address outside of the function to which it leads.
+ */
+outside: number | null, 
+/**
+ * The function to which it leads.
+ */
+function: string | null, 
+/**
+ * `fall_through`, `taken`, `jump`, `call_return`, `table`, `indirect` or `leave`.
+ */
+kind: string, 
+/**
+ * How often it was taken, where branch records tell.
+ */
+executions: number | null, };
+
+/**
+ * A loop.
+ */
+export type CodeLoop = { 
+/**
+ * The block at which it is entered.
+ */
+header: number, 
+/**
+ * The loop around it.
+ */
+parent: number | null, 
+/**
+ * The number of loops around it, with itself.
+ */
+depth: number, 
+/**
+ * Its blocks.
+ */
+blocks: Array<number>, 
+/**
+ * By event.
+ */
+samples: Array<number>, 
+/**
+ * By event.
+ */
+weight: Array<number>, 
+/**
+ * How often it ran for each entry, on average, where branch records tell.
+ */
+trips: number | null, 
+/**
+ * One standard error of that.
+ */
+trips_error: number | null, };
+
+/**
+ * A source line.
+ */
+export type CodeLine = { 
+/**
+ * The file, as an index; -1 for all instructions whose line is not known.
+ */
+file: number, 
+/**
+ * The line from 1; 0 if it is not known.
+ */
+line: number, 
+/**
+ * Whether instructions were made from it, or only inlined calls lead through it.
+ */
+has_code: boolean, 
+/**
+ * By event: samples of instructions that were made from it.
+ */
+samples: Array<number>, 
+/**
+ * By event: the sum of their periods.
+ */
+weight: Array<number>, 
+/**
+ * By event: samples of instructions to which it led, by inlined calls too.
+ */
+outer_samples: Array<number>, 
+/**
+ * By event: the sum of their periods.
+ */
+outer_weight: Array<number>, };
+
+/**
+ * A source file.
+ */
+export type SourceFile = { 
+/**
+ * The id by which `/api/source` gives its text.
+ */
+id: string, 
+/**
+ * Its recorded path.
+ */
+path: string, 
+/**
+ * Whether it was found.
+ */
+found: boolean, 
+/**
+ * The path where it was found.
+ */
+found_at: string | null, 
+/**
+ * The number of its lines.
+ */
+lines: number, 
+/**
+ * Whether it was changed after the program was built.
+ */
+newer: boolean, 
+/**
+ * Where it was looked for, and why it is not there.
+ */
+why: string | null, };
+
+/**
+ * Parameters of `/api/source`.
+ */
+export type SourceRequest = { 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The id of a file that an answer of `/api/function` named.
+ */
+file: string, 
+/**
+ * The first line, from 1.
+ */
+from?: number, 
+/**
+ * The number of lines at most.
+ */
+count?: number, };
+
+/**
+ * The answer of `/api/source`.
+ */
+export type SourceAnswer = { 
+/**
+ * The file.
+ */
+file: SourceFile, 
+/**
+ * The first line of the answer, from 1.
+ */
+from: number, 
+/**
+ * The number of all lines.
+ */
+total_lines: number, 
+/**
+ * The lines.
+ */
+lines: Array<string>, };
+
+/**
+ * Parameters of `/api/timeline`.
+ */
+export type TimelineRequest = { 
+/**
+ * What a row is.
+ */
+rows?: TimelineRows, 
+/**
+ * The number of bins.
+ */
+bins?: number, 
+/**
+ * `A..B`: what the bins cover, in nanoseconds since the first sample; either may be empty.
+ */
+span?: string, 
+/**
+ * What bins hold.
+ */
+value?: TimelineValue, 
+/**
+ * The place of the first row.
+ */
+from?: number, 
+/**
+ * The number of rows at most.
+ */
+count?: number, 
+/**
+ * The profile's index; the first one unless given.
+ */
+profile?: number, 
+/**
+ * The generation that the request is about.
+ */
+generation?: number, 
+/**
+ * `A..B`: nanoseconds since the first sample, either may be empty; from A on, up to before B.
+ */
+time?: string, 
+/**
+ * Keys of processes.
+ */
+process?: Array<string>, 
+/**
+ * Keys of threads.
+ */
+thread?: Array<string>, 
+/**
+ * Keys of programs.
+ */
+program?: Array<string>, 
+/**
+ * Names of threads when they were sampled.
+ */
+comm?: Array<string>, 
+/**
+ * CPUs, such as `0,2-5`.
+ */
+cpu?: Array<string>, 
+/**
+ * Keys of modules in which samples were taken.
+ */
+module?: Array<string>, 
+/**
+ * Keys of functions in which samples were taken.
+ */
+function?: Array<string>, 
+/**
+ * Keys of functions that are on the call stacks of samples.
+ */
+through?: Array<string>, 
+/**
+ * Keys of the events that are shown, in this order.
+ */
+event?: Array<string>, 
+/**
+ * `1`: functions that the compiler inlined are functions of their own.
+ */
+inlined?: 0 | 1, };
+
+/**
+ * What a row of a timeline is.
+ */
+export type TimelineRows = "thread" | "process" | "cpu" | "all";
+
+/**
+ * What a bin of a timeline holds.
+ */
+export type TimelineValue = "samples" | "weight";
+
+/**
+ * The answer of `/api/timeline`.
+ */
+export type TimelineAnswer = { 
+/**
+ * The profile's index.
+ */
+profile: number, 
+/**
+ * The generation that answers.
+ */
+generation: number, 
+/**
+ * The event that is counted.
+ */
+event: TimelineEvent, 
+/**
+ * Where the first bin begins.
+ */
+start_ns: number, 
+/**
+ * Where the last bin ends.
+ */
+end_ns: number, 
+/**
+ * The width of a bin.
+ */
+bin_ns: number, 
+/**
+ * The number of bins.
+ */
+bins: number, 
+/**
+ * The rows of the range, the heaviest first.
+ */
+rows: Array<TimelineRow>, 
+/**
+ * The number of all rows.
+ */
+total_rows: number, 
+/**
+ * The largest value of one bin in these rows.
+ */
+peak: number, 
+/**
+ * The number of samples without a time.
+ */
+untimed: number, 
+/**
+ * Losses, fallbacks and limits.
+ */
+facts: Array<FactAnswer>, };
+
+/**
+ * The event of a timeline.
+ */
+export type TimelineEvent = { 
+/**
+ * Its key.
+ */
+key: string, 
+/**
+ * Its name.
+ */
+name: string, 
+/**
+ * The unit of its weights.
+ */
+unit: string | null, };
+
+/**
+ * A row of a timeline.
+ */
+export type TimelineRow = { 
+/**
+ * The values of selection parameters that select the row.
+ */
+key: RowKeys, 
+/**
+ * The name of the thread or process, or what else the row is.
+ */
+name: string, 
+/**
+ * The number of the thread, process or CPU.
+ */
+number: number | null, 
+/**
+ * A thread's process.
+ */
+process_name?: string, 
+/**
+ * All samples in the bins.
+ */
+samples: number, 
+/**
+ * The sum of their periods.
+ */
+weight: number, 
+/**
+ * The time of the first of these samples.
+ */
+first_ns: number, 
+/**
+ * The time of the last one.
+ */
+last_ns: number, 
+/**
+ * By bin.
+ */
+values: Array<number>, };

@@ -1,0 +1,145 @@
+// The page's state: everything that a link to it must say. It lives behind `#` in the address, which the server never
+// sees. A change of view, selection or opened function makes a step that the back button undoes; typing does not.
+
+import { createStore, reconcile } from "solid-js/store";
+
+export const VIEWS = ["summary", "hotspots", "function", "flame", "tree", "butterfly", "timeline"] as const;
+export type View = (typeof VIEWS)[number];
+
+/** A range of time in nanoseconds since the first sample; null is open. */
+export type Span = readonly [number | null, number | null];
+
+/** The keys of the conditions that samples must meet, by the name of their parameter. */
+export const KEY_LISTS = ["process", "thread", "program", "comm", "cpu", "module", "function", "through"] as const;
+export type KeyList = (typeof KEY_LISTS)[number];
+
+/** What the upper table of Hotspots can show. */
+export const LEVELS: readonly string[] = ["process,module", "program,module", "process,thread", "module", "thread", "comm", "cpu"];
+
+export interface PageState {
+  view: View;
+  profile: number;
+  /** The events that come first; empty: the profile's default. The first one is drawn where only one can be. */
+  event: string[];
+  time: Span | null;
+  process: string[];
+  thread: string[];
+  program: string[];
+  comm: string[];
+  cpu: string[];
+  module: string[];
+  function: string[];
+  through: string[];
+  inlined: boolean;
+  /** Text that names of rows must contain. */
+  filter: string;
+  regex: boolean;
+  /** `COLUMN:asc` or `COLUMN:desc` of the function table; empty: as the server sorts. */
+  sort: string;
+  /** The key of the function that is open in the function and butterfly views. */
+  open: string;
+  /** Flame graph and call tree: begin at the sampled functions. */
+  inverted: boolean;
+  /** Flame graph: draw the root at the bottom. */
+  upwards: boolean;
+  /** Flame graph and call tree: the function at which stacks begin. */
+  focus: string;
+  /** Flame graph: text to highlight. */
+  find: string;
+  /** Hotspots: the levels of the upper table. */
+  levels: string;
+  /** Timeline: what a lane is. */
+  lanes: "thread" | "process" | "cpu";
+}
+
+const INITIAL: PageState = {
+  view: "summary", profile: 0, event: [], time: null, process: [], thread: [], program: [], comm: [], cpu: [], module: [],
+  function: [], through: [], inlined: false, filter: "", regex: false, sort: "", open: "", inverted: false, upwards: false,
+  focus: "", find: "", levels: "process,module", lanes: "thread",
+};
+
+/** Writes a range of time as the server reads it. */
+export function writeSpan(span: Span): string {
+  return `${span[0] ?? ""}..${span[1] ?? ""}`;
+}
+
+function readSpan(text: string): Span | null {
+  const match = /^(\d*)\.\.(\d*)$/.exec(text);
+  if (!match) return null;
+  const side = (digits: string | undefined) => (digits ? Number(digits) : null);
+  return [side(match[1]), side(match[2])];
+}
+
+/** Reads a state from the part of an address behind `#`. Unknown and malformed parts are left at their initial values. */
+export function readState(hash: string): PageState {
+  const [path = "", rest = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const given = new URLSearchParams(rest);
+  const state: PageState = { ...INITIAL };
+  state.view = VIEWS.find((view) => view === path) ?? "summary";
+  state.profile = Math.max(0, Number.parseInt(given.get("profile") ?? "0", 10) || 0);
+  state.event = given.getAll("event");
+  state.time = readSpan(given.get("time") ?? "");
+  for (const list of KEY_LISTS) state[list] = given.getAll(list);
+  for (const flag of ["inlined", "regex", "inverted", "upwards"] as const) state[flag] = given.get(flag) === "1";
+  for (const text of ["filter", "sort", "open", "focus", "find"] as const) state[text] = given.get(text) ?? "";
+  const levels = given.get("levels") ?? "";
+  if (LEVELS.includes(levels)) state.levels = levels;
+  const lanes = given.get("lanes");
+  state.lanes = lanes === "process" || lanes === "cpu" ? lanes : "thread";
+  return state;
+}
+
+/** Writes a state as the part of an address behind `#`. */
+export function writeState(state: PageState): string {
+  const out = new URLSearchParams();
+  if (state.profile !== 0) out.set("profile", String(state.profile));
+  for (const event of state.event) out.append("event", event);
+  if (state.time) out.set("time", writeSpan(state.time));
+  for (const list of KEY_LISTS) for (const key of state[list]) out.append(list, key);
+  for (const flag of ["inlined", "regex", "inverted", "upwards"] as const) if (state[flag]) out.set(flag, "1");
+  for (const text of ["filter", "sort", "open", "focus", "find"] as const) if (state[text]) out.set(text, state[text]);
+  if (state.levels !== INITIAL.levels) out.set("levels", state.levels);
+  if (state.lanes !== "thread") out.set("lanes", state.lanes);
+  const rest = out.toString().replaceAll("%40", "@").replaceAll("%3A", ":");
+  return `#/${state.view}${rest ? `?${rest}` : ""}`;
+}
+
+const [state, setState] = createStore<PageState>(readState(location.hash));
+
+/** The state that all views show. */
+export { state };
+
+/** Changes the state. `quiet` changes replace the newest step instead of making one. */
+export function go(change: Partial<PageState>, quiet = false): void {
+  const next = { ...snapshot(), ...change };
+  const hash = writeState(next);
+  setState(reconcile(next));
+  if (hash === location.hash) return;
+  const address = location.pathname + location.search + hash;
+  if (quiet) history.replaceState(null, "", address);
+  else history.pushState(null, "", address);
+}
+
+/** The address of the page after a change, for links. */
+export function linkTo(change: Partial<PageState>): string {
+  return writeState({ ...snapshot(), ...change });
+}
+
+/** A copy of the state that does not change. */
+export function snapshot(): PageState {
+  return { ...state };
+}
+
+/** Follows the back button and addresses that the reader edits. */
+export function followAddress(): void {
+  const read = () => setState(reconcile(readState(location.hash)));
+  addEventListener("popstate", read);
+  addEventListener("hashchange", read);
+}
+
+/** The change that removes all conditions from the selection. */
+export function noConditions(): Partial<PageState> {
+  const out: Partial<PageState> = { time: null };
+  for (const list of KEY_LISTS) out[list] = [];
+  return out;
+}

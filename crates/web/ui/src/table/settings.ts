@@ -1,0 +1,46 @@
+// How the reader likes a table: which measures, which columns, how wide. Kept by the browser, not in the address.
+
+import { createStore } from "solid-js/store";
+
+export interface TableSettings {
+  /** Which measures of an event have columns; null: a default that depends on the number of events. */
+  measures: Record<Measure, boolean> | null;
+  /** Whether standard errors are shown. */
+  errors: boolean;
+  hidden: Record<string, boolean>;
+  widths: Record<string, number>;
+  /** Event groups and parent columns that are expanded in place. */
+  expanded: Record<string, boolean>;
+}
+
+export const MEASURES = ["percent", "samples", "weight"] as const;
+export type Measure = (typeof MEASURES)[number];
+
+const stores = new Map<string, ReturnType<typeof createSettings>>();
+
+function createSettings(name: string) {
+  const initial: TableSettings = { measures: null, errors: false, hidden: {}, widths: {}, expanded: {} };
+  try {
+    Object.assign(initial, JSON.parse(localStorage.getItem(`dioptra-table-${name}`) ?? "{}"));
+  } catch {
+    // What an older page kept is not needed.
+  }
+  const [settings, setSettings] = createStore<TableSettings>(initial);
+  const change = (part: Partial<TableSettings>) => {
+    setSettings(part);
+    localStorage.setItem(`dioptra-table-${name}`, JSON.stringify(settings));
+  };
+  return { settings, change };
+}
+
+/** The settings of all tables of a name. */
+export function tableSettings(name: string) {
+  let found = stores.get(name);
+  if (!found) stores.set(name, (found = createSettings(name)));
+  return found;
+}
+
+/** The measures that have columns, given the number of events. */
+export function shownMeasures(settings: TableSettings, events: number): Record<Measure, boolean> {
+  return settings.measures ?? { percent: true, samples: events <= 2, weight: events <= 2 };
+}

@@ -1,0 +1,1 @@
+export function ButterflyView() { return <div />; }

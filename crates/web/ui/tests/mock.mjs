@@ -1,0 +1,199 @@
+// A server with made-up answers in the shape of API.md: 200,000 functions, deep stacks, hostile names. It lets the page's
+// tests run without a recording, and with sizes and names that few recordings have.
+//
+//   node tests/mock.mjs [PORT]     prints the address to open
+
+import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { functionAnswer, sourceAnswer } from "./mock-function.mjs";
+
+const DIST = fileURLToPath(new URL("../dist/", import.meta.url));
+export const TOKEN = "mock-token";
+const FUNCTIONS = 200_000;
+const EVENTS = [
+  { key: "cpu-clock", name: "cpu-clock", unit: "ns", period: 250_000 },
+  { key: "page-faults", name: "page-faults", unit: "events", period: 37 },
+];
+export const HOSTILE = [
+  "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a\u202egnitset\u0000\u001b[31m", `long_${"x".repeat(3900)}_end`, "\u{1F980}::名前<\u00e9>", "",
+];
+
+let seed = 1;
+function random() {
+  seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+  return seed / 2 ** 32;
+}
+
+const modules = ["app", "libstdc++.so.6", "libc.so.6", "[kernel.kallsyms]", "libpython3.11.so.1.0", "ld-linux-x86-64.so.2", "<b>lib</b>.so"].map((name, at) => ({ key: `m${at}`, name }));
+const processes = ["server", "worker", "bash", "<i>proc</i>"].flatMap((name, at) => Array.from({ length: at === 1 ? 40 : 2 }, (_, n) => ({ key: String(1000 + at * 100 + n), name, share: 1 / (1 + at + n) })));
+const TEMPLATES = ["std::vector<std::pair<int, std::string>, std::allocator<std::pair<int, std::string> > >::push_back", "core::iter::adapters::map::Map<I,F> as core::iter::Iterator>::next", "parse_line", "operator<<", "malloc", "json::Value::find<char const*>(char const* const&) const"];
+
+const functions = Array.from({ length: FUNCTIONS }, (_, at) => {
+  const hostile = at >= 5 && at < 5 + HOSTILE.length ? HOSTILE[at - 5] : null;
+  const name = hostile ?? (at < 5 ? TEMPLATES[at] : `${TEMPLATES[at % TEMPLATES.length]}_${at}`);
+  const samples = Math.max(at < 4000 ? 1 : 0, Math.floor(90_000 / (at + 3) ** 1.1));
+  return { key: `m${at % 7}@${at.toString(16)}`, name, module: modules[at % 7], samples: [samples, at % 3 === 0 ? Math.floor(samples / 7) : 0] };
+});
+const totals = EVENTS.map((_, e) => functions.reduce((sum, each) => sum + each.samples[e], 0));
+
+function measureColumns(withTotal) {
+  return EVENTS.flatMap(({ key, unit }) => [
+    ...(withTotal ? [{ id: `total_percent[${key}]`, name: "total", unit: "percent", kind: "ratio", event: key, parent: null, for_programs: false }] : []),
+    { id: `self_percent[${key}]`, name: "self", unit: "percent", kind: "ratio", event: key, parent: null, for_programs: false },
+    { id: `samples[${key}]`, name: "samples", unit: "samples", kind: "count", event: key, parent: null, for_programs: false },
+    { id: `weight[${key}]`, name: unit === "ns" ? "time" : "events", unit, kind: "weight", event: key, parent: null, for_programs: false },
+  ]);
+}
+const text = (id, forPrograms = false) => ({ id, name: id.replace("_", " "), unit: null, kind: "name", event: null, parent: null, for_programs: forPrograms });
+
+function measureCells(samples, withTotal) {
+  return EVENTS.flatMap(({ period }, e) => {
+    const percent = (100 * samples[e]) / totals[e];
+    return [...(withTotal ? [Math.min(100, percent * 1.4)] : []), percent, samples[e], samples[e] * period];
+  });
+}
+
+function table(query) {
+  const by = query.get("by").split(",");
+  const children = query.get("children") === "1";
+  const from = Number(query.get("from") ?? 0);
+  const count = Number(query.get("count") ?? 200);
+  let columns, rows;
+  if (by[0] === "function" || by[0] === "module" || (by[0] === "thread") || by[0] === "comm" || by[0] === "cpu") {
+    const isFunction = by[0] === "function";
+    columns = [...measureColumns(children), ...(isFunction ? [text("module"), text("function"), text("module_id", true)] : [text(by[0])])];
+    const things = isFunction ? functions : by[0] === "module" ? modules.map((m, at) => ({ key: m.key, name: m.name, samples: totals.map((t) => Math.floor(t / (at + 2) ** 1.3)) }))
+      : processes.map((p) => ({ key: p.key, name: p.name, samples: totals.map((t) => Math.floor(t * p.share / 9)) }));
+    rows = things.filter((each) => each.samples[0] + each.samples[1] > 0 || isFunction).map((each, id) => ({
+      id, parent: null, depth: 0, below: 0, key: isFunction ? { function: each.key, module: each.module.key } : { [by[0]]: each.key },
+      cells: [...measureCells(each.samples, children), ...(isFunction ? [each.module.name, each.name, "x"] : [each.name])], samples: each.samples, name: each.name,
+    }));
+    const wanted = query.getAll("module");
+    if (isFunction && wanted.length) rows = rows.filter((row) => wanted.includes(row.key.module));
+    const only = query.getAll("function");
+    if (isFunction && only.length) rows = rows.filter((row) => only.includes(row.key.function));
+  } else {
+    columns = [...measureColumns(false), text("pid", true), text("process"), text("module"), text("name")];
+    const below = query.get("below");
+    const under = below === null ? null : processes[Math.floor(Number(below) / 10)];
+    rows = under ? modules.map((module, at) => {
+      const samples = totals.map((total) => Math.floor((total * under.share) / 9 / (at + 2)));
+      return { id: processes.indexOf(under) * 10 + at + 1, parent: Number(below), depth: 1, below: 0, key: { [by[0]]: under.key, module: module.key }, cells: [...measureCells(samples, false), 1, null, null, module.name], samples, name: module.name };
+    }) : processes.map((process, at) => {
+      const samples = totals.map((total) => Math.floor((total * process.share) / 9));
+      return { id: at * 10, parent: null, depth: 0, below: modules.length, key: { [by[0]]: process.key }, cells: [...measureCells(samples, false), 1, process.name, null, `${process.name} (${process.key})`], samples, name: process.name };
+    });
+  }
+  const total = rows.length;
+  const filter = query.get("filter");
+  if (filter) {
+    let test;
+    if (query.get("regex") === "1") {
+      let pattern;
+      try { pattern = new RegExp(filter, "i"); } catch (error) { return { status: 400, body: { error: { code: "bad_pattern", text: String(error.message), remedy: null } } }; }
+      test = (name) => pattern.test(name);
+    } else test = (name) => name.toLowerCase().includes(filter.toLowerCase());
+    rows = rows.filter((row) => test(row.name));
+  }
+  const sort = /^(.*?)(?::(asc|desc))?$/.exec(query.get("sort") || "");
+  let sorted_by = null;
+  if (sort?.[1]) {
+    const at = columns.findIndex((column) => column.id === sort[1]);
+    const sign = sort[2] === "asc" ? 1 : -1;
+    rows.sort((a, b) => sign * (a.cells[at] < b.cells[at] ? -1 : a.cells[at] > b.cells[at] ? 1 : 0));
+    sorted_by = { column: sort[1], direction: sort[2] ?? "desc" };
+  } else sorted_by = { column: columns[0].id, direction: "desc" };
+  const sums = columns.map((column, at) => (column.kind === "name" || column.name === "total" ? null : rows.reduce((sum, row) => sum + row.cells[at], 0)));
+  const shown = rows.slice(from, from + count).map(({ samples, name, ...row }) => ({
+    ...row,
+    notes: Object.fromEntries(EVENTS.filter((_, e) => samples[e] > 0 && samples[e] < 10).map(({ key }) => [`self_percent[${key}]`, "few_samples"])),
+    ...(query.get("errors") === "1" ? { standard_errors: Object.fromEntries(EVENTS.flatMap(({ key, period }, e) => [[`self_percent[${key}]`, (100 * Math.sqrt(samples[e])) / totals[e]], [`samples[${key}]`, Math.sqrt(samples[e])], [`weight[${key}]`, Math.sqrt(samples[e]) * period]])) } : {}),
+  }));
+  return { schema: 1, profile: 0, generation: 1, columns, rows: shown, from, total_rows: total, matching_rows: rows.length, totals: sums, sorted_by, facts: [] };
+}
+
+function flame(query) {
+  const inverted = query.get("direction") === "callers";
+  const focus = query.get("focus");
+  const most = Number(query.get("count") ?? 50_000);
+  seed = inverted ? 7 : focus ? 11 : 5;
+  const nodes = { id: [], parent: [], function: [], below: [], own: [[], []], total: [[], []], own_samples: [[], []], total_samples: [[], []] };
+  const first = focus ? functions.findIndex((each) => each.key === focus) : -1;
+  const grow = (parent, depth, weight, name) => {
+    if (nodes.id.length >= most) return;
+    const at = nodes.id.length;
+    nodes.id.push(at); nodes.parent.push(parent); nodes.function.push(name); nodes.below.push(0);
+    for (let e = 0; e < 2; e++) {
+      nodes.total[e].push(Math.round(weight * (e ? 0.3 : 1)) * EVENTS[e].period); nodes.total_samples[e].push(Math.round(weight * (e ? 0.3 : 1)));
+      nodes.own[e].push(0); nodes.own_samples[e].push(0);
+    }
+    const children = depth > 60 ? 0 : weight < 3 ? 0 : depth < 4 ? 1 + Math.floor(random() * 3) : Math.floor(random() * 4);
+    let left = weight * (children === 0 ? 0 : 0.75 + 0.24 * random());
+    for (let child = 0; child < children; child++) {
+      const part = child === children - 1 ? left : left * (0.4 + 0.5 * random());
+      if (part < 1) break;
+      left -= part;
+      nodes.below[at] += 1;
+      grow(at, depth + 1, part, Math.floor(random() * 900));
+    }
+  };
+  if (first >= 0) grow(-1, 0, 40_000, first);
+  else for (let top = 0; top < 4; top++) grow(-1, 0, 40_000 / (top + 1), top);
+  for (let at = nodes.id.length - 1; at >= 0; at--) for (let e = 0; e < 2; e++) {
+    nodes.own[e][at] += nodes.total[e][at];
+    if (nodes.parent[at] >= 0) nodes.own[e][nodes.parent[at]] -= nodes.total[e][at];
+    nodes.own_samples[e][at] = Math.round(nodes.own[e][at] / EVENTS[e].period);
+  }
+  return {
+    profile: 0, generation: 1, direction: inverted ? "callers" : "callees",
+    events: EVENTS.map(({ key, name, unit, period }, e) => { const weight = nodes.total[e].reduce((sum, each, at) => sum + (nodes.parent[at] < 0 ? each : 0), 0); return { key, name, unit, total: { samples: Math.round(weight / period), weight } }; }),
+    functions: functions.slice(0, 900).map(({ key, name, module }, at) => ({ key, name, module: modules.indexOf(module), inlined: at % 9 === 0 })), modules, above: [], nodes, left_out: { nodes: 0, weight: 0 }, total_nodes: nodes.id.length, facts: [],
+  };
+}
+
+function timeline(query) {
+  const bins = Number(query.get("bins") ?? 500);
+  const [from, to] = (query.get("span") || query.get("time") || "..").split("..");
+  const start = Number(from || 0), end = Number(to || 8e9);
+  const one = query.get("rows") === "all";
+  const rows = (one ? [{ key: "all", name: "all" }] : query.get("rows") === "cpu" ? Array.from({ length: 8 }, (_, at) => ({ key: String(at), name: `CPU ${at}` })) : processes).map((each, at) => {
+    const values = Array.from({ length: bins }, (_, bin) => { const t = start + ((end - start) * bin) / bins; return Math.max(0, Math.round(20 * Math.sin(t / 4e8 + at) * Math.sin(t / 7e7) + (one ? 60 : 8 - at))); });
+    return { key: one ? {} : { [query.get("rows") === "cpu" ? "cpu" : "thread"]: each.key }, name: each.name, number: one ? null : Number(each.key), process_name: each.name, samples: values.reduce((a, b) => a + b, 0), weight: 0, first_ns: 0, last_ns: 8e9, values };
+  });
+  return { profile: 0, generation: 1, event: EVENTS[0], start_ns: start, end_ns: end, bin_ns: (end - start) / bins, bins, rows, total_rows: rows.length, peak: Math.max(...rows.flatMap((row) => row.values)), untimed: 0, facts: [] };
+}
+
+const profile = {
+  profile: 0, generation: 1, label: "mock.data", path: "/home/me/<b>mock</b>.data", size_bytes: 123_456_789,
+  machine: { hostname: "host", os_release: "6.1.0", arch: "x86_64", cpu: "Made-up CPU", cpus_online: 8, memory_kib: 16_000_000 },
+  command_line: ["dioptra", "record", "-g", "--", "server"], recorder: "dioptra", duration_ns: 8e9, first_time_ns: 1e12,
+  events: EVENTS.map(({ key, name, unit, period }, e) => ({ key, name, unit, samples: totals[e], weight: totals[e] * period, has_chains: true, is_scaled: false, sampled: true })),
+  default_events: ["cpu-clock"], has: { chains: true, times: true, cpus: true, threads: true, branches: false, memory: false },
+  counts: { processes: processes.length, threads: processes.length, modules: modules.length, functions: FUNCTIONS, cpus: 8 },
+  facts: [{ id: "lost", severity: "loss", text: "12 samples were lost. Record with a larger -m.", value: 12 }, { id: "x", severity: "info", text: "<b>bold</b> text from a file", value: null }],
+};
+const status = { version: "0.1.0", revision: 1, profiles: [{ index: 0, label: "mock.data", path: "/home/me/mock.data", generation: 1, state: "ready", progress: null, elapsed_ms: 3, error: null }] };
+
+const CSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "text/css", svg: "image/svg+xml" };
+
+export const mock = createServer(async (request, response) => {
+  const address = new URL(request.url, "http://127.0.0.1");
+  const query = address.searchParams;
+  const send = (statusCode, type, body) => response.writeHead(statusCode, { "content-type": type, "content-security-policy": CSP }).end(body);
+  if (!address.pathname.startsWith("/api/")) {
+    const file = address.pathname === "/" ? "index.html" : address.pathname.slice(1);
+    try { send(200, TYPES[file.split(".").pop()] ?? "text/plain", readFileSync(DIST + file.replaceAll("/", ""))); } catch { send(404, "text/plain", "not here"); }
+    return;
+  }
+  if (request.headers["x-dioptra-token"] !== TOKEN) { send(401, TYPES.json, JSON.stringify({ error: { code: "no_token", text: "The token is missing or wrong.", remedy: "Open the printed address." } })); return; }
+  if (address.pathname === "/api/status" && query.has("wait")) { setTimeout(() => send(200, "application/json", JSON.stringify(status)), 20_000).unref(); return; }
+  const answers = { status: () => status, profile: () => profile, table: () => table(query), flame: () => flame(query), timeline: () => timeline(query), function: () => functionAnswer(query, functions, EVENTS), source: () => sourceAnswer(query), export: () => table(query) };
+  const answer = answers[address.pathname.slice(5)]?.() ?? { status: 404, body: { error: { code: "no_such_endpoint", text: "no such endpoint", remedy: null } } };
+  send(answer.status ?? 200, "application/json", JSON.stringify(answer.body ?? answer));
+});
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  mock.listen(Number(process.argv[2] ?? 0), "127.0.0.1", () => console.log(`http://127.0.0.1:${mock.address().port}/?token=${TOKEN}`));
+}
