@@ -13,10 +13,10 @@ pub(crate) fn shortened(name: &str) -> (String, bool) {
         return (name.to_owned(), false);
     }
     let half = LONGEST / 2;
-    let (start, end) = (
-        name.floor_char_boundary(half),
-        name.ceil_char_boundary(name.len() - half),
-    );
+    // A character has at most four bytes, so a border is near.
+    let border = |near: &mut dyn Iterator<Item = usize>| near.find(|at| name.is_char_boundary(*at));
+    let start = border(&mut (0..=half).rev()).unwrap_or(0);
+    let end = border(&mut (name.len() - half..)).unwrap_or(name.len());
     (format!("{}…{}", &name[..start], &name[end..]), true)
 }
 
