@@ -13,10 +13,13 @@ pub(crate) fn shortened(name: &str) -> (String, bool) {
         return (name.to_owned(), false);
     }
     let half = LONGEST / 2;
-    // A character has at most four bytes, so a border is near.
-    let border = |near: &mut dyn Iterator<Item = usize>| near.find(|at| name.is_char_boundary(*at));
-    let start = border(&mut (0..=half).rev()).unwrap_or(0);
-    let end = border(&mut (name.len() - half..)).unwrap_or(name.len());
+    let (mut start, mut end) = (half, name.len() - half);
+    while !name.is_char_boundary(start) {
+        start -= 1;
+    }
+    while !name.is_char_boundary(end) {
+        end += 1;
+    }
     (format!("{}…{}", &name[..start], &name[end..]), true)
 }
 
